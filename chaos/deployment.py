@@ -28,11 +28,9 @@ from chaos.schedule import names
 from chaos.warden import TOKEN_VARIABLE, watched
 from chaos.world import World
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.migrate import migrate
-from coatcheck.domain.api_keys import mint
-from coatcheck.domain.identity import ALL_SCOPES
-from coatcheck.domain.tenants import OrgLimits
+from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, mint
 from coatcheck.settings.declaration import PREFIX
 from tests.ports import free_port
 
@@ -190,7 +188,7 @@ class Deployment:
 
     async def _furnish(self) -> None:
         """Make the organisations and their keys."""
-        line = Line(self.dsn, name="chaos")
+        line = Connection(self.dsn, name="chaos")
         try:
             for org in ORGS:
                 key = mint()

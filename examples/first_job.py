@@ -21,7 +21,7 @@ from pathlib import Path
 from coatcheck import CoatcheckError, Engine, Job, JobView, Service, Settings
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
-from coatcheck.maintenance import Upkeep
+from coatcheck.maintenance import MaintenanceRunner
 from coatcheck.worker.worker import Worker
 
 texts = Service("texts")
@@ -38,7 +38,7 @@ async def count(job: Job, text: str) -> dict[str, int]:
 async def run_one_job(settings: Settings) -> JobView:
     await migrate(settings.database_url)
     worker = Worker(settings, [texts])
-    upkeep = Upkeep(settings)
+    upkeep = MaintenanceRunner(settings)
     async with Engine(settings, [texts]) as engine:
         working = asyncio.create_task(worker.run())
         upkeep.start()

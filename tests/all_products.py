@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from coatcheck.core.webhook_payloads import Notices
+from coatcheck.core.webhook_payloads import WebhookPayloads
 from coatcheck.hosting import serving
-from coatcheck.http.context import Parts
-from coatcheck.maintenance import Upkeep
+from coatcheck.http.context import ServerContext
+from coatcheck.maintenance import MaintenanceRunner
 from coatcheck.product import Products
 from coatcheck.settings import Settings
 
 PRODUCTS: Final = Products.load()
 SURFACES: Final = serving.surfaces(PRODUCTS)
-KEEPERS: Final = PRODUCTS.result_stores()
+RESULT_STORES: Final = PRODUCTS.result_stores()
 operators = PRODUCTS.operator_remotes
 
 
-def notices(parts: Parts) -> Notices:
+def payloads(server: ServerContext) -> WebhookPayloads:
     """What webhooks say."""
-    return serving.webhook_payloads(PRODUCTS, parts)
+    return serving.webhook_payloads(PRODUCTS, server)
 
 
-def maintenance(settings: Settings) -> Upkeep:
+def maintenance(settings: Settings) -> MaintenanceRunner:
     """The loops of a process."""
-    return Upkeep(settings, PRODUCTS.maintenance())
+    return MaintenanceRunner(settings, PRODUCTS.maintenance())

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from coatcheck.db.embedded import EmbeddedPostgres
-from coatcheck.db.embedded.configuration import Setting
+from coatcheck.db.embedded.cluster import Setting
 from coatcheck.db.migrate import migrate
 from tests.db import edge_guard
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from coatcheck import Settings
 from coatcheck.core.service_secrets import SecretsSealer
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.registration import Concealed
-from coatcheck.domain.target_secrets import Address, TargetSecrets, secrets_id
+from coatcheck.domain.service_definition import Address, TargetSecrets, secrets_id
 
 SECRET_KEY = "a-sealing-key-that-is-only-ever-used-in-tests"
 INSERT = """
@@ -31,7 +31,7 @@ async def store_secrets(
     concealed = Concealed({}, {id_: (endpoint_id, TargetSecrets(address, dict(values)))})
     sealer = SecretsSealer(replace(settings, secret_keys=settings.secret_keys or (SECRET_KEY,)))
     (sealed,) = sealer.sealed(org, concealed)
-    line = Line(settings.database_url, name="tests")
+    line = Connection(settings.database_url, name="tests")
     try:
         await line.fetch(INSERT, org, *sealed)
     finally:

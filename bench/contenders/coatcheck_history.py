@@ -14,7 +14,7 @@ from bench.payload import payload_object
 from coatcheck import Engine, Lane, Submission
 from coatcheck.core.queries import leases
 from coatcheck.core.queries.leases import ClaimOrder, Cursor
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.lanes import DEFAULT_POLICIES
 from coatcheck.domain.limits import CLAIM_ROWS_MAX
 
@@ -45,7 +45,7 @@ async def claim_cost(address: str, engine: Engine, endpoint: str) -> float:
     )
     # As a worker claims: see docs/adr/0009.
     settings = {**PINNED_PLANS, "synchronous_commit": "off"}
-    line = Line(address, name="bench claim", server_settings=settings)
+    line = Connection(address, name="bench claim", server_settings=settings)
     try:
         seconds = await _timed_claims(line, endpoint)
     finally:
@@ -53,7 +53,7 @@ async def claim_cost(address: str, engine: Engine, endpoint: str) -> float:
     return statistics.median(seconds[WARM_UP_CLAIMS:]) / CLAIM_ROWS_MAX * 1e6
 
 
-async def _timed_claims(line: Line, endpoint: str) -> list[float]:
+async def _timed_claims(line: Connection, endpoint: str) -> list[float]:
     boot = await leases.register(line, "bench", "bench", dict(DEFAULT_POLICIES))
     cursors: dict[str, Cursor] = {}
     seconds = []

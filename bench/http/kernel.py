@@ -43,10 +43,11 @@ from bench.tables import table
 from coatcheck import Job, Service
 from coatcheck.http import dispatch
 from coatcheck.http.dispatch import Dispatcher
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply, json_reply
-from coatcheck.http.routing import Operation
-from coatcheck.http.server import Server, listen
+from coatcheck.http.request import Request as KernelRequest
+from coatcheck.http.response import RawHeaders, json_response
+from coatcheck.http.response import Response as KernelResponse
+from coatcheck.http.routing import Route as KernelRoute
+from coatcheck.http.server import HttpServer, listen
 
 ROUTES = 121
 REQUESTS = 3_000
@@ -78,15 +79,15 @@ def _body(item: str) -> dict[str, object]:
 
 
 def kernel_app() -> App:
-    async def show(call: Call) -> Reply:
-        return json_reply(_body(call.params["id"]))
+    async def show(request: KernelRequest) -> KernelResponse:
+        return json_response(_body(request.params["id"]))
 
-    async def admit(call: Call, operation: Operation) -> RawHeaders:
+    async def admit(request: KernelRequest, route: KernelRoute) -> RawHeaders:
         return ()
 
     return Dispatcher(
         [
-            Operation(["GET"], _path(route), f"show{route}", "", show, [], "bench")
+            KernelRoute(["GET"], _path(route), f"show{route}", "", show, [], "bench")
             for route in range(ROUTES)
         ],
         admit,
@@ -123,11 +124,11 @@ async def application_alone(rounds: int) -> dict[str, Spread]:
     for _ in range(rounds):
         for name, app in apps.items():
             for place, route in _PLACES.items():
-                found[f"{name}, {place}"].append(await _call(app, route))
+                found[f"{name}, {place}"].append(await _request(app, route))
     return {name: Spread.of(values) for name, values in found.items()}
 
 
-async def _call(app: App, route: int) -> float:
+async def _request(app: App, route: int) -> float:
     path = _path(route).replace("{id}", "01K9ZZZZZZZZZZZZZZZZZZZZZZ")
     statuses: set[int] = set()
 
@@ -246,7 +247,7 @@ def _cpu_seconds(child: Child) -> float:
 
 
 async def serve(name: str, port: int) -> None:
-    server = Server(APPS[name](), drain_seconds=1)
+    server = HttpServer(APPS[name](), drain_seconds=1)
     gc.collect()
     gc.freeze()
     await server.serve(sockets=[listen("127.0.0.1", port)])

@@ -26,11 +26,9 @@ from chaos.deployment import WORKER_IS_READY
 from chaos.member import ROOT
 from chaos.warden import TOKEN_VARIABLE, watched
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.embedded import EmbeddedPostgres
-from coatcheck.domain.api_keys import mint
-from coatcheck.domain.identity import ALL_SCOPES, Scope
-from coatcheck.domain.tenants import DEFAULT_WORKSPACE
+from coatcheck.domain.tenants import ALL_SCOPES, DEFAULT_WORKSPACE, Scope, mint
 from coatcheck.settings.declaration import PREFIX
 from tests.ports import free_port
 
@@ -173,8 +171,8 @@ class Target:
         )
         return key.text
 
-    async def _on_database(self, act: Callable[[Line], Awaitable[object]]) -> None:
-        line = Line(self.dsn, name="abuse")
+    async def _on_database(self, act: Callable[[Connection], Awaitable[object]]) -> None:
+        line = Connection(self.dsn, name="abuse")
         try:
             await act(line)
         finally:
@@ -232,7 +230,7 @@ class Target:
         )
 
 
-async def _create_org(org: str, line: Line) -> None:
+async def _create_org(org: str, line: Connection) -> None:
     # In plain SQL: another source's tables may lack columns that ours have.
     await line.fetch("INSERT INTO orgs (org_id, name) VALUES ($1, $1)", org)
     await line.fetch(

@@ -18,9 +18,9 @@ from chaos.checker.finding import Finding, Verdict
 from chaos.checker.ids import spelt
 from chaos.files import entries_two_below, files_below
 from coatcheck.blobs import BlobContainer
-from coatcheck.db.connection import Line
-from coatcheck.maintenance.orphan_blobs import Sweeper
-from coatcheck.products.batches.blob_sweeper import BatchSweeper
+from coatcheck.db.connection import Connection
+from coatcheck.maintenance.retention import OrphanBlobSweeper
+from coatcheck.products.batches.maintenance import BatchSweeper
 
 CHECK = "forgotten"
 LIMIT_SECONDS = 120.0
@@ -161,10 +161,10 @@ async def _delete(client: httpx2.AsyncClient, batch: UUID, room: asyncio.Semapho
 async def _sweep(evidence: Evidence) -> None:
     """What the sweeper does to orphans once they are old enough, done now: nothing is uploaded any
     more."""
-    line = Line(evidence.dsn, name="chaos sweep")
+    line = Connection(evidence.dsn, name="chaos sweep")
     try:
         blobs = BlobContainer.open((evidence.folder / "blobs").as_uri())
-        await Sweeper(line, blobs, grace=timedelta(0)).tick()
+        await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
         await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     finally:
         await line.close()

@@ -7,16 +7,16 @@ from datetime import timedelta
 
 from chaos.environment.installation import Installation
 from coatcheck.blobs import BlobContainer
-from coatcheck.db.connection import Line
-from coatcheck.maintenance.orphan_blobs import Sweeper
-from coatcheck.products.batches.blob_sweeper import BatchSweeper
+from coatcheck.db.connection import Connection
+from coatcheck.maintenance.retention import OrphanBlobSweeper
+from coatcheck.products.batches.maintenance import BatchSweeper
 
 
 async def sweep(installed: Installation, blobs: BlobContainer) -> None:
     """What the sweeper does to orphans once they are old enough, done now."""
-    line = Line(installed.direct, name="tests")
+    line = Connection(installed.direct, name="tests")
     try:
-        await Sweeper(line, blobs, grace=timedelta(0)).tick()
+        await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
         await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     finally:
         await line.close()

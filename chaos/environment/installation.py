@@ -20,12 +20,10 @@ import httpx2
 from chaos.environment.callers import Callers
 from chaos.environment.patience import PATIENCE_SECONDS, until
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
-from coatcheck.domain.api_keys import mint
-from coatcheck.domain.identity import ALL_SCOPES
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.states import State
-from coatcheck.domain.tenants import OrgLimits
+from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, mint
 from tests.e2e.conftest import free_port
 from tests.e2e.faults import history
 
@@ -170,7 +168,7 @@ class Installation:
         return program
 
     async def _furnish(self) -> None:
-        line = Line(self.direct, name="tests")
+        line = Connection(self.direct, name="tests")
         try:
             await tenants.create_org(line, "default", "default", OrgLimits())
             await tenants.create_key(

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from coatcheck.db.embedded.account import server_account
+from coatcheck.db.embedded.folder import server_account
 from tests.conftest import make_open_folder
 from tests.e2e.conftest import free_port
 from tests.waiting import eventually

@@ -13,10 +13,8 @@ import asyncpg
 
 from chaos.environment.patience import until
 from coatcheck.db.embedded import EmbeddedPostgres
-from coatcheck.db.embedded.account import server_account
-from coatcheck.db.embedded.binaries import runnable_bin
-from coatcheck.db.embedded.configuration import settings_file
-from coatcheck.db.embedded.programs import CLEAN_ENVIRONMENT
+from coatcheck.db.embedded.cluster import CLEAN_ENVIRONMENT, runnable_bin, settings_file
+from coatcheck.db.embedded.folder import server_account
 from tests.waiting import eventually
 
 _CHUNK_BYTES = 65_536

@@ -20,7 +20,7 @@ from chaos.environment.disk import SmallDisk, small_disk
 from chaos.environment.installation import Installation
 from chaos.environment.patience import until
 from coatcheck.db.embedded import EmbeddedPostgres, EmbeddedPostgresError
-from coatcheck.db.embedded.account import server_account
+from coatcheck.db.embedded.folder import server_account
 from coatcheck.db.migrate import migrate
 from tests.conftest import copy_first_boot
 

@@ -18,7 +18,7 @@ from coatcheck.core.sql import sql
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import Plan, explain
 from tests.db.rows import put_queue
 
@@ -46,7 +46,7 @@ class Measured:
 
 
 @pytest.fixture
-async def sql_connection(pg_server: EmbeddedPostgres) -> AsyncIterator[Connection]:
+async def sql_connection(pg_server: EmbeddedPostgres) -> AsyncIterator[AsyncpgConnection]:
     await migrate(pg_server.dsn)
     connection = await asyncpg.connect(pg_server.dsn)
     yield connection
@@ -54,7 +54,7 @@ async def sql_connection(pg_server: EmbeddedPostgres) -> AsyncIterator[Connectio
 
 
 async def test_claims_go_on_beside_a_transaction_that_stays_open(
-    pg_server: EmbeddedPostgres, sql_connection: Connection
+    pg_server: EmbeddedPostgres, sql_connection: AsyncpgConnection
 ) -> None:
     async with claimer(pg_server.dsn) as worker:
         await measure(worker, sql_connection)  # warms up
@@ -85,7 +85,7 @@ async def test_claims_go_on_beside_a_transaction_that_stays_open(
     assert after.plan.buffers <= 2 * before.plan.buffers, "it does not recover"
 
 
-async def measure(worker: Claimer, connection: Connection) -> Measured:
+async def measure(worker: Claimer, connection: AsyncpgConnection) -> Measured:
     """Put ``JOBS`` in, have all of them claimed and completed."""
     for number in range(FLOWS):
         await put_queue(connection, JOBS // FLOWS, org=f"org {number}")

@@ -14,7 +14,7 @@ from chaos.environment.installation import Installation
 from chaos.environment.pooler import PoolMode, pgbouncer
 from coatcheck import Engine
 from coatcheck.cli.errors import EXIT_MISCONFIGURED
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
 from coatcheck.db.sessions import require_sessions
@@ -74,7 +74,7 @@ async def test_transaction_mode_is_seen_through_however_the_pooler_is_set(
     options = {"connections": connections, "round_robin": round_robin, "ignored": ignored}
     with pgbouncer(server.dsn, "transaction", **options) as dsn:  # type: ignore[arg-type]
         await _warm_up(dsn, connections)
-        line = Line(dsn, name="tests")
+        line = Connection(dsn, name="tests")
         try:
             with pytest.raises(SessionsNotKept):
                 await require_sessions(line)
@@ -89,7 +89,7 @@ async def test_a_connection_of_its_own_and_session_mode_raise_no_alarm(
 ) -> None:
     with pgbouncer(server.dsn, "session") as pooled:
         for dsn in [server.dsn, pooled] * 5:
-            line = Line(dsn, name="tests")
+            line = Connection(dsn, name="tests")
             try:
                 await require_sessions(line)
             finally:
@@ -101,7 +101,7 @@ async def test_in_session_mode_plans_are_pinned_as_they_are_without_a_pooler(
     server: EmbeddedPostgres, ignored: str
 ) -> None:
     with pgbouncer(server.dsn, "session", ignored=ignored) as dsn:
-        line = Line(dsn, name="tests", server_settings=PINNED_PLANS)
+        line = Connection(dsn, name="tests", server_settings=PINNED_PLANS)
         try:
             rows = await line.fetch(
                 "SELECT name, setting FROM pg_settings WHERE name = ANY($1)", [*PINNED_PLANS]
@@ -131,7 +131,7 @@ async def test_in_session_mode_jobs_are_handed_in_elected_for_and_woken_up_for(
 
 async def _warm_up(dsn: str, connections: int) -> None:
     """Have the pooler make its connections, as it has when others use it."""
-    lines = [Line(dsn, name=f"tests {number}") for number in range(connections)]
+    lines = [Connection(dsn, name=f"tests {number}") for number in range(connections)]
     for line in lines:
         await line.fetch("SELECT 1")
     for line in lines:

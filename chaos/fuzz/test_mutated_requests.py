@@ -9,9 +9,8 @@ from collections import Counter
 import pytest
 
 from chaos.fuzz.mutations import mutated
-from coatcheck.http import prefer_header as preferences
+from coatcheck.http import parameters, server
 from coatcheck.http import request as call
-from coatcheck.http import server
 from coatcheck.http.protocol import Bounds
 from tests.budget import chance, times
 from tests.contract.estate import Estate
@@ -42,7 +41,7 @@ WORDS = [
 
 @pytest.fixture(autouse=True)
 def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preferences, "WAIT_SECONDS_MAX", WAIT_SECONDS)
+    monkeypatch.setattr(parameters, "WAIT_SECONDS_MAX", WAIT_SECONDS)
     monkeypatch.setattr(call, "BODY_SECONDS_MAX", HURRIED_SECONDS)
     monkeypatch.setattr(server, "Bounds", lambda: Bounds(head_seconds=HURRIED_SECONDS))
 

@@ -12,7 +12,7 @@ import httpx2
 from chaos.fuzz.mutations import mutated
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
-from coatcheck.egress.addresses import Address, is_public
+from coatcheck.egress.urls import Address, is_public
 from tests.budget import chance, times
 from tests.egress.corpus import FORBIDDEN_ADDRESSES, FORBIDDEN_URLS, PLAIN_URLS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.http import prefer_header as preferences
+from coatcheck.http import parameters
 from tests.budget import times
 from tests.contract.estate import Estate
 from tests.contract.test_schemathesis import WAIT_SECONDS, run
@@ -14,7 +14,7 @@ from tests.contract.test_schemathesis import WAIT_SECONDS, run
 
 @pytest.fixture(autouse=True)
 def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preferences, "WAIT_SECONDS_MAX", WAIT_SECONDS)
+    monkeypatch.setattr(parameters, "WAIT_SECONDS_MAX", WAIT_SECONDS)
 
 
 async def test_whatever_a_stranger_sends_is_answered_as_documented(

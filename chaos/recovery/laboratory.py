@@ -25,7 +25,7 @@ from chaos.member import ROOT
 from chaos.world import World
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.tenants import DEFAULT_ORG
-from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.egress.urls import trusted_authorities
 from coatcheck.settings.declaration import PREFIX
 from tests.ports import free_port
 

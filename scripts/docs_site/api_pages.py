@@ -53,11 +53,11 @@ def write(source: Path) -> list[str]:
     return tags
 
 
-def _page(tag: str, operations: list[tuple[str, str, Json]], described: Json) -> str:
+def _page(tag: str, routes: list[tuple[str, str, Json]], described: Json) -> str:
     """The routes of a tag, then the bodies that they take and answer, each once."""
     lines = [f"# Routes: {tag}", ""]
     bodies: dict[str, None] = {}
-    for method, path, operation in operations:
+    for method, path, operation in routes:
         lines += _operation(method, path, operation)
         for schema in _schemas(operation):
             bodies |= dict.fromkeys(_named(schema, described))

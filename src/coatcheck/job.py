@@ -59,7 +59,7 @@ def storable_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class ProgressReport(msgspec.Struct, frozen=True, tag="progress"):
     """How far the job has come, from 0 to 1."""
 
     fraction: float
@@ -112,7 +112,7 @@ class Attachment:
         _check_artifact_size(self.data)
 
 
-Report = Progress | LogLine | Chunk | Attachment
+Report = ProgressReport | LogLine | Chunk | Attachment
 
 
 def bytes_held(report: Report) -> int:
@@ -231,7 +231,7 @@ class Job:
         Only the latest is kept.
         """
         return self._reporter.report(
-            Progress(float(fraction), None if note is None else storable_text(note))
+            ProgressReport(float(fraction), None if note is None else storable_text(note))
         )
 
     def log(self, message: str, *, level: LogLevel = "info", **fields: Any) -> Awaitable[None]:

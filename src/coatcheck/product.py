@@ -4,10 +4,10 @@ A product's package has a module that makes a ``Product`` and nothing else, name
 (``installed.py``). That module is imported by every process in which the product is on, so it
 imports the rest of its package only inside the functions that it registers:
 
-    def _routes(context: ServerContext) -> Sequence[Operation]:
+    def _routes(context: ProductContext) -> Sequence[Operation]:
         from my_package import routes
 
-        return routes.operations(context.parts)
+        return routes.operations(context.server)
 
     PRODUCT = Product(name="echo", services=("echo",), routes=_routes)
 
@@ -28,15 +28,15 @@ from coatcheck.installed import chosen_products, load_products, reserved_service
 if TYPE_CHECKING:
     from coatcheck.core import Engine
     from coatcheck.core.explain import JobExplainer
-    from coatcheck.core.remote.result_store import Keeper
+    from coatcheck.core.remote.result_store import ResultStore
     from coatcheck.core.webhook_payloads import JobRenderer, SubjectRenderer
-    from coatcheck.db.notify import Notifier
+    from coatcheck.db.notifications import Notifier
     from coatcheck.domain.remote_work import OperatorRemote
-    from coatcheck.domain.webhooks import Tells
-    from coatcheck.http.context import Parts
-    from coatcheck.http.job_adapters import JobDesk
+    from coatcheck.domain.webhooks import SubjectKind
+    from coatcheck.http.context import ServerContext
+    from coatcheck.http.job_adapters import JobAdapter
     from coatcheck.http.problem_formats import ProblemFormat
-    from coatcheck.http.routing import Operation
+    from coatcheck.http.routing import Route
     from coatcheck.maintenance.loop import Loop
     from coatcheck.maintenance.runner import MaintenanceContext
     from coatcheck.service import Service
@@ -63,10 +63,10 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerContext:
+class ProductContext:
     """What a product's routes are made on: the server's parts, and the products that are on."""
 
-    parts: Parts
+    server: ServerContext
     products: Products
 
 
@@ -89,7 +89,7 @@ class Product:
     name: str
     services: tuple[str, ...] = ()
 
-    routes: Callable[[ServerContext], Sequence[Operation]] | None = None
+    routes: Callable[[ProductContext], Sequence[Route]] | None = None
     """Its HTTP API."""
     unrouted_formats: Callable[[], Mapping[str, ProblemFormat]] | None = None
     """How errors are written at paths that have no route, by path prefix."""
@@ -97,11 +97,11 @@ class Product:
     """Headers that its routes read, and that pages of other origins may send."""
     response_headers: tuple[str, ...] = ()
     """Headers that its routes answer, and that pages of other origins may read."""
-    job_adapter: Callable[[Parts], JobDesk] | None = None
+    job_adapter: Callable[[ServerContext], JobAdapter] | None = None
     """Shows, cancels and retries its jobs for whoever lists the jobs of all products."""
-    job_payload: Callable[[Parts], JobRenderer] | None = None
+    job_payload: Callable[[ServerContext], JobRenderer] | None = None
     """What webhooks say of its jobs."""
-    subject_payloads: Callable[[Parts], Mapping[Tells, SubjectRenderer]] | None = None
+    subject_payloads: Callable[[ServerContext], Mapping[SubjectKind, SubjectRenderer]] | None = None
     """What webhooks say of what is no job, by its kind."""
     adapts_other_jobs: bool = False
     """Whether its adapter and its payload are also for jobs of services that are no product's:
@@ -121,7 +121,7 @@ class Product:
     maintenance: Callable[[MaintenanceContext], Sequence[Loop]] | None = None
     """Its loops, which every server and worker runs."""
 
-    result_stores: Callable[[], Mapping[str, Keeper]] | None = None
+    result_stores: Callable[[], Mapping[str, ResultStore]] | None = None
     """What stores the results of its jobs that remotes run, by endpoint."""
     operator_remotes: Callable[[Settings], Mapping[str, OperatorRemote]] | None = None
     """The operator's own remotes, by the name under which its jobs ask for them. Raises
@@ -159,7 +159,7 @@ class Products:
     def __iter__(self) -> Iterator[Product]:
         return iter(self.all)
 
-    def result_stores(self) -> Mapping[str, Keeper]:
+    def result_stores(self) -> Mapping[str, ResultStore]:
         """What stores the results of remote jobs, by endpoint."""
         return {
             endpoint: store

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.blobs.grants import Grant, Grants
+from coatcheck.blobs.signing import Grant, Grants
 from coatcheck.domain.errors import NotFound, SignedUrlExpired
 
 GRANTS = Grants("a pepper that is only ever used in tests")

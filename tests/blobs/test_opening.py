@@ -9,7 +9,7 @@ import pytest
 from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.opening import OpenStore, Patience, open_store
+from coatcheck.blobs.opening import BlobRetryPolicy, OpenStore, open_store
 from coatcheck.domain.errors import SettingsInvalid
 from tests.blobs import azure_requests
 from tests.blobs.stores import BlobStore
@@ -23,7 +23,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(url: str) -> OpenStore:
-    return open_store(url, Patience())
+    return open_store(url, BlobRetryPolicy())
 
 
 def test_each_scheme_opens_its_store_at_its_prefix(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck.blobs import BlobContainer, faults
-from coatcheck.blobs.opening import Patience
+from coatcheck.blobs.opening import BlobRetryPolicy
 from coatcheck.domain.errors import BlobStoreUnavailable
 from coatcheck.domain.retry import BLOB_BACKOFF, BLOB_RETRIES, Backoff
 from tests.blobs.stores import BlobStore
@@ -29,7 +29,7 @@ from tests.waiting import eventually_async
 CONTENT = b"content" * 1000
 SECRET = "c2VjcmV0LXNlY3JldA=="
 SOON = Backoff(base_seconds=0.001, cap_seconds=0.01, jitter=0.5)
-HASTY = Patience(backoff=SOON)
+HASTY = BlobRetryPolicy(backoff=SOON)
 ENDPOINTS = {"s3": "AWS_ENDPOINT_URL", "azure": "AZURITE_BLOB_STORAGE_URL"}
 
 on_servers = pytest.mark.parametrize("blob_store", ["s3", "azure"], indirect=True)
@@ -100,11 +100,11 @@ async def test_a_server_that_keeps_silent_is_asked_three_times_more(
     monkeypatch: pytest.MonkeyPatch,
     operation: Callable[[BlobContainer], Awaitable[None]],
 ) -> None:
-    patience = Patience(backoff=SOON, answer=timedelta(milliseconds=500))
+    retry_policy = BlobRetryPolicy(backoff=SOON, answer=timedelta(milliseconds=500))
     async with UnsteadyProxy("", keeping_silent, times=99).running() as proxy:
         monkeypatch.setenv(ENDPOINTS[blob_store.kind], proxy.url)
         with pytest.raises(BlobStoreUnavailable):
-            await operation(BlobContainer.open(blob_store.url, patience))
+            await operation(BlobContainer.open(blob_store.url, retry_policy))
         await eventually_async(lambda: has_come(proxy, 4), "the fourth request is counted")
 
 

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from coatcheck.blobs import BlobContainer, UrlSigner
-from coatcheck.blobs.grants import Grants
-from coatcheck.blobs.signing import BLOBS_PATH
+from coatcheck.blobs.signing import BLOBS_PATH, Grants
 from coatcheck.domain.limits import LIST_BYTES_MAX, SIGNED_URL_SECONDS_MAX
 from tests.blobs import azure_requests
 

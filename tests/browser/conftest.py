@@ -33,7 +33,7 @@ async def house(
     """A deployment with a worker and the upkeep, whose key is an operator's."""
     async with databases.fresh() as dsn:
         folder = tmp_path_factory.mktemp("house")
-        async with House(dsn, folder, pages=pages.operations, operator_org="default") as house:
+        async with House(dsn, folder, pages=pages.routes, operator_org="default") as house:
             await house.work(errands)
             await house.take_in_lists()
             house.keep_up()

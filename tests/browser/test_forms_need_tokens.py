@@ -6,9 +6,9 @@ import httpx2
 import pytest
 
 from coatcheck.dashboard import pages
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.app import create_app
-from coatcheck.http.routing import Operation
+from coatcheck.http.routing import Route
 from tests.all_products import SURFACES
 from tests.browser.errands import end_of, state_of, waiting_at
 from tests.browser.errands_service import gates
@@ -20,21 +20,21 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 FETCHED_BY_OTHERS = ("cross-site", "same-site", "none")
 
 
-def actions(house: House) -> list[Operation]:
+def actions(house: House) -> list[Route]:
     """Every route of the dashboard that takes anything but GET, but for the door itself."""
-    api = {operation.name for operation in create_app(house.parts, SURFACES).operations}
-    served = create_app(house.parts, SURFACES, pages.operations).operations
+    api = {route.name for route in create_app(house.parts, SURFACES).routes}
+    served = create_app(house.parts, SURFACES, pages.routes).routes
     return [
-        operation
-        for operation in served
-        if operation.name not in api
-        and set(operation.methods) != {"GET"}
-        and operation.name != "ui_sign_in_sent"
+        route
+        for route in served
+        if route.name not in api
+        and set(route.methods) != {"GET"}
+        and route.name != "ui_sign_in_sent"
     ]
 
 
-def filled(operation: Operation, job_id: str) -> str:
-    return operation.path.format(**dict.fromkeys(operation.parameter_names, job_id))
+def filled(route: Route, job_id: str) -> str:
+    return route.path.format(**dict.fromkeys(route.parameter_names, job_id))
 
 
 async def test_no_form_is_taken_without_its_token_or_from_another_site(
@@ -46,21 +46,21 @@ async def test_no_form_is_taken_without_its_token_or_from_another_site(
     keys = (await house.http.get("/api/v1/orgs/default/api-keys")).json()
     tried = actions(house)
     assert len(tried) > 15
-    for operation in tried:
-        path = filled(operation, job_id)
+    for route in tried:
+        path = filled(route, job_id)
         fields = {"confirmed": "yes", "name": "forged", "id": job_id, "url": "http://127.0.0.1:9/"}
         for forged in ({}, {"csrf": ""}, {"csrf": token[:-1] + "!"}):
             answer = await visitor.post(path, data=fields | forged)
-            assert (answer.status_code, operation.name) == (403, operation.name)
+            assert (answer.status_code, route.name) == (403, route.name)
             assert "csrf_refused" in answer.text
         for site in FETCHED_BY_OTHERS:
             answer = await visitor.post(
                 path, data=fields | {"csrf": token}, headers={"Sec-Fetch-Site": site}
             )
-            assert (answer.status_code, operation.name) == (403, operation.name)
+            assert (answer.status_code, route.name) == (403, route.name)
         elsewhere = {"Origin": "https://evil.example"}
         answer = await visitor.post(path, data=fields | {"csrf": token}, headers=elsewhere)
-        assert (answer.status_code, operation.name) == (403, operation.name)
+        assert (answer.status_code, route.name) == (403, route.name)
     assert await state_of(house, job_id) in ("dispatching", "processing")
     assert (await house.http.get("/api/v1/orgs/default/api-keys")).json() == keys
 
@@ -75,8 +75,8 @@ async def test_no_form_is_taken_without_its_token_or_from_another_site(
 async def test_nobody_who_is_not_signed_in_gets_anywhere(
     house: House, visitor: httpx2.AsyncClient
 ) -> None:
-    for operation in actions(house):
-        answer = await visitor.post(filled(operation, "x"), data={"confirmed": "yes"})
+    for route in actions(house):
+        answer = await visitor.post(filled(route, "x"), data={"confirmed": "yes"})
         assert answer.status_code == 303
         assert answer.headers["location"].startswith("/ui/sign-in")
 

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from playwright.async_api import expect
 
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from tests.browser.chromium import PHONE, Complaints, is_wider_than_its_window, violations
 from tests.browser.conftest import OpenPage
 from tests.browser.errands import ORG, end_of, ended, eventually_state, waiting_at

@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import expect
 
 import coatcheck.dashboard
-from coatcheck.domain.identity import RateLimit, Scope
+from coatcheck.domain.tenants import RateLimit, Scope
 from tests.browser.chromium import Complaints
 from tests.browser.conftest import OpenPage
 from tests.browser.errands import JOBS, end_of, ended, waiting_at

@@ -18,17 +18,17 @@ from chaos.checker import witness
 from chaos.checker.evidence import Evidence, Row
 from chaos.checker.finding import Finding
 from chaos.checker.ids import spelt
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.db.connection import Line
-from coatcheck.db.notify import Notifier
+from coatcheck.core.queries import maintenance
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import Notifier
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.states import Event
+from coatcheck.domain.states import TransitionEvent
 from coatcheck.domain.webhooks import message_id
-from coatcheck.maintenance.usage_rollup import Bookkeeper
-from coatcheck.products.batches.run_completer import RunCompleter
+from coatcheck.maintenance.usage import UsageRollup
+from coatcheck.products.batches.maintenance import RunCompleter
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.rows import ENDPOINT, ORG, connected
 
 BATCH_TASKS = 3
@@ -40,7 +40,7 @@ Check = Callable[[Evidence], Awaitable[list[Finding]]]
 class Scene:
     """What there is: jobs by what became of them, a batch, a delivery, and the evidence of all."""
 
-    sql: Connection
+    sql: AsyncpgConnection
     evidence: Evidence
     completed: UUID
     failed: UUID
@@ -72,7 +72,7 @@ async def played(dsn: str, folder: Path) -> AsyncIterator[Scene]:
         yield scene
 
 
-async def _play(sql: Connection, worker: Claimer, dsn: str, folder: Path) -> Scene:
+async def _play(sql: AsyncpgConnection, worker: Claimer, dsn: str, folder: Path) -> Scene:
     target, batch, run = new_id(), new_id(), new_id()
     completed, failed, rescued = [await _submit(sql, target) for _ in range(3)]
     await _create_batch(sql, batch, run, target)
@@ -95,7 +95,7 @@ async def _play(sql: Connection, worker: Claimer, dsn: str, folder: Path) -> Sce
     return Scene(sql, evidence, completed, failed, rescued, batch, run, delivery)
 
 
-async def _submit(sql: Connection, target: UUID) -> UUID:
+async def _submit(sql: AsyncpgConnection, target: UUID) -> UUID:
     job = new_id()
     await sql.execute(
         """
@@ -123,7 +123,7 @@ async def _submit(sql: Connection, target: UUID) -> UUID:
     return job
 
 
-async def _create_batch(sql: Connection, batch: UUID, run: UUID, target: UUID) -> None:
+async def _create_batch(sql: AsyncpgConnection, batch: UUID, run: UUID, target: UUID) -> None:
     await sql.execute(
         """
         INSERT INTO batches (org_id, id, owner, service, service_endpoint, endpoint, lane,
@@ -167,30 +167,32 @@ async def _end(
     worker: Claimer, claimed: dict[UUID, ClaimedJob], completed: UUID, failed: UUID, rescued: UUID
 ) -> None:
     assert len(claimed) == 3 + BATCH_TASKS
-    await worker.settle(claimed.pop(failed), Event.FAIL)
+    await worker.settle(claimed.pop(failed), TransitionEvent.FAIL)
     claimed.pop(rescued)
     assert await worker.complete(*claimed.values()) == 1 + BATCH_TASKS
 
 
-async def _rescue(sql: Connection, worker: Claimer, rescued: UUID) -> None:
+async def _rescue(sql: AsyncpgConnection, worker: Claimer, rescued: UUID) -> None:
     """Its worker falls silent, it is taken back, claimed again, and completed."""
     await sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
-    taken = await upkeep.rescue(worker.line, crashes_max=3, keep_failed_seconds=60, rows_max=10)
+    taken = await maintenance.rescue(
+        worker.line, crashes_max=3, keep_failed_seconds=60, rows_max=10
+    )
     assert [job.uuid for job in taken] == [rescued]
     await sql.execute("UPDATE workers SET last_seen_at = now()")
     assert await worker.complete(*await worker.claim(1)) == 1
 
 
 async def _count(dsn: str) -> None:
-    line, notify_line = Line(dsn, name="bookkeeper"), Line(dsn, name="notify")
-    notifier = Notifier(notify_line)
+    line, notify_db = Connection(dsn, name="bookkeeper"), Connection(dsn, name="notify")
+    notifier = Notifier(notify_db)
     try:
-        await Bookkeeper(line, notifier).tick()
+        await UsageRollup(line, notifier).tick()
         await RunCompleter(line, notifier).tick()
         await notifier.drain()
     finally:
         await line.close()
-        await notify_line.close()
+        await notify_db.close()
 
 
 def _history(jobs: list[UUID], batch: UUID) -> list[Row]:

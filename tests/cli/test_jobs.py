@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from tests.cli.conftest import Live
 from tests.waiting import eventually
 

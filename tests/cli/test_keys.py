@@ -8,7 +8,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
-from coatcheck.domain.identity import USER_SCOPES
+from coatcheck.domain.tenants import USER_SCOPES
 from tests.cli.conftest import Live
 from tests.waiting import eventually
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck import FailJob, Job, Service
-from coatcheck.cli.local_run import LocalRun
+from coatcheck.cli.replay import LocalRun
 from coatcheck.client import JobDetails
 
 desk = Service("desk")

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.explain import lines
-from coatcheck.cli.folder_archives import archive_of
-from coatcheck.cli.job_show import line, rows, span
+from coatcheck.cli.graphs import archive_of
+from coatcheck.cli.job_display import line, rows, span
+from coatcheck.cli.jobs import lines
 from coatcheck.cli.keys import table as key_table
-from coatcheck.cli.top_screen import latest_points, screen, sparkline
+from coatcheck.cli.top import latest_points, screen, sparkline
 from coatcheck.client import (
     ApiKey,
     FailureCount,

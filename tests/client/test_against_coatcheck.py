@@ -26,7 +26,7 @@ from coatcheck.client import (
 )
 from coatcheck.client._async import client as async_client
 from coatcheck.client._sync import client as sync_client
-from coatcheck.domain.identity import RateLimit, Scope
+from coatcheck.domain.tenants import RateLimit, Scope
 from tests.client.conftest import Connect
 from tests.client.cutting_proxy import CuttingProxy
 from tests.client.flavours import Flavour

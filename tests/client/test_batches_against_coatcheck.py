@@ -23,7 +23,7 @@ from coatcheck.client._async import files as async_files
 from coatcheck.client._sync import batches as sync_batches
 from coatcheck.client._sync import files as sync_files
 from coatcheck.client.task_lines import BODY_BYTES_MAX
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
 from tests.products.house import House

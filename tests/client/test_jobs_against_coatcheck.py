@@ -12,7 +12,7 @@ import pytest
 
 from coatcheck import Job, Service
 from coatcheck.client import ConflictError, JobFailed, NotFoundError, WaitTimeout
-from coatcheck.domain.identity import USER_SCOPES
+from coatcheck.domain.tenants import USER_SCOPES
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
 from tests.products.house import House

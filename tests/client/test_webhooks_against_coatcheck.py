@@ -16,9 +16,9 @@ from coatcheck.client import (
     PermissionDeniedError,
     ServerError,
 )
-from coatcheck.domain.identity import USER_SCOPES
-from coatcheck.maintenance.webhook_deliverer import Deliverer
-from tests.all_products import notices
+from coatcheck.domain.tenants import USER_SCOPES
+from coatcheck.maintenance.webhooks import WebhookDeliverer
+from tests.all_products import payloads
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
 from tests.egress.upstream_server import UpstreamServer, upstream_server
@@ -45,7 +45,7 @@ def client(house: House, connect: Connect) -> Flavour:
 
 
 async def deliver(house: House) -> None:
-    deliverer = Deliverer(house.settings, notices(house.parts).body)
+    deliverer = WebhookDeliverer(house.settings, payloads(house.parts).body)
     await deliverer.tick()
     await deliverer.idle()
     await deliverer.stop()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coatcheck.domain.ids import from_text
-from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.queries import ingest
 from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
@@ -63,7 +63,7 @@ async def stuck_batch(house: House, org: str, key: str) -> tuple[str, str]:
         "SELECT id FROM batch_parts WHERE org_id = $1 AND run_id = $2", org, run
     )
     part = rows[0]["id"]
-    assert await batch_ingest.fail_part(house.parts.tenants, org, part, "list_empty", "It is.")
+    assert await ingest.fail_part(house.parts.tenants, org, part, "list_empty", "It is.")
     letters = await house.http.get("/v1/dlq", headers=bearer(key))
     (letter,) = [each for each in letters.json()["items"] if each["job_id"] == batch["id"]]
     return batch["id"], letter["id"]

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coatcheck.blobs import SignedUrl, UrlSigner
-from coatcheck.blobs.grants import Grants
 from coatcheck.blobs.keys import export_key, upload_key
-from coatcheck.blobs.signing import BLOBS_PATH
+from coatcheck.blobs.signing import BLOBS_PATH, Grants
 from coatcheck.core.queries import uploads, usage_reports
-from coatcheck.db.connection import Line
-from coatcheck.domain import api_keys, ids
-from coatcheck.domain.identity import ALL_SCOPES, Scope
+from coatcheck.db.connection import Connection
+from coatcheck.domain import ids, tenants
+from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import message_id
 from coatcheck.http.app import create_app
-from coatcheck.http.routing import EVERY_METHOD, Operation
+from coatcheck.http.routing import EVERY_METHOD, Route
 from coatcheck.products.speech.model import generation_of
 from tests.all_products import SURFACES
 from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch
@@ -193,10 +192,10 @@ class Estate:
         self.batches = {**self.batches, OWN: own}
         self.changed = False
 
-    def operations(self) -> list[tuple[Operation, str]]:
+    def routes(self) -> list[tuple[Route, str]]:
         """Every operation that is served, with each of its methods."""
         app = create_app(self.house.parts, SURFACES)
-        return [(operation, method) for operation in app.operations for method in operation.methods]
+        return [(route, method) for route in app.routes for method in route.methods]
 
     async def key_without(self, scope: Scope) -> str:
         return await self.house.create_key(scopes=ALL_SCOPES - {scope})
@@ -267,7 +266,7 @@ async def token_of(signing: Awaitable[SignedUrl]) -> str:
 
 
 def key_id_of(key: str) -> str:
-    parsed = api_keys.parse(key.encode())
+    parsed = tenants.parse(key.encode())
     assert parsed is not None
     return parsed.key_id
 
@@ -300,7 +299,7 @@ async def delivery(house: House, org: str) -> str:
 
 async def usage_report(house: House, org: str) -> str:
     """The id of a report of what it used yesterday."""
-    line = Line(house.settings.database_url, name="usage report")
+    line = Connection(house.settings.database_url, name="usage report")
     try:
         await line.fetch(
             "INSERT INTO usage VALUES ($1, (now() AT TIME ZONE 'UTC')::date - 2,"

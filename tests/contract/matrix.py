@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx2
 
-from coatcheck.domain.identity import Scope
-from coatcheck.http.routing import Access, Operation
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.routing import Access, Route
 from tests.contract.batch_estate import TALK
 from tests.contract.chat_estate import CHAT, CHAT_MODEL, EMBED_MODEL, PICTURE_NAME
 from tests.contract.estate import ARCHIVE, Estate, Possession
@@ -438,13 +438,13 @@ ENTRIES: Mapping[str, Entry] = {
 class Target:
     """One route with one method, and the names to put into its path and query."""
 
-    operation: Operation
+    route: Route
     method: str
     entry: Entry
     estate: Estate
 
     def __str__(self) -> str:
-        return f"{self.method} {self.operation.path}"
+        return f"{self.method} {self.route.path}"
 
     @property
     def names(self) -> list[str]:
@@ -452,18 +452,18 @@ class Target:
         possessions = self.entry.params(self.estate)
         return [
             name
-            for name in self.operation.parameter_names
+            for name in self.route.parameter_names
             if possessions[name].own != possessions[name].foreign
         ]
 
     @property
     def is_open(self) -> bool:
-        return self.operation.access is Access.OPEN
+        return self.route.access is Access.OPEN
 
     def path(self, **values: str) -> str:
         """The path, with the caller's own names but for these values."""
         names = self._chosen(self.entry.params, {}) | values
-        return self.operation.path.replace(":path}", "}").format(**names)
+        return self.route.path.replace(":path}", "}").format(**names)
 
     def request(self, headers: Mapping[str, Any], **others: str) -> httpx2.Request:
         """A call with the caller's own names, but for those in ``others``: foreign or absent."""
@@ -498,7 +498,4 @@ class Target:
 
 def targets(estate: Estate) -> list[Target]:
     """Every route that is served. Raises KeyError for one that has no entry."""
-    return [
-        Target(operation, method, ENTRIES[operation.name], estate)
-        for operation, method in estate.operations()
-    ]
+    return [Target(route, method, ENTRIES[route.name], estate) for route, method in estate.routes()]

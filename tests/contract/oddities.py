@@ -47,7 +47,7 @@ class Documented:
         return cls((await estate.house.http.get("/openapi.json")).json())
 
     def statuses(self, target: Target) -> set[int]:
-        path = target.operation.path.replace(":path}", "}")
+        path = target.route.path.replace(":path}", "}")
         return {int(status) for status in self._paths[path][target.method.lower()]["responses"]}
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from coatcheck.http.routing import Held
+from coatcheck.http.routing import HoldsOpen
 from tests.contract.estate import Estate
 from tests.contract.matrix import Target, targets
 from tests.contract.oddities import ODD_BODIES, Documented, Tally, send_to
@@ -135,15 +135,15 @@ def a_third(odd: Sequence[Odd], number: int) -> Sequence[Odd]:
 
 def _ended_by_itself(target: Target) -> str:
     """What the query of a stream begins with that would end only when its reader leaves."""
-    operation = target.operation
-    is_endless = operation.held is Held.ALWAYS and "wait" in operation.query_names
+    operation = target.route
+    is_endless = operation.held is HoldsOpen.ALWAYS and "wait" in operation.query_names
     return "wait=0&" if is_endless else ""
 
 
 async def test_odd_names_in_every_part_of_every_path(estate: Estate) -> None:
     tally = Tally(await Documented.of(estate))
     for number, target in enumerate(targets(estate)):
-        for name in target.operation.parameter_names:
+        for name in target.route.parameter_names:
             for odd in a_third(ODD_NAMES, number):
                 answer = await send_to(target, target.path(**{name: odd}))
                 # Where a name leads elsewhere, the path is another route's.
@@ -174,7 +174,7 @@ async def test_odd_headers_on_every_route(estate: Estate) -> None:
 async def test_an_odd_body_on_every_route_that_takes_one(estate: Estate) -> None:
     tally = Tally(await Documented.of(estate))
     for target in targets(estate):
-        if target.operation.body is None:
+        if target.route.body is None:
             continue
         for what, (body, _) in ODD_BODIES.items():
             answer = await send(

@@ -35,7 +35,7 @@ SPLIT_HEADERS = (
 async def test_a_nul_in_any_part_of_any_path_is_refused(standing: Estate) -> None:
     requests = 0
     for target in targets(standing):
-        for name in target.operation.parameter_names:
+        for name in target.route.parameter_names:
             for spelt in ("%00", "a%00b", "%00" * 100):
                 answer = await send_to(target, target.path(**{name: spelt}))
                 assert (answer.status, answer.problem()["code"]) == (400, "malformed_request")
@@ -46,7 +46,7 @@ async def test_a_nul_in_any_part_of_any_path_is_refused(standing: Estate) -> Non
 async def test_a_path_longer_than_a_head_may_be_is_refused(standing: Estate) -> None:
     tally = Tally(await Documented.of(standing))
     for target in targets(standing):
-        for name in target.operation.parameter_names:
+        for name in target.route.parameter_names:
             answer = await send_to(target, target.path(**{name: "x" * 20_000}))
             tally.judge(f"a long {name}", target, answer)
             assert (answer.status, answer.problem()["code"]) == (431, "headers_too_large")

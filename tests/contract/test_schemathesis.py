@@ -10,7 +10,7 @@ from string import Template
 
 import pytest
 
-from coatcheck.http import prefer_header as preferences
+from coatcheck.http import parameters
 from tests.budget import seed, times
 from tests.contract.estate import OWN, Estate, webhook_endpoint
 from tests.products.house import bearer
@@ -24,7 +24,7 @@ GENERATED = re.compile(r"(\d+) generated")
 @pytest.fixture(autouse=True)
 def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for a batch that stays open is answered when the time is up."""
-    monkeypatch.setattr(preferences, "WAIT_SECONDS_MAX", WAIT_SECONDS)
+    monkeypatch.setattr(parameters, "WAIT_SECONDS_MAX", WAIT_SECONDS)
 
 
 async def test_what_fits_the_document_is_accepted_and_what_does_not_is_refused(

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import httpx2
 
-from coatcheck.domain import api_keys
-from coatcheck.domain.identity import Scope
+from coatcheck.domain import tenants
+from coatcheck.domain.tenants import Scope
 from tests.contract.estate import Estate
 from tests.contract.matrix import ENTRIES, NOT_FOUND, Target, targets
 from tests.products.house import bearer
@@ -25,7 +25,7 @@ Credentials = Mapping[str, dict[str, str | bytes]]
 
 async def credentials_that_do_not_count(estate: Estate) -> Credentials:
     good = estate.house.key
-    unknown = api_keys.mint().text
+    unknown = tenants.mint().text
     wrong_secret = good.rpartition("_")[0] + "_" + unknown.rpartition("_")[2]
     expired = await estate.house.create_key(seconds_to_live=-1)
     revoked = await estate.revoked_key()
@@ -82,7 +82,7 @@ def essence(answer: httpx2.Response) -> tuple[int, list[tuple[str, str]], bytes]
 
 
 async def test_every_route_has_an_entry_and_every_entry_a_route(estate: Estate) -> None:
-    served = {operation.name: operation for operation, _ in estate.operations()}
+    served = {operation.name: operation for operation, _ in estate.routes()}
     assert set(served) == set(ENTRIES)
     for name, operation in served.items():
         entry = ENTRIES[name]
@@ -115,7 +115,7 @@ async def test_a_credential_that_does_not_count_is_answered_alike_everywhere(
                 tally.expect(f"{target} with {kind}", answer, target.entry.own)
                 continue
             tally.expect(f"{target} with {kind}", answer, 401)
-            style = target.operation.problem_format
+            style = target.route.problem_format
             refused.append((style, f"{target} with {kind}", answer))
             for name in target.names:
                 elsewhere = await target.ask(headers, **{name: "foreign"})
@@ -189,7 +189,7 @@ async def test_somebody_else_of_the_organisation_sees_what_is_everybodys(estate:
 
 
 async def test_ids_in_a_query_are_told_apart_no_better(estate: Estate) -> None:
-    [batch_status] = [each for each in targets(estate) if each.operation.name == "batch_status"]
+    [batch_status] = [each for each in targets(estate) if each.route.name == "batch_status"]
     colleague = bearer(await estate.house.create_key(user="colleague"))
     own = bearer(estate.house.key)
     job = estate.ended_job

@@ -9,7 +9,7 @@ import pytest
 
 from coatcheck.core import Engine
 from coatcheck.settings import Settings
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import connected
 
 
@@ -32,7 +32,7 @@ async def rival_engine(settings: Settings) -> AsyncIterator[Engine]:
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     """A plain connection to the test's database."""
     async with connected(dsn) as open_connection:
         yield open_connection

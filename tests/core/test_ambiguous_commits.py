@@ -14,7 +14,7 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from tests.db.blocking import terminate, until_blocked
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.lossy_proxy import COPY_DONE, LossyProxy
 from tests.db.rows import ENDPOINT, insert_keyed
 from tests.waiting import eventually_async
@@ -36,7 +36,7 @@ async def far_engine(settings: Settings, proxy: LossyProxy) -> AsyncIterator[Eng
         yield started
 
 
-async def until_count(connection: Connection, count: int) -> None:
+async def until_count(connection: AsyncpgConnection, count: int) -> None:
     async def look() -> bool:
         return bool(await connection.fetchval(COUNT) == count)
 
@@ -44,7 +44,7 @@ async def until_count(connection: Connection, count: int) -> None:
 
 
 async def test_a_submission_whose_connection_was_killed_is_sent_again(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     rival = connection.transaction()
     await rival.start()
@@ -61,7 +61,7 @@ async def test_a_submission_whose_connection_was_killed_is_sent_again(
 
 @pytest.mark.parametrize("key", [None, "k"])
 async def test_a_submission_that_was_committed_but_not_answered_is_one_job(
-    key: str | None, far_engine: Engine, proxy: LossyProxy, connection: Connection
+    key: str | None, far_engine: Engine, proxy: LossyProxy, connection: AsyncpgConnection
 ) -> None:
     proxy.lose_answers(after=b"the payload is on its way")
     submission = asyncio.create_task(
@@ -76,7 +76,7 @@ async def test_a_submission_that_was_committed_but_not_answered_is_one_job(
 
 
 async def test_a_bulk_copy_that_was_committed_but_not_answered_is_there_once(
-    far_engine: Engine, proxy: LossyProxy, connection: Connection
+    far_engine: Engine, proxy: LossyProxy, connection: AsyncpgConnection
 ) -> None:
     proxy.lose_answers(after=COPY_DONE)
     submission = asyncio.create_task(far_engine.submit_many(FIFTY))
@@ -89,7 +89,7 @@ async def test_a_bulk_copy_that_was_committed_but_not_answered_is_there_once(
 
 
 async def test_a_bulk_copy_that_commits_after_its_connection_broke_is_there_once(
-    far_engine: Engine, proxy: LossyProxy, connection: Connection
+    far_engine: Engine, proxy: LossyProxy, connection: AsyncpgConnection
 ) -> None:
     """The server goes on with what it was sent: it may commit after the client has looked."""
     await connection.execute(
@@ -116,7 +116,7 @@ async def test_a_bulk_copy_that_commits_after_its_connection_broke_is_there_once
 
 
 async def test_a_bulk_submission_with_keys_whose_connection_was_killed_is_sent_again(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     rival = connection.transaction()
     await rival.start()
@@ -134,7 +134,7 @@ async def test_a_bulk_submission_with_keys_whose_connection_was_killed_is_sent_a
 
 
 async def test_a_cancellation_that_was_committed_but_not_answered_is_no_error(
-    far_engine: Engine, proxy: LossyProxy, connection: Connection
+    far_engine: Engine, proxy: LossyProxy, connection: AsyncpgConnection
 ) -> None:
     ticket = await far_engine.submit(ENDPOINT)
     proxy.lose_answers(after=ticket.uuid.bytes)

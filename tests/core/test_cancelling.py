@@ -8,11 +8,11 @@ import pytest
 
 from coatcheck.core import Engine
 from coatcheck.core.queries import leases
-from coatcheck.db.channels import CANCEL
+from coatcheck.db.notifications import CANCEL
 from coatcheck.domain.errors import JobAlreadyEnded
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT
 from tests.waiting import eventually_async
 
@@ -35,13 +35,13 @@ async def test_a_running_job_is_asked_to_stop(engine: Engine, worker: Claimer) -
     (job,) = await worker.claim(1)
     assert (await engine.cancel(ticket.id)).state is State.CANCEL_REQUESTED
     assert await leases.heartbeat(worker.line, worker.boot) == [ticket.uuid]
-    await worker.settle(job, Event.ACKNOWLEDGE_CANCEL)
+    await worker.settle(job, TransitionEvent.ACKNOWLEDGE_CANCEL)
     assert (await engine.get(ticket.id)).state is State.CANCELLED
     assert await leases.heartbeat(worker.line, worker.boot) == []
 
 
 async def test_its_holder_is_notified(
-    engine: Engine, worker: Claimer, connection: Connection
+    engine: Engine, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     heard: list[object] = []
     await connection.add_listener(CANCEL, lambda *said: heard.append(said[-1]))
@@ -73,7 +73,9 @@ async def test_a_job_that_has_ended_cannot_be_cancelled(
         await engine.cancel(ticket.id)
     else:
         (job,) = await worker.claim(1)
-        await (worker.complete(job) if end == "completed" else worker.settle(job, Event.FAIL))
+        await (
+            worker.complete(job) if end == "completed" else worker.settle(job, TransitionEvent.FAIL)
+        )
     ended = await engine.get(ticket.id)
     with pytest.raises(JobAlreadyEnded, match=f"already ended: {end}"):
         await engine.cancel(ticket.id)

@@ -13,13 +13,12 @@ from coatcheck import Service, Settings
 from coatcheck.core import catalogue as catalogue_module
 from coatcheck.core.catalogue import UNKNOWN, Catalogue
 from coatcheck.core.queries import services as service_store
-from coatcheck.db.channels import SERVICES
-from coatcheck.db.connection import Line
-from coatcheck.db.listen import Listener
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import SERVICES, NotificationListener
 from coatcheck.domain.catalogue import ServiceDefinition, ServiceSpec
 from coatcheck.domain.errors import InvalidInput, InvalidParameter, ServiceNameTaken
 from tests.db.blocking import until_blocked
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.publishing import publish
 from tests.waiting import eventually_async
 
@@ -46,7 +45,7 @@ async def publish_code(dsn: str, *paths: str) -> None:
         @docs.post(path)
         async def handle() -> None: ...
 
-    line = Line(dsn, name="test publisher")
+    line = Connection(dsn, name="test publisher")
     try:
         await publish(line, {"docs": [docs.spec]})
     finally:
@@ -64,7 +63,9 @@ async def catalogue(settings: Settings) -> AsyncIterator[Catalogue]:
 async def told_catalogue(settings: Settings) -> AsyncIterator[Catalogue]:
     """Another replica's, that hears of changes."""
     opened = Catalogue(settings)
-    listener = Listener(settings.database_url, {SERVICES: opened.heard}, on_gap=opened.forget_all)
+    listener = NotificationListener(
+        settings.database_url, {SERVICES: opened.heard}, on_gap=opened.forget_all
+    )
     await listener.start()
     await listener.listening()
     yield opened
@@ -73,7 +74,7 @@ async def told_catalogue(settings: Settings) -> AsyncIterator[Catalogue]:
 
 
 async def test_what_was_found_is_known_without_asking_again(
-    catalogue: Catalogue, connection: Connection
+    catalogue: Catalogue, connection: AsyncpgConnection
 ) -> None:
     await catalogue.put("acme", "default", "docs", definition("/a"))
     assert catalogue.find_now("acme", "docs") is UNKNOWN
@@ -87,7 +88,7 @@ async def test_what_was_found_is_known_without_asking_again(
 
 
 async def test_what_is_known_is_asked_again_after_its_time(
-    catalogue: Catalogue, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    catalogue: Catalogue, connection: AsyncpgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hint may be lost; nothing stays wrong for ever."""
     monkeypatch.setattr(catalogue_module, "_KNOWN_SECONDS", -1.0)
@@ -166,7 +167,7 @@ async def test_a_hint_forgets_what_it_names_and_nothing_else(
 
 
 async def test_a_change_heard_during_a_read_keeps_its_answer_out_of_the_cache(
-    catalogue: Catalogue, connection: Connection
+    catalogue: Catalogue, connection: AsyncpgConnection
 ) -> None:
     await catalogue.put("acme", "default", "docs", definition("/a"))
     async with connection.transaction():
@@ -179,13 +180,13 @@ async def test_a_change_heard_during_a_read_keeps_its_answer_out_of_the_cache(
 
 
 async def test_misses_that_come_together_share_a_statement(
-    catalogue: Catalogue, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    catalogue: Catalogue, connection: AsyncpgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await catalogue.put("acme", "default", "docs", definition("/a"))
     statements: list[int] = []
     real = service_store.find
 
-    async def counted(line: Line, keys: Any) -> Any:
+    async def counted(line: Connection, keys: Any) -> Any:
         statements.append(len(keys))
         return await real(line, keys)
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from coatcheck import Engine, Lane, Service, Settings, Submission
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from tests.db.blocking import processes_named, terminate
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.publishing import publish
 from tests.waiting import eventually_async
 
@@ -24,8 +24,8 @@ def declared(lane: Lane, *, retries: int | None = None, keep: float | None = Non
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test publisher")
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test publisher")
     yield opened
     await opened.close()
 
@@ -36,7 +36,7 @@ async def lane_of_next(engine: Engine) -> Lane:
 
 
 async def test_an_engine_begins_with_what_was_published_before(
-    settings: Settings, line: Line, connection: Connection
+    settings: Settings, line: Connection, connection: AsyncpgConnection
 ) -> None:
     await publish(line, {"docs": [declared(Lane.URGENT, retries=9, keep=60).spec]})
     async with Engine(settings) as engine:
@@ -50,7 +50,7 @@ async def test_an_engine_begins_with_what_was_published_before(
 
 
 async def test_many_jobs_at_once_get_what_is_declared_too(
-    settings: Settings, line: Line, connection: Connection
+    settings: Settings, line: Connection, connection: AsyncpgConnection
 ) -> None:
     await publish(line, {"docs": [declared(Lane.URGENT, retries=9, keep=60).spec]})
     async with Engine(settings) as engine:
@@ -61,7 +61,7 @@ async def test_many_jobs_at_once_get_what_is_declared_too(
     assert [tuple(row) for row in rows] == [("urgent", 9, 60)] * 3
 
 
-async def test_a_running_engine_hears_of_changes(engine: Engine, line: Line) -> None:
+async def test_a_running_engine_hears_of_changes(engine: Engine, line: Connection) -> None:
     assert await lane_of_next(engine) is Lane.STANDARD
     for lane in (Lane.BULK, Lane.URGENT):
         await publish(line, {"docs": [declared(lane).spec]})
@@ -73,7 +73,7 @@ async def test_a_running_engine_hears_of_changes(engine: Engine, line: Line) -> 
 
 
 async def test_what_was_published_while_nobody_listened_is_found(
-    engine: Engine, line: Line, connection: Connection
+    engine: Engine, line: Connection, connection: AsyncpgConnection
 ) -> None:
     docs = declared(Lane.BULK)
     for pid in await processes_named(connection, "coatcheck listen"):
@@ -87,14 +87,16 @@ async def test_what_was_published_while_nobody_listened_is_found(
 
 
 async def test_what_the_engine_was_given_goes_before_what_was_published(
-    settings: Settings, line: Line
+    settings: Settings, line: Connection
 ) -> None:
     await publish(line, {"docs": [declared(Lane.URGENT).spec]})
     async with Engine(settings, [declared(Lane.BULK)]) as engine:
         assert await lane_of_next(engine) is Lane.BULK
 
 
-async def test_what_a_submission_says_goes_before_both(settings: Settings, line: Line) -> None:
+async def test_what_a_submission_says_goes_before_both(
+    settings: Settings, line: Connection
+) -> None:
     await publish(line, {"docs": [declared(Lane.URGENT, retries=9).spec]})
     async with Engine(settings) as engine:
         ticket = await engine.submit("docs.post__work", lane=Lane.BULK, retries=0)

@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from coatcheck.core import Engine, Submission
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.db.connection import Line
+from coatcheck.core.queries import maintenance
+from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, row_of
 
 ROWS_MAX = 100
@@ -26,12 +26,12 @@ async def worker(dsn: str) -> AsyncIterator[Claimer]:
         yield registered
 
 
-async def database_now(connection: Connection) -> datetime:
+async def database_now(connection: AsyncpgConnection) -> datetime:
     now: datetime = await connection.fetchval("SELECT clock_timestamp()")
     return now
 
 
-async def let_pass(connection: Connection, job_id: UUID, seconds: float) -> None:
+async def let_pass(connection: AsyncpgConnection, job_id: UUID, seconds: float) -> None:
     """Move a job's times back, as if so many seconds had passed."""
     await connection.execute(
         """
@@ -45,20 +45,22 @@ async def let_pass(connection: Connection, job_id: UUID, seconds: float) -> None
 
 
 async def test_a_delayed_job_is_not_claimed_before_it_is_due(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     ticket = await engine.submit(ENDPOINT, delay=3600)
     assert ticket.state is State.STAGED
     await let_pass(connection, ticket.uuid, 3000)
-    assert await upkeep.stage(worker.line, ROWS_MAX) == []
+    assert await maintenance.stage(worker.line, ROWS_MAX) == []
     assert await worker.claim(5) == []
     await let_pass(connection, ticket.uuid, 600)
-    assert await upkeep.stage(worker.line, ROWS_MAX) == [upkeep.Staged(ticket.uuid, ENDPOINT)]
+    assert await maintenance.stage(worker.line, ROWS_MAX) == [
+        maintenance.Staged(ticket.uuid, ENDPOINT)
+    ]
     assert [job.uuid for job in await worker.claim(5)] == [ticket.uuid]
 
 
 async def test_a_job_for_a_moment_that_has_passed_is_queued_at_once(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     past = await database_now(connection) - timedelta(seconds=1)
     assert (await engine.submit(ENDPOINT, run_at=past)).state is State.QUEUED
@@ -72,7 +74,7 @@ async def test_bulk_submissions_can_be_delayed_too(engine: Engine) -> None:
 
 
 async def test_a_submitter_whose_clock_is_wrong_delays_by_the_database_s_clock(
-    engine: Engine, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, connection: AsyncpgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ten_minutes_ahead = time.time_ns() + 600 * 10**9
     monkeypatch.setattr(time, "time_ns", lambda: ten_minutes_ahead)
@@ -84,27 +86,27 @@ async def test_a_submitter_whose_clock_is_wrong_delays_by_the_database_s_clock(
 
 
 async def test_jobs_are_staged_in_the_order_they_are_due(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     tickets = [await engine.submit(ENDPOINT, delay=60 - number) for number in range(6)]
     for ticket in tickets:
         await let_pass(connection, ticket.uuid, 3600)
-    assert len(await upkeep.stage(worker.line, rows_max=2)) == 2
+    assert len(await maintenance.stage(worker.line, rows_max=2)) == 2
     assert {job.uuid for job in await worker.claim(5)} == {tickets[5].uuid, tickets[4].uuid}
 
 
 async def test_the_stager_knows_how_long_it_may_sleep(
-    engine: Engine, connection: Connection, dsn: str
+    engine: Engine, connection: AsyncpgConnection, dsn: str
 ) -> None:
-    line = Line(dsn, name="test")
-    assert await upkeep.next_due_seconds(line) is None
+    line = Connection(dsn, name="test")
+    assert await maintenance.next_due_seconds(line) is None
     await engine.submit(ENDPOINT, delay=1_000)
     ticket = await engine.submit(ENDPOINT, delay=500)
-    seconds = await upkeep.next_due_seconds(line)
+    seconds = await maintenance.next_due_seconds(line)
     assert seconds is not None
     assert 400 < seconds <= 500
     await let_pass(connection, ticket.uuid, 600)
-    overdue = await upkeep.next_due_seconds(line)
+    overdue = await maintenance.next_due_seconds(line)
     assert overdue is not None
     assert overdue < 0
     await line.close()
@@ -112,7 +114,7 @@ async def test_the_stager_knows_how_long_it_may_sleep(
 
 @pytest.mark.parametrize("options", [{}, {"delay": 3_600}])
 async def test_a_job_that_has_not_started_by_its_deadline_fails(
-    options: dict[str, float], engine: Engine, connection: Connection, worker: Claimer
+    options: dict[str, float], engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     deadline = await database_now(connection) + timedelta(seconds=60)
     ticket = await engine.submit(ENDPOINT, start_deadline=deadline, **options)
@@ -124,7 +126,7 @@ async def test_a_job_that_has_not_started_by_its_deadline_fails(
 
 
 async def test_a_job_that_has_started_may_run_past_its_start_deadline(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     deadline = await database_now(connection) + timedelta(seconds=60)
     ticket = await engine.submit(ENDPOINT, start_deadline=deadline)
@@ -135,7 +137,7 @@ async def test_a_job_that_has_started_may_run_past_its_start_deadline(
 
 
 async def expire(worker: Claimer) -> list[UUID]:
-    expired = await upkeep.expire_waiting(
+    expired = await maintenance.expire_waiting(
         worker.line, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
     )
     return [job.uuid for job in expired]

@@ -10,15 +10,15 @@ import pytest
 
 from coatcheck.core import Engine
 from coatcheck.core.queries import leases, roll_ups
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.explanation import BlockerKind, Explanation
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.states import State
-from coatcheck.telemetry.job_stats import Tally
+from coatcheck.telemetry.job_stats import JobStats
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG, put_job, put_queue
 from tests.db.run_rows import put_run
 
@@ -40,7 +40,9 @@ def kinds(explanation: Explanation) -> list[BlockerKind]:
     return [each.kind for each in explanation.blockers]
 
 
-async def test_a_job_that_is_due_later_says_when(engine: Engine, connection: Connection) -> None:
+async def test_a_job_that_is_due_later_says_when(
+    engine: Engine, connection: AsyncpgConnection
+) -> None:
     due = datetime.now(UTC) + SOON
     told = await explained(engine, await put_job(connection, State.STAGED, run_at=due))
     assert kinds(told) == [BlockerKind.SCHEDULED]
@@ -50,7 +52,7 @@ async def test_a_job_that_is_due_later_says_when(engine: Engine, connection: Con
 
 
 async def test_a_job_that_failed_says_with_what_and_when_it_is_tried_again(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     job = await put_job(
         connection,
@@ -68,7 +70,7 @@ async def test_a_job_that_failed_says_with_what_and_when_it_is_tried_again(
 
 
 async def test_a_job_whose_target_is_away_spends_no_attempt(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     job = await put_job(
         connection,
@@ -85,7 +87,9 @@ async def test_a_job_whose_target_is_away_spends_no_attempt(
     assert told.eta is None
 
 
-async def test_a_job_that_nobody_serves_says_so(engine: Engine, connection: Connection) -> None:
+async def test_a_job_that_nobody_serves_says_so(
+    engine: Engine, connection: AsyncpgConnection
+) -> None:
     told = await explained(engine, await put_job(connection, endpoint="unserved.post__work"))
     assert kinds(told) == [BlockerKind.NO_WORKER]
     assert "None is registered." in told.summary
@@ -94,7 +98,7 @@ async def test_a_job_that_nobody_serves_says_so(engine: Engine, connection: Conn
 
 
 async def test_a_worker_that_fell_silent_serves_nothing_and_says_since_when(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await connection.execute("UPDATE workers SET last_seen_at = now() - interval '10 minutes'")
     told = await explained(engine, await put_job(connection))
@@ -103,7 +107,7 @@ async def test_a_worker_that_fell_silent_serves_nothing_and_says_since_when(
 
 
 async def test_a_full_limit_is_named_with_its_numbers_and_its_holders(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     holders = [await put_job(connection, State.PROCESSING) for _ in range(2)]
     other = await put_job(connection, State.PROCESSING, org_id="other")
@@ -118,7 +122,7 @@ async def test_a_full_limit_is_named_with_its_numbers_and_its_holders(
 
 
 async def test_a_limit_on_an_endpoint_of_all_names_no_other_organisation(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_job(connection, State.PROCESSING, org_id="other")
     await engine.set_limit(ConcurrencyLimit("*", "endpoint", ENDPOINT, 1))
@@ -130,7 +134,7 @@ async def test_a_limit_on_an_endpoint_of_all_names_no_other_organisation(
 
 
 async def test_a_limit_of_none_is_a_pause(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await engine.set_limit(ConcurrencyLimit(ORG, "org", "", 0))
     told = await explained(engine, await put_job(connection))
@@ -139,7 +143,7 @@ async def test_a_limit_of_none_is_a_pause(
 
 
 async def test_a_run_that_started_as_many_as_its_rate_allows_says_until_when(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, 3, per_second=0.01)
     await worker.claim_limited(1)
@@ -155,7 +159,7 @@ async def test_a_run_that_started_as_many_as_its_rate_allows_says_until_when(
 
 
 async def test_a_lane_without_a_free_slot_is_full(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     slots = DEFAULT_POLICIES[Lane.STANDARD].concurrency
     held = [await put_job(connection, State.PROCESSING, org_id="other") for _ in range(slots - 1)]
@@ -168,7 +172,7 @@ async def test_a_lane_without_a_free_slot_is_full(
 
 
 async def test_slots_that_are_kept_for_others_are_no_reason_to_wait_for_who_holds_none(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     policy = DEFAULT_POLICIES[Lane.STANDARD]
     for _ in range(policy.concurrency - policy.reserved):
@@ -185,7 +189,7 @@ async def test_slots_that_are_kept_for_others_are_no_reason_to_wait_for_who_hold
 
 
 async def test_a_job_behind_others_says_its_place_and_when_it_may_start_and_end(
-    engine: Engine, connection: Connection, worker: Claimer, dsn: str
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer, dsn: str
 ) -> None:
     await put_queue(connection, 119)
     await happened(dsn, started=120, waited=1.0)
@@ -205,7 +209,7 @@ async def test_a_job_behind_others_says_its_place_and_when_it_may_start_and_end(
 
 
 async def test_a_running_job_says_for_how_long_and_what_is_left(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     for _ in range(5):
         await put_ended(connection, 60.0)
@@ -224,7 +228,7 @@ async def test_a_running_job_says_for_how_long_and_what_is_left(
 
 
 async def test_a_job_whose_worker_is_silent_says_when_another_is_given_it(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     await connection.execute(
@@ -238,7 +242,9 @@ async def test_a_job_whose_worker_is_silent_says_when_another_is_given_it(
     assert blocker.until == blocker.since + timedelta(seconds=120)
 
 
-async def test_a_job_that_runs_elsewhere_says_so(engine: Engine, connection: Connection) -> None:
+async def test_a_job_that_runs_elsewhere_says_so(
+    engine: Engine, connection: AsyncpgConnection
+) -> None:
     job = await put_parked(connection, faults=0)
     assert kinds(await explained(engine, job)) == [BlockerKind.RUNNING_ELSEWHERE]
     silent = await put_parked(connection, faults=3)
@@ -248,7 +254,7 @@ async def test_a_job_that_runs_elsewhere_says_so(engine: Engine, connection: Con
 
 
 async def test_a_job_that_moves_on_while_it_is_looked_at_is_explained_as_it_is_then(
-    engine: Engine, connection: Connection, worker: Claimer
+    engine: Engine, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection)
     waiting = await engine.get(to_text(job.uuid), org=ORG)
@@ -261,7 +267,7 @@ async def test_a_job_that_moves_on_while_it_is_looked_at_is_explained_as_it_is_t
     assert (told.state, told.terminal, kinds(told)) == ("completed", True, [])
 
 
-async def test_a_job_that_has_ended_says_how(engine: Engine, connection: Connection) -> None:
+async def test_a_job_that_has_ended_says_how(engine: Engine, connection: AsyncpgConnection) -> None:
     job = await put_job(connection, State.FAILED, error_code="broke", error_message="It broke.")
     told = await explained(engine, job)
     assert told.terminal
@@ -272,17 +278,17 @@ async def test_a_job_that_has_ended_says_how(engine: Engine, connection: Connect
 
 async def happened(dsn: str, *, started: int, waited: float) -> None:
     """So many jobs were started just now, each after waiting."""
-    tally = Tally()
+    job_stats = JobStats()
     job = ClaimedJob(
         ORG, UUID(int=0), Lane.STANDARD, ENDPOINT, "", b"", 1, 0, 0, None, None, 1, None, waited
     )
-    tally.started([job] * started)
-    line = Line(dsn, name="test")
-    await roll_ups.add(line, tally.take())
+    job_stats.started([job] * started)
+    line = Connection(dsn, name="test")
+    await roll_ups.add(line, job_stats.take())
     await line.close()
 
 
-async def put_ended(connection: Connection, seconds: float) -> None:
+async def put_ended(connection: AsyncpgConnection, seconds: float) -> None:
     now = datetime.now(UTC)
     await put_job(
         connection,
@@ -293,7 +299,7 @@ async def put_ended(connection: Connection, seconds: float) -> None:
     )
 
 
-async def put_parked(connection: Connection, *, faults: int) -> ClaimedJob:
+async def put_parked(connection: AsyncpgConnection, *, faults: int) -> ClaimedJob:
     now = datetime.now(UTC)
     job = await put_job(
         connection, State.PROCESSING, lease=7 + faults, execution_id="there", started_at=now

@@ -10,7 +10,7 @@ from coatcheck.core import Engine, Ticket
 from coatcheck.domain.errors import InvalidSubmission
 from coatcheck.domain.ids import new_id
 from tests.db.blocking import until_blocked
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, insert_keyed
 
 COMPANY = 50
@@ -19,7 +19,7 @@ COMPANY = 50
 class Blockade:
     """A submission that is seen to wait for a rival's lock, so that the next ones gather."""
 
-    def __init__(self, engine: Engine, connection: Connection) -> None:
+    def __init__(self, engine: Engine, connection: AsyncpgConnection) -> None:
         self._engine = engine
         self._connection = connection
         self._rival = connection.transaction()
@@ -35,7 +35,7 @@ class Blockade:
         await self._rival.rollback()
 
 
-async def transactions_of(connection: Connection, tickets: list[Ticket]) -> set[str]:
+async def transactions_of(connection: AsyncpgConnection, tickets: list[Ticket]) -> set[str]:
     """The transactions that wrote these jobs."""
     rows = await connection.fetch(
         "SELECT xmin::text AS writer FROM jobs WHERE id = ANY ($1)", [t.uuid for t in tickets]
@@ -45,7 +45,7 @@ async def transactions_of(connection: Connection, tickets: list[Ticket]) -> set[
 
 
 async def test_those_who_come_while_a_statement_is_blocked_share_one_transaction(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     async with Blockade(engine, connection) as blocked:
         waiting = [asyncio.create_task(engine.submit(ENDPOINT)) for _ in range(COMPANY)]
@@ -57,7 +57,7 @@ async def test_those_who_come_while_a_statement_is_blocked_share_one_transaction
 
 
 async def test_a_refused_submission_does_not_touch_the_others(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     async with Blockade(engine, connection) as blocked:
         waiting = [asyncio.create_task(engine.submit(ENDPOINT)) for _ in range(COMPANY)]
@@ -69,7 +69,7 @@ async def test_a_refused_submission_does_not_touch_the_others(
 
 
 async def test_a_caller_that_gives_up_does_not_disturb_the_others(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     async with Blockade(engine, connection) as blocked:
         waiting = [asyncio.create_task(engine.submit(ENDPOINT)) for _ in range(COMPANY)]

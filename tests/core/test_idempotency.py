@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 
 from coatcheck.core import Engine, Submission, Ticket
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.db.connection import Line
+from coatcheck.core.queries import maintenance
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT
 
 
@@ -20,7 +20,7 @@ def assert_one_job(tickets: Iterable[Ticket]) -> None:
     assert sum(ticket.created for ticket in tickets) == 1
 
 
-async def test_a_hundred_at_once_get_one_job(engine: Engine, connection: Connection) -> None:
+async def test_a_hundred_at_once_get_one_job(engine: Engine, connection: AsyncpgConnection) -> None:
     tickets = await asyncio.gather(
         *(engine.submit(ENDPOINT, {"a": 1}, idempotency_key="k") for _ in range(100))
     )
@@ -29,7 +29,7 @@ async def test_a_hundred_at_once_get_one_job(engine: Engine, connection: Connect
 
 
 async def test_a_hundred_at_two_replicas_get_one_job(
-    engine: Engine, rival_engine: Engine, connection: Connection
+    engine: Engine, rival_engine: Engine, connection: AsyncpgConnection
 ) -> None:
     tickets = await asyncio.gather(
         *(
@@ -43,7 +43,7 @@ async def test_a_hundred_at_two_replicas_get_one_job(
 
 
 async def test_single_and_bulk_submissions_of_a_key_get_one_job(
-    engine: Engine, rival_engine: Engine, connection: Connection
+    engine: Engine, rival_engine: Engine, connection: AsyncpgConnection
 ) -> None:
     def bulk(replica: Engine) -> asyncio.Future[list[Ticket]]:
         keyed = Submission(ENDPOINT, {"a": 1}, idempotency_key="k")
@@ -105,12 +105,12 @@ async def test_a_replay_shows_the_state_the_job_has_now(engine: Engine) -> None:
 
 
 async def test_a_key_is_free_again_once_its_job_was_pruned(
-    engine: Engine, connection: Connection, dsn: str
+    engine: Engine, connection: AsyncpgConnection, dsn: str
 ) -> None:
     first = await engine.submit(ENDPOINT, idempotency_key="k", keep_failed=0)
     await engine.cancel(first.id)
-    line = Line(dsn, name="test prune")
-    assert (await upkeep.prune(line, 10)).jobs == 1
+    line = Connection(dsn, name="test prune")
+    assert (await maintenance.prune(line, 10)).jobs == 1
     await line.close()
     second = await engine.submit(ENDPOINT, idempotency_key="k")
     assert second.created

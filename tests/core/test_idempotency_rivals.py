@@ -9,7 +9,7 @@ import pytest
 from coatcheck.core import Engine, Submission, Ticket
 from coatcheck.domain.ids import new_id, to_text
 from tests.db.blocking import until_blocked
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, insert_keyed
 
 KEY = "k"
@@ -34,7 +34,7 @@ DOORS = pytest.mark.parametrize(
 
 @DOORS
 async def test_a_submission_waits_for_its_rival_and_finds_what_it_committed(
-    door, application: str, engine: Engine, connection: Connection
+    door, application: str, engine: Engine, connection: AsyncpgConnection
 ) -> None:
     rival_job = new_id()
     transaction = connection.transaction()
@@ -49,7 +49,7 @@ async def test_a_submission_waits_for_its_rival_and_finds_what_it_committed(
 
 @DOORS
 async def test_a_submission_waits_for_its_rival_and_takes_what_it_gave_up(
-    door, application: str, engine: Engine, connection: Connection
+    door, application: str, engine: Engine, connection: AsyncpgConnection
 ) -> None:
     rival_job = new_id()
     transaction = connection.transaction()

@@ -11,14 +11,13 @@ import pytest
 
 from coatcheck.blobs.keys import input_of_piece
 from coatcheck.core import Engine, Ticket
-from coatcheck.db.channels import READY
-from coatcheck.db.listen import Listener
+from coatcheck.db.notifications import READY, NotificationListener
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from tests.db.blocking import terminate, until_blocked
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.input_rows import stored_input
 from tests.db.lossy_proxy import LossyProxy
 from tests.db.rows import ENDPOINT, connected, insert_keyed, row_of
@@ -56,7 +55,7 @@ async def test_a_job_with_an_input_can_be_read_and_tells_of_its_copies(engine: E
 
 async def test_workers_are_told_of_a_job_with_an_input(engine: Engine, dsn: str) -> None:
     heard = asyncio.Event()
-    listening = Listener(dsn, {READY: lambda _: heard.set()}, on_gap=lambda: None)
+    listening = NotificationListener(dsn, {READY: lambda _: heard.set()}, on_gap=lambda: None)
     await listening.start()
     try:
         await hand_in(engine)
@@ -67,7 +66,7 @@ async def test_workers_are_told_of_a_job_with_an_input(engine: Engine, dsn: str)
 
 
 async def test_a_job_must_start_within_what_is_left_of_its_inputs_time(
-    settings: Settings, connection: Connection
+    settings: Settings, connection: AsyncpgConnection
 ) -> None:
     async with Engine(replace(settings, archive_ttl_seconds=600)) as engine:
         ticket = await hand_in(engine, age_seconds=100.0)
@@ -79,7 +78,7 @@ async def test_a_job_must_start_within_what_is_left_of_its_inputs_time(
 
 
 async def test_racers_on_one_key_make_one_job_and_one_record(
-    engine: Engine, rival_engine: Engine, connection: Connection
+    engine: Engine, rival_engine: Engine, connection: AsyncpgConnection
 ) -> None:
     tickets = await asyncio.gather(
         *(hand_in(each, key="k") for each in (engine, rival_engine) for _ in range(5))
@@ -97,7 +96,7 @@ async def test_other_content_under_a_known_key_is_told_as_a_mismatch(engine: Eng
 
 
 async def test_a_key_that_is_free_again_when_its_job_is_looked_for_is_taken_with_the_input(
-    engine: Engine, connection: Connection, dsn: str
+    engine: Engine, connection: AsyncpgConnection, dsn: str
 ) -> None:
     rival = connection.transaction()
     await rival.start()
@@ -121,7 +120,7 @@ async def test_a_key_that_is_free_again_when_its_job_is_looked_for_is_taken_with
 
 
 async def test_a_submission_whose_connection_was_killed_is_sent_again(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     rival = connection.transaction()
     await rival.start()
@@ -142,7 +141,7 @@ async def proxy(dsn: str) -> AsyncIterator[LossyProxy]:
 
 
 async def test_a_submission_that_was_committed_but_not_answered_is_one_job_with_one_record(
-    settings: Settings, proxy: LossyProxy, connection: Connection
+    settings: Settings, proxy: LossyProxy, connection: AsyncpgConnection
 ) -> None:
     async with Engine(replace(settings, database_url=proxy.dsn)) as far_engine:
         job = new_id()

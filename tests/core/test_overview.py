@@ -9,50 +9,49 @@ from datetime import timedelta
 
 import pytest
 
-from coatcheck.core import Engine
-from coatcheck.core import job_stats as tally_keeper
-from coatcheck.core.job_stats import TallyKeeper
-from coatcheck.core.overview import POINTS_MAX, Overview
+from coatcheck.core import Engine, job_stats
+from coatcheck.core.job_stats import JobStatsRecorder
+from coatcheck.core.overview import POINTS_MAX, OverviewView
 from coatcheck.core.queries import roll_ups
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.durations import quantile
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
 from coatcheck.domain.states import State
-from coatcheck.maintenance.stats_pruner import RollUpKeeper
+from coatcheck.maintenance.retention import StatsPruner
 from coatcheck.settings import Settings
 from coatcheck.telemetry.job_stats import (
     EVERYBODY,
     OTHER_CODES,
     Counted,
-    Counts,
-    NoTally,
-    Tally,
-    tally_of,
+    JobCounts,
+    JobStats,
+    NoJobStats,
+    job_stats_of,
 )
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import put_job, put_queue
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test")
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test")
     yield opened
     await opened.close()
 
 
 async def test_what_two_processes_counted_is_added_up_by_minute_and_hour_and_over_all(
-    engine: Engine, line: Line
+    engine: Engine, line: Connection
 ) -> None:
-    one, other = Tally(), Tally()
+    one, other = JobStats(), JobStats()
     one.submitted({("acme", "standard"): 3, ("other", "standard"): 2})
     one.moved("acme", "standard", State.FAILED, code="broke", ran_seconds=2.0)
     other.submitted({("acme", "standard"): 4, ("acme", "bulk"): 1})
     other.moved("acme", "standard", State.FAILED, code="broke", ran_seconds=0.1)
     other.moved("acme", "standard", State.RETRYING)
     other.rescued("acme", "standard", State.QUEUED, "worker_lost")
-    for tally in (one, other):
-        await roll_ups.add(line, tally.take())
+    for counted in (one, other):
+        await roll_ups.add(line, counted.take())
     for minutes in (60, 1_440, 43_200):
         acme = await engine.overviews.read("acme", minutes)
         everybody = await engine.overviews.read(EVERYBODY, minutes)
@@ -78,31 +77,31 @@ async def test_jobs_are_counted_from_their_submission_to_their_end(
         assert totals(await after.overviews.read("acme", 5)) == {"submitted": 5, "cancelled": 1}
 
 
-async def test_what_could_not_be_added_is_added_later(dsn: str, line: Line) -> None:
-    nowhere = Line("postgresql://127.0.0.1:1/none", name="nowhere")
-    tally = tally_of(nowhere.database_url)
-    tally.submitted({("acme", "standard"): 3})
-    tally.moved("acme", "standard", State.FAILED, code="broke")
-    await TallyKeeper(nowhere).flush()
-    counted = tally.take()
+async def test_what_could_not_be_added_is_added_later(dsn: str, line: Connection) -> None:
+    nowhere = Connection("postgresql://127.0.0.1:1/none", name="nowhere")
+    job_stats = job_stats_of(nowhere.database_url)
+    job_stats.submitted({("acme", "standard"): 3})
+    job_stats.moved("acme", "standard", State.FAILED, code="broke")
+    await JobStatsRecorder(nowhere).flush()
+    counted = job_stats.take()
     assert counted.jobs["acme", "standard"].submitted == 3
     assert counted.failures == {("acme", "broke"): 1}
 
 
 async def test_a_flush_waits_for_what_another_keeper_is_adding(
-    dsn: str, line: Line, monkeypatch: pytest.MonkeyPatch
+    dsn: str, line: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adding, goes_on = asyncio.Event(), asyncio.Event()
     add = roll_ups.add
 
-    async def slow(line: Line, counted: Counted) -> None:
+    async def slow(line: Connection, counted: Counted) -> None:
         adding.set()
         await goes_on.wait()
         await add(line, counted)
 
     monkeypatch.setattr(roll_ups, "add", slow)
-    keeper, its_sibling = TallyKeeper(line), TallyKeeper(line)
-    tally_of(dsn).submitted({("acme", "standard"): 3})
+    keeper, its_sibling = JobStatsRecorder(line), JobStatsRecorder(line)
+    job_stats_of(dsn).submitted({("acme", "standard"): 3})
     one = asyncio.create_task(keeper.flush())
     await adding.wait()
     another = asyncio.create_task(its_sibling.flush())
@@ -114,41 +113,41 @@ async def test_a_flush_waits_for_what_another_keeper_is_adding(
 
 
 async def test_codes_that_an_organisation_makes_up_without_end_are_counted_together() -> None:
-    tally = Tally()
+    job_stats = JobStats()
     for number in range(1_000):
-        tally.moved("acme", "standard", State.FAILED, code=f"code {number}")
-    counted = tally.take()
+        job_stats.moved("acme", "standard", State.FAILED, code=f"code {number}")
+    counted = job_stats.take()
     assert len(counted.failures) <= 201
     assert counted.failures["acme", OTHER_CODES] == 800
     assert sum(counted.failures.values()) == 1_000
     # Nor does the next flush begin anew: they would all be in the hour's row.
-    tally.moved("acme", "standard", State.FAILED, code="code 1000")
-    tally.moved("acme", "standard", State.FAILED, code="code 1")
-    assert tally.take().failures == {("acme", OTHER_CODES): 1, ("acme", "code 1"): 1}
+    job_stats.moved("acme", "standard", State.FAILED, code="code 1000")
+    job_stats.moved("acme", "standard", State.FAILED, code="code 1")
+    assert job_stats.take().failures == {("acme", OTHER_CODES): 1, ("acme", "code 1"): 1}
 
 
 async def test_what_is_not_to_be_counted_leaves_nothing_behind() -> None:
-    tally = NoTally()
-    tally.submitted({("acme", "standard"): 3})
-    tally.rescued("acme", "standard", State.FAILED, "worker_lost")
-    assert not tally.take()
+    job_stats = NoJobStats()
+    job_stats.submitted({("acme", "standard"): 3})
+    job_stats.rescued("acme", "standard", State.FAILED, "worker_lost")
+    assert not job_stats.take()
 
 
 async def test_what_is_being_added_when_the_process_ends_is_added_once(
-    dsn: str, line: Line, monkeypatch: pytest.MonkeyPatch
+    dsn: str, line: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added, goes_on = asyncio.Event(), asyncio.Event()
     add = roll_ups.add
 
-    async def answered_late(line: Line, counted: Counted) -> None:
+    async def answered_late(line: Connection, counted: Counted) -> None:
         await add(line, counted)
         added.set()
         await goes_on.wait()
 
     monkeypatch.setattr(roll_ups, "add", answered_late)
-    monkeypatch.setattr(tally_keeper, "FLUSH_SECONDS", 0.01)
-    keeper = TallyKeeper(line)
-    tally_of(dsn).submitted({("acme", "standard"): 3})
+    monkeypatch.setattr(job_stats, "FLUSH_SECONDS", 0.01)
+    keeper = JobStatsRecorder(line)
+    job_stats_of(dsn).submitted({("acme", "standard"): 3})
     keeper.start()
     await added.wait()
     # Once the keeper has been told to stop, and waits.
@@ -172,7 +171,7 @@ async def test_the_series_has_no_gaps_and_never_more_points_than_a_chart_shows(
 
 
 async def test_what_waits_and_runs_is_shown_by_lane_and_by_flow(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     await put_queue(connection, 7, org="acme", flow="large")
     await put_queue(connection, 2, org="acme", flow="small")
@@ -205,9 +204,9 @@ async def test_what_waits_and_runs_is_shown_by_lane_and_by_flow(
 
 
 async def test_roll_ups_go_when_nobody_looks_at_them_any_more(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
-    counted = Counted({("acme", "standard"): Counts(submitted=1)}, {("acme", "broke"): 1})
+    counted = Counted({("acme", "standard"): JobCounts(submitted=1)}, {("acme", "broke"): 1})
     await roll_ups.add(line, counted)
     for table in ("job_roll_ups", "failure_roll_ups"):
         await connection.execute(
@@ -223,12 +222,12 @@ async def test_roll_ups_go_when_nobody_looks_at_them_any_more(
             list(ROLL_UPS_KEPT_SECONDS.values()),
         )
         assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 12
-    assert await RollUpKeeper(line).tick() > 0
+    assert await StatsPruner(line).tick() > 0
     for table in ("job_roll_ups", "failure_roll_ups"):
         assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 6
 
 
-def totals(seen: Overview) -> dict[str, int]:
+def totals(seen: OverviewView) -> dict[str, int]:
     names = ("submitted", "started", "completed", "failed", "cancelled", "retried", "rescued")
     sums = {name: sum(getattr(point, name) for point in seen.series) for name in names}
     return {name: number for name, number in sums.items() if number}

@@ -9,11 +9,11 @@ import pytest
 
 from coatcheck.core import Engine, Submission, Ticket
 from coatcheck.domain.errors import DatabaseUnavailable, InvalidSubmission, JobNotFound
-from coatcheck.domain.job import JobView, Page
+from coatcheck.domain.job import JobPage, JobView
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from tests.db.claimer import claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, put_job, put_queue
 
 OTHER = "demo.post__other"
@@ -30,7 +30,7 @@ def newest_first(*tickets: Ticket) -> list[str]:
     return sorted((ticket.id for ticket in tickets), reverse=True)
 
 
-def shape(page: Page) -> tuple[int, int, bool]:
+def shape(page: JobPage) -> tuple[int, int, bool]:
     return len(page.items), page.total, page.total_is_exact
 
 
@@ -56,7 +56,7 @@ async def test_a_page_beyond_the_end_is_empty_and_still_knows_the_total(engine: 
 
 @pytest.mark.parametrize("owner", [None, "user:ann"])
 async def test_a_page_shows_jobs_in_every_state(
-    owner: str | None, engine: Engine, connection: Connection
+    owner: str | None, engine: Engine, connection: AsyncpgConnection
 ) -> None:
     jobs = [
         await put_job(connection, state, org_id="default", owner=owner or "") for state in State
@@ -155,7 +155,7 @@ async def test_names_that_meet_in_the_index_are_told_apart(
 
 @pytest.mark.parametrize("owner", [None, "user:ann"])
 async def test_a_total_is_not_counted_beyond_its_bound(
-    owner: str | None, engine: Engine, connection: Connection
+    owner: str | None, engine: Engine, connection: AsyncpgConnection
 ) -> None:
     async def page() -> tuple[int, int, bool]:
         return shape(await engine.page(endpoints=[ENDPOINT], owner=owner, limit=2))
@@ -182,11 +182,11 @@ async def test_a_page_after_what_is_no_id_is_refused(engine: Engine) -> None:
 
 
 async def test_a_list_that_takes_too_long_is_broken_off(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     """The server ends the statement; nothing is left running, and it is not tried again."""
     await engine.page()
-    await engine._list_line.fetch("SET statement_timeout = 50")
+    await engine._list_db.fetch("SET statement_timeout = 50")
     async with connection.transaction():
         await connection.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(DatabaseUnavailable, match="took too long"):
@@ -209,7 +209,9 @@ async def test_many_jobs_are_read_in_the_order_asked(engine: Engine) -> None:
     assert await engine.get_many([]) == []
 
 
-async def test_a_backlog_is_counted_up_to_a_bound(engine: Engine, connection: Connection) -> None:
+async def test_a_backlog_is_counted_up_to_a_bound(
+    engine: Engine, connection: AsyncpgConnection
+) -> None:
     for lane in Lane:
         await put_queue(connection, 4, org="default", lane=lane)
     await put_queue(connection, 2, org="default", endpoint=OTHER, flow="f")
@@ -233,7 +235,7 @@ async def test_a_job_that_runs_or_has_ended_is_no_backlog(dsn: str, engine: Engi
 
 
 async def test_ages_are_counted_by_the_database_s_clock(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     ticket = await engine.submit(ENDPOINT)
     before = await connection.fetchval("SELECT clock_timestamp()")
@@ -267,12 +269,12 @@ async def test_an_owner_is_checked_like_the_other_names(owner: str, engine: Engi
 
 
 async def test_usage_can_be_read_as_soon_as_a_job_has_ended(
-    dsn: str, engine: Engine, connection: Connection
+    dsn: str, engine: Engine, connection: AsyncpgConnection
 ) -> None:
     await engine.submit(ENDPOINT, {"n": 1})
     async with claimer(dsn) as worker:
         (job,) = await worker.claim(1)
-        await worker.settle(job, Event.FAIL)
+        await worker.settle(job, TransitionEvent.FAIL)
     today = await connection.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
     (row,) = await engine.usage("default", today, today)
     assert (row.day, row.endpoint, row.flow, row.jobs, row.failed) == (today, ENDPOINT, "", 1, 1)

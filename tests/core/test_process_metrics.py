@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from coatcheck.core.process_metrics import ProcessMetrics, fold
-from coatcheck.core.queries import process_metrics as store
-from coatcheck.db.connection import Line
+from coatcheck.core.queries import process_metrics
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.telemetry import snapshots
 from coatcheck.telemetry.snapshots import Snapshot
@@ -31,8 +31,8 @@ class Process:
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name="tests")
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name="tests")
     yield line
     await line.close()
 
@@ -60,7 +60,7 @@ async def test_whichever_process_is_asked_it_shows_the_sum_of_all(dsn: str) -> N
 
 
 async def test_what_an_ended_process_counted_stays_and_what_it_ran_is_gone(
-    dsn: str, line: Line
+    dsn: str, line: Connection
 ) -> None:
     first, second = Process(dsn), Process(dsn)
     first.jobs.inc(3)
@@ -78,12 +78,12 @@ async def test_what_an_ended_process_counted_stays_and_what_it_ran_is_gone(
     await last.end()
 
 
-async def test_two_that_fold_at_once_count_each_process_once(dsn: str, line: Line) -> None:
+async def test_two_that_fold_at_once_count_each_process_once(dsn: str, line: Connection) -> None:
     for _ in range(5):
         process = Process(dsn)
         process.jobs.inc(2)
         await process.end()
-    rival = Line(dsn, name="rival")
+    rival = Connection(dsn, name="rival")
     folded = await asyncio.gather(fold(line), fold(rival))
     await rival.close()
     assert sum(folded) == 5
@@ -92,7 +92,9 @@ async def test_two_that_fold_at_once_count_each_process_once(dsn: str, line: Lin
     await last.end()
 
 
-async def test_a_process_that_was_taken_for_gone_goes_on_where_it_was(dsn: str, line: Line) -> None:
+async def test_a_process_that_was_taken_for_gone_goes_on_where_it_was(
+    dsn: str, line: Connection
+) -> None:
     sleeper, other = Process(dsn), Process(dsn)
     sleeper.jobs.inc(3)
     await sleeper.metrics.push()
@@ -112,20 +114,20 @@ async def test_a_process_that_was_taken_for_gone_goes_on_where_it_was(dsn: str, 
 
 
 async def test_a_push_whose_answer_was_lost_counts_if_it_was_committed(
-    dsn: str, line: Line, monkeypatch: pytest.MonkeyPatch
+    dsn: str, line: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = Process(dsn)
     process.jobs.inc(3)
     await process.metrics.push()
     process.jobs.inc(2)
-    push = store.push
+    push = process_metrics.push
 
     async def committed_and_lost(*args: object, **options: object) -> bool:
         await push(*args, **options)  # type: ignore[arg-type]
         raise OutcomeUnknown("the connection broke")
 
     with monkeypatch.context() as breaking:
-        breaking.setattr(store, "push", committed_and_lost)
+        breaking.setattr(process_metrics, "push", committed_and_lost)
         with pytest.raises(OutcomeUnknown):
             await process.metrics.push()
     assert await fold(line, gone_seconds=0) == 1
@@ -135,7 +137,7 @@ async def test_a_push_whose_answer_was_lost_counts_if_it_was_committed(
     await process.end()
 
 
-async def test_a_push_that_was_overtaken_changes_nothing(dsn: str, line: Line) -> None:
+async def test_a_push_that_was_overtaken_changes_nothing(dsn: str, line: Connection) -> None:
     process = Process(dsn)
     process.jobs.inc(3)
     await process.metrics.push()
@@ -143,7 +145,7 @@ async def test_a_push_that_was_overtaken_changes_nothing(dsn: str, line: Line) -
     connection = await asyncpg.connect(dsn)
     name = await connection.fetchval("SELECT process FROM process_metrics WHERE kind <> 'gone'")
     await connection.close()
-    assert not await store.push(line, name, 1, early, ended=False)
+    assert not await process_metrics.push(line, name, 1, early, ended=False)
     assert await shown(process) == (3, 0)
     await process.end()
 
@@ -162,7 +164,7 @@ async def test_a_process_that_fell_silent_is_not_believed_about_the_present(dsn:
 
 
 async def test_what_could_not_be_sent_is_not_kept_while_the_database_is_away(
-    dsn: str, line: Line, monkeypatch: pytest.MonkeyPatch
+    dsn: str, line: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process, other = Process(dsn), Process(dsn)
     process.jobs.inc(3)
@@ -172,7 +174,7 @@ async def test_what_could_not_be_sent_is_not_kept_while_the_database_is_away(
         raise DatabaseUnavailable("it is away")
 
     with monkeypatch.context() as outage:
-        outage.setattr(store, "push", away)
+        outage.setattr(process_metrics, "push", away)
         for _ in range(20):
             process.jobs.inc()
             with pytest.raises(DatabaseUnavailable):

@@ -12,7 +12,7 @@ from coatcheck.core.queries import reports
 from coatcheck.domain.errors import InvalidSubmission, JobNotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from tests.db.claimer import Claimer, claimer
 from tests.db.rows import ENDPOINT
 
@@ -98,7 +98,7 @@ async def test_waiting_returns_when_the_job_has_ended(engine: Engine, worker: Cl
     ticket = await engine.submit(ENDPOINT)
     waiting = asyncio.create_task(engine.wait(ticket.id))
     (job,) = await worker.claim(1)
-    await worker.settle(job, Event.FAIL, code="no_good")
+    await worker.settle(job, TransitionEvent.FAIL, code="no_good")
     view = await waiting
     assert (view.state, view.error_code, view.terminal) == (State.FAILED, "no_good", True)
 

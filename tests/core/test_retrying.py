@@ -5,26 +5,28 @@ from __future__ import annotations
 import pytest
 
 from coatcheck import Engine
-from coatcheck.core.org_jobs import Console
+from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.core.queries import org_jobs as console_store
 from coatcheck.domain.errors import InputNotKept, JobNotEnded, JobNotFound, OutcomeUnknown
 from coatcheck.domain.job import NewJob
-from coatcheck.domain.org_jobs import ConsoleJob
+from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.states import State
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ORG, put_job
 
 
-async def job_in(engine: Engine, connection: Connection, state: State, **row: object) -> ConsoleJob:
+async def job_in(
+    engine: Engine, connection: AsyncpgConnection, state: State, **row: object
+) -> OrgJob:
     job = await put_job(connection, state, **row)
-    return await engine.extension(Console).get(ORG, job.uuid)
+    return await engine.extension(OrgJobRepository).get(ORG, job.uuid)
 
 
 async def test_a_retry_whose_answer_was_lost_is_sent_again_and_makes_one_job(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     old = await job_in(engine, connection, State.FAILED, payload=b'{"a":1}')
-    console: Console = engine.extension(Console)
+    console: OrgJobRepository = engine.extension(OrgJobRepository)
     sent = 0
 
     async def send(new: NewJob) -> console_store.Retried | None:
@@ -45,10 +47,10 @@ async def test_a_retry_whose_answer_was_lost_is_sent_again_and_makes_one_job(
 
 
 async def test_what_cannot_be_retried_says_why_and_a_known_key_is_known_all_the_same(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     failed = await job_in(engine, connection, State.FAILED, payload=b"{}")
-    retry = engine.extension(Console).retry
+    retry = engine.extension(OrgJobRepository).retry
     first = await retry(failed, idempotency_key="k", request_id=None)
     running = await job_in(engine, connection, State.PROCESSING)
     empty = await job_in(engine, connection, State.FAILED)

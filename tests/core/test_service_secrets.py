@@ -18,10 +18,10 @@ from coatcheck.core.queries import service_secrets as store
 from coatcheck.core.queries import services
 from coatcheck.core.service_secrets import Resealer, ServiceSecrets
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceDefinition, ServiceSpec
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain
 
 OLD, NEW = "o" * 32, "n" * 32
@@ -42,8 +42,8 @@ async def catalogue(settings: Settings) -> AsyncIterator[Catalogue]:
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test secrets", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test secrets", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
@@ -76,7 +76,7 @@ async def opened(settings: Settings, spec: ServiceSpec, org: str = "acme") -> st
 
 
 async def test_a_spec_names_its_secrets_and_holds_none(
-    catalogue: Catalogue, settings: Settings, connection: Connection
+    catalogue: Catalogue, settings: Settings, connection: AsyncpgConnection
 ) -> None:
     await catalogue.put("acme", "default", "docs", definition())
     found = await catalogue.find("acme", "docs")
@@ -91,7 +91,7 @@ async def test_a_spec_names_its_secrets_and_holds_none(
 
 
 async def test_a_service_with_secrets_needs_a_key_and_one_without_needs_none(
-    settings: Settings, connection: Connection
+    settings: Settings, connection: AsyncpgConnection
 ) -> None:
     keyless = Catalogue(replace(settings, secret_keys=()))
     try:
@@ -131,7 +131,7 @@ def lost() -> Iterator[None]:
 
 
 async def test_another_organisations_row_does_not_open_with_ours(
-    catalogue: Catalogue, settings: Settings, connection: Connection
+    catalogue: Catalogue, settings: Settings, connection: AsyncpgConnection
 ) -> None:
     ours = await catalogue.put("acme", "default", "docs", definition())
     theirs = await catalogue.put("globex", "default", "docs", definition("theirs"))
@@ -156,7 +156,7 @@ async def test_another_organisations_row_does_not_open_with_ours(
     "garble", ["left(sealed, -3)", "sealed || 'A'", "replace(sealed, 'v1', 'v2')", "''", "'{}'"]
 )
 async def test_what_was_garbled_is_refused_and_may_be_given_again(
-    catalogue: Catalogue, settings: Settings, connection: Connection, garble: str
+    catalogue: Catalogue, settings: Settings, connection: AsyncpgConnection, garble: str
 ) -> None:
     spec = await catalogue.put("acme", "default", "docs", definition())
     await connection.execute(f"UPDATE service_secrets SET sealed = {garble}")
@@ -179,7 +179,7 @@ async def test_a_key_that_is_missing_is_named_and_comes_back(
 
 
 async def test_keys_are_rotated_in_small_steps_and_the_old_one_can_go(
-    catalogue: Catalogue, settings: Settings, line: Line, monkeypatch: pytest.MonkeyPatch
+    catalogue: Catalogue, settings: Settings, line: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_secrets, "RESEALED_ROWS_MAX", 2)
     specs = [
@@ -203,8 +203,8 @@ async def test_keys_are_rotated_in_small_steps_and_the_old_one_can_go(
 async def test_a_row_that_cannot_be_opened_does_not_keep_others_from_being_sealed_anew(
     catalogue: Catalogue,
     settings: Settings,
-    line: Line,
-    connection: Connection,
+    line: Connection,
+    connection: AsyncpgConnection,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -224,7 +224,7 @@ async def test_a_row_that_cannot_be_opened_does_not_keep_others_from_being_seale
 
 
 async def test_a_registration_during_a_rotation_is_not_undone(
-    catalogue: Catalogue, settings: Settings, line: Line
+    catalogue: Catalogue, settings: Settings, line: Connection
 ) -> None:
     spec = await catalogue.put("acme", "default", "docs", definition())
     resealer = Resealer(replace(settings, secret_keys=(NEW, OLD)), line)
@@ -253,7 +253,7 @@ async def test_a_value_that_is_replaced_meanwhile_is_not_undone_by_one_who_keeps
     assert await opened(settings, again) == "newer"
 
 
-async def unseal(connection: Connection, secret: str = SECRET) -> None:
+async def unseal(connection: AsyncpgConnection, secret: str = SECRET) -> None:
     """Make the stored definitions what they were before secrets were sealed."""
     await connection.execute(
         """
@@ -268,7 +268,7 @@ async def unseal(connection: Connection, secret: str = SECRET) -> None:
 
 
 async def test_definitions_of_before_are_sealed_without_being_registered_again(
-    catalogue: Catalogue, settings: Settings, line: Line, connection: Connection
+    catalogue: Catalogue, settings: Settings, line: Connection, connection: AsyncpgConnection
 ) -> None:
     spec = await catalogue.put("acme", "default", "docs", definition())
     await unseal(connection)
@@ -284,7 +284,7 @@ async def test_definitions_of_before_are_sealed_without_being_registered_again(
 
 
 async def test_one_definition_that_cannot_be_sealed_does_not_keep_others_from_it(
-    catalogue: Catalogue, settings: Settings, line: Line, connection: Connection
+    catalogue: Catalogue, settings: Settings, line: Connection, connection: AsyncpgConnection
 ) -> None:
     """An older server may have written a hidden value that nothing is stored of."""
     await catalogue.put("acme", "default", "docs", definition())
@@ -304,7 +304,7 @@ async def test_one_definition_that_cannot_be_sealed_does_not_keep_others_from_it
 
 
 async def test_what_was_registered_while_it_was_being_sealed_stays(
-    catalogue: Catalogue, settings: Settings, line: Line, connection: Connection
+    catalogue: Catalogue, settings: Settings, line: Connection, connection: AsyncpgConnection
 ) -> None:
     await catalogue.put("acme", "default", "docs", definition())
     await unseal(connection)
@@ -314,7 +314,7 @@ async def test_what_was_registered_while_it_was_being_sealed_stays(
     assert await opened(settings, spec) == "newer"
 
 
-async def pruned(line: Line, grace_seconds: float = -1.0) -> int:
+async def pruned(line: Connection, grace_seconds: float = -1.0) -> int:
     found = await store.prune(line, UPSTREAM_ENDPOINT, grace_seconds=grace_seconds, rows_max=10)
     assert found.last is None
     return found.removed
@@ -329,7 +329,11 @@ async def submit(engine: Engine, **options: Any) -> str:
 
 @pytest.mark.parametrize("options", [{}, {"delay": 3600.0}])
 async def test_retired_secrets_stay_until_the_last_job_of_before_has_ended(
-    catalogue: Catalogue, engine: Engine, line: Line, connection: Connection, options: Any
+    catalogue: Catalogue,
+    engine: Engine,
+    line: Connection,
+    connection: AsyncpgConnection,
+    options: Any,
 ) -> None:
     await catalogue.put("acme", "default", "docs", definition())
     await catalogue.put("acme", "default", "docs", definition(path="/kept"))
@@ -344,7 +348,7 @@ async def test_retired_secrets_stay_until_the_last_job_of_before_has_ended(
 
 
 async def test_retired_secrets_stay_while_a_job_that_needs_them_is_held(
-    catalogue: Catalogue, engine: Engine, line: Line, connection: Connection
+    catalogue: Catalogue, engine: Engine, line: Connection, connection: AsyncpgConnection
 ) -> None:
     await catalogue.put("acme", "default", "docs", definition())
     await submit(engine)
@@ -359,7 +363,7 @@ async def test_retired_secrets_stay_while_a_job_that_needs_them_is_held(
 
 
 async def test_jobs_of_after_do_not_keep_what_was_retired_before(
-    catalogue: Catalogue, engine: Engine, line: Line
+    catalogue: Catalogue, engine: Engine, line: Connection
 ) -> None:
     await catalogue.put("acme", "default", "docs", definition())
     await catalogue.delete("acme", "docs")
@@ -369,7 +373,7 @@ async def test_jobs_of_after_do_not_keep_what_was_retired_before(
 
 
 async def test_a_run_that_goes_on_keeps_what_its_tasks_are_sent_with(
-    catalogue: Catalogue, line: Line, connection: Connection
+    catalogue: Catalogue, line: Connection, connection: AsyncpgConnection
 ) -> None:
     spec = await catalogue.put("acme", "default", "docs", definition())
     await catalogue.delete("acme", "docs")
@@ -388,7 +392,7 @@ async def test_a_run_that_goes_on_keeps_what_its_tasks_are_sent_with(
 
 
 async def test_retired_secrets_are_looked_at_page_by_page_by_index(
-    catalogue: Catalogue, engine: Engine, line: Line, connection: Connection
+    catalogue: Catalogue, engine: Engine, line: Connection, connection: AsyncpgConnection
 ) -> None:
     """One that is still needed does not hide those behind it."""
     for number in range(3):
@@ -407,7 +411,7 @@ async def test_retired_secrets_are_looked_at_page_by_page_by_index(
 
 
 async def test_a_prune_reads_the_jobs_of_those_it_looks_at_and_no_others(
-    catalogue: Catalogue, connection: Connection
+    catalogue: Catalogue, connection: AsyncpgConnection
 ) -> None:
     await connection.execute(
         """

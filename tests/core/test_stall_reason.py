@@ -10,12 +10,12 @@ import pytest
 from coatcheck import Engine, JobView
 from coatcheck.core import stalls
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 
 ACK_SECONDS = DEFAULT_POLICIES[Lane.STANDARD].ack_seconds
 
 
-async def aged(engine: Engine, connection: Connection, seconds: float) -> JobView:
+async def aged(engine: Engine, connection: AsyncpgConnection, seconds: float) -> JobView:
     """A queued job that has been waiting for so long."""
     ticket = await engine.submit("docs.post__work")
     await connection.execute(
@@ -28,14 +28,14 @@ async def aged(engine: Engine, connection: Connection, seconds: float) -> JobVie
 
 
 async def test_a_job_that_waits_for_too_long_says_why(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     view = await aged(engine, connection, ACK_SECONDS + 1)
     assert await engine.stall_reason(view) == "no_worker"
 
 
 async def test_a_young_job_is_not_asked_about(
-    engine: Engine, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, connection: AsyncpgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A status read of a healthy job costs no second statement."""
 
@@ -50,7 +50,9 @@ async def test_a_young_job_is_not_asked_about(
     assert await engine.stall_reason(cancelled) is None
 
 
-async def test_many_jobs_are_asked_about_together(engine: Engine, connection: Connection) -> None:
+async def test_many_jobs_are_asked_about_together(
+    engine: Engine, connection: AsyncpgConnection
+) -> None:
     views = [await aged(engine, connection, ACK_SECONDS + 1) for _ in range(20)]
     reasons = await asyncio.gather(*map(engine.stall_reason, views))
     assert reasons == ["no_worker"] * 20

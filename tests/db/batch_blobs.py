@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 
 
 async def put_part(
-    line: Line,
+    line: Connection,
     *,
     source: str,
     source_key: str,
@@ -29,7 +29,7 @@ async def put_part(
     )
 
 
-async def put_export(line: Line, export: UUID, blob_key: str) -> None:
+async def put_export(line: Connection, export: UUID, blob_key: str) -> None:
     await line.fetch(
         "INSERT INTO batch_exports (org_id, id, batch_id, run_id, state, blob_key, bytes, sha256,"
         " completed_at, expires_at)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.waiting import eventually_async
 
 _BLOCKED = """
@@ -15,7 +15,7 @@ _BLOCKED = """
 
 
 async def until_blocked(
-    connection: Connection, application: str, *, other_than: tuple[int, ...] = ()
+    connection: AsyncpgConnection, application: str, *, other_than: tuple[int, ...] = ()
 ) -> int:
     """The process id of the first connection named ``application`` that waits for a lock."""
 
@@ -29,12 +29,12 @@ async def until_blocked(
     return pid
 
 
-async def terminate(connection: Connection, pid: int) -> None:
+async def terminate(connection: AsyncpgConnection, pid: int) -> None:
     """End a connection from the server's side, as an administrator or a crash would."""
     assert await connection.fetchval("SELECT pg_terminate_backend($1)", pid)
 
 
-async def processes_named(connection: Connection, application: str) -> list[int]:
+async def processes_named(connection: AsyncpgConnection, application: str) -> list[int]:
     rows: list[asyncpg.Record] = await connection.fetch(
         "SELECT pid FROM pg_stat_activity "
         "WHERE datname = current_database() AND application_name = $1",

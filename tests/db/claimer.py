@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from coatcheck.core.queries import leases
-from coatcheck.core.queries.leases import ClaimOrder, Completion, Cursor, Settlement
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.domain.claim_order import ClaimTurns
+from coatcheck.core.queries.leases import ClaimOrder, Cursor, FinishedJob, Settlement
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.domain.claim_order import ClaimRotation
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.processes.identity import ProcessIdentity
 from tests.db.rows import ENDPOINT
 
@@ -20,13 +20,13 @@ KEEP_FAILED_SECONDS = 7 * 86_400
 
 
 class Claimer:
-    def __init__(self, line: Line, boot: int, endpoints: Sequence[str]) -> None:
+    def __init__(self, line: Connection, boot: int, endpoints: Sequence[str]) -> None:
         self.line = line
         self.boot = boot
         self.endpoints = list(endpoints)
         self._claims = 0
         self._cursors: dict[str, Cursor] = {}
-        self._turns: dict[str, ClaimTurns] = {}
+        self._turns: dict[str, ClaimRotation] = {}
 
     def forget_turns(self) -> None:
         """As a worker that has just started."""
@@ -69,13 +69,13 @@ class Claimer:
         _, accepted = await leases.exchange(
             self.line,
             self.order(0),
-            [Completion(job, result, 0.5) for job in jobs],
+            [FinishedJob(job, result, 0.5) for job in jobs],
             KEEP_COMPLETED_SECONDS,
         )
         return len(accepted)
 
     async def settle(
-        self, job: ClaimedJob, event: Event, *, code: str = "broke", delay: float = 60.0
+        self, job: ClaimedJob, event: TransitionEvent, *, code: str = "broke", delay: float = 60.0
     ) -> State | None:
         """End an attempt otherwise. The state it led to, or None if nothing was changed."""
         settlement = Settlement(job, event, code, "it broke", delay, 0.5)
@@ -89,7 +89,7 @@ async def claimer(
     dsn: str, endpoints: Sequence[str] = (ENDPOINT,), *, process: ProcessIdentity | None = None
 ) -> AsyncIterator[Claimer]:
     """A registered worker on a connection of its own, with the plans a worker has."""
-    line = Line(dsn, name="test claimer", server_settings=PINNED_PLANS)
+    line = Connection(dsn, name="test claimer", server_settings=PINNED_PLANS)
     try:
         boot = await leases.register(
             line, "test", "0", dict(DEFAULT_POLICIES), endpoints, process=process

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import connected
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     """A plain connection to the test's database."""
     async with connected(dsn) as open_connection:
         yield open_connection

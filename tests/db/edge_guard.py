@@ -19,9 +19,9 @@ import asyncpg
 from coatcheck.domain.states import EDGES, INITIAL, State
 
 if TYPE_CHECKING:
-    Connection = asyncpg.Connection[asyncpg.Record]
+    AsyncpgConnection = asyncpg.Connection[asyncpg.Record]
 else:
-    Connection = asyncpg.Connection
+    AsyncpgConnection = asyncpg.Connection
 
 
 async def install(dsn: str) -> None:
@@ -34,7 +34,7 @@ async def install(dsn: str) -> None:
 
 
 @asynccontextmanager
-async def unguarded(connection: Connection) -> AsyncIterator[None]:
+async def unguarded(connection: AsyncpgConnection) -> AsyncIterator[None]:
     """Let a test put rows into any state: no trigger fires on this connection meanwhile."""
     await connection.execute("SET session_replication_role = replica")
     try:

@@ -5,52 +5,51 @@ from __future__ import annotations
 from typing import assert_never
 from uuid import uuid4
 
-from coatcheck.core.queries import jobs, leases, remote_calls
-from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import jobs, leases, maintenance, remote_calls
 from coatcheck.core.queries.remote_calls import TakenCall
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CRASHES_MAX
-from coatcheck.domain.states import Event
+from coatcheck.domain.states import TransitionEvent
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
 
 ROWS_MAX = 100
 
 
-async def happen(event: Event, job: ClaimedJob, worker: Claimer) -> None:
+async def happen(event: TransitionEvent, job: ClaimedJob, worker: Claimer) -> None:
     """Make ``event`` happen to ``job``, or try to."""
     match event:
-        case Event.DUE:
-            await upkeep.stage(worker.line, ROWS_MAX)
-        case Event.CLAIM:
+        case TransitionEvent.DUE:
+            await maintenance.stage(worker.line, ROWS_MAX)
+        case TransitionEvent.CLAIM:
             await worker.claim(ROWS_MAX)
-        case Event.START:
+        case TransitionEvent.START:
             await leases.mark_started(worker.line, [(job, 0.5)])
-        case Event.COMPLETE:
+        case TransitionEvent.COMPLETE:
             await worker.complete(job)
         case (
-            Event.FAIL
-            | Event.RETRY
-            | Event.UNREACHABLE
-            | Event.POSTPONE
-            | Event.RELEASE
-            | Event.ACKNOWLEDGE_CANCEL
+            TransitionEvent.FAIL
+            | TransitionEvent.RETRY
+            | TransitionEvent.UNREACHABLE
+            | TransitionEvent.POSTPONE
+            | TransitionEvent.RELEASE
+            | TransitionEvent.ACKNOWLEDGE_CANCEL
         ):
             await worker.settle(job, event)
-        case Event.CRASH | Event.CRASH_AGAIN:
+        case TransitionEvent.CRASH | TransitionEvent.CRASH_AGAIN:
             await fall_silent(worker)
-            await upkeep.rescue(
+            await maintenance.rescue(
                 worker.line,
                 crashes_max=CRASHES_MAX,
                 keep_failed_seconds=KEEP_FAILED_SECONDS,
                 rows_max=ROWS_MAX,
             )
-        case Event.CANCEL:
+        case TransitionEvent.CANCEL:
             await jobs.cancel(worker.line, job.org, job.uuid, KEEP_FAILED_SECONDS)
-        case Event.EXPIRE:
-            await upkeep.expire_waiting(
+        case TransitionEvent.EXPIRE:
+            await maintenance.expire_waiting(
                 worker.line, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
             )
-        case Event.FINALIZE:
+        case TransitionEvent.FINALIZE:
             await remote_calls.finalize(worker.line, call_of(job), seconds=60)
         case _:
             assert_never(event)

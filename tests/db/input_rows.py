@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from coatcheck.core.queries import inputs
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import Copy, HeldCopy, InputRecord, Layer, StoredInput
 from coatcheck.domain.job import NewJob
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.rows import ENDPOINT, ORG
 
 LIFE_SECONDS = 3_600.0
@@ -29,26 +29,26 @@ def new_job(**fields: Any) -> NewJob:
     return replace(job, **fields)
 
 
-async def put_input(line: Line, blob_key: str = "inputs/d/j/u", **fields: Any) -> HeldCopy:
+async def put_input(line: Connection, blob_key: str = "inputs/d/j/u", **fields: Any) -> HeldCopy:
     """A queued job with an input. Its blob's copy, as the forgetter would know it."""
     job = new_job(**fields)
     assert await inputs.submit(line, job, stored_input(blob_key), LIFE_SECONDS)
     return HeldCopy(job.org, job.uuid, blob_key)
 
 
-async def record_of(line: Line, copy: HeldCopy) -> InputRecord:
+async def record_of(line: Connection, copy: HeldCopy) -> InputRecord:
     record = await inputs.record(line, copy.org, copy.job)
     assert record is not None
     return record
 
 
-async def copy_in(line: Line, layer: Layer, copy: HeldCopy) -> Copy:
+async def copy_in(line: Connection, layer: Layer, copy: HeldCopy) -> Copy:
     """The one copy of an input in a layer."""
     (found,) = [each for each in (await record_of(line, copy)).copies if each.layer is layer]
     return found
 
 
-async def end(connection: Connection, copy: HeldCopy, state: str = "completed") -> None:
+async def end(connection: AsyncpgConnection, copy: HeldCopy, state: str = "completed") -> None:
     """End the job, whatever it was doing, in the shape that every end has."""
     async with unguarded(connection):
         await connection.execute(
@@ -62,7 +62,7 @@ async def end(connection: Connection, copy: HeldCopy, state: str = "completed") 
         )
 
 
-async def let_expire(connection: Connection, copy: HeldCopy) -> None:
+async def let_expire(connection: AsyncpgConnection, copy: HeldCopy) -> None:
     """Move the clock: the time to live of an input's blob has passed."""
     await connection.execute(
         "UPDATE input_copies SET expires_at = now() - interval '1 second'"

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from coatcheck.domain.lanes import Lane
-from coatcheck.products.llm import queries as llm
+from coatcheck.products.llm import queries
 from coatcheck.products.llm.model import LLM_ENDPOINTS
-from coatcheck.products.llm.queries import Assigned, Offer
+from coatcheck.products.llm.queries import AssignedJob, SlotOffer
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ORG, put_queue
 
 CHAT = LLM_ENDPOINTS["chat"]
@@ -27,13 +27,13 @@ class LlmClaimer:
 
     async def claim(
         self,
-        *offers: Offer,
+        *offers: SlotOffer,
         room: int = 100,
         urgent: int = 100,
         turn_seconds: float = TURN_SECONDS,
-    ) -> list[Assigned]:
+    ) -> list[AssignedJob]:
         order = self.worker.order({Lane.URGENT: urgent, Lane.STANDARD: room})
-        held = await llm.claim(self.worker.line, order, offers, turn_seconds=turn_seconds)
+        held = await queries.claim(self.worker.line, order, offers, turn_seconds=turn_seconds)
         self.may_have_left_some = order.look_again_seconds == 0.0
         return held
 
@@ -49,14 +49,14 @@ def offer(
     concurrency: int = 1,
     models: Sequence[str] | None = None,
     resident: Sequence[str] = (),
-) -> Offer:
-    return Offer(
+) -> SlotOffer:
+    return SlotOffer(
         target, concurrency, None if models is None else frozenset(models), frozenset(resident)
     )
 
 
 async def put_chats(
-    connection: Connection,
+    connection: AsyncpgConnection,
     count: int,
     model: str,
     *,

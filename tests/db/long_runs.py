@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BatchView, task_id
 from coatcheck.products.batches.queries import batches
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG
 
 _ROWS_AT_A_TIME = 20_000
@@ -34,14 +34,14 @@ class LongRun:
     def task(self, index: int) -> UUID:
         return UUID(bytes=task_id(self.run, index))
 
-    async def view(self, line: Line) -> BatchView:
+    async def view(self, line: Connection) -> BatchView:
         found = await batches.get(line, self.org, self.batch)
         assert found is not None
         return found
 
 
 async def put_long_run(
-    connection: Connection,
+    connection: AsyncpgConnection,
     states: Sequence[State],
     *,
     org: str = ORG,
@@ -149,7 +149,7 @@ _PUT = """
 """
 
 
-async def rows_left(connection: Connection, made: LongRun) -> dict[str, Any]:
+async def rows_left(connection: AsyncpgConnection, made: LongRun) -> dict[str, Any]:
     """How many rows of each table still tell of a batch; without those that have none."""
     counts = {
         "jobs": await connection.fetchval("SELECT count(*) FROM jobs WHERE run_id = $1", made.run),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Plan:
             waiting += node.get("Plans", [])
 
 
-async def explain(connection: Connection, statement: str, *arguments: Any) -> Plan:
+async def explain(connection: AsyncpgConnection, statement: str, *arguments: Any) -> Plan:
     """Run a statement, as a prepared one and undone after, and see how it was done.
 
     Prepared, because what a worker sends is: under the worker's settings it has a generic plan.

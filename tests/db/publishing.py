@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from coatcheck.core.queries import leases
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.lanes import DEFAULT_POLICIES
 
 
 async def publish(
-    line: Line,
+    line: Connection,
     versions: Mapping[str, Sequence[VersionSpec]],
     *,
     name: str = "test",
@@ -29,7 +29,7 @@ async def publish(
     return await leases.register(line, name, "test", lanes, [], versions)
 
 
-async def fall_silent(line: Line, boot: int) -> None:
+async def fall_silent(line: Connection, boot: int) -> None:
     """Have a worker be unheard of for a day."""
     await line.fetch(
         "UPDATE workers SET last_seen_at = now() - interval '1 day' WHERE boot = $1", boot

@@ -15,7 +15,7 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 
 ORG = "acme"
 ENDPOINT = "demo.post__work"
@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 
 @asynccontextmanager
-async def connected(dsn: str) -> AsyncIterator[Connection]:
+async def connected(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     """A plain connection, for looking and for arranging."""
     connection = await asyncpg.connect(dsn)
     try:
@@ -39,7 +39,7 @@ async def connected(dsn: str) -> AsyncIterator[Connection]:
 
 
 async def put_job(
-    connection: Connection, state: State = State.QUEUED, **columns: Any
+    connection: AsyncpgConnection, state: State = State.QUEUED, **columns: Any
 ) -> ClaimedJob:
     """A job in ``state``, made without a transition. ``columns`` override what is usual for it.
 
@@ -82,7 +82,7 @@ async def put_job(
 
 
 async def put_queue(
-    connection: Connection,
+    connection: AsyncpgConnection,
     count: int,
     *,
     org: str = ORG,
@@ -110,7 +110,12 @@ async def put_queue(
 
 
 async def put_flows(
-    connection: Connection, flows: int, jobs_each: int, *, endpoint: str = ENDPOINT, org: str = ""
+    connection: AsyncpgConnection,
+    flows: int,
+    jobs_each: int,
+    *,
+    endpoint: str = ENDPOINT,
+    org: str = "",
 ) -> None:
     """Many flows of queued jobs: each of an organisation of its own, or all of ``org``."""
     await connection.execute(
@@ -128,7 +133,7 @@ async def put_flows(
     )
 
 
-async def insert_keyed(connection: Connection, job_id: UUID, key: str) -> None:
+async def insert_keyed(connection: AsyncpgConnection, job_id: UUID, key: str) -> None:
     """A queued job of the default organisation that has an idempotency key."""
     await connection.execute(
         """
@@ -141,7 +146,7 @@ async def insert_keyed(connection: Connection, job_id: UUID, key: str) -> None:
     )
 
 
-async def row_of(connection: Connection, job: ClaimedJob | UUID) -> asyncpg.Record:
+async def row_of(connection: AsyncpgConnection, job: ClaimedJob | UUID) -> asyncpg.Record:
     """All columns of a job."""
     row = await connection.fetchrow(
         "SELECT * FROM jobs WHERE id = $1", job if isinstance(job, UUID) else job.uuid
@@ -150,10 +155,10 @@ async def row_of(connection: Connection, job: ClaimedJob | UUID) -> asyncpg.Reco
     return row
 
 
-async def state_of(connection: Connection, job: ClaimedJob | UUID) -> State:
+async def state_of(connection: AsyncpgConnection, job: ClaimedJob | UUID) -> State:
     return State((await row_of(connection, job))["state"])
 
 
-async def count_by_state(connection: Connection) -> dict[State, int]:
+async def count_by_state(connection: AsyncpgConnection) -> dict[State, int]:
     rows = await connection.fetch("SELECT state::text, count(*) FROM jobs GROUP BY state")
     return {State(state): count for state, count in rows}

@@ -8,12 +8,12 @@ from uuid import UUID
 from coatcheck.core.queries.limits import set_run_limits
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, ORG
 
 
 async def put_run(
-    connection: Connection,
+    connection: AsyncpgConnection,
     tasks: int,
     *,
     keys: Sequence[str] = (),
@@ -48,7 +48,7 @@ async def put_run(
     return run
 
 
-async def let_pass(connection: Connection, seconds: float) -> None:
+async def let_pass(connection: AsyncpgConnection, seconds: float) -> None:
     """Move the clock of all rates on: everything was noted so many seconds earlier."""
     await connection.execute(
         """

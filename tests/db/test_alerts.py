@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.core.queries import reports
+from coatcheck.core.queries import maintenance, reports
 from coatcheck.domain.job import ClaimedJob, JobEvent
 from coatcheck.domain.limits import CRASHES_MAX
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX, happen
 from tests.db.rows import put_job, state_of
 
@@ -24,9 +23,11 @@ async def events_of(worker: Claimer, job: ClaimedJob) -> list[JobEvent]:
     return await reports.read_events(worker.line, job.org, job.uuid, 0, 100)
 
 
-async def test_the_last_retry_leaves_an_alert(connection: Connection, worker: Claimer) -> None:
+async def test_the_last_retry_leaves_an_alert(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     job = await put_job(connection, State.PROCESSING, failures=3, failures_max=3)
-    assert await worker.settle(job, Event.RETRY, code="broke") is State.FAILED
+    assert await worker.settle(job, TransitionEvent.RETRY, code="broke") is State.FAILED
     (alert,) = await events_of(worker, job)
     assert (alert.kind, json.loads(alert.data)) == (
         "alert",
@@ -38,26 +39,38 @@ async def test_the_last_retry_leaves_an_alert(connection: Connection, worker: Cl
     )
 
 
-async def test_the_last_crash_leaves_an_alert(connection: Connection, worker: Claimer) -> None:
+async def test_the_last_crash_leaves_an_alert(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     job = await put_job(connection, State.PROCESSING, crashes=CRASHES_MAX)
-    await happen(Event.CRASH, job, worker)
+    await happen(TransitionEvent.CRASH, job, worker)
     (alert,) = await events_of(worker, job)
     told = json.loads(alert.data)
     assert (alert.kind, told["code"], told["attempts"]) == ("alert", "worker_lost", CRASHES_MAX + 1)
 
 
-async def test_the_last_overrun_leaves_an_alert(connection: Connection, worker: Claimer) -> None:
+async def test_the_last_overrun_leaves_an_alert(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     job = await put_job(connection, State.PROCESSING, failures=3, run_deadline=LONG_AGO)
-    await upkeep.fail_overrun(
+    await maintenance.fail_overrun(
         worker.line, slack_seconds=0, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
     )
     (alert,) = await events_of(worker, job)
     assert json.loads(alert.data)["code"] == "max_retries_exhausted"
 
 
-@pytest.mark.parametrize("event", [Event.RETRY, Event.FAIL, Event.UNREACHABLE, Event.CRASH])
+@pytest.mark.parametrize(
+    "event",
+    [
+        TransitionEvent.RETRY,
+        TransitionEvent.FAIL,
+        TransitionEvent.UNREACHABLE,
+        TransitionEvent.CRASH,
+    ],
+)
 async def test_an_attempt_that_was_not_the_last_and_a_failure_on_purpose_leave_none(
-    event: Event, connection: Connection, worker: Claimer
+    event: TransitionEvent, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     await happen(event, job, worker)
@@ -65,7 +78,7 @@ async def test_an_attempt_that_was_not_the_last_and_a_failure_on_purpose_leave_n
     assert await events_of(worker, job) == []
 
 
-async def test_a_stale_holder_leaves_none(connection: Connection, worker: Claimer) -> None:
+async def test_a_stale_holder_leaves_none(connection: AsyncpgConnection, worker: Claimer) -> None:
     job = await put_job(connection, State.QUEUED, failures=3)
-    assert await worker.settle(job, Event.RETRY) is None
+    assert await worker.settle(job, TransitionEvent.RETRY) is None
     assert await events_of(worker, job) == []

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from coatcheck.core.queries import artifacts, reports
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.db.connection import Line
+from coatcheck.core.queries import artifacts, maintenance, reports
+from coatcheck.db.connection import Connection
 from coatcheck.domain.artifacts import ArtifactRecord, Disposal, DoomedBlob
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
-from coatcheck.products.batches.queries import batches
-from coatcheck.products.batches.queries import removal as batch_removal
+from coatcheck.products.batches.queries import batches, removal
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import put_long_run
 from tests.db.rows import ORG, put_job, row_of
 
@@ -23,7 +21,7 @@ FLOW = "docs.v1.post__draw"
 
 
 async def attach(
-    line: Line, job: ClaimedJob, blob_key: str, name: str = "plan.svg"
+    line: Connection, job: ClaimedJob, blob_key: str, name: str = "plan.svg"
 ) -> tuple[bool, DoomedBlob | None]:
     return await reports.add_artifact(
         line,
@@ -36,14 +34,14 @@ async def attach(
     )
 
 
-async def record_of(line: Line, job: ClaimedJob, name: str = "plan.svg") -> ArtifactRecord:
+async def record_of(line: Connection, job: ClaimedJob, name: str = "plan.svg") -> ArtifactRecord:
     record = await artifacts.record(line, job.org, job.uuid, name)
     assert record is not None
     return record
 
 
 async def test_an_artifact_that_is_there_has_one_copy_that_nobody_deleted(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING, owner="user:ann", flow=FLOW)
     assert await attach(worker.line, job, "blob") == (True, None)
@@ -56,14 +54,14 @@ async def test_an_artifact_that_is_there_has_one_copy_that_nobody_deleted(
 
 
 async def test_what_was_pruned_is_known_and_said_to_be_gone_only_once_it_is(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING, owner="user:ann", flow=FLOW)
     await attach(worker.line, job, "blob")
     [stored] = (await record_of(worker.line, job)).copies
     await worker.complete(job)
     await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", job.uuid)
-    pruned = await upkeep.prune(worker.line, rows_max=10)
+    pruned = await maintenance.prune(worker.line, rows_max=10)
     [blob] = pruned.blobs
     assert (blob.org, blob.job, blob.blob_key) == (ORG, job.uuid, "blob")
     left = await record_of(worker.line, job)
@@ -77,17 +75,17 @@ async def test_what_was_pruned_is_known_and_said_to_be_gone_only_once_it_is(
 
 
 async def test_a_job_that_made_nothing_leaves_no_record(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_job(connection, State.COMPLETED)
     await connection.execute("UPDATE jobs SET expires_at = now()")
-    pruned = await upkeep.prune(worker.line, rows_max=10)
+    pruned = await maintenance.prune(worker.line, rows_max=10)
     assert (pruned.jobs, pruned.blobs) == (1, [])
     assert await connection.fetchval("SELECT count(*) FROM artifact_records") == 0
 
 
 async def test_what_is_known_of_a_remote_call_and_of_a_generation_goes_with_the_job(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     jobs = [await put_job(connection, State.COMPLETED) for _ in range(2)]
     for job in jobs:
@@ -106,14 +104,14 @@ async def test_what_is_known_of_a_remote_call_and_of_a_generation_goes_with_the_
             job.uuid,
         )
     await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", jobs[0].uuid)
-    await upkeep.prune(worker.line, rows_max=10)
+    await maintenance.prune(worker.line, rows_max=10)
     for table in ("remote_calls", "generations"):
         left = await connection.fetch(f"SELECT job_id FROM {table}")
         assert [row["job_id"] for row in left] == [jobs[1].uuid]
 
 
 async def test_one_that_was_replaced_is_a_copy_of_its_own(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     await attach(worker.line, job, "first")
@@ -128,7 +126,7 @@ async def test_one_that_was_replaced_is_a_copy_of_its_own(
 
 
 async def test_a_blob_attached_twice_does_not_replace_itself(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """Else whoever sends it again, because an answer was lost, would have it deleted."""
     job = await put_job(connection, State.PROCESSING)
@@ -137,7 +135,9 @@ async def test_a_blob_attached_twice_does_not_replace_itself(
     assert await connection.fetchval("SELECT count(*) FROM artifact_records") == 0
 
 
-async def test_a_stale_holder_replaces_nothing(connection: Connection, worker: Claimer) -> None:
+async def test_a_stale_holder_replaces_nothing(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     job = await put_job(connection, State.PROCESSING)
     await attach(worker.line, job, "blob")
     await connection.execute("UPDATE jobs SET lease = lease + 1 WHERE id = $1", job.uuid)
@@ -146,7 +146,7 @@ async def test_a_stale_holder_replaces_nothing(connection: Connection, worker: C
 
 
 async def test_only_a_job_that_has_ended_has_its_artifact_taken_away(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     await attach(worker.line, job, "blob")
@@ -165,7 +165,7 @@ async def test_only_a_job_that_has_ended_has_its_artifact_taken_away(
 
 
 async def test_tasks_that_are_removed_leave_records_that_are_closed(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     made = await put_long_run(connection, [State.COMPLETED] * 3, keys=["a word of the payload"])
     await connection.execute(
@@ -178,10 +178,10 @@ async def test_tasks_that_are_removed_leave_records_that_are_closed(
     assert there is not None
     assert there.flow == "", "its flow tells of its payload"
     assert await batches.delete(worker.line, made.org, made.batch)
-    [deleted] = await batch_removal.deleted(worker.line, None, 10)
-    [run] = await batch_removal.runs(worker.line, deleted)
-    tasks = batch_removal.last_tasks(run, 2)
-    await batch_removal.delete_tasks(worker.line, made.org, run, tasks)
+    [deleted] = await removal.deleted(worker.line, None, 10)
+    [run] = await removal.runs(worker.line, deleted)
+    tasks = removal.last_tasks(run, 2)
+    await removal.delete_tasks(worker.line, made.org, run, tasks)
     record = await artifacts.record(worker.line, made.org, made.task(2), "file")
     assert record is not None
     assert [copy.disposal for copy in record.copies] == [Disposal.BATCH_REMOVED]
@@ -189,7 +189,7 @@ async def test_tasks_that_are_removed_leave_records_that_are_closed(
 
 
 async def test_what_the_owner_took_from_a_task_leaves_no_word_of_its_payload(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     made = await put_long_run(connection, [State.COMPLETED], keys=["a word of the payload"])
     await connection.execute(
@@ -203,7 +203,7 @@ async def test_what_the_owner_took_from_a_task_leaves_no_word_of_its_payload(
 
 
 async def test_a_record_is_forgotten_90_days_after_the_deletion_and_not_before_it(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     for name in ("open", "young", "old"):

@@ -8,19 +8,19 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id
-from coatcheck.domain.states import Event
+from coatcheck.domain.states import TransitionEvent
+from coatcheck.products.batches.dead_letter_repository import ingest_job
 from coatcheck.products.batches.errors import BatchStillRuns
-from coatcheck.products.batches.ingest_jobs import ingest_job
-from coatcheck.products.batches.model import BatchStatus, NewPart, Selection, TaskStatus
+from coatcheck.products.batches.model import BatchState, NewPart, Selection, TaskStatus
 from coatcheck.products.batches.queries import batches
 from coatcheck.products.batches.queries import ingest as batch_ingest
-from coatcheck.products.batches.queries.batches import Ingest
+from coatcheck.products.batches.queries.batches import StoredIngest
 from coatcheck.products.batches.sql import sql
 from tests.db.blocking import until_blocked
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ORG
 from tests.db.test_batches import (
     create_small,
@@ -35,37 +35,41 @@ from tests.db.test_batches import (
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="batches", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="batches", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
 
-async def add_list(line: Line, batch: UUID) -> UUID:
+async def add_list(line: Connection, batch: UUID) -> UUID:
     part = NewPart(new_id(), "pieces", source_key="lists/y", source_pieces=1, source_bytes=10)
-    ingest = Ingest(part.uuid, ingest_job(ORG, part.uuid, None))
+    ingest = StoredIngest(part.uuid, ingest_job(ORG, part.uuid, None))
     assert await batches.add_part(line, ORG, batch, part, None, 0, ingest)
     return part.uuid
 
 
-async def test_a_batch_is_not_run_again_while_a_list_of_it_is_being_taken_in(line: Line) -> None:
+async def test_a_batch_is_not_run_again_while_a_list_of_it_is_being_taken_in(
+    line: Connection,
+) -> None:
     new = new_batch(is_open=True)
     failed = await create_staged(line, new)
     waiting = await add_list(line, new.uuid)
     await batches.close(line, ORG, new.uuid)
     await batch_ingest.fail_part(line, ORG, failed, "list_missing", "it is gone")
     view = await look(line, new.uuid)
-    assert (view.status, view.current.error_code) == (BatchStatus.INGESTING, "list_missing")
+    assert (view.status, view.current.error_code) == (BatchState.INGESTING, "list_missing")
     with pytest.raises(BatchStillRuns):
         await rerun(line, new.uuid, Selection())
     await batch_ingest.fail_part(line, ORG, waiting, "list_missing", "it is gone, too")
-    assert (await look(line, new.uuid)).status is BatchStatus.FAILED_INGEST
+    assert (await look(line, new.uuid)).status is BatchState.FAILED_INGEST
     await rerun(line, new.uuid, Selection())
     letters = await batch_ingest.dead_letters(line, ORG, owner=None, after=None, limit=10)
     assert letters == [], "both lists are the new run's"
 
 
-async def test_tasks_are_chosen_by_their_end_once_all_have_one(line: Line, worker: Claimer) -> None:
+async def test_tasks_are_chosen_by_their_end_once_all_have_one(
+    line: Connection, worker: Claimer
+) -> None:
     """A list failed, so the run cannot complete; its tasks go on. Run again, it is cancelled: those
     that wait would be in no run."""
     new = new_batch(is_open=True)
@@ -75,7 +79,7 @@ async def test_tasks_are_chosen_by_their_end_once_all_have_one(line: Line, worke
     await batches.close(line, ORG, new.uuid)
     await batch_ingest.fail_part(line, ORG, failed, "list_missing", "it is gone")
     (first,) = await worker.claim(1)
-    await worker.settle(first, Event.FAIL)
+    await worker.settle(first, TransitionEvent.FAIL)
     with pytest.raises(BatchStillRuns):
         await rerun(line, new.uuid, Selection([TaskStatus.FAILED]))
     await finish_all(worker, 1)
@@ -83,7 +87,7 @@ async def test_tasks_are_chosen_by_their_end_once_all_have_one(line: Line, worke
 
 
 async def test_a_rerun_that_meets_a_redrive_takes_no_list_away(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
     part = await create_staged(line, new)
@@ -101,7 +105,7 @@ async def test_a_rerun_that_meets_a_redrive_takes_no_list_away(
 
 
 async def test_what_waits_for_a_rerun_finds_the_batch_with_its_new_run(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     """A caller who heard nothing asks again, while the first rerun is still under way. The batch is
     there, and runs; to whoever joined it with its run before waiting, it would seem to be gone."""
@@ -121,7 +125,7 @@ async def test_what_waits_for_a_rerun_finds_the_batch_with_its_new_run(
 
 
 async def test_a_run_completes_later_if_its_batch_is_being_changed(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     """Whoever changes a batch locks it, then its run. Waiting for the batch with the run in hand,
     the completion would make them wait for each other."""
@@ -135,7 +139,7 @@ async def test_a_run_completes_later_if_its_batch_is_being_changed(
 
 
 async def test_ends_are_counted_later_if_their_run_is_being_changed(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     """A chunk of a list may take long to write, or its writer may stand still with the run locked:
     no other run, and no other upkeep, waits for it."""

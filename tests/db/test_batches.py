@@ -10,45 +10,44 @@ from uuid import UUID
 import pytest
 
 from coatcheck.core.queries import usage
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.runs import run_flow
-from coatcheck.domain.states import Event
-from coatcheck.maintenance.usage_rollup import Bookkeeper
+from coatcheck.domain.states import TransitionEvent
+from coatcheck.maintenance.usage import UsageRollup
+from coatcheck.products.batches.dead_letter_repository import ingest_job
 from coatcheck.products.batches.errors import (
     BatchAlreadyEnded,
     BatchNotOpen,
     BatchStillRuns,
     NothingToRerun,
 )
-from coatcheck.products.batches.ingest_jobs import ingest_job
+from coatcheck.products.batches.maintenance import RunCompleter
 from coatcheck.products.batches.model import (
-    BatchStatus,
+    BatchState,
     BatchView,
-    Counts,
     NewBatch,
     NewPart,
     NewTask,
     Selection,
+    TaskCounts,
     TaskStatus,
     task_id,
 )
-from coatcheck.products.batches.queries import batches
+from coatcheck.products.batches.queries import batches, removal
 from coatcheck.products.batches.queries import ingest as batch_ingest
-from coatcheck.products.batches.queries import removal as batch_removal
-from coatcheck.products.batches.queries.batches import Ingest, Inserted
-from coatcheck.products.batches.run_completer import RunCompleter
+from coatcheck.products.batches.queries.batches import Inserted, StoredIngest
 from coatcheck.products.batches.sql import sql
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain
 from tests.db.rows import ENDPOINT, ORG
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="batches", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="batches", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
@@ -87,19 +86,19 @@ def tasks_of(count: int) -> list[NewTask]:
     return [NewTask(b'{"n": %d}' % number, f"task {number}") for number in range(count)]
 
 
-async def create_small(line: Line, new: NewBatch, tasks: Sequence[NewTask]) -> Inserted:
+async def create_small(line: Connection, new: NewBatch, tasks: Sequence[NewTask]) -> Inserted:
     return await batches.create(line, new, NewPart(new_id(), "inline"), tasks, len(tasks), None)
 
 
-async def create_staged(line: Line, new: NewBatch) -> UUID:
+async def create_staged(line: Connection, new: NewBatch) -> UUID:
     """A batch whose list is still to be taken in. Its part."""
     part = NewPart(new_id(), "pieces", source_key="lists/x", source_pieces=1, source_bytes=10)
-    ingest = Ingest(part.uuid, ingest_job(ORG, part.uuid, None))
+    ingest = StoredIngest(part.uuid, ingest_job(ORG, part.uuid, None))
     assert (await batches.create(line, new, part, None, 0, ingest)).created
     return part.uuid
 
 
-async def look(line: Line, batch: UUID) -> BatchView:
+async def look(line: Connection, batch: UUID) -> BatchView:
     view = await batches.get(line, ORG, batch)
     assert view is not None
     return view
@@ -111,20 +110,20 @@ async def finish_all(worker: Claimer, count: int) -> None:
     assert await worker.complete(*claimed) == count
 
 
-async def keep_books(line: Line) -> list[batches.Completed]:
+async def keep_books(line: Connection) -> list[batches.CompletedRun]:
     while (await usage.roll_up(line, 1_000)).deltas:
         pass
     return await batches.complete(line, 100)
 
 
 async def test_a_small_batch_is_there_with_all_its_tasks(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(metadata=b'{"a": 1}')
     await create_small(line, new, tasks_of(3))
     view = await look(line, new.uuid)
-    assert view.status is BatchStatus.RUNNING
-    assert view.current.counts == Counts(3, 0, 0, 0, 0)
+    assert view.status is BatchState.RUNNING
+    assert view.current.counts == TaskCounts(3, 0, 0, 0, 0)
     assert view.current.counts.pending == 3
     assert (view.current.lines, view.current.bad_lines) == (3, 0)
     assert (view.metadata, view.endpoint, view.owner) == (b'{"a": 1}', ENDPOINT, "user:ann")
@@ -143,14 +142,14 @@ async def test_a_task_id_is_the_beginning_of_the_hash_of_its_run_and_number() ->
 
 
 async def test_counts_are_exact_before_and_after_the_roll_up(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
     await create_small(line, new, tasks_of(6))
     claimed = await worker.claim(4)
     await worker.complete(claimed[0], claimed[1])
-    await worker.settle(claimed[2], Event.FAIL)
-    expected = Counts(total=6, running=1, succeeded=2, failed=1, cancelled=0)
+    await worker.settle(claimed[2], TransitionEvent.FAIL)
+    expected = TaskCounts(total=6, running=1, succeeded=2, failed=1, cancelled=0)
     assert (await look(line, new.uuid)).current.counts == expected
     await keep_books(line)
     assert (await look(line, new.uuid)).current.counts == expected
@@ -167,7 +166,7 @@ async def test_counts_are_exact_before_and_after_the_roll_up(
 
 
 async def test_a_run_completes_once_and_keeps_what_its_tasks_came_with(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
     await create_small(line, new, tasks_of(2))
@@ -176,7 +175,7 @@ async def test_a_run_completes_once_and_keeps_what_its_tasks_came_with(
     assert [run.status for run in await keep_books(line)] == ["completed"]
     assert await keep_books(line) == []
     view = await look(line, new.uuid)
-    assert view.status is BatchStatus.COMPLETED
+    assert view.status is BatchState.COMPLETED
     assert view.completed_at is not None
     assert view.expires_at is not None
     assert (view.expires_at - view.completed_at).total_seconds() == 60
@@ -186,12 +185,12 @@ async def test_a_run_completes_once_and_keeps_what_its_tasks_came_with(
     assert {row["expires_at"] for row in rows} == {forever}
 
 
-async def test_two_keepers_complete_a_run_once(line: Line, worker: Claimer, dsn: str) -> None:
+async def test_two_keepers_complete_a_run_once(line: Connection, worker: Claimer, dsn: str) -> None:
     new = new_batch()
     await create_small(line, new, tasks_of(1))
     await finish_all(worker, 1)
     await usage.roll_up(line, 100)
-    other = Line(dsn, name="other keeper")
+    other = Connection(dsn, name="other keeper")
     try:
         both = await asyncio.gather(batches.complete(line, 10), batches.complete(other, 10))
     finally:
@@ -199,8 +198,8 @@ async def test_two_keepers_complete_a_run_once(line: Line, worker: Claimer, dsn:
     assert sum(map(len, both)) == 1
 
 
-async def test_a_key_names_one_batch_under_a_race(line: Line, dsn: str) -> None:
-    rivals = [Line(dsn, name=f"rival {number}") for number in range(4)]
+async def test_a_key_names_one_batch_under_a_race(line: Connection, dsn: str) -> None:
+    rivals = [Connection(dsn, name=f"rival {number}") for number in range(4)]
     try:
         made = await asyncio.gather(
             *(
@@ -217,7 +216,7 @@ async def test_a_key_names_one_batch_under_a_race(line: Line, dsn: str) -> None:
     assert view.current.counts.total == 2
 
 
-async def test_a_batch_sent_twice_by_one_caller_is_one(line: Line) -> None:
+async def test_a_batch_sent_twice_by_one_caller_is_one(line: Connection) -> None:
     new = new_batch()
     first = await create_small(line, new, tasks_of(2))
     again = await create_small(line, new, tasks_of(2))
@@ -227,12 +226,12 @@ async def test_a_batch_sent_twice_by_one_caller_is_one(line: Line) -> None:
 
 
 async def test_a_staged_list_is_ingesting_until_it_is_latched(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
     part = await create_staged(line, new)
     view = await look(line, new.uuid)
-    assert (view.status, view.status.terminal) == (BatchStatus.INGESTING, False)
+    assert (view.status, view.status.terminal) == (BatchState.INGESTING, False)
     job = await connection.fetchval("SELECT ingest_job FROM batch_parts WHERE id = $1", part)
     assert await connection.fetchval("SELECT state FROM jobs WHERE id = $1", job) == "queued"
     assert not await batch_ingest.latch(line, ORG, new.run)
@@ -240,7 +239,7 @@ async def test_a_staged_list_is_ingesting_until_it_is_latched(
 
 
 async def test_a_failed_part_shows_and_stops_the_run_from_completing(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
     await create_staged(line, new)
@@ -248,15 +247,17 @@ async def test_a_failed_part_shows_and_stops_the_run_from_completing(
         "UPDATE batch_parts SET state = 'failed', error_code = 'list_empty', error_message = 'none'"
     )
     view = await look(line, new.uuid)
-    assert view.status is BatchStatus.FAILED_INGEST
+    assert view.status is BatchState.FAILED_INGEST
     assert view.current.error_code == "list_empty"
     assert not await batch_ingest.latch(line, ORG, new.run)
 
 
-async def test_an_open_batch_takes_more_until_it_is_closed(line: Line, worker: Claimer) -> None:
+async def test_an_open_batch_takes_more_until_it_is_closed(
+    line: Connection, worker: Claimer
+) -> None:
     new = new_batch(is_open=True)
     await create_small(line, new, tasks_of(2))
-    assert (await look(line, new.uuid)).status is BatchStatus.OPEN
+    assert (await look(line, new.uuid)).status is BatchState.OPEN
     await finish_all(worker, 2)
     assert await keep_books(line) == []
     part = NewPart(new_id(), "inline")
@@ -270,13 +271,13 @@ async def test_an_open_batch_takes_more_until_it_is_closed(line: Line, worker: C
         await batches.add_part(
             line, ORG, new.uuid, NewPart(new_id(), "inline"), tasks_of(1), 1, None
         )
-    assert (await look(line, new.uuid)).status is BatchStatus.RUNNING
+    assert (await look(line, new.uuid)).status is BatchState.RUNNING
     await finish_all(worker, 3)
     assert len(await keep_books(line)) == 1
-    assert (await look(line, new.uuid)).status is BatchStatus.COMPLETED
+    assert (await look(line, new.uuid)).status is BatchState.COMPLETED
 
 
-async def test_an_open_batch_without_tasks_completes_when_it_is_closed(line: Line) -> None:
+async def test_an_open_batch_without_tasks_completes_when_it_is_closed(line: Connection) -> None:
     new = new_batch(is_open=True)
     await batches.create(line, new, None, None, 0, None)
     await batches.close(line, ORG, new.uuid)
@@ -284,7 +285,7 @@ async def test_an_open_batch_without_tasks_completes_when_it_is_closed(line: Lin
     assert (await look(line, new.uuid)).current.counts.total == 0
 
 
-async def test_added_tasks_are_numbered_on(line: Line, connection: Connection) -> None:
+async def test_added_tasks_are_numbered_on(line: Connection, connection: AsyncpgConnection) -> None:
     new = new_batch(is_open=True)
     await create_small(line, new, tasks_of(2))
     await batches.add_part(line, ORG, new.uuid, NewPart(new_id(), "inline"), tasks_of(2), 2, None)
@@ -294,7 +295,7 @@ async def test_added_tasks_are_numbered_on(line: Line, connection: Connection) -
     ]
 
 
-async def test_nothing_of_a_cancelled_run_is_claimed(line: Line, worker: Claimer) -> None:
+async def test_nothing_of_a_cancelled_run_is_claimed(line: Connection, worker: Claimer) -> None:
     new = new_batch()
     await create_small(line, new, tasks_of(4))
     assert await batches.cancel(line, ORG, new.uuid)
@@ -304,7 +305,9 @@ async def test_nothing_of_a_cancelled_run_is_claimed(line: Line, worker: Claimer
     assert await batches.cancel(line, ORG, new.uuid)  # again
 
 
-async def test_a_batch_that_has_ended_cannot_be_cancelled(line: Line, worker: Claimer) -> None:
+async def test_a_batch_that_has_ended_cannot_be_cancelled(
+    line: Connection, worker: Claimer
+) -> None:
     new = new_batch()
     await create_small(line, new, tasks_of(1))
     await finish_all(worker, 1)
@@ -313,7 +316,7 @@ async def test_a_batch_that_has_ended_cannot_be_cancelled(line: Line, worker: Cl
         await batches.cancel(line, ORG, new.uuid)
 
 
-async def rerun(line: Line, batch: UUID, selection: Selection) -> Inserted | None:
+async def rerun(line: Connection, batch: UUID, selection: Selection) -> Inserted | None:
     part = NewPart(new_id(), "rerun")
     return await batches.rerun(
         line,
@@ -322,19 +325,21 @@ async def rerun(line: Line, batch: UUID, selection: Selection) -> Inserted | Non
         new_id(),
         part,
         selection,
-        Ingest(part.uuid, ingest_job(ORG, part.uuid, None)),
-        lambda moved: Ingest(moved, ingest_job(ORG, moved, None)),
+        StoredIngest(part.uuid, ingest_job(ORG, part.uuid, None)),
+        lambda moved: StoredIngest(moved, ingest_job(ORG, moved, None)),
     )
 
 
-async def test_a_rerun_is_a_new_run_linked_to_the_old_one(line: Line, worker: Claimer) -> None:
+async def test_a_rerun_is_a_new_run_linked_to_the_old_one(
+    line: Connection, worker: Claimer
+) -> None:
     new = new_batch()
     await create_small(line, new, tasks_of(2))
     with pytest.raises(BatchStillRuns):
         await rerun(line, new.uuid, Selection())
     claimed = await worker.claim(2)
     await worker.complete(claimed[0])
-    await worker.settle(claimed[1], Event.FAIL, code="http_404")
+    await worker.settle(claimed[1], TransitionEvent.FAIL, code="http_404")
     await keep_books(line)
     with pytest.raises(NothingToRerun):
         await rerun(line, new.uuid, Selection([TaskStatus.FAILED], ["http_500"]))
@@ -343,13 +348,13 @@ async def test_a_rerun_is_a_new_run_linked_to_the_old_one(line: Line, worker: Cl
     view = await look(line, new.uuid)
     assert [run.number for run in view.runs] == [1, 2]
     assert (view.current.parent, view.current.uuid) == (new.run, made.uuid)
-    assert view.status is BatchStatus.INGESTING
+    assert view.status is BatchState.INGESTING
     assert view.completed_at is None
     assert view.expires_at is None
 
 
 async def test_a_rerun_of_a_failed_ingest_takes_the_list_along(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
     part = await create_staged(line, new)
@@ -361,11 +366,11 @@ async def test_a_rerun_of_a_failed_ingest_takes_the_list_along(
     row = await connection.fetchrow("SELECT run_id, state FROM batch_parts WHERE id = $1", part)
     assert row is not None
     assert (row["run_id"], row["state"]) == (made.uuid, "pending")
-    assert (await look(line, new.uuid)).status is BatchStatus.INGESTING
+    assert (await look(line, new.uuid)).status is BatchState.INGESTING
 
 
 async def test_a_deleted_batch_is_gone_for_readers_and_its_key_is_free(
-    line: Line, worker: Claimer
+    line: Connection, worker: Claimer
 ) -> None:
     new = new_batch(idempotency_key="again")
     await create_small(line, new, tasks_of(2))
@@ -378,7 +383,7 @@ async def test_a_deleted_batch_is_gone_for_readers_and_its_key_is_free(
 
 
 async def test_what_tasks_use_is_summed_up_under_their_batch_and_not_by_run(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     for _ in range(2):
         await create_small(line, new_batch(usage_flow="pages.v1.get"), tasks_of(2))
@@ -388,7 +393,7 @@ async def test_what_tasks_use_is_summed_up_under_their_batch_and_not_by_run(
     assert [tuple(row) for row in rows] == [("pages.v1.get", 4)]
 
 
-async def test_batches_are_listed_newest_first_by_owner(line: Line) -> None:
+async def test_batches_are_listed_newest_first_by_owner(line: Connection) -> None:
     mine = [new_batch(), new_batch()]
     for new in (*mine, new_batch(owner="user:bob")):
         await create_small(line, new, tasks_of(1))
@@ -402,7 +407,7 @@ async def test_batches_are_listed_newest_first_by_owner(line: Line) -> None:
 
 
 async def test_a_list_of_one_owner_s_reads_no_batches_of_others(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     await create_small(line, new_batch(owner="user:ann"), tasks_of(1))
     for _ in range(20):
@@ -418,7 +423,7 @@ async def test_a_list_of_one_owner_s_reads_no_batches_of_others(
 
 
 async def test_completion_is_told_by_webhook_in_its_own_transaction(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(
         webhook_url="https://example.com/hook",
@@ -427,7 +432,7 @@ async def test_completion_is_told_by_webhook_in_its_own_transaction(
     await create_small(line, new, tasks_of(3))
     claimed = await worker.claim(3)
     await worker.complete(claimed[0], claimed[1])
-    await worker.settle(claimed[2], Event.FAIL, code="broke")
+    await worker.settle(claimed[2], TransitionEvent.FAIL, code="broke")
     await keep_books(line)
     rows = await connection.fetch(
         "SELECT subject_kind, subject_id, event, facts FROM webhook_deliveries ORDER BY id"
@@ -440,7 +445,7 @@ async def test_completion_is_told_by_webhook_in_its_own_transaction(
 
 
 async def test_successes_are_told_together_while_a_run_goes_on(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(webhook_url="https://example.com/hook", webhook_events=("tasks.succeeded",))
     await create_small(line, new, tasks_of(5))
@@ -455,11 +460,11 @@ async def test_successes_are_told_together_while_a_run_goes_on(
 
 
 async def test_successes_that_came_too_early_are_told_although_nothing_more_happens(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(webhook_url="https://example.com/hook", webhook_events=("tasks.succeeded",))
     await create_small(line, new, tasks_of(5))
-    counting = Bookkeeper(line, Silence())  # type: ignore[arg-type]
+    counting = UsageRollup(line, Silence())  # type: ignore[arg-type]
     completer = RunCompleter(line, Silence())  # type: ignore[arg-type]
     await finish_all(worker, 1)
     await counting.tick()
@@ -479,7 +484,7 @@ class Silence:
 
 
 async def test_whoever_waits_hears_which_batches_changed(
-    line: Line, worker: Claimer, dsn: str
+    line: Connection, worker: Claimer, dsn: str
 ) -> None:
     said: list[set[str]] = []
 
@@ -490,14 +495,14 @@ async def test_whoever_waits_hears_which_batches_changed(
     new = new_batch()
     await create_small(line, new, tasks_of(1))
     await finish_all(worker, 1)
-    await Bookkeeper(line, Ear()).tick()  # type: ignore[arg-type]
+    await UsageRollup(line, Ear()).tick()  # type: ignore[arg-type]
     assert said == [{new.uuid.hex}], "a task of it was counted"
     await RunCompleter(line, Ear()).tick()  # type: ignore[arg-type]
     assert said == [{new.uuid.hex}] * 2, "and it was completed"
 
 
 async def test_reading_a_batch_costs_the_same_however_many_tasks_it_has(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     await create_small(line, new_batch(), tasks_of(1_000))
     new = new_batch()
@@ -514,12 +519,12 @@ async def test_reading_a_batch_costs_the_same_however_many_tasks_it_has(
 
 
 async def test_a_task_fails_by_the_code_of_what_it_failed_with(
-    line: Line, worker: Claimer, connection: Connection
+    line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
     await create_small(line, new, tasks_of(1))
     (claimed,) = await worker.claim(1)
-    await worker.settle(claimed, Event.RETRY, code="http_503")
+    await worker.settle(claimed, TransitionEvent.RETRY, code="http_503")
     row = await connection.fetchrow("SELECT state::text, error_code, error_message FROM jobs")
     assert row is not None
     assert tuple(row) == ("failed", "http_503", "failed once; last: http_503: it broke")
@@ -527,21 +532,21 @@ async def test_a_task_fails_by_the_code_of_what_it_failed_with(
 
 
 async def test_a_batch_whose_list_failed_is_removed_when_nobody_cares(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(idempotency_key="k")
     await create_staged(line, new)
     await connection.execute(
         "UPDATE batch_parts SET state = 'failed', error_code = 'x', error_message = 'y'"
     )
-    assert await batch_removal.expire(line, 10) == 0
+    assert await removal.expire(line, 10) == 0
     await connection.execute("UPDATE batch_parts SET updated_at = now() - interval '15 days'")
-    assert await batch_removal.expire(line, 10) == 1
+    assert await removal.expire(line, 10) == 1
     assert await batches.get(line, ORG, new.uuid) is None
 
 
 async def test_an_open_batch_is_closed_when_nothing_was_added_for_long(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     fresh, idle = new_batch(is_open=True), new_batch(is_open=True)
     for new in (fresh, idle):
@@ -549,20 +554,20 @@ async def test_an_open_batch_is_closed_when_nothing_was_added_for_long(
     await connection.execute(
         "UPDATE runs SET created_at = now() - interval '15 days' WHERE id = $1", idle.run
     )
-    assert await batch_removal.close_idle(line, 10) == 0  # something was added since
+    assert await removal.close_idle(line, 10) == 0  # something was added since
     await connection.execute(
         "UPDATE batch_parts SET created_at = now() - interval '15 days' WHERE run_id = $1", idle.run
     )
-    assert await batch_removal.close_idle(line, 10) == 1
-    assert (await look(line, fresh.uuid)).status is BatchStatus.OPEN
+    assert await removal.close_idle(line, 10) == 1
+    assert (await look(line, fresh.uuid)).status is BatchState.OPEN
     await finish_all(worker, 2)
     await batch_ingest.latch_left(line, 10)
     await keep_books(line)
-    assert (await look(line, idle.uuid)).status is BatchStatus.COMPLETED
+    assert (await look(line, idle.uuid)).status is BatchState.COMPLETED
 
 
 async def test_a_run_that_was_given_up_for_the_next_one_tells_nobody(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(webhook_url="https://example.com/hook", webhook_events=("completed",))
     await create_staged(line, new)
@@ -578,7 +583,7 @@ async def test_a_run_that_was_given_up_for_the_next_one_tells_nobody(
 
 
 async def test_a_batch_that_is_being_cancelled_is_not_run_again_before_it_has_ended(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
     await create_staged(line, new)

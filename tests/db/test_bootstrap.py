@@ -12,20 +12,20 @@ import pytest
 from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
-from coatcheck.domain import api_keys
+from coatcheck.db.connection import Connection
+from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.errors import Unauthenticated
-from coatcheck.domain.identity import ALL_SCOPES
+from coatcheck.domain.tenants import ALL_SCOPES
 from coatcheck.http.auth import Authenticator
 from coatcheck.settings import Settings
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 
 PEPPER = "p" * 32
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test")
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test")
     yield opened
     await opened.close()
 
@@ -34,7 +34,7 @@ async def start(dsn: str, folder: Path, *, preset: str = "", pepper: str = PEPPE
     return await bootstrap(dsn, folder, pepper=pepper, preset=preset)
 
 
-async def accepted(line: Line, key: str, pepper: str = PEPPER) -> bool:
+async def accepted(line: Connection, key: str, pepper: str = PEPPER) -> bool:
     settings = Settings(database_url="unused", key_pepper=pepper)
     try:
         principal = await Authenticator(settings, line, trusted=lambda: False).check(key.encode())
@@ -45,7 +45,7 @@ async def accepted(line: Line, key: str, pepper: str = PEPPER) -> bool:
 
 
 async def test_the_first_start_makes_an_organisation_a_workspace_a_user_and_a_key(
-    dsn: str, tmp_path: Path, line: Line, connection: Connection
+    dsn: str, tmp_path: Path, line: Connection, connection: AsyncpgConnection
 ) -> None:
     key = await start(dsn, tmp_path)
     assert key.is_new
@@ -75,7 +75,7 @@ async def test_the_key_is_in_a_file_that_only_its_owner_can_read(dsn: str, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dev-key", "key-pepper"]
 
 
-async def test_later_starts_find_the_same_key(dsn: str, tmp_path: Path, line: Line) -> None:
+async def test_later_starts_find_the_same_key(dsn: str, tmp_path: Path, line: Connection) -> None:
     first = await start(dsn, tmp_path)
     again = await start(dsn, tmp_path)
     assert (again.text, again.is_new, again.is_revoked) == (first.text, False, False)
@@ -83,7 +83,7 @@ async def test_later_starts_find_the_same_key(dsn: str, tmp_path: Path, line: Li
 
 
 async def test_a_start_that_died_before_the_key_was_stored_is_made_good(
-    dsn: str, tmp_path: Path, line: Line
+    dsn: str, tmp_path: Path, line: Connection
 ) -> None:
     key = api_keys.mint()
     (tmp_path / "dev-key").write_text(f"{key.text}\n")
@@ -92,7 +92,7 @@ async def test_a_start_that_died_before_the_key_was_stored_is_made_good(
 
 
 async def test_a_preset_key_is_taken_and_replaces_the_one_before(
-    dsn: str, tmp_path: Path, line: Line
+    dsn: str, tmp_path: Path, line: Connection
 ) -> None:
     first = await start(dsn, tmp_path)
     preset = api_keys.mint().text
@@ -105,7 +105,7 @@ async def test_a_preset_key_is_taken_and_replaces_the_one_before(
 
 
 async def test_a_preset_key_with_the_same_id_and_another_secret_replaces_it_too(
-    dsn: str, tmp_path: Path, line: Line
+    dsn: str, tmp_path: Path, line: Connection
 ) -> None:
     first = await start(dsn, tmp_path)
     preset = first.text[:31] + api_keys.mint().secret.decode()
@@ -114,7 +114,7 @@ async def test_a_preset_key_with_the_same_id_and_another_secret_replaces_it_too(
     assert not await accepted(line, first.text)
 
 
-async def test_a_key_that_was_revoked_stays_so(dsn: str, tmp_path: Path, line: Line) -> None:
+async def test_a_key_that_was_revoked_stays_so(dsn: str, tmp_path: Path, line: Connection) -> None:
     first = await start(dsn, tmp_path)
     await tenants.revoke(line, "default", first.text.split("_")[1])
     again = await start(dsn, tmp_path)
@@ -140,7 +140,7 @@ def test_the_pepper_is_made_once_and_kept(tmp_path: Path) -> None:
 
 
 async def test_a_given_pepper_wins_and_the_dev_key_goes_with_it(
-    dsn: str, tmp_path: Path, line: Line
+    dsn: str, tmp_path: Path, line: Connection
 ) -> None:
     made, _ = keep_pepper(tmp_path, "")
     key = await start(dsn, tmp_path, pepper=made)

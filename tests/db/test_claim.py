@@ -13,11 +13,13 @@ from coatcheck.core.sql import sql
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, count_by_state, put_job, put_queue, row_of
 
 
-async def test_a_flow_is_served_oldest_first(connection: Connection, worker: Claimer) -> None:
+async def test_a_flow_is_served_oldest_first(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     await put_queue(connection, 20)
     in_order = await connection.fetch("SELECT id FROM jobs ORDER BY run_at, id")
     claimed = [job.uuid for _ in range(4) for job in await worker.claim(5)]
@@ -26,7 +28,9 @@ async def test_a_flow_is_served_oldest_first(connection: Connection, worker: Cla
         assert set(claimed[start : start + 5]) == batch
 
 
-async def test_only_served_endpoints_are_claimed(connection: Connection, worker: Claimer) -> None:
+async def test_only_served_endpoints_are_claimed(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     await put_queue(connection, 5, endpoint="demo.post__other")
     await put_queue(connection, 5, endpoint=f"{ENDPOINT}2")
     assert await worker.claim(10) == []
@@ -37,7 +41,7 @@ async def test_only_served_endpoints_are_claimed(connection: Connection, worker:
 @pytest.mark.parametrize("analyzed", [False, True])
 @pytest.mark.parametrize("flows", [1, 3, 50])
 async def test_a_claim_never_takes_more_than_its_room(
-    flows: int, analyzed: bool, connection: Connection, worker: Claimer
+    flows: int, analyzed: bool, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """A LIMIT that the planner may run again per row claims too many: seen elsewhere, 100 for 5."""
     for number in range(flows):
@@ -49,13 +53,13 @@ async def test_a_claim_never_takes_more_than_its_room(
     assert (await count_by_state(connection))[State.DISPATCHING] == 1 + 5 + 7 + 64
 
 
-async def test_no_room_is_no_claim(connection: Connection, worker: Claimer) -> None:
+async def test_no_room_is_no_claim(connection: AsyncpgConnection, worker: Claimer) -> None:
     await put_queue(connection, 5)
     assert await worker.claim(0) == []
     assert await worker.claim({Lane.URGENT: 10, Lane.BULK: 10}) == []
 
 
-async def test_each_lane_has_its_own_room(connection: Connection, worker: Claimer) -> None:
+async def test_each_lane_has_its_own_room(connection: AsyncpgConnection, worker: Claimer) -> None:
     for lane in Lane:
         await put_queue(connection, 10, lane=lane)
     claimed = await worker.claim({Lane.URGENT: 3, Lane.STANDARD: 2, Lane.BULK: 1})
@@ -63,7 +67,7 @@ async def test_each_lane_has_its_own_room(connection: Connection, worker: Claime
 
 
 async def test_urgent_work_is_claimed_while_bulk_is_full(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 1_000, lane=Lane.BULK)
     await worker.claim({Lane.URGENT: 4, Lane.BULK: 16})
@@ -72,7 +76,9 @@ async def test_urgent_work_is_claimed_while_bulk_is_full(
     assert urgent.lane is Lane.URGENT
 
 
-async def test_several_workers_never_claim_the_same_job(dsn: str, connection: Connection) -> None:
+async def test_several_workers_never_claim_the_same_job(
+    dsn: str, connection: AsyncpgConnection
+) -> None:
     for number in range(50):
         await put_queue(connection, 100, org=f"org {number % 5}", flow=f"flow {number}")
 
@@ -91,7 +97,7 @@ async def test_several_workers_never_claim_the_same_job(dsn: str, connection: Co
 
 
 async def test_a_locked_job_is_stepped_over_not_waited_for(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 3)
     async with connection.transaction():
@@ -104,7 +110,7 @@ async def test_a_locked_job_is_stepped_over_not_waited_for(
 
 
 async def test_a_claim_that_was_not_committed_leaves_its_jobs_claimable(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 3)
     undone = connection.transaction()
@@ -119,7 +125,7 @@ async def test_a_claim_that_was_not_committed_leaves_its_jobs_claimable(
 
 
 async def test_a_claim_sets_the_time_by_which_the_job_must_end(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     own = await put_job(connection, timeout_seconds=7)
     usual = await put_job(connection)
@@ -130,7 +136,7 @@ async def test_a_claim_sets_the_time_by_which_the_job_must_end(
 
 
 async def test_a_job_is_never_dispatched_before_it_was_created(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """A claim may begin before a job is created and see it all the same."""
     job = await put_job(connection, created_at=datetime.now(UTC) + timedelta(minutes=1))
@@ -140,7 +146,7 @@ async def test_a_job_is_never_dispatched_before_it_was_created(
 
 
 async def test_one_round_trip_hands_in_and_takes_out(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 2)
     (first,) = await worker.claim(1)

@@ -10,7 +10,7 @@ import pytest
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, put_flows, put_queue
 
 Turn = tuple[str, str, str]
@@ -29,7 +29,7 @@ async def turns_within(worker: Claimer, room: int, claims: int) -> Counter[Turn]
 
 
 async def test_one_job_behind_a_hundred_thousand_is_in_the_next_claim(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 100_000, org="busy")
     await worker.claim(32)
@@ -38,7 +38,7 @@ async def test_one_job_behind_a_hundred_thousand_is_in_the_next_claim(
 
 
 async def test_organisations_share_the_room_equally_and_then_their_flows(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 1_000, org="a")
     await put_queue(connection, 50, org="b")
@@ -52,7 +52,7 @@ async def test_organisations_share_the_room_equally_and_then_their_flows(
 
 
 async def test_an_organisation_has_one_share_however_many_batches_it_has(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_flows(connection, 600, jobs_each=3, org="many")
     await put_queue(connection, 100, org="one")
@@ -62,7 +62,7 @@ async def test_an_organisation_has_one_share_however_many_batches_it_has(
 
 
 async def test_an_organisation_has_one_share_however_many_endpoints_it_uses(
-    dsn: str, connection: Connection
+    dsn: str, connection: AsyncpgConnection
 ) -> None:
     endpoints = [f"demo.post__{name}" for name in ("a", "b", "c", "d")]
     for endpoint in endpoints:
@@ -77,7 +77,7 @@ async def test_an_organisation_has_one_share_however_many_endpoints_it_uses(
 
 
 async def test_room_that_is_kept_goes_to_organisations_that_hold_none_one_job_each(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     for org in ("a", "b", "c", "d"):
         await put_queue(connection, 10, org=org)
@@ -93,7 +93,7 @@ async def test_room_that_is_kept_goes_to_organisations_that_hold_none_one_job_ea
 
 
 async def test_room_that_is_kept_goes_to_the_flows_of_a_newcomer_in_turn(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 100, org="a", flow="k1")
     await put_queue(connection, 3, org="a", flow="k2")
@@ -106,7 +106,7 @@ async def test_room_that_is_kept_goes_to_the_flows_of_a_newcomer_in_turn(
 
 
 async def test_flows_of_newcomers_take_turns_whoever_holds_slots_between(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     for org in ("a", "b", "c", "d"):
         await put_queue(connection, 10, org=org, flow="k1")
@@ -124,7 +124,7 @@ async def test_flows_of_newcomers_take_turns_whoever_holds_slots_between(
 
 @pytest.mark.parametrize(("flows", "room"), [(10, 1), (10, 3), (100, 7), (7, 7), (1_200, 500)])
 async def test_with_more_flows_than_room_each_has_its_turn_within_a_round(
-    flows: int, room: int, connection: Connection, worker: Claimer
+    flows: int, room: int, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     claims = math.ceil(flows / room) + 1
     await put_flows(connection, flows, jobs_each=3)
@@ -134,7 +134,7 @@ async def test_with_more_flows_than_room_each_has_its_turn_within_a_round(
 
 @pytest.mark.parametrize("room", [1, 2, 5])
 async def test_the_endpoints_of_one_flow_take_turns(
-    room: int, dsn: str, connection: Connection
+    room: int, dsn: str, connection: AsyncpgConnection
 ) -> None:
     endpoints = [f"demo.post__{name}" for name in ("a", "b", "c", "d")]
     for endpoint in endpoints:
@@ -146,7 +146,7 @@ async def test_the_endpoints_of_one_flow_take_turns(
 
 @pytest.mark.parametrize(("room", "flows"), [(1, 5), (2, 5), (3, 20), (500, 700)])
 async def test_organisations_that_use_two_endpoints_have_both_served_within_two_rounds(
-    room: int, flows: int, dsn: str, connection: Connection
+    room: int, flows: int, dsn: str, connection: AsyncpgConnection
 ) -> None:
     """One endpoint has a single flow, which sorts last; it must not keep the others from theirs."""
     endpoints = ["demo.post__a", "demo.post__b", "demo.post__c"]
@@ -159,7 +159,7 @@ async def test_organisations_that_use_two_endpoints_have_both_served_within_two_
 
 
 async def test_a_flow_that_comes_late_waits_one_round_at_most(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_flows(connection, 40, jobs_each=20)
     await turns_within(worker, 4, 5)
@@ -170,7 +170,7 @@ async def test_a_flow_that_comes_late_waits_one_round_at_most(
 
 @pytest.mark.parametrize(("flows", "room"), [(9, 4), (3, 4), (2, 3), (5, 13)])
 async def test_over_many_claims_nobody_gets_more_than_a_turn_ahead(
-    flows: int, room: int, connection: Connection, worker: Claimer
+    flows: int, room: int, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_flows(connection, flows, jobs_each=100)
     turns = await turns_within(worker, room, 17)
@@ -178,7 +178,7 @@ async def test_over_many_claims_nobody_gets_more_than_a_turn_ahead(
     assert max(turns.values()) - min(turns.values()) <= 1
 
 
-async def test_lanes_take_turns_apart(connection: Connection, worker: Claimer) -> None:
+async def test_lanes_take_turns_apart(connection: AsyncpgConnection, worker: Claimer) -> None:
     """A turn in one lane is no turn in another."""
     for lane in (Lane.URGENT, Lane.BULK):
         for org in ("a", "b", "c"):
@@ -191,7 +191,7 @@ async def test_lanes_take_turns_apart(connection: Connection, worker: Claimer) -
 
 
 async def test_a_worker_that_leaves_every_endpoint_out_claims_nothing(
-    dsn: str, connection: Connection
+    dsn: str, connection: AsyncpgConnection
 ) -> None:
     """All its threads may be held, and then it asks for no endpoint at all."""
     await put_queue(connection, 3)

@@ -12,13 +12,13 @@ import pytest
 from coatcheck.core import Engine
 from coatcheck.core.queries import reports
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.events_on_a_database import fall_silent
 from tests.db.plans import Plan, columns, explain
 from tests.db.rows import ENDPOINT, put_job, put_queue
@@ -48,7 +48,7 @@ PAGES_MORE_PER_ENDED_ROW_MAX = PAGES_MORE_PER_ROW_MAX + 2
 class Statement:
     """A statement as its actor sends it, the index it must go by, and what it has to find."""
 
-    line: Line
+    line: Connection
     text: str
     arguments: list[Any]
     index: str
@@ -60,7 +60,7 @@ class Statement:
 
 @pytest.fixture
 async def statements(
-    dsn: str, tmp_path: Path, connection: Connection, worker: Claimer
+    dsn: str, tmp_path: Path, connection: AsyncpgConnection, worker: Claimer
 ) -> dict[str, Statement]:
     """Every hot statement of the worker and of upkeep, with work for each to find."""
     for number in range(ORGS):
@@ -77,7 +77,7 @@ async def statements(
     await fall_silent(worker)
 
     settings = Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri())
-    upkeep = maintenance(settings)._line
+    upkeep = maintenance(settings)._db
     work = worker.line
     nothing: list[Any] = [[], [], [], [], [], []]
     done = columns([(job.org, job.uuid, job.lease, b"1", 0.5, 2) for job in held])
@@ -88,7 +88,7 @@ async def statements(
     keep = KEEP_FAILED_SECONDS
     n = OF_EACH_KIND
     engine = Engine(settings)
-    reads, looks, asks = engine._read_line, engine.overviews._line, engine.explainer._line
+    reads, looks, asks = engine._read_db, engine.overviews._db, engine.explainer._db
     waiting = await connection.fetchval(
         "SELECT id FROM jobs WHERE org_id = 'org 0' AND state = 'queued' ORDER BY id DESC LIMIT 1"
     )
@@ -141,7 +141,7 @@ async def statements(
     }
 
 
-async def finish(connection: Connection, count: int) -> None:
+async def finish(connection: AsyncpgConnection, count: int) -> None:
     """History: ``count`` jobs that have ended and are kept."""
     async with unguarded(connection):
         await connection.execute(
@@ -161,7 +161,7 @@ async def finish(connection: Connection, count: int) -> None:
 
 @pytest.mark.slow
 async def test_a_million_finished_jobs_make_no_hot_statement_read_more(
-    statements: dict[str, Statement], connection: Connection
+    statements: dict[str, Statement], connection: AsyncpgConnection
 ) -> None:
     before = {name: await statement.plan() for name, statement in statements.items()}
     await connection.execute("VACUUM jobs")  # what the undone statements left behind
@@ -192,7 +192,9 @@ async def test_a_million_finished_jobs_make_no_hot_statement_read_more(
     } == {}
 
 
-async def test_a_backlog_makes_no_claim_read_more(connection: Connection, worker: Claimer) -> None:
+async def test_a_backlog_makes_no_claim_read_more(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     """However many jobs wait, finding the flows is one look at the index for each."""
     await put_queue(connection, 50_000, org="busy")
     await put_queue(connection, 10, org="quiet")
@@ -204,7 +206,7 @@ async def test_a_backlog_makes_no_claim_read_more(connection: Connection, worker
 
 
 async def test_a_statement_goes_by_its_index_before_anything_is_known_of_the_table(
-    statements: dict[str, Statement], connection: Connection
+    statements: dict[str, Statement], connection: AsyncpgConnection
 ) -> None:
     """Nobody has counted the rows yet, so PostgreSQL guesses; the plan must not depend on it."""
     known = "SELECT count(*) FROM pg_stats WHERE tablename = 'jobs'"

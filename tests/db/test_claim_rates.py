@@ -13,9 +13,9 @@ import pytest
 
 from coatcheck.core.queries import leases
 from coatcheck.domain.limits import RATE_BURST_SECONDS
-from coatcheck.domain.states import Event
+from coatcheck.domain.states import TransitionEvent
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ORG
 from tests.db.run_rows import key_of, let_pass, put_run
 
@@ -34,7 +34,7 @@ async def starts(worker: Claimer, room: int = ROOM) -> int:
 
 
 async def test_a_run_starts_one_task_for_each_step_of_its_rate(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, 5, keys=["a", "b"], per_second=SLOW)
     assert await starts(worker) == 1
@@ -46,7 +46,7 @@ async def test_a_run_starts_one_task_for_each_step_of_its_rate(
 
 
 async def test_time_in_which_nothing_was_started_is_not_saved_up(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, 5, keys=["a", "b"], per_second=SLOW, key_per_second=SLOW)
     assert await starts(worker) == 1
@@ -54,7 +54,9 @@ async def test_time_in_which_nothing_was_started_is_not_saved_up(
     assert await starts(worker) == 1
 
 
-async def test_each_key_has_a_rate_of_its_own(connection: Connection, worker: Claimer) -> None:
+async def test_each_key_has_a_rate_of_its_own(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     await put_run(connection, 5, keys=["a", "b", "c"], key_per_second=SLOW)
     for _ in range(3):
         claimed = await worker.claim_limited(ROOM)
@@ -64,7 +66,7 @@ async def test_each_key_has_a_rate_of_its_own(connection: Connection, worker: Cl
 
 
 async def test_the_rates_of_a_run_and_of_its_keys_and_its_concurrency_all_hold(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     keys = ["a", "b", "c", "d"]
     await put_run(connection, 9, keys=keys, concurrency=3, per_second=SLOW, key_per_second=SLOW / 4)
@@ -87,7 +89,7 @@ async def test_the_rates_of_a_run_and_of_its_keys_and_its_concurrency_all_hold(
 
 @pytest.mark.parametrize("per_second", [0.001, 1.0, 19.0, 20.0, 1_000.0, 8_000.0])
 async def test_a_burst_is_what_the_rate_gives_in_a_twentieth_of_a_second_and_one(
-    per_second: float, connection: Connection, worker: Claimer
+    per_second: float, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, ROOM, per_second=per_second)
     burst = 1 + floor(per_second * RATE_BURST_SECONDS)
@@ -97,7 +99,7 @@ async def test_a_burst_is_what_the_rate_gives_in_a_twentieth_of_a_second_and_one
 @pytest.mark.parametrize("per_second", [0.001, 3.0, 700.0, 30_000.0, 100_000.0])
 @pytest.mark.parametrize("scope", ["run", "key"])
 async def test_however_many_workers_claim_no_token_is_given_twice(
-    scope: str, per_second: float, dsn: str, connection: Connection
+    scope: str, per_second: float, dsn: str, connection: AsyncpgConnection
 ) -> None:
     """In step again is who started ``n`` no sooner than ``n`` steps after it began."""
     keys = ["a"] if scope == "key" else ["a", "b", "c"]
@@ -123,10 +125,10 @@ async def test_however_many_workers_claim_no_token_is_given_twice(
     assert started <= 1 + per_second * (elapsed + RATE_BURST_SECONDS)
 
 
-async def test_a_retry_takes_a_token(connection: Connection, worker: Claimer) -> None:
+async def test_a_retry_takes_a_token(connection: AsyncpgConnection, worker: Claimer) -> None:
     await put_run(connection, 1, keys=["a"], key_per_second=SLOW)
     (job,) = await worker.claim_limited(ROOM)
-    await worker.settle(job, Event.RETRY, delay=0)
+    await worker.settle(job, TransitionEvent.RETRY, delay=0)
     await connection.execute("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'")
     assert await starts(worker) == 0
     await let_pass(connection, STEP_SECONDS)
@@ -135,7 +137,7 @@ async def test_a_retry_takes_a_token(connection: Connection, worker: Claimer) ->
 
 
 async def test_a_claim_tells_when_the_next_token_will_be_there(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, 5, per_second=SLOW)
     assert await look_again(worker, claims=1) is None, "it asks again at once, having got one"
@@ -146,7 +148,7 @@ async def test_a_claim_tells_when_the_next_token_will_be_there(
 
 
 async def test_what_waits_for_a_permit_or_for_nothing_is_not_waited_for(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, 5, keys=["a"], concurrency=1, per_second=1.0, key_per_second=1.0)
     await put_run(connection, 1, concurrency=1)
@@ -155,7 +157,7 @@ async def test_what_waits_for_a_permit_or_for_nothing_is_not_waited_for(
 
 
 async def test_a_key_that_has_no_more_work_is_forgotten(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, 1, keys=["a", "b"], key_per_second=SLOW)
     await put_run(connection, 1, keys=["b"], run=run, key_per_second=SLOW)
@@ -167,7 +169,7 @@ async def test_a_key_that_has_no_more_work_is_forgotten(
     assert [row["flow"] for row in flows] == [f"{run.hex}/b"]
 
 
-async def test_a_server_that_crashed_remembers_its_rates(connection: Connection) -> None:
+async def test_a_server_that_crashed_remembers_its_rates(connection: AsyncpgConnection) -> None:
     logged = await connection.fetchval(
         "SELECT relpersistence = 'p' FROM pg_class WHERE relname = 'run_tokens'"
     )
@@ -180,7 +182,7 @@ async def look_again(worker: Claimer, *, claims: int) -> float | None:
     return order.look_again_seconds
 
 
-async def in_step(connection: Connection, run: UUID, flow: str) -> datetime:
+async def in_step(connection: AsyncpgConnection, run: UUID, flow: str) -> datetime:
     in_step_at: datetime = await connection.fetchval(
         "SELECT in_step_at FROM run_tokens WHERE (org_id, run, flow) = ($1, $2, $3)",
         ORG,

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.core import Engine
-from coatcheck.core import org_jobs as console_engine
-from coatcheck.core.org_jobs import Console
+from coatcheck.core import Engine, org_jobs
+from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.core.queries.org_jobs import Way
 from coatcheck.core.sql import sql
 from coatcheck.domain.ids import new_id, newest_possible
-from coatcheck.domain.org_jobs import LIVE, UNSUCCESSFUL, Wanted
+from coatcheck.domain.org_jobs import LIVE, UNSUCCESSFUL, OrgJobFilter
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import Plan, explain
 from tests.db.rows import ORG, put_job, put_queue
 from tests.db.test_listing_plan import put_ended
@@ -34,22 +33,22 @@ async def engine(dsn: str, tmp_path: Path) -> AsyncIterator[Engine]:
         yield started
 
 
-async def plan_of(engine: Engine, way: Way, wanted: Wanted, rows_max: int) -> Plan:
+async def plan_of(engine: Engine, way: Way, wanted: OrgJobFilter, rows_max: int) -> Plan:
     """The plan of a step of the walk, from the newest job on."""
     states = None if wanted.states is None else [state.value for state in wanted.states]
     arguments = [
-        *(ORG, newest_possible(), console_engine._OLDEST, states),
+        *(ORG, newest_possible(), org_jobs._OLDEST, states),
         *[None] * 6,
         *(wanted.error_code, None, None, None, False, rows_max, LIMIT + 1),
     ]
     statement = sql(f"org_jobs/{way}")
-    return await engine.extension(Console)._list_line.run(
+    return await engine.extension(OrgJobRepository)._list_db.run(
         lambda it: explain(it, statement, *arguments)
     )
 
 
 async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_its_own(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     for state in (State.FAILED, State.CANCELLED, State.RETRYING, State.PROCESSING, State.QUEUED):
         for _ in range(MINE):
@@ -57,43 +56,43 @@ async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_
     await put_queue(connection, 2_000, org="busy")
     await put_ended(connection, HISTORY)  # all of it newer
 
-    everything = await plan_of(engine, "walk", Wanted(org=ORG), STEP)
+    everything = await plan_of(engine, "walk", OrgJobFilter(org=ORG), STEP)
     assert everything.sequential_scans("jobs") == 0
     assert everything.rows_read("jobs") <= STEP + LIMIT + 1
 
-    nothing = await plan_of(engine, "walk", Wanted(org=ORG, error_code="rare"), STEP)
+    nothing = await plan_of(engine, "walk", OrgJobFilter(org=ORG, error_code="rare"), STEP)
     assert nothing.rows_read("jobs") <= STEP
 
-    failed = Wanted(org=ORG, states=UNSUCCESSFUL)
+    failed = OrgJobFilter(org=ORG, states=UNSUCCESSFUL)
     unsuccessful = await plan_of(engine, "walk_unsuccessful", failed, STEP)
     assert "jobs_unsuccessful" in unsuccessful.indexes("jobs")
     assert unsuccessful.rows_read("jobs") <= 2 * MINE + 2 * (LIMIT + 1)
 
-    live = await plan_of(engine, "walk_live", Wanted(org=ORG, states=LIVE), STEP)
+    live = await plan_of(engine, "walk_live", OrgJobFilter(org=ORG, states=LIVE), STEP)
     assert live.sequential_scans("jobs") == 0
     assert {"jobs_ready", "jobs_held"} <= live.indexes("jobs")
     assert live.rows_read("jobs") <= 2 * 3 * MINE + LIMIT + 1
 
-    page = await engine.extension(Console).page(failed, after=None, limit=2 * MINE)
+    page = await engine.extension(OrgJobRepository).page(failed, after=None, limit=2 * MINE)
     assert len(page.items) == 2 * MINE
     assert page.following is None
-    rare = await engine.extension(Console).page(
-        Wanted(org=ORG, error_code="rare"), after=None, limit=LIMIT
+    rare = await engine.extension(OrgJobRepository).page(
+        OrgJobFilter(org=ORG, error_code="rare"), after=None, limit=LIMIT
     )
     assert rare.items == []
     assert rare.following is not None, "there is more to look at"
 
 
 async def test_a_long_queue_is_walked_in_order_and_all_of_it_is_found(
-    engine: Engine, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, connection: AsyncpgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console_engine, "_LIVE_ROWS_MAX", 20)
+    monkeypatch.setattr(org_jobs, "_LIVE_ROWS_MAX", 20)
     await put_queue(connection, 50)
     seen = []
     after = None
     while True:
-        page = await engine.extension(Console).page(
-            Wanted(org=ORG, states=LIVE), after=after, limit=20
+        page = await engine.extension(OrgJobRepository).page(
+            OrgJobFilter(org=ORG, states=LIVE), after=after, limit=20
         )
         seen += [job.uuid for job in page.items]
         after = page.following

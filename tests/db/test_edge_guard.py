@@ -6,13 +6,13 @@ import asyncpg
 import pytest
 
 from coatcheck.domain.states import EDGES, INITIAL, State
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import put_job, state_of
 
 STEPS = [(source, target) for source in State for target in State if source is not target]
 
 
-async def move(connection: Connection, source: State, target: State) -> None:
+async def move(connection: AsyncpgConnection, source: State, target: State) -> None:
     """Write ``target`` over a job in ``source``, keeping every CHECK of the table satisfied."""
     job = await put_job(connection, source)
     await connection.execute(
@@ -31,7 +31,7 @@ async def move(connection: Connection, source: State, target: State) -> None:
     assert await state_of(connection, job) is target
 
 
-async def begin(connection: Connection, state: State) -> None:
+async def begin(connection: AsyncpgConnection, state: State) -> None:
     """Insert a job in ``state``, keeping every CHECK of the table satisfied."""
     await connection.execute(
         """
@@ -45,7 +45,9 @@ async def begin(connection: Connection, state: State) -> None:
     )
 
 
-async def test_every_step_outside_the_table_is_refused_and_no_other(connection: Connection) -> None:
+async def test_every_step_outside_the_table_is_refused_and_no_other(
+    connection: AsyncpgConnection,
+) -> None:
     for source, target in STEPS:
         if (source, target) in EDGES:
             await move(connection, source, target)
@@ -54,7 +56,7 @@ async def test_every_step_outside_the_table_is_refused_and_no_other(connection: 
                 await move(connection, source, target)
 
 
-async def test_a_job_can_only_begin_staged_or_queued(connection: Connection) -> None:
+async def test_a_job_can_only_begin_staged_or_queued(connection: AsyncpgConnection) -> None:
     for state in State:
         if state in INITIAL:
             await begin(connection, state)
@@ -63,13 +65,13 @@ async def test_a_job_can_only_begin_staged_or_queued(connection: Connection) -> 
                 await begin(connection, state)
 
 
-async def test_a_job_that_stays_where_it_is_is_let_through(connection: Connection) -> None:
+async def test_a_job_that_stays_where_it_is_is_let_through(connection: AsyncpgConnection) -> None:
     job = await put_job(connection, State.PROCESSING)
     await connection.execute("UPDATE jobs SET progress = 0.5 WHERE id = $1", job.uuid)
     assert await state_of(connection, job) is State.PROCESSING
 
 
-async def test_copied_rows_are_guarded_too(connection: Connection) -> None:
+async def test_copied_rows_are_guarded_too(connection: AsyncpgConnection) -> None:
     with pytest.raises(asyncpg.RaiseError, match="cannot begin as retrying"):
         await connection.copy_records_to_table(
             "jobs",

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from coatcheck.db import election
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.election import Election
 from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.hosting.working import RemoteExecutor
 from coatcheck.settings import Settings
 from tests.all_products import PRODUCTS, maintenance
 from tests.db.blocking import processes_named, terminate
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.waiting import eventually_async
 
 
 @asynccontextmanager
-async def line_named(dsn: str, name: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name=name)
+async def line_named(dsn: str, name: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name=name)
     try:
         yield line
     finally:
@@ -48,7 +48,7 @@ async def test_elections_of_different_names_do_not_meet(dsn: str) -> None:
 
 
 async def test_who_loses_its_connection_loses_the_election(
-    dsn: str, connection: Connection
+    dsn: str, connection: AsyncpgConnection
 ) -> None:
     async with line_named(dsn, "first") as first, line_named(dsn, "second") as second:
         incumbent, challenger = Election(first, "stager"), Election(second, "stager")
@@ -91,7 +91,7 @@ async def test_upkeep_that_falls_silent_in_the_middle_of_a_statement_loses_its_e
     frozen = maintenance(settings)
     incumbent = frozen.loops[0]
     assert await incumbent._election.won()
-    await incumbent._line.run(lambda connection: connection.prepare("SELECT 'not executed'"))
+    await incumbent._db.run(lambda connection: connection.prepare("SELECT 'not executed'"))
     async with line_named(dsn, "second") as second:
         challenger = Election(second, incumbent.name)
         await eventually_async(challenger.won, "the challenger wins")
@@ -99,7 +99,7 @@ async def test_upkeep_that_falls_silent_in_the_middle_of_a_statement_loses_its_e
 
 
 async def test_who_is_elected_for_remote_work_is_heard_of_and_would_lose_it_if_it_was_not(
-    dsn: str, connection: Connection, tmp_path: Path
+    dsn: str, connection: AsyncpgConnection, tmp_path: Path
 ) -> None:
     """It rests for longer between two looks than the rest of upkeep, on a line of its own."""
     settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
@@ -114,9 +114,9 @@ async def test_who_is_elected_for_remote_work_is_heard_of_and_would_lose_it_if_i
         return heard
 
     assert await keeper._election.won()
-    ends = await executor._line.fetch("SELECT current_setting('idle_session_timeout') AS after")
+    ends = await executor._db.fetch("SELECT current_setting('idle_session_timeout') AS after")
     assert ends[0]["after"] == "30s"
     before = await last_heard_of()
     assert await keeper._election.won()
     assert await last_heard_of() > before
-    await executor._line.close()
+    await executor._db.close()

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from coatcheck.db.embedded import EmbeddedPostgres, EmbeddedPostgresError, Phase
-from coatcheck.db.embedded.account import server_account
-from coatcheck.db.embedded.binaries import bundled_bin
-from coatcheck.db.embedded.postmaster import cluster_name
+from coatcheck.db.embedded.cluster import bundled_bin
+from coatcheck.db.embedded.folder import server_account
+from coatcheck.db.embedded.server import cluster_name
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.crash

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.db.embedded import EmbeddedPostgres, EmbeddedPostgresError, binaries, pick_data_dir
-from coatcheck.db.embedded import account as accounts
-from coatcheck.db.embedded.account import server_account
-from coatcheck.db.embedded.configuration import shared_buffers_mib
-from coatcheck.db.embedded.programs import Programs
+from coatcheck.db.embedded import EmbeddedPostgres, EmbeddedPostgresError, pick_data_dir
+from coatcheck.db.embedded import cluster as binaries
+from coatcheck.db.embedded import folder as accounts
+from coatcheck.db.embedded.cluster import Programs, shared_buffers_mib
+from coatcheck.db.embedded.folder import server_account
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as another user")
 as_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -82,7 +82,7 @@ def test_data_of_a_closed_clone_goes_to_a_folder_of_its_own_under_var_lib(
 def test_data_stays_under_var_lib_when_the_clone_is_opened_later(
     data_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coatcheck.db.embedded.placement.SYSTEM_DATA", data_root / "system")
+    monkeypatch.setattr("coatcheck.db.embedded.folder.SYSTEM_DATA", data_root / "system")
     clone = data_root / "clone"
     clone.mkdir(mode=0o700)
     folder, _ = pick_data_dir(None, clone)

@@ -7,29 +7,29 @@ import asyncio
 from coatcheck.core.queries import reports
 from coatcheck.core.sql import sql
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from tests.db.blocking import until_blocked
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import put_job
 
 BLOCKED = "coatcheck test claimer"
 BATCH = 7
 
 
-async def add_without_commit(connection: Connection, job: ClaimedJob, data: bytes) -> None:
+async def add_without_commit(connection: AsyncpgConnection, job: ClaimedJob, data: bytes) -> None:
     await connection.fetch(
         sql("job_events/add"), [job.org], [job.uuid], [job.lease], ["text"], [data], BATCH
     )
 
 
-async def read(connection: Connection, job: ClaimedJob) -> list[tuple[str, bytes]]:
+async def read(connection: AsyncpgConnection, job: ClaimedJob) -> list[tuple[str, bytes]]:
     rows = await connection.fetch(sql("job_events/read"), job.org, job.uuid, 0, 100, 2**62)
     return [(row["kind"], row["data"]) for row in rows]
 
 
 async def test_a_second_writer_draws_its_number_after_the_first_has_committed(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """The first lost its connection and still runs; the worker has made another and goes on."""
     job = await put_job(connection, State.PROCESSING)
@@ -44,19 +44,19 @@ async def test_a_second_writer_draws_its_number_after_the_first_has_committed(
 
 
 async def test_an_alert_comes_after_what_the_job_said(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING, failures=3)
     async with connection.transaction():
         await add_without_commit(connection, job, b"last words")
-        settling = asyncio.create_task(worker.settle(job, Event.RETRY))
+        settling = asyncio.create_task(worker.settle(job, TransitionEvent.RETRY))
         await until_blocked(connection, BLOCKED)
     assert await settling is State.FAILED
     assert [kind for kind, _ in await read(connection, job)] == ["text", "alert"]
 
 
 async def test_whether_a_lost_statement_took_effect_is_asked_after_its_end(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """Asked while it still runs, the answer would be no, and its lines would be stored twice."""
     job = await put_job(connection, State.PROCESSING)
@@ -68,7 +68,7 @@ async def test_whether_a_lost_statement_took_effect_is_asked_after_its_end(
 
 
 async def test_writers_of_different_jobs_do_not_wait_for_each_other(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job, other = [await put_job(connection, State.PROCESSING) for _ in range(2)]
     async with connection.transaction():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
-from coatcheck.products.batches.queries import tasks as batch_tasks
+from coatcheck.products.batches.queries import tasks
 from coatcheck.products.batches.sql import sql
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain
 from tests.db.rows import ENDPOINT, ORG
 
@@ -16,7 +16,7 @@ OVERHEAD = 20
 
 
 async def test_failures_are_counted_up_to_a_number_by_one_range_of_an_index(
-    connection: Connection, dsn: str
+    connection: AsyncpgConnection, dsn: str
 ) -> None:
     run = new_id()
     await connection.execute(
@@ -42,10 +42,10 @@ async def test_failures_are_counted_up_to_a_number_by_one_range_of_an_index(
     assert plan.indexes("jobs") == {"jobs_run_ended"}
     assert plan.rows_read("jobs") <= COUNTED_MAX + OVERHEAD
 
-    line = Line(dsn, name="tests")
+    line = Connection(dsn, name="tests")
     try:
-        some = await batch_tasks.failures(line, ORG, run, tasks_max=COUNTED_MAX, codes_max=1)
-        every = await batch_tasks.failures(line, ORG, run, tasks_max=TASKS, codes_max=50)
+        some = await tasks.failures(line, ORG, run, tasks_max=COUNTED_MAX, codes_max=1)
+        every = await tasks.failures(line, ORG, run, tasks_max=TASKS, codes_max=50)
     finally:
         await line.close()
     assert (some.counted, [code for code, _ in some.by_code]) == (COUNTED_MAX, ["common"])

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.retry import DATABASE_ATTEMPTS
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="faults")
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="faults")
     yield opened
     await opened.close()
 
@@ -24,7 +24,7 @@ async def line(dsn: str) -> AsyncIterator[Line]:
 class Rival:
     """Somebody who changes the row that others are about to change, so many times."""
 
-    def __init__(self, connection: Connection, times: int) -> None:
+    def __init__(self, connection: AsyncpgConnection, times: int) -> None:
         self._connection = connection
         self._times = times
         self.tries = 0
@@ -43,13 +43,13 @@ class Rival:
 
 
 @pytest.fixture
-async def counted(connection: Connection) -> Connection:
+async def counted(connection: AsyncpgConnection) -> AsyncpgConnection:
     await connection.execute("CREATE TABLE counted AS SELECT 0 AS number")
     return connection
 
 
 async def test_a_transaction_that_another_came_before_is_tried_again(
-    line: Line, counted: Connection
+    line: Connection, counted: AsyncpgConnection
 ) -> None:
     rival = Rival(counted, times=DATABASE_ATTEMPTS - 1)
     assert await retried(lambda: line.run(rival.add_one)) == 10 * (DATABASE_ATTEMPTS - 1) + 1
@@ -57,7 +57,7 @@ async def test_a_transaction_that_another_came_before_is_tried_again(
 
 
 async def test_after_three_times_it_is_said_and_nothing_was_done(
-    line: Line, counted: Connection
+    line: Connection, counted: AsyncpgConnection
 ) -> None:
     rival = Rival(counted, times=DATABASE_ATTEMPTS)
     with pytest.raises(DatabaseUnavailable, match="SerializationError"):
@@ -78,13 +78,13 @@ async def test_after_three_times_it_is_said_and_nothing_was_done(
         "25006",  # read only
     ],
 )
-async def test_what_the_server_says_for_a_while_is_no_defect(line: Line, code: str) -> None:
+async def test_what_the_server_says_for_a_while_is_no_defect(line: Connection, code: str) -> None:
     with pytest.raises(DatabaseUnavailable):
         await line.fetch(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")
     assert (await line.fetch("SELECT 1"))[0][0] == 1, "the next one finds a connection"
 
 
-async def test_what_it_would_say_again_is_a_defect_and_not_tried_again(line: Line) -> None:
+async def test_what_it_would_say_again_is_a_defect_and_not_tried_again(line: Connection) -> None:
     tries = 0
 
     async def broken() -> list[asyncpg.Record]:

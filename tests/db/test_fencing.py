@@ -9,9 +9,9 @@ import pytest
 
 from coatcheck.core.queries import leases, reports
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.states import HELD, Event, State
+from coatcheck.domain.states import HELD, State, TransitionEvent
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import put_job, row_of
 
 Write = Callable[[Claimer, ClaimedJob], Awaitable[object]]
@@ -38,11 +38,11 @@ WRITES: dict[str, Write] = {
     **{
         event.value: lambda worker, job, event=event: worker.settle(job, event)
         for event in (
-            Event.FAIL,
-            Event.RETRY,
-            Event.UNREACHABLE,
-            Event.RELEASE,
-            Event.ACKNOWLEDGE_CANCEL,
+            TransitionEvent.FAIL,
+            TransitionEvent.RETRY,
+            TransitionEvent.UNREACHABLE,
+            TransitionEvent.RELEASE,
+            TransitionEvent.ACKNOWLEDGE_CANCEL,
         )
     },
 }
@@ -50,7 +50,7 @@ WRITES: dict[str, Write] = {
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 async def test_a_stale_holder_changes_nothing(
-    write: Write, connection: Connection, worker: Claimer
+    write: Write, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     held = [await put_job(connection, state) for state in sorted(HELD)]
     before = [await row_of(connection, job) for job in held]
@@ -62,17 +62,17 @@ async def test_a_stale_holder_changes_nothing(
     assert await connection.fetchval("SELECT count(*) FROM artifacts") == 0
 
 
-async def test_a_stale_holder_is_told_so(connection: Connection, worker: Claimer) -> None:
+async def test_a_stale_holder_is_told_so(connection: AsyncpgConnection, worker: Claimer) -> None:
     job = await put_job(connection, State.PROCESSING)
     stale = replace(job, lease=job.lease - 1)
     assert await worker.complete(stale) == 0
-    assert await worker.settle(stale, Event.FAIL) is None
+    assert await worker.settle(stale, TransitionEvent.FAIL) is None
     assert await leases.mark_started(worker.line, [(stale, 0.5)]) == set()
     assert await attach(worker, stale) == (False, None)
 
 
 async def test_one_stale_completion_does_not_hold_up_the_others(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     jobs = [await put_job(connection, State.PROCESSING) for _ in range(3)]
     stale = replace(jobs[1], lease=jobs[1].lease - 1)
@@ -82,13 +82,13 @@ async def test_one_stale_completion_does_not_hold_up_the_others(
 
 
 async def test_every_claim_has_a_lease_that_no_other_had(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_job(connection)
     seen = set()
     for _ in range(5):
         (job,) = await worker.claim(1)
         seen.add(job.lease)
-        await worker.settle(job, Event.RELEASE)
+        await worker.settle(job, TransitionEvent.RELEASE)
     assert len(seen) == 5
     assert {lease >> 40 for lease in seen} == {worker.boot}

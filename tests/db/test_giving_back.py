@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coatcheck.core.queries import leases
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.domain.states import HELD, Event, State, after
+from coatcheck.core.queries import leases, maintenance
+from coatcheck.domain.states import HELD, State, TransitionEvent, after
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX
 from tests.db.rows import HOLDER_BOOT, put_job, row_of, state_of
 
@@ -20,16 +19,18 @@ LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
 
 @pytest.mark.parametrize("state", sorted(HELD))
 async def test_a_lost_claim_is_given_back_as_a_release(
-    state: State, connection: Connection, worker: Claimer
+    state: State, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, state, lease=LOST_CLAIM)
     assert await leases.release_claim(worker.line, LOST_CLAIM, KEEP_FAILED_SECONDS) == [job.uuid]
     row = await row_of(connection, job)
-    assert State(row["state"]) is after(state, Event.RELEASE)
+    assert State(row["state"]) is after(state, TransitionEvent.RELEASE)
     assert (row["interruptions"], row["failures"], row["crashes"]) == (1, 0, 0)
 
 
-async def test_only_the_lost_claim_is_given_back(connection: Connection, worker: Claimer) -> None:
+async def test_only_the_lost_claim_is_given_back(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     others = [
         await put_job(connection, State.DISPATCHING, lease=LOST_CLAIM + 1),
         await put_job(connection, State.DISPATCHING, lease=LOST_CLAIM + (1 << 40)),
@@ -44,18 +45,18 @@ async def test_only_the_lost_claim_is_given_back(connection: Connection, worker:
 @pytest.mark.parametrize("state", sorted(HELD))
 @pytest.mark.parametrize("failures", [0, 3])
 async def test_an_overrun_attempt_ends_as_a_retry(
-    state: State, failures: int, connection: Connection, worker: Claimer
+    state: State, failures: int, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, state, run_deadline=LONG_AGO, failures=failures, failures_max=3)
     assert await fail_overrun(worker) == 1
-    expected = after(state, Event.RETRY if failures < 3 else Event.FAIL)
+    expected = after(state, TransitionEvent.RETRY if failures < 3 else TransitionEvent.FAIL)
     if state is State.CANCEL_REQUESTED:
         expected = State.CANCELLED  # with or without an attempt left
     assert await state_of(connection, job) is expected
 
 
 async def test_an_attempt_within_its_deadline_and_slack_is_left_alone(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     just_over = datetime.now(UTC) - timedelta(seconds=5)
     job = await put_job(connection, State.PROCESSING, run_deadline=just_over)
@@ -65,7 +66,7 @@ async def test_an_attempt_within_its_deadline_and_slack_is_left_alone(
 
 
 async def fail_overrun(worker: Claimer) -> int:
-    ended = await upkeep.fail_overrun(
+    ended = await maintenance.fail_overrun(
         worker.line,
         slack_seconds=60.0,
         keep_failed_seconds=KEEP_FAILED_SECONDS,

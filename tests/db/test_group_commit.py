@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from coatcheck.db.batcher import Coalescer
+from coatcheck.db.batcher import Batcher
 from tests.waiting import eventually_async
 
 
@@ -45,14 +45,14 @@ async def flushes() -> Flushes:
 
 
 async def test_an_idle_coalescer_sends_at_once(flushes: Flushes) -> None:
-    coalescer = Coalescer(flushes, rows_max=10)
+    coalescer = Batcher(flushes, rows_max=10)
     assert await coalescer.ask(2) == 4
     assert await coalescer.ask(4) == 8
     assert flushes.batches == [[2], [4]]
 
 
 async def test_requests_that_come_during_a_flush_share_the_next(flushes: Flushes) -> None:
-    coalescer = Coalescer(flushes, rows_max=10)
+    coalescer = Batcher(flushes, rows_max=10)
     flushes.hold()
     first = asyncio.create_task(coalescer.ask(0))
     await flushes.begun(1)
@@ -64,14 +64,14 @@ async def test_requests_that_come_during_a_flush_share_the_next(flushes: Flushes
 
 
 async def test_no_flush_is_larger_than_its_bound(flushes: Flushes) -> None:
-    coalescer = Coalescer(flushes, rows_max=3)
+    coalescer = Batcher(flushes, rows_max=3)
     answers = await asyncio.gather(*(coalescer.ask(n) for n in range(0, 16, 2)))
     assert answers == [n * 2 for n in range(0, 16, 2)]
     assert [len(batch) for batch in flushes.batches] == [3, 3, 2]
 
 
 async def test_an_answer_that_is_an_error_goes_to_its_own_caller(flushes: Flushes) -> None:
-    coalescer = Coalescer(flushes, rows_max=10)
+    coalescer = Batcher(flushes, rows_max=10)
     answers = await asyncio.gather(*(coalescer.ask(n) for n in (2, 3, 4)), return_exceptions=True)
     assert answers[0] == 4
     assert str(answers[1]) == "3 is odd"
@@ -80,7 +80,7 @@ async def test_an_answer_that_is_an_error_goes_to_its_own_caller(flushes: Flushe
 
 
 async def test_a_flush_that_fails_fails_its_batch_and_no_other(flushes: Flushes) -> None:
-    coalescer = Coalescer(flushes, rows_max=2)
+    coalescer = Batcher(flushes, rows_max=2)
     answers = await asyncio.gather(
         *(coalescer.ask(n) for n in (2, 13, 4, 6)), return_exceptions=True
     )
@@ -88,7 +88,7 @@ async def test_a_flush_that_fails_fails_its_batch_and_no_other(flushes: Flushes)
 
 
 async def test_a_caller_that_gives_up_disturbs_nobody(flushes: Flushes) -> None:
-    coalescer = Coalescer(flushes, rows_max=10)
+    coalescer = Batcher(flushes, rows_max=10)
     flushes.hold()
     asked = [asyncio.create_task(coalescer.ask(n)) for n in (0, 2, 4, 6)]
     await flushes.begun(1)
@@ -107,7 +107,7 @@ async def test_a_caller_that_gives_up_disturbs_nobody(flushes: Flushes) -> None:
 
 
 async def test_draining_waits_for_every_answer(flushes: Flushes) -> None:
-    coalescer = Coalescer(flushes, rows_max=1)
+    coalescer = Batcher(flushes, rows_max=1)
     asked = [asyncio.create_task(coalescer.ask(n)) for n in (0, 2, 4)]
     await flushes.begun(1)
     await coalescer.drain()
@@ -117,7 +117,7 @@ async def test_draining_waits_for_every_answer(flushes: Flushes) -> None:
 async def test_with_two_flights_the_third_caller_waits_for_the_first_to_land(
     flushes: Flushes,
 ) -> None:
-    coalescer = Coalescer(flushes, rows_max=10, flights=2)
+    coalescer = Batcher(flushes, rows_max=10, flights=2)
     flushes.hold()
     asked = []
     for count, number in enumerate((0, 2), start=1):
@@ -133,5 +133,5 @@ async def test_with_two_flights_the_third_caller_waits_for_the_first_to_land(
 
 async def test_a_caller_that_was_just_answered_can_ask_again_at_once(flushes: Flushes) -> None:
     for flights in (1, 2):
-        coalescer = Coalescer(flushes, rows_max=10, flights=flights)
+        coalescer = Batcher(flushes, rows_max=10, flights=flights)
         assert [await coalescer.ask(number) for number in range(0, 20, 2)] == list(range(0, 40, 4))

@@ -11,7 +11,7 @@ from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.domain.ids import new_id
 from coatcheck.products.batches.model import task_id
 from coatcheck.products.batches.sql import sql
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.plans import explain
 
 ORG = "acme"
@@ -20,14 +20,14 @@ TASKS = 20_000
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     """A connection with the plans that those who take lists in have."""
     opened = await asyncpg.connect(dsn, server_settings=dict(PINNED_PLANS))
     yield opened
     await opened.close()
 
 
-async def put_history(connection: Connection) -> None:
+async def put_history(connection: AsyncpgConnection) -> None:
     """Many batches, each of one run and one part that was taken in."""
     await connection.execute(
         """
@@ -62,7 +62,7 @@ async def put_history(connection: Connection) -> None:
 
 
 async def test_lost_lists_are_found_without_reading_those_that_are_in(
-    connection: Connection,
+    connection: AsyncpgConnection,
 ) -> None:
     await put_history(connection)
     await connection.execute(
@@ -81,7 +81,7 @@ async def test_lost_lists_are_found_without_reading_those_that_are_in(
 
 
 async def test_a_lost_latch_is_looked_for_among_the_runs_that_go_on(
-    connection: Connection,
+    connection: AsyncpgConnection,
 ) -> None:
     await put_history(connection)
     plan = await explain(connection, sql("ingest/latch_left"), 200)
@@ -91,7 +91,7 @@ async def test_a_lost_latch_is_looked_for_among_the_runs_that_go_on(
 
 
 async def test_an_order_is_a_few_rows_however_many_parts_there_are(
-    connection: Connection,
+    connection: AsyncpgConnection,
 ) -> None:
     await put_history(connection)
     part = await connection.fetchval("SELECT id FROM batch_parts LIMIT 1")
@@ -102,7 +102,7 @@ async def test_an_order_is_a_few_rows_however_many_parts_there_are(
     assert plan.rows_read("batches") == 1
 
 
-async def test_dead_letters_are_read_by_their_own_index(connection: Connection) -> None:
+async def test_dead_letters_are_read_by_their_own_index(connection: AsyncpgConnection) -> None:
     await put_history(connection)
     await connection.execute(
         """
@@ -118,7 +118,7 @@ async def test_dead_letters_are_read_by_their_own_index(connection: Connection) 
     assert plan.rows_read("batch_parts") <= 5
 
 
-async def test_a_rerun_reads_no_more_tasks_than_it_takes(connection: Connection) -> None:
+async def test_a_rerun_reads_no_more_tasks_than_it_takes(connection: AsyncpgConnection) -> None:
     run = new_id()
     async with unguarded(connection):
         await connection.executemany(

@@ -11,13 +11,13 @@ import pytest
 
 from coatcheck.core.queries import inputs
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import HeldCopy, Layer, Mechanism
 from coatcheck.domain.limits import INPUT_RECORD_SECONDS
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.input_rows import (
     CONTENT,
     LIFE_SECONDS,
@@ -36,13 +36,13 @@ PLACE = "host-1/coatcheck-abc"
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name="test inputs", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name="test inputs", server_settings=PINNED_PLANS)
     yield line
     await line.close()
 
 
-async def count(connection: Connection, table: str) -> int:
+async def count(connection: AsyncpgConnection, table: str) -> int:
     rows: int = await connection.fetchval(f"SELECT count(*) FROM {table}")
     return rows
 
@@ -50,7 +50,7 @@ async def count(connection: Connection, table: str) -> int:
 # Handing in
 
 
-async def test_a_job_and_the_record_of_its_input_are_created_together(line: Line) -> None:
+async def test_a_job_and_the_record_of_its_input_are_created_together(line: Connection) -> None:
     job = new_job()
     created = await inputs.submit(line, job, stored_input(age_seconds=60.0), LIFE_SECONDS)
     assert created == {job.uuid: State.QUEUED}
@@ -67,7 +67,7 @@ async def test_a_job_and_the_record_of_its_input_are_created_together(line: Line
 
 
 async def test_of_a_job_whose_key_is_taken_nothing_is_recorded(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     first, second = new_job(idempotency_key="k"), new_job(idempotency_key="k")
     assert await inputs.submit(line, first, stored_input(), LIFE_SECONDS)
@@ -79,7 +79,7 @@ async def test_of_a_job_whose_key_is_taken_nothing_is_recorded(
 
 
 async def test_a_submission_that_is_sent_again_records_its_input_once(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     job = new_job()
     await inputs.submit(line, job, stored_input(), LIFE_SECONDS)
@@ -88,7 +88,7 @@ async def test_a_submission_that_is_sent_again_records_its_input_once(
 
 
 async def test_the_time_by_which_a_job_must_start_is_counted_by_the_database(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     job = new_job(options='{"start_within_seconds": 90.0}')
     await inputs.submit(line, job, stored_input(), LIFE_SECONDS)
@@ -97,7 +97,7 @@ async def test_the_time_by_which_a_job_must_start_is_counted_by_the_database(
 
 
 async def test_a_blob_without_a_time_to_live_is_refused_by_the_table(
-    connection: Connection,
+    connection: AsyncpgConnection,
 ) -> None:
     with pytest.raises(asyncpg.CheckViolationError, match="blobs_expire"):
         await connection.execute(
@@ -107,7 +107,7 @@ async def test_a_blob_without_a_time_to_live_is_refused_by_the_table(
 
 
 async def test_what_was_deleted_without_saying_by_what_is_refused_by_the_table(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     await put_input(line)
     with pytest.raises(asyncpg.CheckViolationError, match="deleted_by_something"):
@@ -117,7 +117,9 @@ async def test_what_was_deleted_without_saying_by_what_is_refused_by_the_table(
 # Disks
 
 
-async def test_a_copy_on_a_disk_is_noted_under_the_lease_alone(line: Line, worker: Claimer) -> None:
+async def test_a_copy_on_a_disk_is_noted_under_the_lease_alone(
+    line: Connection, worker: Claimer
+) -> None:
     copy = await put_input(line)
     (job,) = await worker.claim(1)
     seconds = await inputs.note_disk_copy(line, job, PLACE)
@@ -134,7 +136,7 @@ async def test_a_copy_on_a_disk_is_noted_under_the_lease_alone(line: Line, worke
 
 
 async def test_a_machine_is_told_of_its_own_disks_and_of_what_is_left_only(
-    line: Line, worker: Claimer
+    line: Connection, worker: Claimer
 ) -> None:
     await put_input(line)
     (job,) = await worker.claim(1)
@@ -154,12 +156,12 @@ async def test_a_machine_is_told_of_its_own_disks_and_of_what_is_left_only(
 # What is due
 
 
-async def due(line: Line) -> dict[UUID, Mechanism]:
+async def due(line: Connection) -> dict[UUID, Mechanism]:
     return {each.copy.job: each.mechanism for each in await inputs.due(line, 100)}
 
 
 async def test_the_input_of_a_job_that_waits_or_runs_is_not_due(
-    line: Line, worker: Claimer
+    line: Connection, worker: Claimer
 ) -> None:
     await put_input(line, "inputs/d/1/u")
     await put_input(line, "inputs/d/2/u")
@@ -169,7 +171,7 @@ async def test_the_input_of_a_job_that_waits_or_runs_is_not_due(
 
 @pytest.mark.parametrize("state", ["completed", "failed", "cancelled"])
 async def test_the_input_of_a_job_that_has_ended_is_due(
-    line: Line, connection: Connection, state: str
+    line: Connection, connection: AsyncpgConnection, state: str
 ) -> None:
     copy = await put_input(line)
     await end(connection, copy, state)
@@ -177,7 +179,7 @@ async def test_the_input_of_a_job_that_has_ended_is_due(
 
 
 async def test_the_input_of_a_job_whose_row_is_gone_is_due(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     copy = await put_input(line)
     await connection.execute("DELETE FROM jobs")
@@ -185,7 +187,7 @@ async def test_the_input_of_a_job_whose_row_is_gone_is_due(
 
 
 async def test_an_input_whose_time_has_passed_is_due_while_its_job_runs(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     copy = await put_input(line)
     await worker.claim(1)
@@ -193,7 +195,9 @@ async def test_an_input_whose_time_has_passed_is_due_while_its_job_runs(
     assert await due(line) == {copy.job: Mechanism.TTL}
 
 
-async def test_pages_of_what_is_due_follow_each_other(line: Line, connection: Connection) -> None:
+async def test_pages_of_what_is_due_follow_each_other(
+    line: Connection, connection: AsyncpgConnection
+) -> None:
     copies = [await put_input(line, f"inputs/d/{number}/u") for number in range(5)]
     for copy in copies:
         await end(connection, copy)
@@ -205,7 +209,7 @@ async def test_pages_of_what_is_due_follow_each_other(line: Line, connection: Co
 
 
 async def test_what_is_due_is_found_among_the_few_that_are_left(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     for number in range(20):
         copy = await put_input(line, f"inputs/d/{number}/u")
@@ -231,7 +235,7 @@ async def test_what_is_due_is_found_among_the_few_that_are_left(
 
 
 async def test_with_the_blob_of_an_ended_job_its_pointer_is_closed(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     copy = await put_input(line)
     await end(connection, copy)
@@ -249,7 +253,7 @@ async def test_with_the_blob_of_an_ended_job_its_pointer_is_closed(
 
 
 async def test_a_pointer_outlives_a_blob_whose_time_passed_and_goes_with_the_job(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     copy = await put_input(line)
     (job,) = await worker.claim(1)
@@ -263,16 +267,16 @@ async def test_a_pointer_outlives_a_blob_whose_time_passed_and_goes_with_the_job
     assert (await record_of(line, copy)).complete
 
 
-async def test_a_job_that_is_tried_again_keeps_its_input(line: Line, worker: Claimer) -> None:
+async def test_a_job_that_is_tried_again_keeps_its_input(line: Connection, worker: Claimer) -> None:
     copy = await put_input(line)
     (job,) = await worker.claim(1)
-    assert await worker.settle(job, Event.RETRY) is State.RETRYING
+    assert await worker.settle(job, TransitionEvent.RETRY) is State.RETRYING
     assert await due(line) == {}
     assert await inputs.open_blobs(line, [(ORG, copy.job)]) == [copy]
 
 
 async def test_the_sweeper_is_told_of_inputs_that_somebody_answers_for(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     wanted, gone = [await put_input(line, f"inputs/d/{n}/u") for n in ("wanted", "gone")]
     await end(connection, gone)
@@ -290,7 +294,7 @@ async def test_the_sweeper_is_told_of_inputs_that_somebody_answers_for(
 
 
 async def test_a_record_outlives_its_job_and_is_forgotten_in_the_end(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     copy = await put_input(line)
     await end(connection, copy)
@@ -306,7 +310,7 @@ async def test_a_record_outlives_its_job_and_is_forgotten_in_the_end(
 
 
 async def test_a_record_is_not_forgotten_while_its_blob_is_left(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     copy = await put_input(line)
     await end(connection, copy)
@@ -315,13 +319,13 @@ async def test_a_record_is_not_forgotten_while_its_blob_is_left(
     assert await due(line) == {copy.job: Mechanism.UPKEEP}
 
 
-async def test_another_organisation_is_told_of_no_record(line: Line) -> None:
+async def test_another_organisation_is_told_of_no_record(line: Connection) -> None:
     copy = await put_input(line)
     assert await inputs.record(line, "other", copy.job) is None
 
 
 async def test_nothing_is_said_to_be_deleted_after_it_was_read(
-    connection: Connection, line: Line
+    connection: AsyncpgConnection, line: Connection
 ) -> None:
     copy = await put_input(line)
     async with connection.transaction():

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import TaskStatus, TaskView
 from coatcheck.products.batches.queries.tasks import RunPlace
 from coatcheck.products.batches.sql import sql
-from coatcheck.products.batches.task_repository import BatchTasks
-from tests.db.edge_guard import Connection, unguarded
+from coatcheck.products.batches.task_repository import TaskRepository
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import LongRun, put_long_run
 from tests.db.plans import Plan, explain
 from tests.db.rows import ORG
@@ -28,14 +28,14 @@ EVERY = MANY // RERUN
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="batches", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="batches", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
 
 async def put_rerun(
-    connection: Connection, first: LongRun, states: Sequence[State], positions: Sequence[int]
+    connection: AsyncpgConnection, first: LongRun, states: Sequence[State], positions: Sequence[int]
 ) -> UUID:
     """A second run of a batch, which has run tasks of these positions again."""
     second = await put_long_run(connection, states)
@@ -69,7 +69,7 @@ async def put_rerun(
 
 
 @pytest.fixture
-async def rerun(connection: Connection) -> tuple[LongRun, UUID]:
+async def rerun(connection: AsyncpgConnection) -> tuple[LongRun, UUID]:
     """A long run of which every tenth task failed, and was run again; and as many others."""
     other = await put_long_run(connection, [State.FAILED] * RERUN)
     await put_rerun(connection, other, [State.FAILED] * RERUN, range(RERUN))
@@ -81,12 +81,12 @@ async def rerun(connection: Connection) -> tuple[LongRun, UUID]:
     return first, second
 
 
-async def explained(line: Line, name: str, *arguments: Any) -> Plan:
+async def explained(line: Connection, name: str, *arguments: Any) -> Plan:
     return await line.run(lambda it: explain(it, sql(name), *arguments))
 
 
 async def test_what_is_latest_is_told_by_index_wherever_one_looks(
-    line: Line, rerun: tuple[LongRun, UUID]
+    line: Connection, rerun: tuple[LongRun, UUID]
 ) -> None:
     first, second = rerun
     middle = MANY // 2
@@ -114,7 +114,9 @@ async def test_what_is_latest_is_told_by_index_wherever_one_looks(
     assert exported.rows_read("jobs") <= LIMIT
 
 
-async def test_counts_over_all_runs_read_no_task(line: Line, rerun: tuple[LongRun, UUID]) -> None:
+async def test_counts_over_all_runs_read_no_task(
+    line: Connection, rerun: tuple[LongRun, UUID]
+) -> None:
     first, _ = rerun
     for name, arguments in (
         ("batches/get", (ORG, first.batch)),
@@ -127,13 +129,13 @@ async def test_counts_over_all_runs_read_no_task(line: Line, rerun: tuple[LongRu
 
 
 async def test_a_run_whose_tasks_were_all_run_again_is_not_walked(
-    line: Line, rerun: tuple[LongRun, UUID]
+    line: Connection, rerun: tuple[LongRun, UUID]
 ) -> None:
     """All that failed at first was run again: a page of failures begins with the second run, and is
     done when that is."""
     first, second = rerun
     view = await first.view(line)
-    tasks = BatchTasks(line)
+    tasks = TaskRepository(line)
     cursor: str | None = None
     found: list[TaskView] = []
     pages = 0
@@ -149,11 +151,13 @@ async def test_a_run_whose_tasks_were_all_run_again_is_not_walked(
     assert view.whole.total == MANY
 
 
-async def test_tasks_of_one_position_come_once_in_order(connection: Connection, line: Line) -> None:
+async def test_tasks_of_one_position_come_once_in_order(
+    connection: AsyncpgConnection, line: Connection
+) -> None:
     made = await put_long_run(connection, [State.FAILED] * 6)
     second = await put_rerun(connection, made, [State.COMPLETED] * 2, [1, 4])
     view = await made.view(line)
-    found, following = await BatchTasks(line).page_of_all_runs(
+    found, following = await TaskRepository(line).page_of_all_runs(
         view, status=None, after=None, limit=10
     )
     assert following is None
@@ -168,7 +172,7 @@ async def test_tasks_of_one_position_come_once_in_order(connection: Connection, 
 
 
 async def test_a_rerun_that_mirrors_takes_the_place_of_rows_before_it(
-    connection: Connection, line: Line
+    connection: AsyncpgConnection, line: Connection
 ) -> None:
     """The third run has begun to take all tasks in again: what it has so far is the latest."""
     made = await put_long_run(connection, [State.FAILED] * 6)
@@ -188,7 +192,7 @@ async def test_a_rerun_that_mirrors_takes_the_place_of_rows_before_it(
     )  # two by the second run, 0 and 2 by the third
     await connection.execute("UPDATE runs SET replaced_succeeded = 1 WHERE id = $1", second)
     view = await made.view(line)
-    tasks = BatchTasks(line)
+    tasks = TaskRepository(line)
     found, _ = await tasks.page_of_all_runs(view, status=None, after=None, limit=10)
     runs = [task.run for task in found]
     assert runs == [third.run, third.run, third.run, made.run, second, made.run]
@@ -202,7 +206,9 @@ async def test_a_rerun_that_mirrors_takes_the_place_of_rows_before_it(
     assert (whole.total, whole.succeeded, whole.failed) == (6, 4, 2)
 
 
-async def test_positions_go_with_their_tasks(connection: Connection, line: Line) -> None:
+async def test_positions_go_with_their_tasks(
+    connection: AsyncpgConnection, line: Connection
+) -> None:
     made = await put_long_run(connection, [State.FAILED] * 3)
     second = await put_rerun(connection, made, [State.COMPLETED] * 3, [0, 1, 2])
     async with unguarded(connection):

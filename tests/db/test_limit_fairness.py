@@ -6,7 +6,7 @@ from coatcheck.core.queries.limits import set_limit
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from coatcheck.domain.limits import FLOWS_SCANNED_MAX
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import put_flows, put_queue
 
 DRAWS = 64
@@ -14,7 +14,7 @@ DRAWS = 64
 
 
 async def test_blocked_flows_do_not_hide_the_work_behind_them(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """More flows than one claim looks at, all blocked, come before the only one that is free."""
     await put_flows(connection, 2 * FLOWS_SCANNED_MAX, jobs_each=1, org="blocked")
@@ -25,7 +25,7 @@ async def test_blocked_flows_do_not_hide_the_work_behind_them(
 
 
 async def test_free_flows_do_not_hide_the_limited_work_behind_them(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_flows(connection, 2 * FLOWS_SCANNED_MAX, jobs_each=1, org="free")
     await put_queue(connection, 1, org="limited")
@@ -35,7 +35,7 @@ async def test_free_flows_do_not_hide_the_limited_work_behind_them(
 
 
 async def test_limited_flows_behind_blocked_ones_are_found(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_flows(connection, 2 * FLOWS_SCANNED_MAX, jobs_each=1, org="blocked")
     await put_queue(connection, 1, org="limited")
@@ -46,7 +46,7 @@ async def test_limited_flows_behind_blocked_ones_are_found(
 
 
 async def test_a_few_blocked_flows_cost_the_others_no_turn(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """With room for one, a scan goes past what is blocked and takes the next."""
     await put_flows(connection, 50, jobs_each=5, org="blocked")
@@ -57,7 +57,7 @@ async def test_a_few_blocked_flows_cost_the_others_no_turn(
 
 
 async def test_flows_under_one_limit_all_get_permits(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     for flow in ("first", "second", "third"):
         await put_queue(connection, 2 * DRAWS, org="a", flow=flow)
@@ -66,7 +66,7 @@ async def test_flows_under_one_limit_all_get_permits(
 
 
 async def test_a_limit_of_others_does_not_take_a_flow_s_turn(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """Permits of two limits come back by turns; a cursor over both would always come to rest
     before the same flow."""
@@ -78,7 +78,9 @@ async def test_a_limit_of_others_does_not_take_a_flow_s_turn(
     assert await flows_served(worker, rounds=DRAWS) == {"first", "second", "third"}
 
 
-async def test_a_scarce_permit_is_always_used(connection: Connection, worker: Claimer) -> None:
+async def test_a_scarce_permit_is_always_used(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     """Whoever comes first is within every limit, so a pass with a free permit takes a job."""
     for number in range(30):
         await put_queue(connection, 3, org="a", flow=f"flow {number}")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.core.queries import jobs
-from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import jobs, maintenance
 from coatcheck.core.queries.limits import clear_limit, set_limit
 from coatcheck.domain.job import ConcurrencyLimit
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import CRASHES_MAX
-from coatcheck.domain.states import Event
+from coatcheck.domain.states import TransitionEvent
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX, fall_silent
 from tests.db.rows import ENDPOINT, put_queue
 
@@ -28,7 +27,7 @@ async def everything(worker: Claimer, room: int = 100) -> list[tuple[str, str, s
 
 
 @pytest.fixture
-async def queues(connection: Connection, worker: Claimer) -> None:
+async def queues(connection: AsyncpgConnection, worker: Claimer) -> None:
     """Ten jobs for every combination of two endpoints, two organisations and two flows."""
     worker.endpoints.append(OTHER)
     for endpoint in (ENDPOINT, OTHER):
@@ -83,7 +82,9 @@ async def test_a_limit_of_none_blocks(queues: None, worker: Claimer) -> None:
     assert {endpoint for endpoint, _, _ in await everything(worker)} == {ENDPOINT}
 
 
-async def test_a_limit_counts_over_all_lanes(connection: Connection, worker: Claimer) -> None:
+async def test_a_limit_counts_over_all_lanes(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     for lane in Lane:
         await put_queue(connection, 5, lane=lane, org="a")
     await set_limit(worker.line, ConcurrencyLimit("a", "org", "", 4))
@@ -93,7 +94,7 @@ async def test_a_limit_counts_over_all_lanes(connection: Connection, worker: Cla
 
 
 async def test_permits_in_short_supply_go_to_the_most_urgent_lane(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     for lane in Lane:
         await put_queue(connection, 5, lane=lane, org="a")
@@ -103,7 +104,7 @@ async def test_permits_in_short_supply_go_to_the_most_urgent_lane(
 
 
 async def test_jobs_held_before_the_limit_was_set_count(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 10, org="a")
     assert len(await worker.claim(5)) == 5
@@ -113,7 +114,7 @@ async def test_jobs_held_before_the_limit_was_set_count(
 
 
 async def test_a_limit_can_be_raised_and_taken_away(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 10, org="a")
     await set_limit(worker.line, ConcurrencyLimit("a", "org", "", 1))
@@ -125,7 +126,7 @@ async def test_a_limit_can_be_raised_and_taken_away(
 
 
 async def test_a_limited_claim_takes_no_more_than_its_room(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     for number in range(20):
         await put_queue(connection, 10, org="a", flow=f"flow {number}")
@@ -136,7 +137,7 @@ async def test_a_limited_claim_takes_no_more_than_its_room(
 
 @pytest.mark.parametrize("end", ["complete", "fail", "retry", "release", "unreachable", "rescue"])
 async def test_a_permit_comes_back_however_its_job_ends(
-    end: str, connection: Connection, worker: Claimer
+    end: str, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 2, org="a")
     await set_limit(worker.line, ConcurrencyLimit("a", "org", "", 1))
@@ -147,24 +148,24 @@ async def test_a_permit_comes_back_however_its_job_ends(
             await worker.complete(job)
         case "rescue":
             await fall_silent(worker)
-            await upkeep.rescue(
+            await maintenance.rescue(
                 worker.line,
                 crashes_max=CRASHES_MAX,
                 keep_failed_seconds=KEEP_FAILED_SECONDS,
                 rows_max=ROWS_MAX,
             )
         case _:
-            await worker.settle(job, Event(end))
+            await worker.settle(job, TransitionEvent(end))
     assert len(await worker.claim_limited(5)) == 1
 
 
 async def test_a_cancelled_job_gives_its_permit_back_only_once_it_has_stopped(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 2, org="a")
     await set_limit(worker.line, ConcurrencyLimit("a", "org", "", 1))
     (job,) = await worker.claim_limited(5)
     await jobs.cancel(worker.line, job.org, job.uuid, KEEP_FAILED_SECONDS)
     assert await worker.claim_limited(5) == []
-    await worker.settle(job, Event.ACKNOWLEDGE_CANCEL)
+    await worker.settle(job, TransitionEvent.ACKNOWLEDGE_CANCEL)
     assert len(await worker.claim_limited(5)) == 1

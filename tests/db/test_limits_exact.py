@@ -14,7 +14,7 @@ from coatcheck.core.sql import sql
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from tests.db.blocking import until_blocked
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, put_queue
 
 WORKERS = 4
@@ -75,7 +75,7 @@ def covers(limit: ConcurrencyLimit) -> Callable[[ClaimedJob], bool]:
     ids=["one endpoint", "two organisations", "overlapping"],
 )
 async def test_no_limit_is_ever_exceeded(
-    limits: list[ConcurrencyLimit], connection: Connection, workers: list[Claimer]
+    limits: list[ConcurrencyLimit], connection: AsyncpgConnection, workers: list[Claimer]
 ) -> None:
     for org in ("a", "b"):
         for flow in ("", "batch"):
@@ -105,7 +105,7 @@ async def test_no_limit_is_ever_exceeded(
 
 @pytest.mark.parametrize("held_max", [1, 3, 10])
 async def test_of_workers_that_claim_together_exactly_as_many_as_allowed_hold_jobs(
-    held_max: int, connection: Connection, workers: list[Claimer]
+    held_max: int, connection: AsyncpgConnection, workers: list[Claimer]
 ) -> None:
     """Nobody ends a job while all claim, so what is held after is the most there ever was."""
     await put_queue(connection, ROUNDS * held_max, org="a")
@@ -120,7 +120,7 @@ async def test_of_workers_that_claim_together_exactly_as_many_as_allowed_hold_jo
 
 
 async def test_a_worker_waits_for_the_claim_before_it_to_commit(
-    connection: Connection, workers: list[Claimer]
+    connection: AsyncpgConnection, workers: list[Claimer]
 ) -> None:
     """The permit a rival has just taken is seen: the lock is taken before the claim's snapshot."""
     await put_queue(connection, 5, org="a")

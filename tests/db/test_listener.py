@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coatcheck.db.connection import Line
-from coatcheck.db.listen import Listener
-from coatcheck.db.notify import Notifier
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import NotificationListener, Notifier
 from tests.db.blocking import terminate
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.lossy_proxy import LossyProxy
 from tests.waiting import eventually_async
 
@@ -41,30 +40,32 @@ async def ear() -> Ear:
 
 
 @pytest.fixture
-async def listener(dsn: str, ear: Ear) -> AsyncIterator[Listener]:
-    started = Listener(dsn, {CHANNEL: ear.words.append}, on_gap=ear.note_gap)
+async def listener(dsn: str, ear: Ear) -> AsyncIterator[NotificationListener]:
+    started = NotificationListener(dsn, {CHANNEL: ear.words.append}, on_gap=ear.note_gap)
     await started.start()
     yield started
     await started.stop()
 
 
-async def say(connection: Connection, word: str) -> None:
+async def say(connection: AsyncpgConnection, word: str) -> None:
     await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, word)
 
 
-async def test_it_hears_what_is_said(listener: Listener, ear: Ear, connection: Connection) -> None:
+async def test_it_hears_what_is_said(
+    listener: NotificationListener, ear: Ear, connection: AsyncpgConnection
+) -> None:
     await say(connection, "hello")
     await ear.until_heard("hello")
 
 
 async def test_it_says_that_something_may_have_been_said_before_it_listened(
-    listener: Listener, ear: Ear
+    listener: NotificationListener, ear: Ear
 ) -> None:
     assert ear.gaps == 1
 
 
 async def test_killed_it_tells_of_the_gap_and_listens_again(
-    listener: Listener, ear: Ear, connection: Connection
+    listener: NotificationListener, ear: Ear, connection: AsyncpgConnection
 ) -> None:
     deaf = listener.backend_pid
     assert deaf is not None
@@ -83,7 +84,7 @@ async def test_killed_it_tells_of_the_gap_and_listens_again(
 
 async def test_it_starts_without_a_server_and_goes_on_trying() -> None:
     ear = Ear()
-    listener = Listener(
+    listener = NotificationListener(
         "postgresql://postgres@/postgres?host=/nowhere/at/all", {}, on_gap=ear.note_gap
     )
     await listener.start()
@@ -96,8 +97,10 @@ async def test_it_starts_without_a_server_and_goes_on_trying() -> None:
     await listener.stop()
 
 
-async def test_words_said_together_go_out_as_one(dsn: str, listener: Listener, ear: Ear) -> None:
-    line = Line(dsn, name="test notify")
+async def test_words_said_together_go_out_as_one(
+    dsn: str, listener: NotificationListener, ear: Ear
+) -> None:
+    line = Connection(dsn, name="test notify")
     notifier = Notifier(line)
     for word in ("a", "b", "c"):
         notifier.say(CHANNEL, [word])
@@ -109,10 +112,10 @@ async def test_words_said_together_go_out_as_one(dsn: str, listener: Listener, e
 
 @pytest.mark.parametrize("letter", ["ö", "😀"])
 async def test_too_many_bytes_go_out_as_look_yourself(
-    letter: str, dsn: str, listener: Listener, ear: Ear
+    letter: str, dsn: str, listener: NotificationListener, ear: Ear
 ) -> None:
     """PostgreSQL refuses 8,000 bytes, however few characters they are."""
-    line = Line(dsn, name="test notify")
+    line = Connection(dsn, name="test notify")
     notifier = Notifier(line)
     notifier.say(CHANNEL, [f"{number}{letter * 250}" for number in range(26)])
     await notifier.drain()
@@ -122,11 +125,11 @@ async def test_too_many_bytes_go_out_as_look_yourself(
 
 
 async def test_a_connection_that_is_open_and_says_nothing_is_given_up(
-    dsn: str, ear: Ear, connection: Connection
+    dsn: str, ear: Ear, connection: AsyncpgConnection
 ) -> None:
     async with LossyProxy.before(dsn) as proxy:
         proxy.lose_answers(after=b"SELECT 1")  # its question whether anybody is there
-        listener = Listener(
+        listener = NotificationListener(
             proxy.dsn, {CHANNEL: ear.words.append}, on_gap=ear.note_gap, ping_seconds=0.1
         )
         await listener.start()

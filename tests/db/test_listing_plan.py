@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from coatcheck.core import Engine
-from coatcheck.core.queries.jobs import Wanted
+from coatcheck.core.queries.jobs import JobFilter
 from coatcheck.core.sql import sql
 from coatcheck.db.migrate import installed_packages
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.plans import Plan, explain
 from tests.db.rows import ENDPOINT, ORG, put_job, put_queue
 
@@ -33,7 +33,7 @@ async def engine(dsn: str, tmp_path: Path) -> AsyncIterator[Engine]:
         yield started
 
 
-async def put_ended(connection: Connection, count: int, **columns: str) -> None:
+async def put_ended(connection: AsyncpgConnection, count: int, **columns: str) -> None:
     """Newer jobs of others: with ids that come after those of today so far."""
     row = {"owner": "user:bob", "endpoint": ENDPOINT, "flow": "", **columns}
     async with unguarded(connection):
@@ -59,10 +59,10 @@ async def put_ended(connection: Connection, count: int, **columns: str) -> None:
     await connection.execute("ANALYZE jobs")
 
 
-async def plans(engine: Engine, wanted: Wanted) -> dict[str, Plan]:
+async def plans(engine: Engine, wanted: JobFilter) -> dict[str, Plan]:
     arguments: list[Any] = [*wanted.arguments(), None, wanted.services]
     page, total = sql("jobs/page_of_services"), sql("jobs/page_of_services_total")
-    line = engine._list_line
+    line = engine._list_db
     return {
         "page": await line.run(lambda it: explain(it, page, *arguments, LIMIT, 0, LIMIT)),
         "total": await line.run(lambda it: explain(it, total, *arguments, MOST)),
@@ -86,14 +86,14 @@ async def test_a_list_reads_an_owner_s_jobs_of_a_service_and_little_more(
     theirs: dict[str, str],
     states: list[State] | None,
     engine: Engine,
-    connection: Connection,
+    connection: AsyncpgConnection,
 ) -> None:
     for state in (State.COMPLETED, State.FAILED, State.QUEUED, State.RETRYING, State.PROCESSING):
         for _ in range(MINE):
             await put_job(connection, state, owner="user:ann", id=new_id(), **mine)
     await put_ended(connection, OTHERS, **theirs)
     prefix = "docs." if "flow" in mine else None
-    wanted = Wanted(ORG, [mine.get("endpoint", ENDPOINT)], prefix, states, None, "user:ann")
+    wanted = JobFilter(ORG, [mine.get("endpoint", ENDPOINT)], prefix, states, None, "user:ann")
     for name, plan in (await plans(engine, wanted)).items():
         assert plan.sequential_scans("jobs") == 0, name
         assert "jobs_ended" in plan.indexes("jobs"), name
@@ -102,18 +102,18 @@ async def test_a_list_reads_an_owner_s_jobs_of_a_service_and_little_more(
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED])
 async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
-    state: State, engine: Engine, connection: Connection
+    state: State, engine: Engine, connection: AsyncpgConnection
 ) -> None:
     owners = ("", "user:ann", "user:bob")
     for owner in owners:
         for _ in range(MINE):
             await put_job(connection, state, owner=owner, id=new_id())
     await put_ended(connection, OTHERS, endpoint="elsewhere.post__work")
-    wanted = Wanted(ORG, [ENDPOINT], None, None, None, None)
+    wanted = JobFilter(ORG, [ENDPOINT], None, None, None, None)
     for name, plan in (await plans(engine, wanted)).items():
         assert plan.sequential_scans("jobs") == 0, name
         assert plan.rows_read("jobs") <= len(owners) * (MINE + 1) + LIMIT, name
-    counted = await engine._list_line.run(
+    counted = await engine._list_db.run(
         lambda it: explain(it, sql("jobs/owners"), ORG, ["demo", "elsewhere"], MOST)
     )
     assert counted.indexes("jobs") == {"jobs_ended"}
@@ -123,26 +123,26 @@ async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
 
 
 async def test_a_backlog_is_counted_along_the_queue_and_no_further_than_asked(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     await put_ended(connection, OTHERS)
     await put_queue(connection, 2_000, org="busy")
     await put_queue(connection, 2_000)
     arguments = (ORG, [ENDPOINT, "demo.post__other"], MOST)
-    plan = await engine._count_line.run(lambda it: explain(it, sql("jobs/backlog"), *arguments))
+    plan = await engine._count_db.run(lambda it: explain(it, sql("jobs/backlog"), *arguments))
     assert plan.indexes("jobs") == {"jobs_ready"}
     assert plan.rows_read("jobs") <= MOST
 
 
 async def test_an_organisations_backlog_is_counted_along_its_own_queue(
-    engine: Engine, connection: Connection
+    engine: Engine, connection: AsyncpgConnection
 ) -> None:
     endpoints = ["demo.post__a", "demo.post__b", "demo.post__c"]
     await put_ended(connection, OTHERS)
     for endpoint in endpoints:
         await put_queue(connection, 2_000, org="busy", endpoint=endpoint)
         await put_queue(connection, 2_000, endpoint=endpoint)
-    plan = await engine._count_line.run(lambda it: explain(it, sql("jobs/org_backlog"), ORG, MOST))
+    plan = await engine._count_db.run(lambda it: explain(it, sql("jobs/org_backlog"), ORG, MOST))
     assert plan.indexes("jobs") == {"jobs_ready"}
     assert plan.rows_read("jobs") <= MOST + len(endpoints)
     assert await engine.backlog(ORG, None, MOST) == MOST
@@ -151,4 +151,5 @@ async def test_an_organisations_backlog_is_counted_along_its_own_queue(
 
 def test_the_index_of_lists_knows_the_endpoint_of_upstreams() -> None:
     (core, *_) = installed_packages()
-    assert f"CASE endpoint WHEN '{UPSTREAM_ENDPOINT}'" in core.steps[0].statements
+    jobs_schema = core.steps[0].statements
+    assert f"CASE endpoint WHEN '{UPSTREAM_ENDPOINT}'" in jobs_schema

@@ -11,17 +11,16 @@ from typing import Any
 import asyncpg
 import pytest
 
-from coatcheck.core.queries import jobs, leases, reports, webhooks
-from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import jobs, leases, maintenance, reports, webhooks
 from coatcheck.core.queries.limits import set_limit
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import CRASHES_MAX
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.domain.webhooks import target_id
-from coatcheck.products.llm import queries as llm
+from coatcheck.products.llm import queries
 from tests.db.claimer import KEEP_FAILED_SECONDS
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import fall_silent
 from tests.db.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offer, put_chats
 from tests.db.rows import ENDPOINT, ORG, connected, put_job, put_queue, row_of, state_of
@@ -37,13 +36,13 @@ async def claims(dsn: str) -> AsyncIterator[LlmClaimer]:
 
 
 async def put_chat(
-    connection: Connection, model: str = "a:1", state: State = State.QUEUED, **columns: Any
+    connection: AsyncpgConnection, model: str = "a:1", state: State = State.QUEUED, **columns: Any
 ) -> ClaimedJob:
     return await put_job(connection, state, **({"endpoint": CHAT, "flow": model} | columns))
 
 
 async def test_a_target_is_given_as_many_jobs_as_it_may_have(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 5, "a:1")
     held = await claims.claim(offer(concurrency=3))
@@ -54,7 +53,7 @@ async def test_a_target_is_given_as_many_jobs_as_it_may_have(
 
 
 async def test_a_claimed_job_is_dispatching_under_the_lease_of_its_claim(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     job = await put_chat(connection, "a:1", timeout_seconds=7.0, payload=b'{"x":1}')
     (held,) = await claims.claim(offer())
@@ -68,21 +67,21 @@ async def test_a_claimed_job_is_dispatching_under_the_lease_of_its_claim(
 
 @pytest.mark.parametrize("state", [each for each in State if each is not State.QUEUED])
 async def test_only_a_queued_job_is_claimed(
-    state: State, connection: Connection, claims: LlmClaimer
+    state: State, connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     job = await put_chat(connection, state=state)
     assert await claims.claim(offer(concurrency=9)) == []
     assert await state_of(connection, job) is state
 
 
-async def test_only_llm_jobs_are_claimed(connection: Connection, claims: LlmClaimer) -> None:
+async def test_only_llm_jobs_are_claimed(connection: AsyncpgConnection, claims: LlmClaimer) -> None:
     await put_queue(connection, 1, flow="a:1", endpoint=ENDPOINT)
     await put_chats(connection, 1, "a:1", endpoint=GENERATE)
     assert [held.job.endpoint for held in await claims.claim(offer(concurrency=9))] == [GENERATE]
 
 
 async def test_the_oldest_of_a_line_go_first_also_when_two_targets_share_it(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     began = datetime.now(UTC) - timedelta(hours=1)
     line = [
@@ -94,7 +93,7 @@ async def test_the_oldest_of_a_line_go_first_also_when_two_targets_share_it(
 
 
 async def test_a_worker_without_room_in_a_lane_leaves_its_jobs(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 3, "a:1", lane=Lane.URGENT)
     await put_chats(connection, 3, "a:1")
@@ -104,7 +103,7 @@ async def test_a_worker_without_room_in_a_lane_leaves_its_jobs(
 
 
 async def test_no_more_is_taken_than_was_asked_for_when_others_hold_a_lock_on_the_first(
-    dsn: str, connection: Connection, claims: LlmClaimer
+    dsn: str, connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     """As a cancellation does, in the moment between. The claim does not wait for it."""
     job = await put_chat(connection)
@@ -116,10 +115,10 @@ async def test_no_more_is_taken_than_was_asked_for_when_others_hold_a_lock_on_th
 
 
 async def test_a_claim_says_whether_there_may_be_more_to_take(
-    connection: Connection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
+    connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is told that there is not has no need to ask again, and somebody waits meanwhile."""
-    monkeypatch.setattr(llm, "_JOBS_OF_A_LINE_MAX", 2)
+    monkeypatch.setattr(queries, "_JOBS_OF_A_LINE_MAX", 2)
     await put_chats(connection, 5, "a:1")
     told = []
     for _ in range(4):
@@ -133,10 +132,10 @@ async def test_a_claim_says_whether_there_may_be_more_to_take(
 
 
 async def test_one_claim_makes_so_many_picks_and_leaves_the_rest_to_the_next(
-    connection: Connection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
+    connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many permits are free: others wait for the lock."""
-    monkeypatch.setattr(llm, "_PICKS_OF_A_LANE_MAX", 2)
+    monkeypatch.setattr(queries, "_PICKS_OF_A_LANE_MAX", 2)
     for number in range(5):
         await put_chats(connection, 1, "a:1", org=f"org{number}")
     told = []
@@ -147,11 +146,11 @@ async def test_one_claim_makes_so_many_picks_and_leaves_the_rest_to_the_next(
 
 
 async def test_a_claim_that_fails_leaves_no_transaction_open(
-    connection: Connection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
+    connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put_chats(connection, 1, "a:1")
     with monkeypatch.context() as broken:
-        broken.setattr(llm, "FLOWS_SCANNED_MAX", "many")
+        broken.setattr(queries, "FLOWS_SCANNED_MAX", "many")
         with pytest.raises(asyncpg.DataError):
             await claims.claim(offer())
     locks = await connection.fetchval(
@@ -166,7 +165,7 @@ async def test_a_claim_that_fails_leaves_no_transaction_open(
 
 
 async def test_a_turn_is_remembered_from_claim_to_claim(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 3, "b:1", org="beta")
     await put_chats(connection, 3, "a:1", org="alpha")
@@ -180,7 +179,7 @@ async def test_a_turn_is_remembered_from_claim_to_claim(
 
 
 async def test_a_turn_that_is_over_goes_to_the_model_that_waits(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 4, "b:1")
     await put_chats(connection, 4, "a:1")
@@ -194,7 +193,7 @@ async def test_a_turn_that_is_over_goes_to_the_model_that_waits(
 
 
 async def test_organisations_are_remembered_from_claim_to_claim(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     for org in ("one", "two", "three"):
         await put_chats(connection, 2, "a:1", org=org)
@@ -208,7 +207,7 @@ async def test_organisations_are_remembered_from_claim_to_claim(
 
 
 async def test_after_four_urgent_jobs_another_one_goes(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 20, "a:1", lane=Lane.URGENT)
     await put_chats(connection, 20, "a:1")
@@ -221,9 +220,9 @@ async def test_after_four_urgent_jobs_another_one_goes(
 
 
 async def test_with_more_lines_than_a_claim_looks_at_all_have_their_turn(
-    connection: Connection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
+    connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llm, "FLOWS_SCANNED_MAX", 3)
+    monkeypatch.setattr(queries, "FLOWS_SCANNED_MAX", 3)
     orgs = [f"org {number}" for number in range(10)]
     for org in orgs:
         await put_chats(connection, 5, "a:1", org=org)
@@ -239,40 +238,44 @@ async def test_with_more_lines_than_a_claim_looks_at_all_have_their_turn(
 
 
 async def test_an_assignment_is_current_while_its_worker_holds_the_job(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 1, "a:1")
     (held,) = await claims.claim(offer("first"))
     job, line = held.job, claims.worker.line
-    assert await llm.assignment(line, ORG, job.uuid) == llm.Assignment("first", True, True)
-    assert await llm.assignment(line, "other org", job.uuid) is None
+    assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment("first", True, True)
+    assert await queries.assignment(line, "other org", job.uuid) is None
 
-    await claims.worker.settle(job, Event.UNREACHABLE, delay=0.0)
-    assert await llm.assignment(line, ORG, job.uuid) == llm.Assignment("first", True, False)
+    await claims.worker.settle(job, TransitionEvent.UNREACHABLE, delay=0.0)
+    assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment("first", True, False)
 
-    await upkeep.stage(line, 10)
+    await maintenance.stage(line, 10)
     (held,) = await claims.claim(offer("second", resident=["a:1"]))
-    assert await llm.assignment(line, ORG, job.uuid) == llm.Assignment("second", False, True)
+    assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment(
+        "second", False, True
+    )
     await claims.worker.complete(held.job)
-    assert await llm.assignment(line, ORG, job.uuid) == llm.Assignment("second", False, False)
+    assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment(
+        "second", False, False
+    )
 
 
 async def test_a_job_that_nobody_claimed_has_no_assignment(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     job = await put_chat(connection)
-    assert await llm.assignment(claims.worker.line, ORG, job.uuid) is None
+    assert await queries.assignment(claims.worker.line, ORG, job.uuid) is None
 
 
 async def test_the_permits_of_a_dead_worker_come_back_when_its_jobs_are_rescued(
-    dsn: str, connection: Connection, claims: LlmClaimer
+    dsn: str, connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 5, "a:1")
     async with llm_claimer(dsn) as dying:
         assert len(await dying.claim(offer(concurrency=2))) == 2
         await fall_silent(dying.worker)
     assert await claims.claim(offer(concurrency=2)) == []
-    rescued = await upkeep.rescue(
+    rescued = await maintenance.rescue(
         claims.worker.line,
         crashes_max=CRASHES_MAX,
         keep_failed_seconds=KEEP_FAILED_SECONDS,
@@ -283,32 +286,32 @@ async def test_the_permits_of_a_dead_worker_come_back_when_its_jobs_are_rescued(
 
 
 async def test_an_assignment_of_an_earlier_claim_uses_no_permit(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 1, "a:1")
     (held,) = await claims.claim(offer())
-    await claims.worker.settle(held.job, Event.RELEASE)
+    await claims.worker.settle(held.job, TransitionEvent.RELEASE)
     (again,) = await claims.worker.claim(1)  # by somebody who binds it to no target
     assert again.uuid == held.job.uuid
     await put_chats(connection, 1, "a:1")
     assert len(await claims.claim(offer())) == 1
-    known = await llm.assignment(claims.worker.line, ORG, again.uuid)
-    assert known == llm.Assignment("gpu", True, current=False)
+    known = await queries.assignment(claims.worker.line, ORG, again.uuid)
+    assert known == queries.Assignment("gpu", True, current=False)
 
 
 async def test_a_job_that_is_to_be_cancelled_keeps_its_permit_until_its_worker_has_stopped(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 2, "a:1")
     (held,) = await claims.claim(offer())
     await jobs.cancel(claims.worker.line, ORG, held.job.uuid, KEEP_FAILED_SECONDS)
     assert await claims.claim(offer()) == []
-    await claims.worker.settle(held.job, Event.ACKNOWLEDGE_CANCEL)
+    await claims.worker.settle(held.job, TransitionEvent.ACKNOWLEDGE_CANCEL)
     assert len(await claims.claim(offer())) == 1
 
 
 async def test_a_claim_whose_answer_was_lost_is_given_back_with_its_permit(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 1, "a:1")
     (lost,) = await claims.claim(offer())
@@ -317,67 +320,69 @@ async def test_a_claim_whose_answer_was_lost_is_given_back_with_its_permit(
     assert found.job.uuid == lost.job.uuid
 
 
-async def test_an_assignment_goes_with_its_job(connection: Connection, claims: LlmClaimer) -> None:
+async def test_an_assignment_goes_with_its_job(
+    connection: AsyncpgConnection, claims: LlmClaimer
+) -> None:
     await put_chats(connection, 2, "a:1")
     gone, kept = await claims.claim(offer(concurrency=2))
     await claims.worker.complete(gone.job, kept.job)
     await connection.execute(
         "UPDATE jobs SET expires_at = now() - interval '1 second' WHERE id = $1", gone.job.uuid
     )
-    await upkeep.prune(claims.worker.line, 10)
+    await maintenance.prune(claims.worker.line, 10)
     rows = await connection.fetch("SELECT job_id FROM llm_assignments")
     assert [row["job_id"] for row in rows] == [kept.job.uuid]
 
 
 async def test_it_is_known_whether_an_earlier_attempt_has_sent_output(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 1, "a:1")
     for kind, had_output in (("log", False), ("json", False), ("json", True)):
         (held,) = await claims.claim(offer())
         assert held.had_output is had_output
         await reports.add_events(claims.worker.line, [(held.job, kind, b"{}")], write_id=1)
-        await claims.worker.settle(held.job, Event.RELEASE)
+        await claims.worker.settle(held.job, TransitionEvent.RELEASE)
 
 
 # Targets that cannot be reached
 
 
 async def test_nothing_is_claimed_for_a_target_that_is_away(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 3, "a:1")
-    await llm.note_unreachable(claims.worker.line, "gpu", "refused", 60.0)
+    await queries.note_unreachable(claims.worker.line, "gpu", "refused", 60.0)
     assert await claims.claim(offer(concurrency=2)) == []
     held = await claims.claim(offer(concurrency=2), offer("other"))
     assert [it.target for it in held] == ["other"]
 
 
 async def test_one_job_finds_out_whether_a_target_is_back_if_nobody_else_does(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 5, "a:1")
-    await llm.note_unreachable(claims.worker.line, "gpu", "refused", 0.0)
+    await queries.note_unreachable(claims.worker.line, "gpu", "refused", 0.0)
     # It is being tried right now: a target that is asleep takes its time to say nothing.
     assert await claims.claim(offer(concurrency=3)) == []
-    await llm.note_unreachable(claims.worker.line, "gpu", "refused", -60.0)
+    await queries.note_unreachable(claims.worker.line, "gpu", "refused", -60.0)
     assert await claims.claim(offer(concurrency=0)) == []
     (probe,) = await claims.claim(offer(concurrency=3))
     assert await claims.claim(offer(concurrency=3)) == []
 
     await claims.worker.complete(probe.job)
-    assert await llm.note_alive(claims.worker.line, "gpu") == 0
+    assert await queries.note_alive(claims.worker.line, "gpu") == 0
     assert len(await claims.claim(offer(concurrency=3))) == 3
 
 
 async def test_what_is_known_of_a_target_that_is_away_is_kept_until_it_answers(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     line = claims.worker.line
-    await llm.note_unreachable(line, "gpu", "refused", 60.0)
-    (first,) = await llm.target_states(line)
-    await llm.note_unreachable(line, "gpu", "no route", 120.0)
-    (second,) = await llm.target_states(line)
+    await queries.note_unreachable(line, "gpu", "refused", 60.0)
+    (first,) = await queries.target_states(line)
+    await queries.note_unreachable(line, "gpu", "no route", 120.0)
+    (second,) = await queries.target_states(line)
     assert second.unreachable_since == first.unreachable_since
     assert (first.last_error, second.last_error) == ("refused", "no route")
     assert first.next_try_at is not None
@@ -386,22 +391,22 @@ async def test_what_is_known_of_a_target_that_is_away_is_kept_until_it_answers(
 
     await put_chats(connection, 1, "a:1")
     await claims.claim(offer("fine"))
-    await llm.note_alive(line, "gpu")
-    assert await llm.target_states(line) == [
-        llm.TargetState("fine", None, None, None),
-        llm.TargetState("gpu", None, None, None),
+    await queries.note_alive(line, "gpu")
+    assert await queries.target_states(line) == [
+        queries.TargetState("fine", None, None, None),
+        queries.TargetState("gpu", None, None, None),
     ]
 
 
 async def test_jobs_that_wait_for_a_target_are_due_when_one_is_back(
-    connection: Connection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
+    connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llm, "_MADE_DUE_AT_ONCE", 2)
+    monkeypatch.setattr(queries, "_MADE_DUE_AT_ONCE", 2)
     line = claims.worker.line
     await put_chats(connection, 5, "a:1")
     for held in await claims.claim(offer(concurrency=5)):
         await claims.worker.settle(
-            held.job, Event.UNREACHABLE, code="target_unreachable", delay=3_600.0
+            held.job, TransitionEvent.UNREACHABLE, code="target_unreachable", delay=3_600.0
         )
     later = datetime.now(UTC) + timedelta(hours=1)
     others = [
@@ -415,11 +420,11 @@ async def test_jobs_that_wait_for_a_target_are_due_when_one_is_back(
         ),
         await put_chat(connection, state=State.STAGED, run_at=later),
     ]
-    assert await upkeep.stage(line, 10) == []
+    assert await maintenance.stage(line, 10) == []
 
-    assert await llm.note_alive(line, "gpu") == 5
-    assert await llm.note_alive(line, "gpu") == 0
-    assert len(await upkeep.stage(line, 10)) == 5
+    assert await queries.note_alive(line, "gpu") == 5
+    assert await queries.note_alive(line, "gpu") == 0
+    assert len(await maintenance.stage(line, 10)) == 5
     assert [await state_of(connection, job) for job in others] == [
         State.RETRYING,
         State.RETRYING,
@@ -441,7 +446,7 @@ async def test_jobs_that_wait_for_a_target_are_due_when_one_is_back(
     ids=["organisation", "model", "endpoint of an organisation", "endpoint"],
 )
 async def test_a_concurrency_limit_holds_for_llm_jobs(
-    limit: ConcurrencyLimit, connection: Connection, claims: LlmClaimer
+    limit: ConcurrencyLimit, connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await set_limit(claims.worker.line, limit)
     await put_chats(connection, 5, "a:1")
@@ -454,7 +459,7 @@ async def test_a_concurrency_limit_holds_for_llm_jobs(
 
 
 async def test_a_limit_of_an_organisation_counts_its_other_jobs_too(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await set_limit(claims.worker.line, ConcurrencyLimit(ORG, "org", "", 3))
     await put_chats(connection, 5, "a:1")
@@ -466,7 +471,7 @@ async def test_a_limit_of_an_organisation_counts_its_other_jobs_too(
 # Who is told
 
 
-async def put_told_chat(connection: Connection, model: str) -> ClaimedJob:
+async def put_told_chat(connection: AsyncpgConnection, model: str) -> ClaimedJob:
     """One whose webhook is sent its phases."""
     target = target_id(ORG, URL)
     await webhooks.enlist(connection, [(ORG, target, URL)])
@@ -482,7 +487,7 @@ async def put_told_chat(connection: Connection, model: str) -> ClaimedJob:
 
 
 async def test_loading_is_told_and_what_is_loaded_already_is_not(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     told = {
         model: (await put_told_chat(connection, model)).uuid for model in ("loaded:1", "other:1")
@@ -501,18 +506,18 @@ async def test_loading_is_told_and_what_is_loaded_already_is_not(
 
 @pytest.mark.parametrize("resident", [["a:1"], []])
 async def test_a_claim_that_was_not_told_is_given_back_without_a_word(
-    resident: list[str], connection: Connection, claims: LlmClaimer
+    resident: list[str], connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_told_chat(connection, "a:1")
     (assigned,) = await claims.claim(offer(resident=resident))
-    await claims.worker.settle(assigned.job, Event.UNREACHABLE, code="target_unreachable")
+    await claims.worker.settle(assigned.job, TransitionEvent.UNREACHABLE, code="target_unreachable")
     rows = await connection.fetch("SELECT event FROM webhook_deliveries ORDER BY id")
     words = [] if resident else ["job.dispatching", "job.retrying"]
     assert [row["event"] for row in rows] == words
 
 
 async def test_drops_are_counted_once_for_each_claim_and_over_all_of_them(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chat(connection)
     line = claims.worker.line
@@ -521,8 +526,8 @@ async def test_drops_are_counted_once_for_each_claim_and_over_all_of_them(
         job = held.job
         # Sent again after its answer was lost.
         for _ in range(2):
-            assert await llm.note_drop(line, job.org, job.uuid, job.lease) == drops
-        await claims.worker.settle(job, Event.POSTPONE)
+            assert await queries.note_drop(line, job.org, job.uuid, job.lease) == drops
+        await claims.worker.settle(job, TransitionEvent.POSTPONE)
         await connection.execute("UPDATE jobs SET run_at = now(), state = 'queued'")
     row = await row_of(connection, job)
     assert (row["failures"], row["crashes"]) == (0, 0)
@@ -530,15 +535,15 @@ async def test_drops_are_counted_once_for_each_claim_and_over_all_of_them(
 
 
 async def test_a_drop_of_who_holds_the_job_no_longer_does_not_count(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chat(connection)
     line = claims.worker.line
     (stale,) = await claims.claim(offer())
-    await claims.worker.settle(stale.job, Event.RELEASE)
+    await claims.worker.settle(stale.job, TransitionEvent.RELEASE)
     key = (stale.job.org, stale.job.uuid)
-    assert await llm.note_drop(line, *key, stale.job.lease) is None
+    assert await queries.note_drop(line, *key, stale.job.lease) is None
     (held,) = await claims.claim(offer())
-    assert await llm.note_drop(line, *key, stale.job.lease) is None
-    assert await llm.note_drop(line, "somebody-else", stale.job.uuid, held.job.lease) is None
-    assert await llm.note_drop(line, *key, held.job.lease) == 1
+    assert await queries.note_drop(line, *key, stale.job.lease) is None
+    assert await queries.note_drop(line, "somebody-else", stale.job.uuid, held.job.lease) is None
+    assert await queries.note_drop(line, *key, held.job.lease) == 1

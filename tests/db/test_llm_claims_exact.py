@@ -14,10 +14,10 @@ from coatcheck.core.queries.leases import LIMITED_CLAIM_LOCK
 from coatcheck.core.queries.limits import set_limit
 from coatcheck.core.sql import sql
 from coatcheck.domain.job import ConcurrencyLimit
-from coatcheck.products.llm.queries import Assigned
+from coatcheck.products.llm.queries import AssignedJob
 from coatcheck.products.llm.sql import sql as llm_sql
 from tests.db.blocking import until_blocked
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.llm_claims import LlmClaimer, llm_claimer, offer, put_chats
 from tests.db.rows import ENDPOINT, ORG, put_queue
 
@@ -35,7 +35,7 @@ async def workers(dsn: str) -> AsyncIterator[list[LlmClaimer]]:
 
 
 async def test_of_workers_that_claim_together_exactly_as_many_as_allowed_hold_jobs(
-    connection: Connection, workers: list[LlmClaimer]
+    connection: AsyncpgConnection, workers: list[LlmClaimer]
 ) -> None:
     """Nobody ends a job while all claim, so what is held after is the most there ever was."""
     for model in ("a:1", "b:1", "c:1"):
@@ -48,7 +48,7 @@ async def test_of_workers_that_claim_together_exactly_as_many_as_allowed_hold_jo
 
 
 async def test_permits_are_never_exceeded_while_jobs_come_and_go(
-    connection: Connection, workers: list[LlmClaimer]
+    connection: AsyncpgConnection, workers: list[LlmClaimer]
 ) -> None:
     for model in ("a:1", "b:1"):
         await put_chats(connection, JOBS_EACH, model)
@@ -59,7 +59,7 @@ async def test_permits_are_never_exceeded_while_jobs_come_and_go(
     async def work(worker: LlmClaimer) -> None:
         """Holds what it claimed until it has claimed again."""
         nonlocal ended
-        before: list[Assigned] = []
+        before: list[AssignedJob] = []
         while ended < 2 * JOBS_EACH:
             claimed = await worker.claim(*OFFERS, room=1)
             at_once.update(held.target for held in claimed)
@@ -76,7 +76,7 @@ async def test_permits_are_never_exceeded_while_jobs_come_and_go(
 
 
 async def test_a_claim_waits_for_the_one_before_it_to_commit(
-    connection: Connection, workers: list[LlmClaimer]
+    connection: AsyncpgConnection, workers: list[LlmClaimer]
 ) -> None:
     """The permit a rival has just taken is seen: the lock is taken before the look's snapshot."""
     await put_chats(connection, 5, "a:1")
@@ -93,7 +93,7 @@ async def test_a_claim_waits_for_the_one_before_it_to_commit(
 
 
 async def test_a_claim_that_was_cancelled_while_it_waited_leaves_its_connection_usable(
-    connection: Connection, workers: list[LlmClaimer]
+    connection: AsyncpgConnection, workers: list[LlmClaimer]
 ) -> None:
     """By an administrator, or by a timeout that the server has set."""
     await put_chats(connection, 1, "a:1")
@@ -108,7 +108,7 @@ async def test_a_claim_that_was_cancelled_while_it_waited_leaves_its_connection_
 
 
 async def test_under_a_limit_a_claim_waits_for_claims_of_other_kinds(
-    connection: Connection, workers: list[LlmClaimer]
+    connection: AsyncpgConnection, workers: list[LlmClaimer]
 ) -> None:
     """They share the organisation's permits."""
     await put_chats(connection, 5, "a:1")

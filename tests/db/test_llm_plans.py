@@ -9,7 +9,7 @@ import pytest
 
 from coatcheck.domain.limits import FLOWS_SCANNED_MAX
 from coatcheck.products.llm.sql import sql
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offer, put_chats
 from tests.db.plans import Plan, explain
 from tests.db.rows import put_flows
@@ -28,7 +28,7 @@ async def plan_of(claims: LlmClaimer, statement: str, *arguments: Any) -> Plan:
     return await claims.worker.line.run(lambda it: explain(it, sql(statement), *arguments))
 
 
-async def finish(connection: Connection, jobs: int) -> None:
+async def finish(connection: AsyncpgConnection, jobs: int) -> None:
     """History: chats that have ended, each with the target that it was given to."""
     async with unguarded(connection):
         await connection.execute(
@@ -50,7 +50,7 @@ async def finish(connection: Connection, jobs: int) -> None:
 
 
 async def test_a_look_at_a_long_queue_reads_the_oldest_of_each_line_and_no_more(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_flows(connection, FLOWS, JOBS_EACH, endpoint=CHAT)
     lanes, endpoints = ["urgent", "urgent", "standard", "standard"], [CHAT, GENERATE] * 2
@@ -72,7 +72,7 @@ async def test_a_look_at_a_long_queue_reads_the_oldest_of_each_line_and_no_more(
 
 
 async def test_counting_permits_reads_what_is_held_and_no_history(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await finish(connection, 5_000)
     await put_chats(connection, 3, "a:1")
@@ -84,7 +84,9 @@ async def test_counting_permits_reads_what_is_held_and_no_history(
     assert plan.rows_read("llm_assignments") == 2
 
 
-async def test_taking_a_job_goes_by_its_line(connection: Connection, claims: LlmClaimer) -> None:
+async def test_taking_a_job_goes_by_its_line(
+    connection: AsyncpgConnection, claims: LlmClaimer
+) -> None:
     await finish(connection, 5_000)
     await put_chats(connection, 500, "a:1")
     one = [["standard"], [CHAT], ["acme"], ["a:1"], [1], ["gpu"], [True]]
@@ -95,7 +97,7 @@ async def test_taking_a_job_goes_by_its_line(connection: Connection, claims: Llm
 
 
 async def test_jobs_that_wait_for_a_target_are_found_by_their_own_index(
-    connection: Connection, claims: LlmClaimer
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await finish(connection, 5_000)
     async with unguarded(connection):

@@ -6,14 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coatcheck.core.queries import leases
-from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import leases, maintenance
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import HELD, State
-from coatcheck.maintenance.expirer import OVERRUN_SLACK_SECONDS
+from coatcheck.maintenance.due_jobs import OVERRUN_SLACK_SECONDS
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX
 from tests.db.rows import put_job, row_of
 
@@ -27,7 +26,7 @@ def ago(seconds: float) -> datetime:
 
 
 async def expire(worker: Claimer) -> list[State]:
-    ended = await upkeep.fail_overrun(
+    ended = await maintenance.fail_overrun(
         worker.line,
         slack_seconds=OVERRUN_SLACK_SECONDS,
         keep_failed_seconds=KEEP_FAILED_SECONDS,
@@ -37,7 +36,7 @@ async def expire(worker: Claimer) -> list[State]:
 
 
 async def rescue(worker: Claimer) -> list[State]:
-    rescued = await upkeep.rescue(
+    rescued = await maintenance.rescue(
         worker.line,
         crashes_max=CRASHES_MAX,
         keep_failed_seconds=KEEP_FAILED_SECONDS,
@@ -49,7 +48,7 @@ async def rescue(worker: Claimer) -> list[State]:
 @pytest.mark.parametrize("lane", Lane)
 @pytest.mark.parametrize("state", sorted(HELD))
 async def test_a_silent_holder_s_job_is_not_judged_by_its_deadline_but_rescued(
-    state: State, lane: Lane, connection: Connection, worker: Claimer
+    state: State, lane: Lane, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """Last heard of before the job's time was up: nobody knows whether it ran the job by then."""
     allowed = DEFAULT_POLICIES[lane].ack_seconds
@@ -67,7 +66,7 @@ async def test_a_silent_holder_s_job_is_not_judged_by_its_deadline_but_rescued(
 @pytest.mark.parametrize("lane", Lane)
 @pytest.mark.parametrize("state", sorted(HELD))
 async def test_a_dead_holder_s_job_is_not_judged_by_its_deadline_but_rescued_at_once(
-    state: State, lane: Lane, connection: Connection, worker: Claimer
+    state: State, lane: Lane, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, state, lane=lane.value, run_deadline=ago(3_600), failures_max=0)
     assert await leases.declare_dead(worker.line, [worker.boot]) == [worker.boot]
@@ -78,7 +77,7 @@ async def test_a_dead_holder_s_job_is_not_judged_by_its_deadline_but_rescued_at_
 
 
 async def test_a_holder_that_lived_past_the_deadline_and_then_fell_silent_is_the_rescuer_s(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """The expirer comes first, after a time in which no upkeep ran."""
     job = await put_job(connection, State.PROCESSING, run_deadline=ago(3_600), failures_max=0)
@@ -89,7 +88,7 @@ async def test_a_holder_that_lived_past_the_deadline_and_then_fell_silent_is_the
 
 
 async def test_a_job_whose_holder_is_forgotten_is_the_rescuer_s(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_job(connection, State.PROCESSING, run_deadline=ago(3_600), failures_max=0)
     await leases.deregister(worker.line, worker.boot)
@@ -100,7 +99,7 @@ async def test_a_job_whose_holder_is_forgotten_is_the_rescuer_s(
 @pytest.mark.parametrize("lane", Lane)
 @pytest.mark.parametrize("state", sorted(HELD))
 async def test_a_live_holder_s_job_that_ran_long_past_its_deadline_has_failed(
-    state: State, lane: Lane, connection: Connection, worker: Claimer
+    state: State, lane: Lane, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(
         connection,
@@ -124,7 +123,7 @@ async def test_a_job_is_ended_by_one_of_the_two_at_most(
     silent_seconds: float,
     overdue_seconds: float,
     expirer_first: bool,
-    connection: Connection,
+    connection: AsyncpgConnection,
     worker: Claimer,
 ) -> None:
     job = await put_job(connection, State.PROCESSING, run_deadline=ago(overdue_seconds))

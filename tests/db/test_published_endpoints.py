@@ -18,14 +18,20 @@ from coatcheck.core.queries.services import (
     put,
     resolve_published,
 )
-from coatcheck.db.channels import SERVICES
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.domain.catalogue import EndpointSpec, Method, VersionSpec
-from coatcheck.domain.endpoint_names import endpoint_key
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.notifications import SERVICES
+from coatcheck.domain.catalogue import (
+    EndpointSpec,
+    Method,
+    VersionSpec,
+    conflicts_of,
+    described,
+    unserved_of,
+)
 from coatcheck.domain.job import ConcurrencyLimit
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.publications import conflicts_of, described, unserved_of
-from tests.db.edge_guard import Connection
+from coatcheck.domain.service_definition import endpoint_key
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.publishing import fall_silent, publish
 from tests.db.rows import connected
 from tests.waiting import eventually_async
@@ -55,19 +61,19 @@ CANARY = docs(endpoint("/a", Lane.BULK), endpoint("/new"))
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test services", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test services", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
 
-async def in_force(line: Line) -> dict[str, str]:
+async def in_force(line: Connection) -> dict[str, str]:
     """The lane of each endpoint that can be called, by path."""
     found = (await find(line, [("acme", "docs")])).get(("acme", "docs"))
     return {} if found is None else {each.path: each.lane.value for each in found.endpoints}
 
 
-async def let_pass(connection: Connection, time: str) -> None:
+async def let_pass(connection: AsyncpgConnection, time: str) -> None:
     """Have what is unserved be so for as much longer."""
     await connection.execute(
         "UPDATE published_endpoints SET unserved_since = unserved_since - $1::text::interval", time
@@ -79,7 +85,7 @@ AFTERWARDS = {"/a": "standard", "/b": "standard", "/new": "standard"}
 
 
 async def test_a_worker_that_stops_leaves_the_definitions_of_the_others_in_force(
-    line: Line,
+    line: Connection,
 ) -> None:
     await publish(line, STABLE)
     canary = await publish(line, CANARY)
@@ -89,7 +95,7 @@ async def test_a_worker_that_stops_leaves_the_definitions_of_the_others_in_force
 
 
 async def test_a_worker_that_falls_silent_counts_no_longer_and_again_when_it_is_back(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     await publish(line, STABLE)
     canary = await publish(line, CANARY)
@@ -107,7 +113,7 @@ async def test_a_worker_that_falls_silent_counts_no_longer_and_again_when_it_is_
 
 
 async def test_the_look_at_the_catalogue_waits_for_nobody_who_changes_it(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     """The upkeep of jobs goes through the same connection: a worker that is frozen while it
     registers must not hold up rescues, retries and delayed jobs."""
@@ -121,7 +127,7 @@ async def test_the_look_at_the_catalogue_waits_for_nobody_who_changes_it(
     assert await in_force(line) == AFTERWARDS
 
 
-async def test_nothing_changes_when_all_workers_fall_silent(line: Line) -> None:
+async def test_nothing_changes_when_all_workers_fall_silent(line: Connection) -> None:
     """A failover, or a laptop that slept: what was in force stays so."""
     for versions in (STABLE, CANARY):
         await fall_silent(line, await publish(line, versions))
@@ -130,7 +136,7 @@ async def test_nothing_changes_when_all_workers_fall_silent(line: Line) -> None:
 
 
 async def test_a_restart_with_the_same_code_makes_nothing_newer(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     """Else each worker of the stable code that is started would end a canary."""
     stable = await publish(line, STABLE)
@@ -150,7 +156,7 @@ async def test_a_restart_with_the_same_code_makes_nothing_newer(
     assert told == ["/docs"]  # the last one's alone
 
 
-async def test_of_endpoints_that_answer_one_path_the_newer_one_does(line: Line) -> None:
+async def test_of_endpoints_that_answer_one_path_the_newer_one_does(line: Connection) -> None:
     await publish(line, docs(endpoint("/x/{id}", method="GET"), endpoint("/b")))
     canary = await publish(line, docs(endpoint("/x/{name}", Lane.BULK, method="GET")))
     assert await in_force(line) == {"/x/{name}": "bulk", "/b": "standard"}
@@ -161,7 +167,7 @@ async def test_of_endpoints_that_answer_one_path_the_newer_one_does(line: Line) 
 
 
 async def test_an_endpoint_without_a_worker_is_kept_for_a_week(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     await publish(line, STABLE)
     canary = await publish(line, CANARY)
@@ -175,7 +181,7 @@ async def test_an_endpoint_without_a_worker_is_kept_for_a_week(
 
 
 async def test_a_service_without_an_endpoint_left_is_removed_and_its_name_is_free(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     await leases.deregister(line, await publish(line, STABLE))
     assert await put(line, "acme", "default", "docs", [], 10) is None
@@ -186,7 +192,7 @@ async def test_a_service_without_an_endpoint_left_is_removed_and_its_name_is_fre
 
 
 async def test_time_in_which_nothing_runs_does_not_count(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     """A machine that is off over the holidays comes back with all that it had."""
     await fall_silent(line, await publish(line, STABLE))
@@ -195,7 +201,7 @@ async def test_time_in_which_nothing_runs_does_not_count(
     assert await in_force(line) == {"/a": "standard", "/b": "standard"}
 
 
-async def test_forgetting_takes_what_no_live_worker_publishes(line: Line) -> None:
+async def test_forgetting_takes_what_no_live_worker_publishes(line: Connection) -> None:
     await publish(line, STABLE)
     second = docs(endpoint("/a", version=2), endpoint("/c", version=2), version=2)
     for boot in (await publish(line, CANARY), await publish(line, second)):
@@ -213,7 +219,7 @@ async def test_forgetting_takes_what_no_live_worker_publishes(line: Line) -> Non
 
 
 async def test_a_silent_worker_that_comes_back_has_its_endpoints_in_the_catalogue_again(
-    line: Line,
+    line: Connection,
 ) -> None:
     """What it publishes was forgotten meanwhile: it has to register, and so to publish, anew."""
     boot = await publish(line, STABLE)
@@ -224,7 +230,7 @@ async def test_a_silent_worker_that_comes_back_has_its_endpoints_in_the_catalogu
 
 
 async def test_what_a_worker_publishes_that_may_still_hold_jobs_is_not_forgotten(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     """Silent for longer than its shortest lease, and not for its longest one."""
     boot = await publish(line, STABLE)
@@ -239,14 +245,14 @@ async def test_what_a_worker_publishes_that_may_still_hold_jobs_is_not_forgotten
     assert await in_force(line) == {"/a": "standard", "/b": "standard"}
 
 
-async def test_what_a_dead_worker_published_is_forgotten_at_once(line: Line) -> None:
+async def test_what_a_dead_worker_published_is_forgotten_at_once(line: Connection) -> None:
     boot = await publish(line, STABLE)
     await leases.declare_dead(line, [boot])
     assert await forget(line, "docs") == (("docs.post__a", "docs.post__b"), ())
     assert await in_force(line) == {}
 
 
-async def test_forgetting_is_told(line: Line, connection: Connection) -> None:
+async def test_forgetting_is_told(line: Connection, connection: AsyncpgConnection) -> None:
     told: list[str] = []
     await leases.deregister(line, await publish(line, STABLE))
     await connection.add_listener(SERVICES, lambda *said: told.append(str(said[3])))
@@ -258,7 +264,7 @@ async def test_forgetting_is_told(line: Line, connection: Connection) -> None:
     await eventually_async(heard, "the service is told of")
 
 
-async def test_a_concurrency_limit_is_that_of_the_definition_in_force(line: Line) -> None:
+async def test_a_concurrency_limit_is_that_of_the_definition_in_force(line: Connection) -> None:
     def limited(held_max: int | None) -> dict[str, list[VersionSpec]]:
         return docs(replace(endpoint("/a"), concurrency=held_max))
 
@@ -279,7 +285,7 @@ async def test_a_concurrency_limit_is_that_of_the_definition_in_force(line: Line
     assert await limits() == [1]
 
 
-async def test_a_limit_goes_with_its_endpoint(line: Line) -> None:
+async def test_a_limit_goes_with_its_endpoint(line: Connection) -> None:
     versions = {"docs": [VersionSpec(2, (replace(endpoint("/a", version=2), concurrency=3),))]}
     await leases.deregister(line, await publish(line, versions))
     assert [limit.name for limit in await list_limits(line, "acme")] == ["docs.v2.post__a"]
@@ -287,7 +293,7 @@ async def test_a_limit_goes_with_its_endpoint(line: Line) -> None:
     assert await list_limits(line, "acme") == []
 
 
-async def test_where_live_workers_disagree_can_be_seen(line: Line) -> None:
+async def test_where_live_workers_disagree_can_be_seen(line: Connection) -> None:
     await publish(line, STABLE, name="stable")
     other = docs(replace(endpoint("/a", Lane.BULK), retries=9))
     canary = await publish(line, other, name="canary")
@@ -304,7 +310,7 @@ async def test_where_live_workers_disagree_can_be_seen(line: Line) -> None:
 
 
 async def test_definitions_that_say_the_same_are_no_disagreement(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     """Written otherwise, or by a release that knew fewer options: nothing would be to be done."""
     await publish(line, docs(replace(endpoint("/a"), timeout_seconds=30)))
@@ -313,7 +319,7 @@ async def test_definitions_that_say_the_same_are_no_disagreement(
     assert conflicts_of(await list_published(line)) == []
 
 
-async def test_what_no_live_worker_publishes_can_be_seen(line: Line) -> None:
+async def test_what_no_live_worker_publishes_can_be_seen(line: Connection) -> None:
     await publish(line, STABLE)
     await leases.deregister(line, await publish(line, CANARY))
     (gone,) = unserved_of(await list_published(line))
@@ -323,7 +329,7 @@ async def test_what_no_live_worker_publishes_can_be_seen(line: Line) -> None:
 
 @pytest.mark.slow
 async def test_a_process_that_is_frozen_as_it_publishes_keeps_no_other_from_it(
-    line: Line, dsn: str
+    line: Connection, dsn: str
 ) -> None:
     async with connected(dsn) as frozen:
         transaction = frozen.transaction()

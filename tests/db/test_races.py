@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
-from coatcheck.core.queries import jobs, leases
-from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import jobs, leases, maintenance
 from coatcheck.core.sql import sql
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CRASHES_MAX
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from tests.db.blocking import until_blocked
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX, fall_silent
 from tests.db.rows import put_job, row_of, state_of
 
 BLOCKED = "coatcheck test claimer"
 
 
-async def complete_without_commit(connection: Connection, worker: Claimer, job: ClaimedJob) -> None:
+async def complete_without_commit(
+    connection: AsyncpgConnection, worker: Claimer, job: ClaimedJob
+) -> None:
     await connection.fetch(
         sql("jobs/exchange"),
         *worker.order(0).arguments(limited=False),
@@ -38,7 +39,7 @@ async def cancel(worker: Claimer, job: ClaimedJob) -> tuple[State, State, int | 
 
 
 async def test_a_cancel_that_meets_a_finish_finds_the_job_ended(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     async with connection.transaction():
@@ -50,7 +51,7 @@ async def test_a_cancel_that_meets_a_finish_finds_the_job_ended(
 
 
 async def test_a_cancel_that_meets_a_claim_asks_the_new_holder(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.QUEUED)
     order = worker.order(1)
@@ -66,7 +67,7 @@ async def test_a_cancel_that_meets_a_claim_asks_the_new_holder(
 
 
 async def test_a_cancel_that_meets_a_release_cancels_at_once(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.DISPATCHING)
     async with connection.transaction():
@@ -78,7 +79,7 @@ async def test_a_cancel_that_meets_a_release_cancels_at_once(
 
 
 async def test_a_cancel_that_meets_a_claim_undone_cancels_at_once(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.QUEUED)
     undone = connection.transaction()
@@ -93,7 +94,7 @@ async def test_a_cancel_that_meets_a_claim_undone_cancels_at_once(
 
 
 async def test_a_finish_that_meets_a_cancel_keeps_its_true_end(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     async with connection.transaction():
@@ -105,19 +106,19 @@ async def test_a_finish_that_meets_a_cancel_keeps_its_true_end(
 
 
 async def test_a_retry_that_meets_a_cancel_is_cancelled(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     async with connection.transaction():
         await connection.fetch(sql("jobs/cancel"), job.org, job.uuid, KEEP_FAILED_SECONDS)
-        settling = asyncio.create_task(worker.settle(job, Event.RETRY))
+        settling = asyncio.create_task(worker.settle(job, TransitionEvent.RETRY))
         await until_blocked(connection, BLOCKED)
     assert await settling is State.CANCELLED
     assert (await row_of(connection, job))["error_code"] == "cancelled"
 
 
 async def test_a_start_mark_that_meets_a_cancel_does_not_undo_it(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.DISPATCHING)
     async with connection.transaction():
@@ -129,7 +130,7 @@ async def test_a_start_mark_that_meets_a_cancel_does_not_undo_it(
 
 
 async def test_a_finish_that_meets_a_rescue_is_refused(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     await fall_silent(worker)
@@ -146,13 +147,13 @@ async def test_a_finish_that_meets_a_rescue_is_refused(
 
 
 async def test_a_rescue_that_meets_a_finish_leaves_the_job_alone(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     await fall_silent(worker)
     async with connection.transaction():
         await complete_without_commit(connection, worker, job)
-        rescued = await upkeep.rescue(
+        rescued = await maintenance.rescue(
             worker.line,
             crashes_max=CRASHES_MAX,
             keep_failed_seconds=KEEP_FAILED_SECONDS,
@@ -163,7 +164,7 @@ async def test_a_rescue_that_meets_a_finish_leaves_the_job_alone(
 
 
 async def test_a_result_that_is_handed_in_twice_counts_once(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """The answer to the first was lost: the worker sends it again."""
     job = await put_job(connection, State.PROCESSING)

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from coatcheck.core.queries.rates import Ask, Leftover, Limited, RateWindows
-from coatcheck.db.connection import Line
-from tests.db.edge_guard import Connection
+from coatcheck.core.queries.rates import Leftover, Limited, RateRequest, RateWindows
+from coatcheck.db.connection import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.waiting import eventually_async
 
 # A window from 2017 to 2033: no test sees its end by chance.
@@ -19,22 +19,22 @@ KEY = Limited("acme", "key:k1", 500_000_000)
 
 @pytest.fixture
 async def windows(dsn: str) -> AsyncIterator[RateWindows]:
-    line = Line(dsn, name="rates")
+    line = Connection(dsn, name="rates")
     yield RateWindows(line)
     await line.close()
 
 
 async def test_a_limit_gives_what_is_wanted_until_nothing_is_left(windows: RateWindows) -> None:
-    grants = [await windows.take(Ask(KEY, 10, 4)) for _ in range(4)]
+    grants = [await windows.take(RateRequest(KEY, 10, 4)) for _ in range(4)]
     assert [grant.granted for grant in grants] == [4, 4, 2, 0]
     assert [grant.used for grant in grants] == [4, 8, 10, 10]
 
 
 async def test_windows_are_cut_by_the_databases_clock(
-    windows: RateWindows, connection: Connection
+    windows: RateWindows, connection: AsyncpgConnection
 ) -> None:
     before = await connection.fetchval("SELECT clock_timestamp()")
-    grant = await windows.take(Ask(KEY._replace(seconds=3600), 10, 1))
+    grant = await windows.take(RateRequest(KEY._replace(seconds=3600), 10, 1))
     after = await connection.fetchval("SELECT clock_timestamp()")
     assert grant.window_start <= after
     assert before < grant.window_start + timedelta(hours=1)
@@ -44,24 +44,24 @@ async def test_windows_are_cut_by_the_databases_clock(
 
 
 async def test_the_next_window_begins_with_everything(
-    windows: RateWindows, connection: Connection
+    windows: RateWindows, connection: AsyncpgConnection
 ) -> None:
-    await windows.take(Ask(KEY, 10, 10))
+    await windows.take(RateRequest(KEY, 10, 10))
     await connection.execute(
         "UPDATE rate_windows SET window_start = window_start - make_interval(secs => seconds)"
     )
-    assert (await windows.take(Ask(KEY, 10, 7))).granted == 7
-    assert (await windows.take(Ask(KEY, 10, 7))).granted == 3
+    assert (await windows.take(RateRequest(KEY, 10, 7))).granted == 7
+    assert (await windows.take(RateRequest(KEY, 10, 7))).granted == 3
 
 
 async def test_a_clock_that_was_set_back_gives_no_window_twice(
-    windows: RateWindows, connection: Connection
+    windows: RateWindows, connection: AsyncpgConnection
 ) -> None:
-    await windows.take(Ask(KEY, 10, 8))
+    await windows.take(RateRequest(KEY, 10, 8))
     await connection.execute(
         "UPDATE rate_windows SET window_start = window_start + make_interval(secs => seconds)"
     )
-    grant = await windows.take(Ask(KEY, 10, 8))
+    grant = await windows.take(RateRequest(KEY, 10, 8))
     assert grant.granted == 2
     assert grant.seconds_left > KEY.seconds
 
@@ -69,58 +69,60 @@ async def test_a_clock_that_was_set_back_gives_no_window_twice(
 async def test_a_limit_that_was_lowered_below_what_is_used_gives_nothing(
     windows: RateWindows,
 ) -> None:
-    await windows.take(Ask(KEY, 10, 8))
-    grant = await windows.take(Ask(KEY, 5, 1))
+    await windows.take(RateRequest(KEY, 10, 8))
+    grant = await windows.take(RateRequest(KEY, 5, 1))
     assert (grant.granted, grant.used) == (0, 8)
-    assert (await windows.take(Ask(KEY, 20, 100))).granted == 12
+    assert (await windows.take(RateRequest(KEY, 20, 100))).granted == 12
 
 
 async def test_a_limit_that_is_asked_under_two_values_at_once_counts_both(
     windows: RateWindows,
 ) -> None:
     grants = await asyncio.gather(
-        windows.take(Ask(KEY, 10, 1)),  # goes alone, and the others gather meanwhile
-        windows.take(Ask(KEY, 10, 4)),
-        windows.take(Ask(KEY, 12, 4)),
-        windows.take(Ask(KEY, 12, 4)),
+        windows.take(RateRequest(KEY, 10, 1)),  # goes alone, and the others gather meanwhile
+        windows.take(RateRequest(KEY, 10, 4)),
+        windows.take(RateRequest(KEY, 12, 4)),
+        windows.take(RateRequest(KEY, 12, 4)),
     )
     assert [grant.granted for grant in grants] == [1, 4, 4, 3]
 
 
 async def test_each_organisation_name_and_length_is_counted_by_itself(
-    windows: RateWindows, connection: Connection
+    windows: RateWindows, connection: AsyncpgConnection
 ) -> None:
     limits = [KEY, KEY._replace(org="other"), KEY._replace(name="org"), KEY._replace(seconds=60)]
-    grants = await asyncio.gather(*(windows.take(Ask(limited, 3, 3)) for limited in limits))
+    grants = await asyncio.gather(*(windows.take(RateRequest(limited, 3, 3)) for limited in limits))
     assert [grant.granted for grant in grants] == [3, 3, 3, 3]
     assert await connection.fetchval("SELECT count(*) FROM rate_windows") == 4
 
 
 async def test_what_is_given_back_can_be_taken_again(windows: RateWindows) -> None:
-    grant = await windows.take(Ask(KEY, 10, 10))
+    grant = await windows.take(RateRequest(KEY, 10, 10))
     await windows.give_back(
         [Leftover(KEY, grant.window_start, 3), Leftover(KEY, grant.window_start, 1)]
     )
-    assert (await windows.take(Ask(KEY, 10, 10))).granted == 4
+    assert (await windows.take(RateRequest(KEY, 10, 10))).granted == 4
 
 
 async def test_what_is_given_back_to_a_window_gone_by_is_ignored(
-    windows: RateWindows, connection: Connection
+    windows: RateWindows, connection: AsyncpgConnection
 ) -> None:
-    grant = await windows.take(Ask(KEY, 10, 10))
+    grant = await windows.take(RateRequest(KEY, 10, 10))
     await windows.give_back([Leftover(KEY, grant.window_start - timedelta(seconds=KEY.seconds), 5)])
     assert await connection.fetchval("SELECT used FROM rate_windows") == 10
 
 
 async def test_replicas_that_want_many_limits_in_any_order_do_not_deadlock(dsn: str) -> None:
     limits = [Limited(f"org{number}", "org", 3600) for number in range(20)]
-    lines = [Line(dsn, name=f"replica {number}") for number in range(4)]
+    lines = [Connection(dsn, name=f"replica {number}") for number in range(4)]
     replicas = [RateWindows(line) for line in lines]
 
     async def take_and_return(replica: RateWindows, order: list[Limited]) -> int:
         taken = 0
         for _ in range(10):
-            grants = await asyncio.gather(*(replica.take(Ask(each, 100, 2)) for each in order))
+            grants = await asyncio.gather(
+                *(replica.take(RateRequest(each, 100, 2)) for each in order)
+            )
             await replica.give_back(
                 Leftover(each, grant.window_start, 1)
                 for each, grant in zip(order, grants, strict=True)
@@ -137,10 +139,10 @@ async def test_replicas_that_want_many_limits_in_any_order_do_not_deadlock(dsn: 
 
 
 async def test_a_limit_nobody_called_under_for_a_day_is_forgotten(
-    windows: RateWindows, connection: Connection
+    windows: RateWindows, connection: AsyncpgConnection
 ) -> None:
     for name, ago in {"old": "26 h", "recent": "24 h"}.items():
-        await windows.take(Ask(Limited("acme", name, 3600), 10, 1))
+        await windows.take(RateRequest(Limited("acme", name, 3600), 10, 1))
         await connection.execute(
             "UPDATE rate_windows SET window_start = window_start - $2::text::interval "
             "WHERE name = $1",
@@ -152,9 +154,9 @@ async def test_a_limit_nobody_called_under_for_a_day_is_forgotten(
 
 
 async def test_forgetting_does_not_wait_for_a_limit_that_is_in_use(
-    windows: RateWindows, connection: Connection
+    windows: RateWindows, connection: AsyncpgConnection
 ) -> None:
-    await windows.take(Ask(KEY, 10, 1))
+    await windows.take(RateRequest(KEY, 10, 1))
     await connection.execute(
         "UPDATE rate_windows SET window_start = window_start - interval '99 years'"
     )
@@ -164,7 +166,7 @@ async def test_forgetting_does_not_wait_for_a_limit_that_is_in_use(
     assert await connection.fetchval("SELECT count(*) FROM rate_windows") == 1
 
 
-async def test_counting_writes_no_log(windows: RateWindows, connection: Connection) -> None:
+async def test_counting_writes_no_log(windows: RateWindows, connection: AsyncpgConnection) -> None:
     persistence = await connection.fetchval(
         "SELECT relpersistence::text FROM pg_class WHERE relname = 'rate_windows'"
     )
@@ -172,9 +174,9 @@ async def test_counting_writes_no_log(windows: RateWindows, connection: Connecti
 
 
 async def test_a_broken_connection_is_asked_once_more(
-    windows: RateWindows, connection: Connection
+    windows: RateWindows, connection: AsyncpgConnection
 ) -> None:
-    await windows.take(Ask(KEY, 10, 1))
+    await windows.take(RateRequest(KEY, 10, 1))
 
     async def cut_off() -> bool:
         return bool(
@@ -185,4 +187,4 @@ async def test_a_broken_connection_is_asked_once_more(
         )
 
     await eventually_async(cut_off, "the connection is terminated")
-    assert (await windows.take(Ask(KEY, 10, 1))).granted == 1
+    assert (await windows.take(RateRequest(KEY, 10, 1))).granted == 1

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import maintenance
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import HELD, State
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX
 from tests.db.rows import put_job, row_of
 
@@ -21,7 +21,7 @@ SILENT = "UPDATE workers SET last_seen_at = now() - $1 * interval '1 second'"
 
 @pytest.mark.parametrize("state", sorted(HELD))
 async def test_a_live_worker_keeps_its_job_however_long_ago_it_was_claimed(
-    state: State, connection: Connection, worker: Claimer
+    state: State, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, state, dispatched_at=LONG_AGO, started_at=LONG_AGO)
     before = await row_of(connection, job)
@@ -31,7 +31,7 @@ async def test_a_live_worker_keeps_its_job_however_long_ago_it_was_claimed(
 
 @pytest.mark.parametrize("lane", Lane)
 async def test_a_worker_that_is_silent_for_longer_than_a_lane_allows_loses_that_lane_s_jobs(
-    lane: Lane, connection: Connection, worker: Claimer
+    lane: Lane, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING, lane=lane.value)
     allowed = DEFAULT_POLICIES[lane].ack_seconds
@@ -42,7 +42,7 @@ async def test_a_worker_that_is_silent_for_longer_than_a_lane_allows_loses_that_
 
 
 async def rescued(worker: Claimer) -> list[object]:
-    found = await upkeep.rescue(
+    found = await maintenance.rescue(
         worker.line,
         crashes_max=CRASHES_MAX,
         keep_failed_seconds=KEEP_FAILED_SECONDS,

@@ -6,12 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.core.queries import reports
+from coatcheck.core.queries import maintenance, reports
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.states import TRANSITIONS, Event, State
+from coatcheck.domain.states import TRANSITIONS, State, TransitionEvent
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import happen
 from tests.db.rows import put_job, row_of
 from tests.db.test_transitions import ripe_for
@@ -30,7 +29,7 @@ def kept_seconds(target: State) -> int:
 
 @pytest.mark.parametrize(("state", "event"), ENDINGS)
 async def test_at_its_end_a_job_loses_its_payload_unless_it_may_be_retried_and_is_given_a_day_to_go(
-    state: State, event: Event, connection: Connection, worker: Claimer
+    state: State, event: TransitionEvent, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     usual = await put_job(connection, state, start_deadline=LONG_AGO)
     own = await put_job(
@@ -55,14 +54,14 @@ async def test_at_its_end_a_job_loses_its_payload_unless_it_may_be_retried_and_i
 
 
 async def test_a_job_that_will_run_again_keeps_its_payload(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     for event in (
-        Event.RETRY,
-        Event.UNREACHABLE,
-        Event.RELEASE,
-        Event.CRASH,
-        Event.CRASH_AGAIN,
+        TransitionEvent.RETRY,
+        TransitionEvent.UNREACHABLE,
+        TransitionEvent.RELEASE,
+        TransitionEvent.CRASH,
+        TransitionEvent.CRASH_AGAIN,
     ):
         job = await put_job(connection, State.PROCESSING, payload=b'{"a":1}', **ripe_for(event))
         await happen(event, job, worker)
@@ -70,34 +69,36 @@ async def test_a_job_that_will_run_again_keeps_its_payload(
         assert (row["payload"], row["expires_at"], row["finished_at"]) == (b'{"a":1}', None, None)
 
 
-async def test_pruning_goes_in_chunks_and_ends(connection: Connection, worker: Claimer) -> None:
+async def test_pruning_goes_in_chunks_and_ends(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     for _ in range(5):
         await put_job(connection, State.COMPLETED, expires_at=LONG_AGO)
     kept = await put_job(connection, State.COMPLETED)
     waiting = await put_job(connection, State.QUEUED)
-    pruned = [(await upkeep.prune(worker.line, rows_max=2)).jobs for _ in range(4)]
+    pruned = [(await maintenance.prune(worker.line, rows_max=2)).jobs for _ in range(4)]
     assert pruned == [2, 2, 1, 0]
     left = {row["id"] for row in await connection.fetch("SELECT id FROM jobs")}
     assert left == {kept.uuid, waiting.uuid}
 
 
-async def test_the_longest_overdue_go_first(connection: Connection, worker: Claimer) -> None:
+async def test_the_longest_overdue_go_first(connection: AsyncpgConnection, worker: Claimer) -> None:
     jobs = [
         await put_job(connection, State.FAILED, expires_at=LONG_AGO - timedelta(hours=hours))
         for hours in range(4)
     ]
-    await upkeep.prune(worker.line, rows_max=2)
+    await maintenance.prune(worker.line, rows_max=2)
     left = {row["id"] for row in await connection.fetch("SELECT id FROM jobs")}
     assert left == {jobs[0].uuid, jobs[1].uuid}
 
 
 async def test_a_job_goes_with_its_events_and_artifacts_and_names_their_blobs(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     gone = await ended_job_with_things(connection, worker, "blob 1", "blob 2")
     kept = await ended_job_with_things(connection, worker, "blob 3")
     await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", gone.uuid)
-    pruned = await upkeep.prune(worker.line, rows_max=10)
+    pruned = await maintenance.prune(worker.line, rows_max=10)
     assert pruned.jobs == 1
     assert sorted(blob.blob_key for blob in pruned.blobs) == ["blob 1", "blob 2"]
     for table in ("job_events", "artifacts"):
@@ -106,7 +107,7 @@ async def test_a_job_goes_with_its_events_and_artifacts_and_names_their_blobs(
 
 
 async def test_what_a_product_has_of_a_job_goes_with_it(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await connection.execute("CREATE TABLE echoes (org_id text, job_id uuid)")
     gone = await put_job(connection, State.COMPLETED, expires_at=LONG_AGO)
@@ -114,13 +115,13 @@ async def test_what_a_product_has_of_a_job_goes_with_it(
     for job in (gone, kept):
         await connection.execute("INSERT INTO echoes VALUES ($1, $2)", job.org, job.uuid)
     removal = "DELETE FROM echoes AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id"
-    assert (await upkeep.prune(worker.line, 10, (removal,))).jobs == 1
+    assert (await maintenance.prune(worker.line, 10, (removal,))).jobs == 1
     assert await connection.fetchval("SELECT job_id FROM echoes") == kept.uuid
-    assert (await upkeep.prune(worker.line, 10, ())).jobs == 0, "without any product as well"
+    assert (await maintenance.prune(worker.line, 10, ())).jobs == 0, "without any product as well"
 
 
 async def ended_job_with_things(
-    connection: Connection, worker: Claimer, *blob_keys: str
+    connection: AsyncpgConnection, worker: Claimer, *blob_keys: str
 ) -> ClaimedJob:
     job = await put_job(connection, State.PROCESSING)
     await reports.add_events(

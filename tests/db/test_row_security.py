@@ -12,12 +12,12 @@ import asyncpg
 import pytest
 
 from coatcheck import Engine, Submission
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_ids
-from coatcheck.products.speech import queries as speech
-from coatcheck.products.speech.model import SPEECH_TYPES, Reader
-from coatcheck.products.speech.repository import SpeechQueries
+from coatcheck.products.speech import queries
+from coatcheck.products.speech.model import SPEECH_TYPES, SpeechReader
+from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.products.speech.sql import sql
 from tests.db.plans import explain
 from tests.db.rows import connected
@@ -63,7 +63,9 @@ async def test_an_owner_that_is_no_superuser_is_not_held_and_reads_for_users_beh
             many = [Submission("docs.post__x", owner="user:ann") for _ in range(3)]
             tickets = await engine.submit_many(many)  # by COPY, which security would forbid
             assert (await engine.get(tickets[0].id)).owner == "user:ann"
-            assert await engine.extension(SpeechQueries).tasks(Reader("default", "ann")) == []
+            assert (
+                await engine.extension(SpeechRepository).tasks(SpeechReader("default", "ann")) == []
+            )
         async with connected(dsn) as connection:
             assert await connection.fetchval("SELECT count(*) FROM jobs") == 3
             async with connection.transaction():
@@ -102,9 +104,9 @@ async def test_a_users_page_reads_that_page_and_a_task_one_row(
         users,
     )
     mine = [each for each, user in zip(ids, users, strict=True) if user == "ann"]
-    line = Line(dsn, name="tests", server_settings=PINNED_PLANS)
-    reader = Reader("acme", "ann")
-    page = await speech.tasks(
+    line = Connection(dsn, name="tests", server_settings=PINNED_PLANS)
+    reader = SpeechReader("acme", "ann")
+    page = await queries.tasks(
         line, reader, after=None, states=None, endpoints=SPEECH_TYPES, limit=20
     )
     assert [task.view.uuid for task in page] == sorted(mine, reverse=True)[:20]

@@ -7,7 +7,7 @@ from collections import Counter
 from coatcheck.core.queries import leases
 from coatcheck.domain.limits import FLOWS_SCANNED_MAX, RUN_FLOWS_SCANNED_MAX
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import put_queue
 from tests.db.run_rows import key_of, let_pass, put_run, run_of
 
@@ -17,7 +17,7 @@ STEP_SECONDS = 1 / SLOW
 
 
 async def test_a_run_of_one_flow_has_as_large_a_share_as_one_of_a_thousand(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     large = await put_run(connection, 2, keys=MANY, concurrency=1_000)
     small = await put_run(connection, 100, concurrency=1_000)
@@ -27,7 +27,7 @@ async def test_a_run_of_one_flow_has_as_large_a_share_as_one_of_a_thousand(
 
 
 async def test_permits_that_runs_share_go_round_the_runs(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """One at a time, drawn by lot: the chance that one of two has none of 64 is 2 ** -63."""
     runs = {
@@ -44,7 +44,7 @@ async def test_permits_that_runs_share_go_round_the_runs(
 
 
 async def test_the_flows_of_a_run_share_what_it_gets(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, 50, keys=["a", "b", "c"], concurrency=1_000)
     claimed = await worker.claim_limited(12)
@@ -52,7 +52,7 @@ async def test_the_flows_of_a_run_share_what_it_gets(
 
 
 async def test_every_key_has_a_start_before_any_has_its_second(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     keys = ["a", "b", "c", "d", "e"]
     await put_run(connection, 5, keys=keys, per_second=SLOW, key_per_second=SLOW)
@@ -65,7 +65,7 @@ async def test_every_key_has_a_start_before_any_has_its_second(
 
 
 async def test_keys_without_a_rate_all_have_their_turn(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, 5, keys=["a", "b", "c"], per_second=SLOW)
     started = []
@@ -77,7 +77,7 @@ async def test_keys_without_a_rate_all_have_their_turn(
 
 
 async def test_a_run_of_many_flows_is_passed_in_one_step(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """More flows than one claim looks at come before the only one that is under no limit."""
     many = [f"{number}" for number in range(2 * FLOWS_SCANNED_MAX)]
@@ -88,7 +88,7 @@ async def test_a_run_of_many_flows_is_passed_in_one_step(
 
 
 async def test_a_run_that_waits_does_not_hide_those_behind_it(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     many = [f"{number}" for number in range(2 * FLOWS_SCANNED_MAX)]
     await put_run(connection, 1, keys=many, org="a", concurrency=0)
@@ -98,7 +98,7 @@ async def test_a_run_that_waits_does_not_hide_those_behind_it(
 
 
 async def test_a_flow_behind_many_that_wait_is_found_without_waiting_for_a_poll(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """Each look goes on where the last one ended, and asks to be followed by the next."""
     waiting = [f"{number:05}" for number in range(5 * RUN_FLOWS_SCANNED_MAX)]
@@ -117,7 +117,7 @@ async def test_a_flow_behind_many_that_wait_is_found_without_waiting_for_a_poll(
 
 
 async def test_after_a_look_in_vain_there_is_a_pause_and_then_another(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, 2, keys=MANY[:100], key_per_second=0.001)
     assert len(await worker.claim_limited(500)) == 100
@@ -133,7 +133,7 @@ async def test_after_a_look_in_vain_there_is_a_pause_and_then_another(
 
 
 async def test_with_room_for_one_the_lot_is_drawn_among_those_that_can_start(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """Runs that wait for a token take no turn, however many they are."""
     for _ in range(20):
@@ -146,7 +146,7 @@ async def test_with_room_for_one_the_lot_is_drawn_among_those_that_can_start(
 
 
 async def test_keys_that_are_due_and_have_no_work_do_not_hide_those_behind_them(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, 1, keys=MANY[:100], key_per_second=0.001)
     await put_run(connection, 2, keys=["last"], run=run, key_per_second=0.001)

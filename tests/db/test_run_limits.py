@@ -8,22 +8,22 @@ from contextlib import AsyncExitStack
 import asyncpg
 import pytest
 
-from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import maintenance
 from coatcheck.core.queries.limits import set_limit, set_run_limits, sharing, stop_run
 from coatcheck.core.sql import sql
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ConcurrencyLimit
 from coatcheck.domain.limits import CRASHES_MAX
-from coatcheck.domain.states import Event
+from coatcheck.domain.states import TransitionEvent
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX, fall_silent
 from tests.db.rows import ORG, put_queue
 from tests.db.run_rows import put_run, run_of
 
 
 async def test_a_run_holds_no_more_tasks_than_it_may_whatever_their_keys(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, 5, keys=["a", "b", "c", "d"], concurrency=3)
     claimed = await worker.claim_limited(10) + await worker.claim_limited(10)
@@ -33,7 +33,7 @@ async def test_a_run_holds_no_more_tasks_than_it_may_whatever_their_keys(
 
 
 async def test_a_run_s_limits_hold_for_no_other_run_and_no_other_organisation(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, 5, keys=["a"], concurrency=1, per_second=0.001)
     await put_run(connection, 5, keys=["a"])
@@ -46,14 +46,16 @@ async def test_a_run_s_limits_hold_for_no_other_run_and_no_other_organisation(
 
 
 async def test_a_run_under_a_limit_is_claimed_by_one_kind_of_claim_only(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, 5, per_second=1000.0)
     assert await worker.claim(10) == []
     assert len(await worker.claim_limited(10)) == 5
 
 
-async def test_a_stopped_run_is_claimed_no_more(connection: Connection, worker: Claimer) -> None:
+async def test_a_stopped_run_is_claimed_no_more(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     limited = await put_run(connection, 5, keys=["a", "b"], concurrency=9, per_second=100.0)
     unlimited = await put_run(connection, 5)
     for run in (limited, unlimited):
@@ -61,7 +63,9 @@ async def test_a_stopped_run_is_claimed_no_more(connection: Connection, worker: 
     assert await worker.claim(10) + await worker.claim_limited(10) == []
 
 
-async def test_a_run_without_limits_is_as_any_flow(connection: Connection, worker: Claimer) -> None:
+async def test_a_run_without_limits_is_as_any_flow(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     run = await put_run(connection, 5, concurrency=1)
     await set_run_limits(
         connection, ORG, run, concurrency=None, per_second=None, key_per_second=None
@@ -71,7 +75,7 @@ async def test_a_run_without_limits_is_as_any_flow(connection: Connection, worke
 
 
 async def test_other_limits_hold_beside_those_of_a_run(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, 5, keys=["a", "b", "c"], concurrency=4)
     await set_limit(worker.line, ConcurrencyLimit(ORG, "flow", f"{run.hex}/a", 0))
@@ -85,7 +89,7 @@ async def test_other_limits_hold_beside_those_of_a_run(
 
 
 async def test_workers_that_claim_together_hold_exactly_as_many_as_a_run_may(
-    dsn: str, connection: Connection
+    dsn: str, connection: AsyncpgConnection
 ) -> None:
     await put_run(connection, 50, keys=["a", "b", "c", "d"], concurrency=5)
     async with AsyncExitStack() as stack:
@@ -99,13 +103,13 @@ async def test_workers_that_claim_together_hold_exactly_as_many_as_a_run_may(
 
 
 async def test_a_dead_worker_s_permits_come_back_when_its_tasks_are_rescued(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, 2, keys=["a", "b"], concurrency=2)
     assert len(await worker.claim_limited(5)) == 2
     assert await worker.claim_limited(5) == []
     await fall_silent(worker)
-    await upkeep.rescue(
+    await maintenance.rescue(
         worker.line,
         crashes_max=CRASHES_MAX,
         keep_failed_seconds=KEEP_FAILED_SECONDS,
@@ -114,7 +118,9 @@ async def test_a_dead_worker_s_permits_come_back_when_its_tasks_are_rescued(
     assert len(await worker.claim_limited(5)) == 2
 
 
-async def test_what_is_noted_of_a_run_goes_with_it(connection: Connection, worker: Claimer) -> None:
+async def test_what_is_noted_of_a_run_goes_with_it(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
     kept = await put_run(connection, 1, keys=["a"], concurrency=2, key_per_second=0.01)
     gone = await put_run(connection, 1, keys=["a", "b"], per_second=0.01, key_per_second=0.01)
     assert len(await worker.claim_limited(9)) == 2
@@ -130,17 +136,17 @@ async def test_what_is_noted_of_a_run_goes_with_it(connection: Connection, worke
 
 
 async def test_a_claim_that_was_given_back_does_not_return_its_token(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_run(connection, 1, per_second=0.01)
     (job,) = await worker.claim_limited(5)
-    await worker.settle(job, Event.RELEASE, delay=0)
+    await worker.settle(job, TransitionEvent.RELEASE, delay=0)
     assert await worker.claim_limited(5) == []
 
 
 @pytest.mark.parametrize("per_second", [0.0, 0.0009, 100_001.0, float("nan"), float("inf")])
 async def test_a_rate_that_cannot_be_kept_is_refused(
-    per_second: float, connection: Connection
+    per_second: float, connection: AsyncpgConnection
 ) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
         await set_run_limits(

@@ -8,7 +8,7 @@ from coatcheck.core.sql import sql
 from coatcheck.db.connection import _STATEMENT_CHARACTERS_CACHED_MAX
 from coatcheck.domain.limits import RUN_FLOWS_SCANNED_MAX
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import Plan, explain
 from tests.db.run_rows import let_pass, put_run
 
@@ -20,7 +20,7 @@ DUE_BESIDES = 20
 
 
 @pytest.fixture
-async def run(connection: Connection, worker: Claimer) -> None:
+async def run(connection: AsyncpgConnection, worker: Claimer) -> None:
     """Ten thousand keys with work, each of which has just had its token."""
     keys = [f"host-{number:05}.example" for number in range(FLOWS)]
     await put_run(connection, 2, keys=keys, key_per_second=0.001)
@@ -39,7 +39,7 @@ async def plan_of(worker: Claimer, room: int, *, limited: bool = True) -> Plan:
 
 
 async def test_a_look_passes_so_many_flows_that_wait_and_no_more(
-    run: None, connection: Connection, worker: Claimer
+    run: None, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await connection.execute("UPDATE run_tokens SET next_look_at = now(), looked_to = ''")
     plan = await plan_of(worker, 100)
@@ -49,7 +49,7 @@ async def test_a_look_passes_so_many_flows_that_wait_and_no_more(
 
 
 async def test_between_looks_flows_that_wait_cost_nothing(
-    run: None, connection: Connection, worker: Claimer
+    run: None, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await connection.execute("UPDATE run_tokens SET next_look_at = now() + interval '1 hour'")
     plan = await plan_of(worker, 100)
@@ -57,7 +57,7 @@ async def test_between_looks_flows_that_wait_cost_nothing(
 
 
 async def test_flows_whose_token_is_there_are_found_among_all_the_others(
-    run: None, connection: Connection, worker: Claimer
+    run: None, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await connection.execute(
         """
@@ -74,7 +74,7 @@ async def test_flows_whose_token_is_there_are_found_among_all_the_others(
 
 @pytest.mark.parametrize("room", [1, 50])
 async def test_a_claim_reads_as_much_as_it_has_room_for(
-    room: int, run: None, connection: Connection, worker: Claimer
+    room: int, run: None, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await let_pass(connection, 2_000)
     plan = await plan_of(worker, room)

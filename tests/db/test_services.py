@@ -11,12 +11,12 @@ from asyncpg import CheckViolationError
 
 from coatcheck.core.queries import services
 from coatcheck.core.queries.services import delete, find, list_code
-from coatcheck.db.channels import SERVICES
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.notifications import SERVICES
 from coatcheck.domain.catalogue import EndpointSpec, HttpTarget, VersionSpec
 from coatcheck.domain.lanes import Lane
 from tests.db.blocking import until_blocked
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.publishing import publish
 from tests.waiting import eventually_async
 
@@ -53,21 +53,23 @@ UPSTREAM = version(1, "/x", url="https://upstream.example")
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test services", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test services", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-async def said(connection: Connection) -> list[str]:
+async def said(connection: AsyncpgConnection) -> list[str]:
     """What was said of services, as it is heard."""
     heard: list[str] = []
     await connection.add_listener(SERVICES, lambda *told: heard.append(str(told[3])))
     return heard
 
 
-async def versions_of(line: Line, org: str = "acme", service: str = "docs") -> dict[int, list[str]]:
+async def versions_of(
+    line: Connection, org: str = "acme", service: str = "docs"
+) -> dict[int, list[str]]:
     found = (await find(line, [(org, service)])).get((org, service))
     assert found is not None
     return {
@@ -76,7 +78,7 @@ async def versions_of(line: Line, org: str = "acme", service: str = "docs") -> d
     }
 
 
-async def test_what_is_published_comes_back_whole(line: Line) -> None:
+async def test_what_is_published_comes_back_whole(line: Connection) -> None:
     await publish(line, {"docs": [version(1, "/a", "/b")]})
     found = await find(line, [("acme", "docs"), ("other", "docs"), ("acme", "absent")])
     assert found.keys() == {("acme", "docs"), ("other", "docs")}
@@ -86,13 +88,13 @@ async def test_what_is_published_comes_back_whole(line: Line) -> None:
     assert found["other", "docs"] is service
 
 
-async def test_a_worker_of_one_version_leaves_the_others_alone(line: Line) -> None:
+async def test_a_worker_of_one_version_leaves_the_others_alone(line: Connection) -> None:
     await publish(line, {"docs": [version(1, "/a")]})
     await publish(line, {"docs": [version(2, "/a", "/b")]})
     assert await versions_of(line) == {1: ["/a"], 2: ["/a", "/b"]}
 
 
-async def test_workers_of_one_version_publish_it_together(line: Line) -> None:
+async def test_workers_of_one_version_publish_it_together(line: Connection) -> None:
     await publish(line, {"docs": [version(1, "/a", "/b")]})
     await publish(line, {"docs": [version(1, "/c")]})
     assert {number: sorted(paths) for number, paths in (await versions_of(line)).items()} == {
@@ -100,7 +102,7 @@ async def test_workers_of_one_version_publish_it_together(line: Line) -> None:
     }
 
 
-async def test_only_what_differs_is_written_and_told(line: Line, said: list[str]) -> None:
+async def test_only_what_differs_is_written_and_told(line: Connection, said: list[str]) -> None:
     services = {
         "docs": [version(1, "/a"), version(2, "/a")],
         "more": [version(1, "/m", service="more")],
@@ -121,11 +123,11 @@ async def test_only_what_differs_is_written_and_told(line: Line, said: list[str]
 
 
 async def test_two_workers_that_publish_crosswise_do_not_deadlock(
-    dsn: str, line: Line, connection: Connection
+    dsn: str, line: Connection, connection: AsyncpgConnection
 ) -> None:
     names = ["a", "b", "c"]
     await publish(line, {name: [version(1, "/x", service=name)] for name in names})
-    rival = Line(dsn, name="test rival")
+    rival = Connection(dsn, name="test rival")
     try:
         async with connection.transaction():
             await connection.execute("SELECT FROM services WHERE service_id = 'b' FOR UPDATE")
@@ -142,20 +144,20 @@ async def test_two_workers_that_publish_crosswise_do_not_deadlock(
         await rival.close()
 
 
-async def test_an_organisations_own_service_goes_before_codes(line: Line) -> None:
+async def test_an_organisations_own_service_goes_before_codes(line: Connection) -> None:
     assert await put(line, "acme", "default", "docs", [UPSTREAM]) is not None
     await publish(line, {"docs": [version(1, "/code")]})
     assert await versions_of(line, "acme") == {1: ["/x"]}
     assert await versions_of(line, "other") == {1: ["/code"]}
 
 
-async def test_a_name_that_code_has_cannot_be_registered(line: Line) -> None:
+async def test_a_name_that_code_has_cannot_be_registered(line: Connection) -> None:
     await publish(line, {"docs": [version(1, "/code")]})
     assert await put(line, "acme", "default", "docs", [UPSTREAM]) is None
     assert await versions_of(line) == {1: ["/code"]}
 
 
-async def test_a_registration_replaces_the_whole_service(line: Line) -> None:
+async def test_a_registration_replaces_the_whole_service(line: Connection) -> None:
     first = await put(
         line, "acme", "default", "docs", [UPSTREAM, version(2, "/y", url="https://b")]
     )
@@ -169,7 +171,7 @@ async def test_a_registration_replaces_the_whole_service(line: Line) -> None:
     assert await versions_of(line) == {3: ["/z"]}
 
 
-async def test_a_service_stays_in_its_workspace(line: Line) -> None:
+async def test_a_service_stays_in_its_workspace(line: Connection) -> None:
     await put(line, "acme", "one", "docs", [UPSTREAM])
     assert await put(line, "acme", "two", "docs", [UPSTREAM]) is None
     assert not await delete(line, "acme", "docs", "two")
@@ -178,7 +180,7 @@ async def test_a_service_stays_in_its_workspace(line: Line) -> None:
     assert await put(line, "acme", "two", "docs", [UPSTREAM]) is not None
 
 
-async def test_nobody_can_delete_anothers_service_or_codes(line: Line) -> None:
+async def test_nobody_can_delete_anothers_service_or_codes(line: Connection) -> None:
     await publish(line, {"docs": [version(1, "/code")]})
     await put(line, "acme", "default", "mine", [UPSTREAM])
     assert not await delete(line, "other", "mine", None)
@@ -189,7 +191,7 @@ async def test_nobody_can_delete_anothers_service_or_codes(line: Line) -> None:
     assert [service.service for service in await list_services(line, "acme", None)] == ["docs"]
 
 
-async def test_registering_and_deleting_are_told(line: Line, said: list[str]) -> None:
+async def test_registering_and_deleting_are_told(line: Connection, said: list[str]) -> None:
     await put(line, "acme", "default", "docs", [UPSTREAM])
     await delete(line, "acme", "docs", None)
     await delete(line, "acme", "docs", None)
@@ -201,7 +203,7 @@ async def test_registering_and_deleting_are_told(line: Line, said: list[str]) ->
     assert said == ["acme/docs", "acme/docs"]
 
 
-async def test_an_organisation_lists_its_own_services_and_codes(line: Line) -> None:
+async def test_an_organisation_lists_its_own_services_and_codes(line: Connection) -> None:
     await put(line, "acme", "lab", "docs", [UPSTREAM])
     await put(line, "acme", "default", "mine", [UPSTREAM])
     await put(line, "other", "default", "theirs", [UPSTREAM])
@@ -218,14 +220,14 @@ async def test_an_organisation_lists_its_own_services_and_codes(line: Line) -> N
     assert await names("other", None) == [("docs", "code"), ("more", "code"), ("theirs", "http")]
 
 
-async def test_one_listed_by_workspace_is_not_shadowed_by_code(line: Line) -> None:
+async def test_one_listed_by_workspace_is_not_shadowed_by_code(line: Connection) -> None:
     """What a name means to an organisation is its own service, in whatever workspace."""
     await put(line, "acme", "lab", "docs", [UPSTREAM])
     await publish(line, {"docs": [version(1, "/code")]})
     assert await list_services(line, "acme", "default") == []
 
 
-async def test_code_belongs_to_everybody_by_constraint(connection: Connection) -> None:
+async def test_code_belongs_to_everybody_by_constraint(connection: AsyncpgConnection) -> None:
     for org, source in (("acme", "code"), ("", "http")):
         with pytest.raises(CheckViolationError):
             await connection.execute(

@@ -12,12 +12,12 @@ from coatcheck.core.queries import leases
 from coatcheck.core.queries.limits import set_limit
 from coatcheck.core.queries.stalls import stall_reasons
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.domain.states import State
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.plans import explain
 from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG, put_job, put_queue
 from tests.db.run_rows import let_pass, put_run
@@ -27,14 +27,14 @@ WAITING = (State.QUEUED, State.RETRYING, State.STAGED)
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test stalls", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test stalls", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
 
 async def put_old(
-    connection: Connection, state: State, seconds: float = ACK_SECONDS + 1, **columns: Any
+    connection: AsyncpgConnection, state: State, seconds: float = ACK_SECONDS + 1, **columns: Any
 ) -> ClaimedJob:
     """A job that has been due or held for so many seconds."""
     then = datetime.now(UTC) - timedelta(seconds=seconds)
@@ -44,12 +44,12 @@ async def put_old(
     return await put_job(connection, state, **(times | columns))
 
 
-async def reason_of(line: Line, job: ClaimedJob) -> str | None:
+async def reason_of(line: Connection, job: ClaimedJob) -> str | None:
     key = (job.org, job.uuid)
     return (await stall_reasons(line, [key], DEFAULT_POLICIES)).get(key)
 
 
-async def silence(connection: Connection, boot: int, seconds: float) -> None:
+async def silence(connection: AsyncpgConnection, boot: int, seconds: float) -> None:
     """Move the clock: the worker was last heard of so many seconds ago."""
     await connection.execute(
         "UPDATE workers SET last_seen_at = now() - $2 * interval '1 second' WHERE boot = $1",
@@ -63,14 +63,14 @@ async def silence(connection: Connection, boot: int, seconds: float) -> None:
 
 @pytest.mark.parametrize("state", WAITING)
 async def test_a_job_that_nobody_serves_lacks_a_worker(
-    line: Line, connection: Connection, state: State
+    line: Connection, connection: AsyncpgConnection, state: State
 ) -> None:
     job = await put_old(connection, state)
     assert await reason_of(line, job) == "no_worker"
 
 
 async def test_a_worker_of_other_endpoints_does_not_count(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     await leases.register(line, "other", "0", dict(DEFAULT_POLICIES), ["demo.post__other"])
     job = await put_old(connection, State.QUEUED)
@@ -78,7 +78,7 @@ async def test_a_worker_of_other_endpoints_does_not_count(
 
 
 async def test_a_worker_without_slots_in_the_lane_does_not_count(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     lanes = dict(DEFAULT_POLICIES) | {Lane.STANDARD: LanePolicy(3, ACK_SECONDS, 0)}
     await leases.register(line, "urgent only", "0", lanes, [ENDPOINT])
@@ -89,7 +89,7 @@ async def test_a_worker_without_slots_in_the_lane_does_not_count(
 
 
 async def test_a_silent_worker_does_not_count(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_old(connection, State.QUEUED)
     await silence(connection, worker.boot, ACK_SECONDS - 5)
@@ -102,7 +102,7 @@ async def test_a_silent_worker_does_not_count(
 
 
 async def test_a_job_that_no_worker_has_a_thread_for_says_so(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_old(connection, State.QUEUED)
     await leases.tell_of_held_threads(line, worker.boot, {"demo.post__other": 16})
@@ -118,7 +118,7 @@ async def test_a_job_that_no_worker_has_a_thread_for_says_so(
 
 @pytest.mark.parametrize("state", WAITING)
 async def test_a_job_that_has_not_waited_for_long_is_not_stalled(
-    line: Line, connection: Connection, state: State
+    line: Connection, connection: AsyncpgConnection, state: State
 ) -> None:
     job = await put_old(connection, state, seconds=ACK_SECONDS - 5)
     assert await reason_of(line, job) is None
@@ -126,7 +126,7 @@ async def test_a_job_that_has_not_waited_for_long_is_not_stalled(
 
 @pytest.mark.parametrize("state", [State.STAGED, State.RETRYING])
 async def test_a_job_that_is_not_due_yet_is_not_stalled(
-    line: Line, connection: Connection, state: State
+    line: Connection, connection: AsyncpgConnection, state: State
 ) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
     job = await put_old(connection, state, run_at=later)
@@ -134,14 +134,14 @@ async def test_a_job_that_is_not_due_yet_is_not_stalled(
 
 
 async def test_a_job_that_was_just_given_back_begins_to_wait_anew(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     job = await put_old(connection, State.QUEUED, updated_at=datetime.now(UTC))
     assert await reason_of(line, job) is None
 
 
 async def test_a_job_that_is_merely_behind_others_is_not_stalled(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_queue(connection, 100)
     job = await put_old(connection, State.QUEUED)
@@ -151,14 +151,14 @@ async def test_a_job_that_is_merely_behind_others_is_not_stalled(
 
 @pytest.mark.parametrize("state", [state for state in State if state.terminal])
 async def test_a_job_that_has_ended_is_not_stalled(
-    line: Line, connection: Connection, state: State
+    line: Connection, connection: AsyncpgConnection, state: State
 ) -> None:
     job = await put_old(connection, state)
     assert await reason_of(line, job) is None
 
 
 async def test_the_jobs_of_one_question_are_answered_each_by_itself(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     stalled = await put_old(connection, State.QUEUED)
     young = await put_job(connection, State.QUEUED)
@@ -182,7 +182,12 @@ async def test_the_jobs_of_one_question_are_answered_each_by_itself(
     ],
 )
 async def test_a_full_limit_on_endpoint_org_or_flow_is_a_reason(
-    line: Line, connection: Connection, worker: Claimer, limit_org: str, scope: str, name: str
+    line: Connection,
+    connection: AsyncpgConnection,
+    worker: Claimer,
+    limit_org: str,
+    scope: str,
+    name: str,
 ) -> None:
     job = await put_old(connection, State.QUEUED, flow="f")
     await put_job(connection, State.PROCESSING, flow="f")
@@ -193,7 +198,7 @@ async def test_a_full_limit_on_endpoint_org_or_flow_is_a_reason(
 
 
 async def test_what_is_held_under_other_limits_does_not_count(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_old(connection, State.QUEUED, flow="f")
     await set_limit(line, ConcurrencyLimit(ORG, "flow", "f", 1))
@@ -206,7 +211,7 @@ async def test_what_is_held_under_other_limits_does_not_count(
 
 
 async def test_a_full_or_stopped_run_is_a_reason(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, 0, concurrency=2)
     job = await put_old(connection, State.QUEUED, flow=f"{run.hex}/key")
@@ -221,7 +226,7 @@ async def test_a_full_or_stopped_run_is_a_reason(
 
 @pytest.mark.parametrize("rate", ["per_second", "key_per_second"])
 async def test_a_run_or_a_key_that_waits_for_its_rate_is_a_reason(
-    line: Line, connection: Connection, worker: Claimer, rate: str
+    line: Connection, connection: AsyncpgConnection, worker: Claimer, rate: str
 ) -> None:
     run = await put_run(connection, 1, keys=["a", "b"], **{rate: 0.01})
     fresh = await put_job(connection, State.QUEUED, flow=f"{run.hex}/a")
@@ -240,7 +245,7 @@ async def test_a_run_or_a_key_that_waits_for_its_rate_is_a_reason(
 
 @pytest.mark.parametrize("state", [State.RETRYING, State.QUEUED])
 async def test_a_job_whose_target_was_away_waits_for_that(
-    line: Line, connection: Connection, worker: Claimer, state: State
+    line: Connection, connection: AsyncpgConnection, worker: Claimer, state: State
 ) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=10)
     away: dict[str, Any] = {"unreachables": 1, "error_code": "target_unreachable", "run_at": soon}
@@ -251,7 +256,7 @@ async def test_a_job_whose_target_was_away_waits_for_that(
 
 
 async def test_a_target_that_answered_since_is_not_the_reason(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=10)
     job = await put_old(
@@ -265,7 +270,7 @@ async def test_a_target_that_answered_since_is_not_the_reason(
 
 @pytest.mark.parametrize("state", [state for state in State if state.held])
 async def test_a_job_whose_holder_is_silent_has_lost_its_heartbeat(
-    line: Line, connection: Connection, worker: Claimer, state: State
+    line: Connection, connection: AsyncpgConnection, worker: Claimer, state: State
 ) -> None:
     assert worker.boot == HOLDER_BOOT
     job = await put_old(connection, state, seconds=10 * ACK_SECONDS)
@@ -275,7 +280,7 @@ async def test_a_job_whose_holder_is_silent_has_lost_its_heartbeat(
 
 
 async def test_a_job_whose_holder_is_forgotten_has_lost_its_heartbeat(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_old(connection, State.PROCESSING)
     await leases.deregister(line, worker.boot)
@@ -286,7 +291,7 @@ async def test_a_job_whose_holder_is_forgotten_has_lost_its_heartbeat(
 
 
 async def test_a_question_reads_the_jobs_it_asks_about_and_those_held(
-    line: Line, connection: Connection, worker: Claimer
+    line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     asked = [await put_old(connection, State.QUEUED) for _ in range(20)]
     for _ in range(30):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from coatcheck.core.queries import jobs
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import NewJob
 from tests.db.rows import ENDPOINT, ORG
@@ -29,7 +29,7 @@ def keyed(round_number: int, key: str) -> NewJob:
 
 async def test_the_same_keys_in_opposite_orders_do_not_deadlock(dsn: str) -> None:
     """The store raises DatabaseUnavailable for a deadlock; the engine's retries would hide it."""
-    lines = [Line(dsn, name=f"test {number}") for number in range(3)]
+    lines = [Connection(dsn, name=f"test {number}") for number in range(3)]
     for number in range(ROUNDS):
         forwards = [keyed(number, key) for key in KEYS]
         backwards = [keyed(number, key) for key in reversed(KEYS)]

@@ -10,7 +10,7 @@ import pytest
 from coatcheck.core.sql import sql
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.domain.ids import new_id
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import columns, explain
 
 ORG = "acme"
@@ -19,14 +19,14 @@ EVENTS_OF_EACH = 400
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     """A connection with the plans that the reader of output has."""
     opened = await asyncpg.connect(dsn, server_settings=dict(PINNED_PLANS))
     yield opened
     await opened.close()
 
 
-async def test_only_what_is_new_is_read(connection: Connection) -> None:
+async def test_only_what_is_new_is_read(connection: AsyncpgConnection) -> None:
     jobs = [new_id() for _ in range(JOBS)]
     await connection.execute(
         """

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from coatcheck.core.queries import jobs
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotFound
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import PAGE_RESULTS_BYTES_MAX, RESULT_INLINE_BYTES_MAX
@@ -19,8 +19,8 @@ from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.products.batches.model import TaskStatus, TaskView
 from coatcheck.products.batches.sql import sql
-from coatcheck.products.batches.task_repository import BatchTasks
-from tests.db.edge_guard import Connection, unguarded
+from coatcheck.products.batches.task_repository import TaskRepository
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import LongRun, put_long_run
 from tests.db.plans import Plan, explain
 from tests.db.rows import ORG
@@ -39,19 +39,23 @@ MIXED = [
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="batches", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="batches", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-def tasks(line: Line) -> BatchTasks:
-    return BatchTasks(line)
+def tasks(line: Connection) -> TaskRepository:
+    return TaskRepository(line)
 
 
 async def all_pages(
-    line: Line, tasks: BatchTasks, made: LongRun, status: TaskStatus | None, limit: int = 7
+    line: Connection,
+    tasks: TaskRepository,
+    made: LongRun,
+    status: TaskStatus | None,
+    limit: int = 7,
 ) -> list[TaskView]:
     """Every task of a list, read to its end; each page but the last is full."""
     view = await made.view(line)
@@ -68,7 +72,7 @@ async def all_pages(
 
 
 async def test_without_a_status_every_task_comes_once_by_number(
-    connection: Connection, line: Line, tasks: BatchTasks
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository
 ) -> None:
     made = await put_long_run(connection, MIXED * 6)
     found = await all_pages(line, tasks, made, None)
@@ -82,9 +86,9 @@ async def test_without_a_status_every_task_comes_once_by_number(
 @pytest.mark.parametrize("keys", [(), ("a.example", "b.example", "c/d")])
 @pytest.mark.parametrize("status", list(TaskStatus))
 async def test_each_status_has_its_tasks_once(
-    connection: Connection,
-    line: Line,
-    tasks: BatchTasks,
+    connection: AsyncpgConnection,
+    line: Connection,
+    tasks: TaskRepository,
     status: TaskStatus,
     keys: tuple[str, ...],
 ) -> None:
@@ -100,7 +104,7 @@ async def test_each_status_has_its_tasks_once(
 
 
 async def test_a_page_of_waiting_tasks_that_ends_with_the_queue_is_gone_on_with(
-    connection: Connection, line: Line, tasks: BatchTasks
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 7 + [State.RETRYING] * 8)
     found = await all_pages(line, tasks, made, TaskStatus.PENDING, limit=7)
@@ -108,7 +112,7 @@ async def test_a_page_of_waiting_tasks_that_ends_with_the_queue_is_gone_on_with(
 
 
 async def test_what_is_said_of_attempts_and_errors(
-    connection: Connection, line: Line, tasks: BatchTasks
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository
 ) -> None:
     made = await put_long_run(connection, MIXED)
     view = await made.view(line)
@@ -126,7 +130,7 @@ async def test_what_is_said_of_attempts_and_errors(
 
 
 async def test_a_long_result_is_left_out_of_a_page_and_of_its_task_and_read_by_itself(
-    connection: Connection, line: Line, tasks: BatchTasks
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository
 ) -> None:
     long, short = b'"%b"' % (b"x" * RESULT_INLINE_BYTES_MAX), b"y" * RESULT_INLINE_BYTES_MAX
     made = await put_long_run(connection, [State.COMPLETED], result=long)
@@ -146,7 +150,7 @@ async def test_a_long_result_is_left_out_of_a_page_and_of_its_task_and_read_by_i
 
 
 async def test_a_task_of_another_batch_or_organisation_is_as_absent_as_one_that_never_was(
-    connection: Connection, line: Line, tasks: BatchTasks
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository
 ) -> None:
     mine = await put_long_run(connection, MIXED)
     sibling = await put_long_run(connection, MIXED)
@@ -187,7 +191,7 @@ async def test_a_task_of_another_batch_or_organisation_is_as_absent_as_one_that_
     ],
 )
 async def test_a_cursor_that_no_page_gave_is_refused(
-    connection: Connection, line: Line, tasks: BatchTasks, cursor: str
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository, cursor: str
 ) -> None:
     made = await put_long_run(connection, MIXED)
     view = await made.view(line)
@@ -198,7 +202,7 @@ async def test_a_cursor_that_no_page_gave_is_refused(
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
 async def test_a_cursor_of_a_moment_that_is_not_in_the_calendar_is_refused(
-    connection: Connection, line: Line, tasks: BatchTasks, moment: str
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository, moment: str
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 3)
     view = await made.view(line)
@@ -210,7 +214,7 @@ async def test_a_cursor_of_a_moment_that_is_not_in_the_calendar_is_refused(
 
 
 async def test_a_cursor_of_the_queue_is_refused_by_the_other_lists(
-    connection: Connection, line: Line, tasks: BatchTasks
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 3)
     view = await made.view(line)
@@ -223,7 +227,7 @@ async def test_a_cursor_of_the_queue_is_refused_by_the_other_lists(
 
 @pytest.mark.parametrize("limit", [0, 201])
 async def test_a_page_has_a_bound(
-    connection: Connection, line: Line, tasks: BatchTasks, limit: int
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository, limit: int
 ) -> None:
     made = await put_long_run(connection, MIXED)
     view = await made.view(line)
@@ -232,7 +236,7 @@ async def test_a_page_has_a_bound(
 
 
 async def test_a_run_without_tasks_has_an_empty_page(
-    connection: Connection, line: Line, tasks: BatchTasks
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository
 ) -> None:
     made = await put_long_run(connection, [], latched=False)
     for status in (None, *TaskStatus):
@@ -240,7 +244,7 @@ async def test_a_run_without_tasks_has_an_empty_page(
 
 
 @pytest.fixture
-async def long_run(connection: Connection) -> LongRun:
+async def long_run(connection: AsyncpgConnection) -> LongRun:
     """Tasks of all kinds, and many others around them, with no statistics to go by."""
     await put_long_run(connection, [State.QUEUED] * 5_000)
     states = [State.COMPLETED, State.QUEUED, State.FAILED, State.RETRYING] * (MANY // 4)
@@ -254,7 +258,9 @@ async def long_run(connection: Connection) -> LongRun:
     return made
 
 
-async def test_a_page_reads_what_it_shows_wherever_it_begins(line: Line, long_run: LongRun) -> None:
+async def test_a_page_reads_what_it_shows_wherever_it_begins(
+    line: Connection, long_run: LongRun
+) -> None:
     common: list[Any] = [ORG, long_run.run, RESULT_INLINE_BYTES_MAX]
     middle = MANY // 2
     ids = [long_run.task(index) for index in range(middle, middle + LIMIT)]
@@ -288,7 +294,7 @@ def _check_page(plan: Plan, index: str, name: str) -> None:
 
 
 async def test_the_more_tasks_a_page_may_have_the_shorter_are_its_results(
-    connection: Connection, line: Line, tasks: BatchTasks
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository
 ) -> None:
     result = b"x" * (PAGE_RESULTS_BYTES_MAX // 200 + 1)
     made = await put_long_run(connection, [State.COMPLETED], result=result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 
 NOT_OF_A_TENANT = {
     "workers",
@@ -24,7 +24,7 @@ UNIQUE_INDEXES = """
 
 
 async def test_every_unique_index_of_a_tenant_table_begins_with_its_organisation(
-    connection: Connection,
+    connection: AsyncpgConnection,
 ) -> None:
     indexes = await connection.fetch(UNIQUE_INDEXES)
     tenants = [index for index in indexes if index["table_name"] not in NOT_OF_A_TENANT]
@@ -33,7 +33,7 @@ async def test_every_unique_index_of_a_tenant_table_begins_with_its_organisation
     }
 
 
-async def test_every_tenant_table_has_a_primary_key(connection: Connection) -> None:
+async def test_every_tenant_table_has_a_primary_key(connection: AsyncpgConnection) -> None:
     tables = await connection.fetch(
         "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
     )
@@ -45,7 +45,7 @@ async def test_every_tenant_table_has_a_primary_key(connection: Connection) -> N
     assert {row[0] for row in tables} >= NOT_OF_A_TENANT | {"jobs", "job_events", "artifacts"}
 
 
-async def test_no_foreign_key_binds_one_table_to_another(connection: Connection) -> None:
+async def test_no_foreign_key_binds_one_table_to_another(connection: AsyncpgConnection) -> None:
     """A foreign key without org_id, or a default that counts over all tenants, would not
     distribute. `seq` of job_events is only ever compared within one job."""
     foreign = await connection.fetch("SELECT conname FROM pg_constraint WHERE contype = 'f'")

@@ -10,31 +10,30 @@ import pytest
 
 from coatcheck.core.queries import tenants
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.domain import api_keys
-from coatcheck.domain.identity import USER_SCOPES, RateLimit, Scope
-from coatcheck.domain.tenants import ApiKey, OrgLimits
-from tests.db.edge_guard import Connection
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.domain import tenants as api_keys
+from coatcheck.domain.tenants import USER_SCOPES, OrgLimits, RateLimit, Scope, StoredApiKey
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain
 
 DIGEST = bytes(range(32))
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test")
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test")
     yield opened
     await opened.close()
 
 
-async def make_key(line: Line, org: str, **options: Any) -> ApiKey | None:
+async def make_key(line: Connection, org: str, **options: Any) -> StoredApiKey | None:
     given = {"user": "ada", "name": "", "digest": DIGEST, "scopes": USER_SCOPES} | options
     key_id = given.pop("key_id", None) or api_keys.mint().key_id
     return await tenants.create_key(line, org, key_id, **given)
 
 
 async def test_an_organisation_comes_with_a_workspace_and_an_id_is_given_once(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     limits = OrgLimits(RateLimit(5, 60), 7)
     created = await tenants.create_org(line, "acme", "Acme", limits)
@@ -48,12 +47,12 @@ async def test_an_organisation_comes_with_a_workspace_and_an_id_is_given_once(
     assert [tuple(row) for row in workspaces] == [("acme", "default")]
 
 
-async def test_a_key_needs_an_organisation(line: Line, connection: Connection) -> None:
+async def test_a_key_needs_an_organisation(line: Connection, connection: AsyncpgConnection) -> None:
     assert await make_key(line, "nobody") is None
     assert await connection.fetchval("SELECT count(*) FROM users") == 0
 
 
-async def test_what_is_revoked_stays_revoked_and_keeps_its_first_time(line: Line) -> None:
+async def test_what_is_revoked_stays_revoked_and_keeps_its_first_time(line: Connection) -> None:
     await tenants.create_org(line, "acme", "", OrgLimits())
     key = await make_key(line, "acme")
     assert key is not None
@@ -67,7 +66,7 @@ async def test_what_is_revoked_stays_revoked_and_keeps_its_first_time(line: Line
     assert await tenants.find_keys(line, [key.key_id]) == []
 
 
-async def test_one_organisations_keys_are_out_of_anothers_reach(line: Line) -> None:
+async def test_one_organisations_keys_are_out_of_anothers_reach(line: Connection) -> None:
     for org in ("acme", "other"):
         await tenants.create_org(line, org, "", OrgLimits())
     key = await make_key(line, "acme")
@@ -80,7 +79,7 @@ async def test_one_organisations_keys_are_out_of_anothers_reach(line: Line) -> N
 
 
 async def test_the_databases_clock_decides_when_a_key_ends(
-    line: Line, connection: Connection
+    line: Connection, connection: AsyncpgConnection
 ) -> None:
     await tenants.create_org(line, "acme", "", OrgLimits())
     key = await make_key(line, "acme", seconds_to_live=3600)
@@ -92,7 +91,7 @@ async def test_the_databases_clock_decides_when_a_key_ends(
     assert await tenants.find_keys(line, [key.key_id]) == []
 
 
-async def test_a_key_whose_answer_was_lost_is_there_once(dsn: str, line: Line) -> None:
+async def test_a_key_whose_answer_was_lost_is_there_once(dsn: str, line: Connection) -> None:
     await tenants.create_org(line, "acme", "", OrgLimits())
     first = await make_key(line, "acme", key_id="01ARZ3NDEKTSV4RRFFQ69G5FAV")
     again = await make_key(line, "acme", key_id="01ARZ3NDEKTSV4RRFFQ69G5FAV")
@@ -109,14 +108,14 @@ async def test_a_key_whose_answer_was_lost_is_there_once(dsn: str, line: Line) -
     ],
 )
 async def test_a_row_that_makes_no_sense_cannot_be_written(
-    line: Line, options: dict[str, Any]
+    line: Connection, options: dict[str, Any]
 ) -> None:
     await tenants.create_org(line, "acme", "", OrgLimits())
     with pytest.raises(asyncpg.CheckViolationError):
         await make_key(line, "acme", **options)
 
 
-async def test_there_are_no_other_scopes(line: Line, connection: Connection) -> None:
+async def test_there_are_no_other_scopes(line: Connection, connection: AsyncpgConnection) -> None:
     await tenants.create_org(line, "acme", "", OrgLimits())
     await make_key(line, "acme", scopes=frozenset(Scope))
     with pytest.raises(asyncpg.CheckViolationError):
@@ -124,7 +123,7 @@ async def test_there_are_no_other_scopes(line: Line, connection: Connection) -> 
 
 
 async def test_a_look_up_reads_what_it_wants_among_many(
-    dsn: str, line: Line, connection: Connection
+    dsn: str, line: Connection, connection: AsyncpgConnection
 ) -> None:
     await connection.execute(
         """

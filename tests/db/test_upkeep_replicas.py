@@ -10,12 +10,12 @@ import pytest
 
 from coatcheck.core import Engine
 from coatcheck.domain.states import State
-from coatcheck.maintenance import Upkeep
+from coatcheck.maintenance import MaintenanceRunner
 from coatcheck.maintenance.loop import Loop
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
 from tests.db.blocking import terminate
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.waiting import eventually_async
 
 LOCKS = """
@@ -30,7 +30,7 @@ LOCKS = """
 class Ticking:
     """Counts the ticks of a replica's loops, by their names."""
 
-    replica: Upkeep
+    replica: MaintenanceRunner
     ticks: dict[str, int]
 
     @classmethod
@@ -71,12 +71,12 @@ def elected(replica: Ticking) -> list[str]:
     return [loop.name for loop in replica.replica.loops if loop.elected]
 
 
-async def holders(connection: Connection) -> dict[int, int]:
+async def holders(connection: AsyncpgConnection) -> dict[int, int]:
     """Which connection holds which loop's lock."""
     return {row["lock"]: row["pid"] for row in await connection.fetch(LOCKS)}
 
 
-async def until_all_are_held(connection: Connection, loops: int) -> dict[int, int]:
+async def until_all_are_held(connection: AsyncpgConnection, loops: int) -> dict[int, int]:
     async def look() -> dict[int, int] | None:
         held = await holders(connection)
         return held if len(held) == loops else None
@@ -86,7 +86,7 @@ async def until_all_are_held(connection: Connection, loops: int) -> dict[int, in
 
 
 async def test_each_loop_ticks_on_one_replica_only(
-    replicas: list[Ticking], connection: Connection
+    replicas: list[Ticking], connection: AsyncpgConnection
 ) -> None:
     loops = len(elected(replicas[0]))
     await until_all_are_held(connection, loops)
@@ -102,7 +102,7 @@ async def test_each_loop_ticks_on_one_replica_only(
 
 
 async def test_when_the_elected_replica_loses_its_connection_another_takes_over(
-    replicas: list[Ticking], connection: Connection, settings: Settings
+    replicas: list[Ticking], connection: AsyncpgConnection, settings: Settings
 ) -> None:
     loops = len(elected(replicas[0]))
     before = await until_all_are_held(connection, loops)

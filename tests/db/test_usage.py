@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from coatcheck.core.queries import jobs, leases, usage
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.core.queries.leases import Completion
+from coatcheck.core.queries import jobs, leases, maintenance, usage
+from coatcheck.core.queries.leases import FinishedJob
 from coatcheck.core.sql import sql
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CRASHES_MAX
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.domain.usage import UsageRow
 from tests.db.blocking import until_blocked
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX, fall_silent
 from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG, put_job, row_of
 
@@ -48,9 +47,9 @@ async def ended(worker: Claimer) -> dict[State, int]:
     }
 
 
-async def rescue(worker: Claimer) -> list[upkeep.Rescued]:
+async def rescue(worker: Claimer) -> list[maintenance.Rescued]:
     await fall_silent(worker)
-    return await upkeep.rescue(
+    return await maintenance.rescue(
         worker.line,
         crashes_max=CRASHES_MAX,
         keep_failed_seconds=KEEP_FAILED_SECONDS,
@@ -59,13 +58,13 @@ async def rescue(worker: Claimer) -> list[upkeep.Rescued]:
 
 
 async def fail_overrun(worker: Claimer) -> None:
-    await upkeep.fail_overrun(
+    await maintenance.fail_overrun(
         worker.line, slack_seconds=0, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
     )
 
 
 async def expire(worker: Claimer) -> None:
-    await upkeep.expire_waiting(
+    await maintenance.expire_waiting(
         worker.line, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
     )
 
@@ -79,11 +78,11 @@ async def end(how: str, worker: Claimer, job: ClaimedJob) -> None:
         case "complete":
             await worker.complete(job, result=b"12345")
         case "fail":
-            await worker.settle(job, Event.FAIL)
+            await worker.settle(job, TransitionEvent.FAIL)
         case "last retry":
-            await worker.settle(job, Event.RETRY)
+            await worker.settle(job, TransitionEvent.RETRY)
         case "acknowledge":
-            await worker.settle(job, Event.ACKNOWLEDGE_CANCEL)
+            await worker.settle(job, TransitionEvent.ACKNOWLEDGE_CANCEL)
         case "cancel":
             await cancel(worker, job)
         case "expire":
@@ -123,7 +122,7 @@ async def test_every_way_to_end_is_counted_once(
     columns: dict[str, Any],
     final: State,
     attempts: int,
-    connection: Connection,
+    connection: AsyncpgConnection,
     worker: Claimer,
 ) -> None:
     job = await put_job(connection, state, payload=PAYLOAD, flow="f", **columns)
@@ -143,9 +142,9 @@ async def test_every_way_to_end_is_counted_once(
 
 
 async def test_nothing_is_counted_of_a_job_that_goes_on(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
-    for event in (Event.RETRY, Event.UNREACHABLE, Event.RELEASE):
+    for event in (TransitionEvent.RETRY, TransitionEvent.UNREACHABLE, TransitionEvent.RELEASE):
         await worker.settle(await put_job(connection, State.PROCESSING), event)
     await put_job(connection, State.PROCESSING)
     assert len(await rescue(worker)) == 1
@@ -153,14 +152,14 @@ async def test_nothing_is_counted_of_a_job_that_goes_on(
 
 
 async def test_the_time_of_every_attempt_is_counted(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """Failed, unreachable and interrupted ones too; they all kept a worker busy."""
     await put_job(connection, State.QUEUED)
-    for event in (Event.RETRY, Event.UNREACHABLE, Event.RELEASE):
+    for event in (TransitionEvent.RETRY, TransitionEvent.UNREACHABLE, TransitionEvent.RELEASE):
         (job,) = await worker.claim(1)
         await worker.settle(job, event, delay=0.0)
-        await upkeep.stage(worker.line, ROWS_MAX)
+        await maintenance.stage(worker.line, ROWS_MAX)
     (job,) = await worker.claim(1)
     assert await worker.complete(job) == 1
     (counted,) = await used(worker)
@@ -169,7 +168,7 @@ async def test_the_time_of_every_attempt_is_counted(
 
 
 async def test_a_lost_attempt_ran_until_its_worker_was_last_heard_of(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await put_job(
         connection,
@@ -183,7 +182,7 @@ async def test_a_lost_attempt_ran_until_its_worker_was_last_heard_of(
 
 
 async def test_a_batch_is_a_row_for_each_group_and_not_for_each_job(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     held = [
         await put_job(connection, State.PROCESSING, org_id=org, flow=flow)
@@ -196,7 +195,7 @@ async def test_a_batch_is_a_row_for_each_group_and_not_for_each_job(
     assert [(row.flow, row.completed) for row in await used(worker, "a")] == [("", 5), ("f", 5)]
 
 
-async def test_a_late_result_is_not_counted(connection: Connection, worker: Claimer) -> None:
+async def test_a_late_result_is_not_counted(connection: AsyncpgConnection, worker: Claimer) -> None:
     """The job was rescued, claimed again and completed: the first holder's result is refused."""
     await put_job(connection, State.QUEUED)
     (stale,) = await worker.claim(1)
@@ -205,12 +204,12 @@ async def test_a_late_result_is_not_counted(connection: Connection, worker: Clai
     (fresh,) = await worker.claim(1)
     assert await worker.complete(stale) == 0
     assert await worker.complete(fresh) == 1
-    assert await worker.settle(stale, Event.FAIL) is None
+    assert await worker.settle(stale, TransitionEvent.FAIL) is None
     assert await ended(worker) == {State.COMPLETED: 1}
 
 
 async def test_of_a_finish_and_a_rescue_that_meet_one_is_counted(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.PROCESSING, crashes=CRASHES_MAX)
     await fall_silent(worker)
@@ -226,11 +225,11 @@ async def test_of_a_finish_and_a_rescue_that_meet_one_is_counted(
 
 
 async def test_a_result_that_is_handed_in_twice_is_counted_once(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """The first is under way, its answer lost; the worker sends it again."""
     job = await put_job(connection, State.PROCESSING)
-    done = Completion(job, b"1", RAN_SECONDS)
+    done = FinishedJob(job, b"1", RAN_SECONDS)
     async with connection.transaction():
         await connection.fetch(
             sql("jobs/exchange"),
@@ -250,7 +249,7 @@ async def test_a_result_that_is_handed_in_twice_is_counted_once(
 
 
 async def test_a_finish_that_is_undone_is_not_counted(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_job(connection, State.QUEUED)
     undone = connection.transaction()

@@ -10,13 +10,13 @@ import pytest
 
 from coatcheck.core.queries import usage
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.states import State
 from coatcheck.domain.usage import UsageRow
-from coatcheck.maintenance.stats_pruner import RollUpKeeper
+from coatcheck.maintenance.retention import StatsPruner
 from tests.db.blocking import until_blocked
 from tests.db.claimer import Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain
 from tests.db.rows import ORG, put_job
 
@@ -25,29 +25,29 @@ ROWS_MAX = 1_000
 
 
 @pytest.fixture
-async def bookkeeping(dsn: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name="bookkeeping", server_settings=PINNED_PLANS)
+async def bookkeeping(dsn: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name="bookkeeping", server_settings=PINNED_PLANS)
     yield line
     await line.close()
 
 
-async def complete(connection: Connection, worker: Claimer, count: int = 1) -> None:
+async def complete(connection: AsyncpgConnection, worker: Claimer, count: int = 1) -> None:
     """Jobs that end, each in a statement of its own."""
     for _ in range(count):
         assert await worker.complete(await put_job(connection, State.PROCESSING)) == 1
 
 
-async def used(line: Line) -> list[UsageRow]:
+async def used(line: Connection) -> list[UsageRow]:
     return await usage.read(line, ORG, *EVER, None)
 
 
-async def rows_in(connection: Connection, table: str) -> int:
+async def rows_in(connection: AsyncpgConnection, table: str) -> int:
     count: int = await connection.fetchval(f"SELECT count(*) FROM {table}")
     return count
 
 
 async def test_a_roll_up_changes_nothing_that_a_reader_sees(
-    connection: Connection, worker: Claimer, bookkeeping: Line
+    connection: AsyncpgConnection, worker: Claimer, bookkeeping: Connection
 ) -> None:
     await complete(connection, worker, 3)
     before = await used(worker.line)
@@ -61,12 +61,12 @@ async def test_a_roll_up_changes_nothing_that_a_reader_sees(
     assert (await rows_in(connection, "usage"), await rows_in(connection, "usage_deltas")) == (1, 0)
 
 
-async def by_hour(line: Line) -> list[UsageRow]:
+async def by_hour(line: Connection) -> list[UsageRow]:
     return await usage.read_hours(line, ORG, *EVER, None)
 
 
 async def test_hours_are_summed_up_by_the_roll_up_and_read_the_same_before_it(
-    connection: Connection, worker: Claimer, bookkeeping: Line
+    connection: AsyncpgConnection, worker: Claimer, bookkeeping: Connection
 ) -> None:
     """The hour of a delta is that of its jobs' end, whenever it is rolled up."""
     await complete(connection, worker, 2)
@@ -93,7 +93,7 @@ async def test_hours_are_summed_up_by_the_roll_up_and_read_the_same_before_it(
 
 
 async def test_hours_are_kept_for_two_months_and_their_days_for_good(
-    connection: Connection, worker: Claimer, bookkeeping: Line
+    connection: AsyncpgConnection, worker: Claimer, bookkeeping: Connection
 ) -> None:
     await complete(connection, worker, 2)
     await connection.execute(
@@ -103,14 +103,14 @@ async def test_hours_are_kept_for_two_months_and_their_days_for_good(
     await usage.roll_up(bookkeeping, ROWS_MAX)
     days = await used(worker.line)
     assert await rows_in(connection, "usage_hours") == 2
-    assert await RollUpKeeper(bookkeeping).tick() > 0
+    assert await StatsPruner(bookkeeping).tick() > 0
     (left,) = await by_hour(worker.line)
     assert left.completed == 1
     assert await used(worker.line) == days
 
 
 async def test_a_roll_up_takes_no_more_than_its_chunk(
-    connection: Connection, worker: Claimer, bookkeeping: Line
+    connection: AsyncpgConnection, worker: Claimer, bookkeeping: Connection
 ) -> None:
     await complete(connection, worker, 5)
     assert [(await usage.roll_up(bookkeeping, 2)).deltas for _ in range(4)] == [2, 2, 1, 0]
@@ -118,7 +118,7 @@ async def test_a_roll_up_takes_no_more_than_its_chunk(
 
 
 async def test_a_finish_goes_on_while_a_roll_up_is_under_way_and_neither_loses_anything(
-    connection: Connection, worker: Claimer, bookkeeping: Line
+    connection: AsyncpgConnection, worker: Claimer, bookkeeping: Connection
 ) -> None:
     await complete(connection, worker, 2)
     async with connection.transaction():
@@ -137,7 +137,7 @@ async def finish_beside(worker: Claimer) -> None:
 
 
 async def test_a_roll_up_that_meets_an_unfinished_finish_leaves_it_for_the_next(
-    connection: Connection, worker: Claimer, bookkeeping: Line
+    connection: AsyncpgConnection, worker: Claimer, bookkeeping: Connection
 ) -> None:
     await complete(connection, worker)
     job = await put_job(connection, State.QUEUED)
@@ -150,7 +150,7 @@ async def test_a_roll_up_that_meets_an_unfinished_finish_leaves_it_for_the_next(
 
 
 async def test_two_roll_ups_at_once_count_nothing_twice(
-    connection: Connection, worker: Claimer, bookkeeping: Line
+    connection: AsyncpgConnection, worker: Claimer, bookkeeping: Connection
 ) -> None:
     """The rival passes over the rows that the first holds, and waits only for the sum."""
     await complete(connection, worker, 2)
@@ -166,7 +166,7 @@ async def test_two_roll_ups_at_once_count_nothing_twice(
 
 
 async def test_a_roll_up_that_dies_leaves_everything_as_it_was(
-    connection: Connection, worker: Claimer, bookkeeping: Line
+    connection: AsyncpgConnection, worker: Claimer, bookkeeping: Connection
 ) -> None:
     await complete(connection, worker, 2)
     before = await used(worker.line)
@@ -180,7 +180,7 @@ async def test_a_roll_up_that_dies_leaves_everything_as_it_was(
 
 
 async def test_a_roll_up_reads_its_chunk_and_no_more(
-    connection: Connection, worker: Claimer, bookkeeping: Line
+    connection: AsyncpgConnection, worker: Claimer, bookkeeping: Connection
 ) -> None:
     await connection.execute(
         """

@@ -10,13 +10,13 @@ import pytest
 
 from coatcheck.core.queries import leases, webhooks
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.states import HELD, WAITING, Event, State, after
-from coatcheck.domain.webhooks import EVENTS, INTERNAL, Told, target_id
+from coatcheck.domain.states import HELD, WAITING, State, TransitionEvent, after
+from coatcheck.domain.webhooks import EVENTS, INTERNAL, WebhookScope, target_id
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import happen
 from tests.db.plans import columns, explain
 from tests.db.rows import ENDPOINT, ORG, put_job, state_of
@@ -27,7 +27,9 @@ END, STATES, SHOWN = (
 )
 
 
-async def put_endpoint(connection: Connection, *events: str, org: str = ORG, **others: Any) -> UUID:
+async def put_endpoint(
+    connection: AsyncpgConnection, *events: str, org: str = ORG, **others: Any
+) -> UUID:
     endpoint = new_id()
     row = {
         "org_id": org,
@@ -44,7 +46,7 @@ async def put_endpoint(connection: Connection, *events: str, org: str = ORG, **o
 
 
 async def put_told_job(
-    connection: Connection, state: State, told: dict[UUID, Told], **others: Any
+    connection: AsyncpgConnection, state: State, told: dict[UUID, WebhookScope], **others: Any
 ) -> ClaimedJob:
     job = await put_job(connection, state, webhook=int(max(told.values())), **others)
     for target, tells in told.items():
@@ -59,7 +61,7 @@ async def put_told_job(
     return job
 
 
-async def told(connection: Connection, target: UUID) -> list[dict[str, Any]]:
+async def told(connection: AsyncpgConnection, target: UUID) -> list[dict[str, Any]]:
     rows = await connection.fetch(
         "SELECT * FROM webhook_deliveries WHERE target_id = $1 ORDER BY id", target
     )
@@ -75,15 +77,15 @@ def is_a_phase(state: State, final: State) -> bool:
 
 @pytest.mark.parametrize(("state", "event"), LEGAL)
 async def test_every_move_is_told_once_with_the_states_before_and_after(
-    state: State, event: Event, connection: Connection, worker: Claimer
+    state: State, event: TransitionEvent, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     final = after(state, event)
     assert final is not None
     endpoint = await put_endpoint(connection, *EVENTS)
-    both = {END: Told.THE_END, STATES: Told.EVERY_STATE}
+    both = {END: WebhookScope.THE_END, STATES: WebhookScope.EVERY_STATE}
     jobs = [
         await put_told_job(connection, state, both, **ripe_for(event)),
-        await put_told_job(connection, state, {SHOWN: Told.PHASES}, **ripe_for(event)),
+        await put_told_job(connection, state, {SHOWN: WebhookScope.PHASES}, **ripe_for(event)),
     ]
     silent = await put_job(connection, state, org_id="others", **ripe_for(event))
     for job in [*jobs, silent]:
@@ -112,13 +114,13 @@ async def test_every_move_is_told_once_with_the_states_before_and_after(
 
 
 async def test_facts_say_what_the_row_may_no_longer_say(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
-    told_states = {STATES: Told.EVERY_STATE}
+    told_states = {STATES: WebhookScope.EVERY_STATE}
     job = await put_told_job(connection, State.QUEUED, told_states, failures=1, flow="line")
     (claimed,) = await worker.claim(1)
     await leases.mark_started(worker.line, [(claimed, 0.1)])
-    await worker.settle(claimed, Event.RETRY, code="broke")
+    await worker.settle(claimed, TransitionEvent.RETRY, code="broke")
     assert [row["facts"] for row in await told(connection, STATES)] == [
         {
             "state": state,
@@ -139,31 +141,34 @@ async def test_facts_say_what_the_row_may_no_longer_say(
 
 
 async def test_a_claim_under_a_limit_is_told_as_any_other(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     await connection.execute(
         "INSERT INTO concurrency_limits (org_id, scope, name, held_max) VALUES ($1, 'org', '', 1)",
         ORG,
     )
-    await put_told_job(connection, State.QUEUED, {STATES: Told.EVERY_STATE})
+    await put_told_job(connection, State.QUEUED, {STATES: WebhookScope.EVERY_STATE})
     assert len(await worker.claim_limited(1)) == 1
     (row,) = await told(connection, STATES)
     assert row["event"] == "job.dispatching"
 
 
-@pytest.mark.parametrize("event", [Event.CLAIM, Event.START, Event.COMPLETE, Event.RETRY])
+@pytest.mark.parametrize(
+    "event",
+    [TransitionEvent.CLAIM, TransitionEvent.START, TransitionEvent.COMPLETE, TransitionEvent.RETRY],
+)
 async def test_what_is_rolled_back_was_neither_done_nor_told(
-    event: Event, connection: Connection, worker: Claimer
+    event: TransitionEvent, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
-    begins = State.QUEUED if event is Event.CLAIM else State.DISPATCHING
+    begins = State.QUEUED if event is TransitionEvent.CLAIM else State.DISPATCHING
     endpoint = await put_endpoint(connection, *EVENTS)
-    job = await put_told_job(connection, begins, {STATES: Told.EVERY_STATE})
+    job = await put_told_job(connection, begins, {STATES: WebhookScope.EVERY_STATE})
 
     class Undone(Exception):
         pass
 
-    async def undo(its: Connection) -> None:
-        class Within(Line):
+    async def undo(its: AsyncpgConnection) -> None:
+        class Within(Connection):
             """The worker's statements, in a transaction that is not committed."""
 
             def __init__(self) -> None:
@@ -185,7 +190,7 @@ async def test_what_is_rolled_back_was_neither_done_nor_told(
 
 
 async def test_an_endpoint_is_told_what_it_names_and_no_more(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     ends = await put_endpoint(connection, "job.completed", "job.failed")
     starts = await put_endpoint(connection, "job.processing")
@@ -202,8 +207,8 @@ async def test_an_endpoint_is_told_what_it_names_and_no_more(
     cancelled = await put_job(connection, State.CANCEL_REQUESTED)
     await leases.mark_started(worker.line, [(completed, 0.1)])
     await worker.complete(completed)
-    await worker.settle(failed, Event.FAIL)
-    await worker.settle(cancelled, Event.ACKNOWLEDGE_CANCEL)
+    await worker.settle(failed, TransitionEvent.FAIL)
+    await worker.settle(cancelled, TransitionEvent.ACKNOWLEDGE_CANCEL)
 
     async def heard(endpoint: UUID) -> list[tuple[str, UUID]]:
         return [(row["event"], row["subject_id"]) for row in await told(connection, endpoint)]
@@ -215,7 +220,7 @@ async def test_an_endpoint_is_told_what_it_names_and_no_more(
 
 
 async def test_of_tasks_an_endpoint_is_told_failures_if_it_says_so(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     jobs_only = await put_endpoint(connection, *(EVENTS - {"task.failed"}))
     tasks = await put_endpoint(connection, "task.failed")
@@ -225,7 +230,7 @@ async def test_of_tasks_an_endpoint_is_told_failures_if_it_says_so(
         for at in range(2)
     ]
     await worker.complete(held[0])
-    await worker.settle(held[1], Event.FAIL)
+    await worker.settle(held[1], TransitionEvent.FAIL)
     assert await told(connection, jobs_only) == []
     (row,) = await told(connection, tasks)
     assert (row["event"], row["subject_kind"]) == ("task.failed", "task")
@@ -234,7 +239,7 @@ async def test_of_tasks_an_endpoint_is_told_failures_if_it_says_so(
 
 
 async def test_endpoints_are_sent_nothing_of_internal_jobs(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     endpoint = await put_endpoint(connection, *EVENTS)
     await worker.complete(await put_job(connection, State.PROCESSING, webhook=INTERNAL))
@@ -242,7 +247,7 @@ async def test_endpoints_are_sent_nothing_of_internal_jobs(
 
 
 async def test_without_any_webhook_a_claim_looks_once_whether_there_is_an_endpoint(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     for _ in range(50):
         await put_job(connection)
@@ -255,7 +260,7 @@ async def test_without_any_webhook_a_claim_looks_once_whether_there_is_an_endpoi
 
 
 async def test_with_endpoints_each_job_finds_those_of_its_organisation_by_their_index(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     for number in range(200):
         await put_endpoint(connection, "job.completed", org=f"org {number}")
@@ -274,5 +279,5 @@ async def exchange_plan(worker: Claimer, held: list[ClaimedJob]) -> Any:
     )
 
 
-async def now(connection: Connection) -> Any:
+async def now(connection: AsyncpgConnection) -> Any:
     return await connection.fetchval("SELECT now()")

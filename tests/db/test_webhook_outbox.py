@@ -12,10 +12,10 @@ from coatcheck.core.queries import webhooks
 from coatcheck.core.sql import sql
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.domain.webhooks import target_id
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import columns, explain
 from tests.db.rows import ENDPOINT, ORG, put_job
 from tests.db.test_usage import WAYS, end
@@ -25,12 +25,12 @@ TARGET = target_id(ORG, URL)
 TELL_THE_END, TELL_A_TASK_S_FAILURE = 1, 3
 
 
-async def told(connection: Connection) -> list[dict[str, Any]]:
+async def told(connection: AsyncpgConnection) -> list[dict[str, Any]]:
     rows = await connection.fetch("SELECT * FROM webhook_deliveries ORDER BY id")
     return [dict(row) | {"facts": json.loads(row["facts"])} for row in rows]
 
 
-async def put_told_job(connection: Connection, state: State, **others: Any) -> ClaimedJob:
+async def put_told_job(connection: AsyncpgConnection, state: State, **others: Any) -> ClaimedJob:
     job = await put_job(connection, state, webhook=TELL_THE_END, **others)
     await webhooks.enlist(connection, [(ORG, TARGET, URL)])
     await connection.execute(
@@ -42,7 +42,7 @@ async def put_told_job(connection: Connection, state: State, **others: Any) -> C
     return job
 
 
-async def put_run(connection: Connection, target: UUID | None) -> UUID:
+async def put_run(connection: AsyncpgConnection, target: UUID | None) -> UUID:
     """A run of a group, whose id is answered."""
     run = new_id()
     await connection.execute(
@@ -63,7 +63,7 @@ async def test_every_way_to_end_is_told_once(
     columns: dict[str, Any],
     final: State,
     attempts: int,
-    connection: Connection,
+    connection: AsyncpgConnection,
     worker: Claimer,
 ) -> None:
     job = await put_told_job(connection, state, **columns)
@@ -85,7 +85,7 @@ async def test_no_way_to_end_is_told_of_a_job_without_a_webhook(
     columns: dict[str, Any],
     final: State,
     attempts: int,
-    connection: Connection,
+    connection: AsyncpgConnection,
     worker: Claimer,
 ) -> None:
     job = await put_job(connection, state, **columns)
@@ -94,21 +94,21 @@ async def test_no_way_to_end_is_told_of_a_job_without_a_webhook(
 
 
 async def test_an_attempt_that_is_not_the_last_is_not_told(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_told_job(connection, State.PROCESSING)
-    await worker.settle(job, Event.RETRY)
+    await worker.settle(job, TransitionEvent.RETRY)
     assert await told(connection) == []
 
 
 async def test_a_task_s_failure_is_told_to_whom_its_batch_names(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, TARGET)
     of_run = {"run_id": run, "webhook": TELL_A_TASK_S_FAILURE, "flow": f"{run.hex}/of.its.payload"}
     failed = await put_job(connection, State.PROCESSING, task_index=0, **of_run)
     completed = await put_job(connection, State.PROCESSING, task_index=1, **of_run)
-    await worker.settle(failed, Event.FAIL)
+    await worker.settle(failed, TransitionEvent.FAIL)
     await worker.complete(completed)
     (row,) = await told(connection)
     assert (row["target_id"], row["subject_kind"], row["event"]) == (TARGET, "task", "task.failed")
@@ -117,24 +117,24 @@ async def test_a_task_s_failure_is_told_to_whom_its_batch_names(
 
 
 async def test_a_task_of_a_batch_that_names_nobody_is_not_told(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     run = await put_run(connection, None)
     job = await put_job(
         connection, State.PROCESSING, task_index=0, run_id=run, webhook=TELL_A_TASK_S_FAILURE
     )
-    await worker.settle(job, Event.FAIL)
+    await worker.settle(job, TransitionEvent.FAIL)
     assert await told(connection) == []
 
 
 async def test_ending_jobs_without_webhooks_reads_no_table_of_webhooks(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     held = [await put_job(connection, State.PROCESSING) for _ in range(100)]
     done = columns([(job.org, job.uuid, job.lease, b"1", 0.5, 2) for job in held])
     order = worker.order(0).arguments(limited=False)
 
-    async def plan(it: Connection) -> Any:
+    async def plan(it: AsyncpgConnection) -> Any:
         return await explain(it, sql("jobs/exchange"), *order, *done, KEEP_COMPLETED_SECONDS)
 
     explained = await worker.line.run(plan)
@@ -145,13 +145,13 @@ async def test_ending_jobs_without_webhooks_reads_no_table_of_webhooks(
 
 
 async def test_ending_jobs_with_webhooks_finds_each_by_its_key(
-    connection: Connection, worker: Claimer
+    connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     held = [await put_told_job(connection, State.PROCESSING) for _ in range(100)]
     done = columns([(job.org, job.uuid, job.lease, b"1", 0.5, 2) for job in held])
     order = worker.order(0).arguments(limited=False)
 
-    async def plan(it: Connection) -> Any:
+    async def plan(it: AsyncpgConnection) -> Any:
         return await explain(it, sql("jobs/exchange"), *order, *done, KEEP_COMPLETED_SECONDS)
 
     explained = await worker.line.run(plan)

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import PINNED_PLANS, Line
-from tests.db.edge_guard import Connection
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import Plan, explain
 
 TARGETS = 40
@@ -20,15 +20,15 @@ LEASE_SECONDS = 20.0
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
+async def line(dsn: str) -> AsyncIterator[Connection]:
     """With the settings of the deliverer's."""
-    opened = Line(dsn, name="test deliverer", server_settings=PINNED_PLANS)
+    opened = Connection(dsn, name="test deliverer", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-async def endpoint(connection: Connection) -> UUID:
+async def endpoint(connection: AsyncpgConnection) -> UUID:
     """Targets with long queues, delivered ones among them. One of them is fetched from."""
     await connection.execute(
         """
@@ -62,11 +62,13 @@ async def endpoint(connection: Connection) -> UUID:
     return found
 
 
-async def plan_of(line: Line, statement: str, *arguments: object) -> Plan:
+async def plan_of(line: Connection, statement: str, *arguments: object) -> Plan:
     return await line.run(lambda it: explain(it, sql(statement), *arguments))
 
 
-async def test_a_claim_passes_over_what_must_wait_by_index(line: Line, endpoint: UUID) -> None:
+async def test_a_claim_passes_over_what_must_wait_by_index(
+    line: Connection, endpoint: UUID
+) -> None:
     plan = await plan_of(
         line,
         "webhooks/claim",
@@ -79,20 +81,22 @@ async def test_a_claim_passes_over_what_must_wait_by_index(line: Line, endpoint:
     assert plan.rows_read("webhook_deliveries") < 10 * TARGETS * PER_TARGET
 
 
-async def test_fetching_reads_as_much_as_is_fetched(line: Line, endpoint: UUID) -> None:
+async def test_fetching_reads_as_much_as_is_fetched(line: Connection, endpoint: UUID) -> None:
     plan = await plan_of(line, "webhooks/take", "acme", endpoint, 10, LEASE_SECONDS, uuid4())
     assert plan.sequential_scans("webhook_deliveries") == 0
     assert plan.rows_read("webhook_deliveries") < 10 * 10
 
 
-async def test_holding_for_longer_reads_what_is_held(line: Line, endpoint: UUID) -> None:
+async def test_holding_for_longer_reads_what_is_held(line: Connection, endpoint: UUID) -> None:
     ids = [uuid4() for _ in range(PLACES)]
     plan = await plan_of(line, "webhooks/renew", ["acme"] * PLACES, ids, ids, LEASE_SECONDS)
     assert plan.sequential_scans("webhook_deliveries") == 0
     assert plan.rows_read("webhook_deliveries") <= PLACES
 
 
-async def test_what_was_told_before_is_one_row_of_an_index(line: Line, endpoint: UUID) -> None:
+async def test_what_was_told_before_is_one_row_of_an_index(
+    line: Connection, endpoint: UUID
+) -> None:
     plan = await plan_of(
         line, "webhooks/told_before", "acme", UUID(int=1), endpoint, UUID(int=2**128 - 1)
     )

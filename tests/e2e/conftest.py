@@ -23,7 +23,7 @@ import pytest
 
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
-from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.egress.urls import trusted_authorities
 from tests.conftest import copy_first_boot, make_open_folder
 from tests.e2e.faults.victims import VICTIM, Victim, servers
 from tests.ports import free_port

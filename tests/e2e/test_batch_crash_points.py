@@ -14,8 +14,8 @@ import pytest
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.encoding import encode
 from coatcheck.products.batches.executor import BatchExecutor
-from coatcheck.products.batches.model import BatchStatus, BatchView, NewPart, NewTask, Selection
-from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.model import BatchState, BatchView, NewPart, NewTask, Selection
+from coatcheck.products.batches.repository import BatchRepository
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.process import new_batch
 from tests.e2e.faults.services import lab
@@ -40,7 +40,7 @@ async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
 
 
 async def create(laboratory: Laboratory, key: str | None = None) -> str:
-    created = await laboratory.engine.extension(Batches).create_small(
+    created = await laboratory.engine.extension(BatchRepository).create_small(
         new_batch(key),
         NewPart(new_id(), "inline"),
         [NewTask(encode(laboratory.payload()))] * TASKS,
@@ -49,7 +49,7 @@ async def create(laboratory: Laboratory, key: str | None = None) -> str:
 
 
 async def look(laboratory: Laboratory, batch: str) -> BatchView:
-    return await laboratory.engine.extension(Batches).get(batch, org=ORG)
+    return await laboratory.engine.extension(BatchRepository).get(batch, org=ORG)
 
 
 async def ends(laboratory: Laboratory, batch: str) -> BatchView:
@@ -118,10 +118,10 @@ async def test_a_run_completes_once_though_its_keeper_dies(
     view = await look(laboratory, batch)
     committed = point == "batch.completed_not_notified"
     if VICTIM.is_exact:
-        assert view.status is (BatchStatus.COMPLETED if committed else BatchStatus.RUNNING)
+        assert view.status is (BatchState.COMPLETED if committed else BatchState.RUNNING)
     laboratory.start_upkeep()
     view = await ends(laboratory, batch)
-    assert view.status is BatchStatus.COMPLETED
+    assert view.status is BatchState.COMPLETED
     await is_consistent(laboratory, view)
 
 
@@ -134,10 +134,10 @@ async def test_a_cancellation_that_was_not_committed_can_be_asked_for_again(
     await laboratory.strike(process)
     if VICTIM.is_exact:
         assert (await look(laboratory, batch)).current.cancel_requested_at is None
-    await laboratory.engine.extension(Batches).cancel(batch, org=ORG)
+    await laboratory.engine.extension(BatchRepository).cancel(batch, org=ORG)
     laboratory.start_upkeep()
     view = await ends(laboratory, batch)
-    assert view.status is BatchStatus.CANCELLED
+    assert view.status is BatchState.CANCELLED
     assert view.current.counts.cancelled == TASKS
     await is_consistent(laboratory, view)
 
@@ -157,7 +157,7 @@ async def test_a_rerun_that_was_not_committed_can_be_asked_for_again(
     if VICTIM.is_exact:
         assert len((await look(laboratory, batch)).runs) == 1
     for _ in range(2):
-        await laboratory.engine.extension(Batches).rerun(
+        await laboratory.engine.extension(BatchRepository).rerun(
             batch, Selection(), org=ORG, idempotency_key="again"
         )
     async with BatchExecutor(laboratory.settings()) as executor:

@@ -22,9 +22,8 @@ import coatcheck
 from coatcheck import State, Ticket
 from coatcheck.blobs import BlobContainer
 from coatcheck.crash import CRASH_POINTS
-from coatcheck.db.connection import Line
-from coatcheck.maintenance.artifact_cleanup import ArtifactKeeper
-from coatcheck.maintenance.orphan_blobs import Sweeper
+from coatcheck.db.connection import Connection
+from coatcheck.maintenance.retention import ArtifactCleanup, OrphanBlobSweeper
 from tests.e2e.canary.test_canary import ARCHIVE_POINTS
 from tests.e2e.faults import history, invariants
 from tests.e2e.faults.crash_scenarios import SCENARIOS, Scenario, Submission
@@ -148,9 +147,9 @@ async def _pruned_with_all_it_left(laboratory: Laboratory, ticket: Ticket | None
 
 async def _artifacts_are_receipted_for(laboratory: Laboratory, ticket: Ticket) -> None:
     """What the dead left is deleted by the keeper, and then said to be gone."""
-    line = Line(laboratory.dsn, name="keeper")
+    line = Connection(laboratory.dsn, name="keeper")
     blobs = BlobContainer.open(laboratory.settings().blob_url)
-    await ArtifactKeeper(line, blobs, grace_seconds=0.0).tick()
+    await ArtifactCleanup(line, blobs, grace_seconds=0.0).tick()
     await line.close()
     closed = await laboratory.sql.fetchval(
         "SELECT count(*) FROM artifact_records WHERE job_id = $1 AND deleted_at IS NOT NULL",
@@ -162,8 +161,8 @@ async def _artifacts_are_receipted_for(laboratory: Laboratory, ticket: Ticket) -
 
 async def _blobs_after_a_sweep(laboratory: Laboratory) -> list[Path]:
     """What is in the container once orphans, however young, are swept."""
-    line = Line(laboratory.dsn, name="sweep")
+    line = Connection(laboratory.dsn, name="sweep")
     blobs = BlobContainer.open(laboratory.settings().blob_url)
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     await line.close()
     return [path for path in (laboratory.folder / "blobs").rglob("*") if path.is_file()]

@@ -18,16 +18,16 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import list_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import reports
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.encoding import encode
-from coatcheck.maintenance.orphan_blobs import Sweeper
-from coatcheck.products.batches.blob_sweeper import BatchSweeper
+from coatcheck.maintenance.retention import OrphanBlobSweeper
 from coatcheck.products.batches.executor import BatchExecutor
-from coatcheck.products.batches.model import BatchStatus, BatchView, NewPart, Selection
-from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.maintenance import BatchSweeper
+from coatcheck.products.batches.model import BatchState, BatchView, NewPart, Selection
+from coatcheck.products.batches.repository import BatchRepository
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.process import new_batch
 from tests.e2e.faults.services import lab
@@ -95,7 +95,7 @@ async def create(laboratory: Laboratory) -> str:
     stored = await store_pieces(
         laboratory.engine.blobs, list_key(deployment, new.uuid, part), body()
     )
-    await laboratory.engine.extension(Batches).create(
+    await laboratory.engine.extension(BatchRepository).create(
         new,
         NewPart(
             part,
@@ -123,12 +123,14 @@ async def converged(
     laboratory: Laboratory, batch: str, runs: int = 1, *, ran_once: bool = True
 ) -> BatchView:
     view = await ends(laboratory, batch)
-    assert view.status is BatchStatus.COMPLETED
+    assert view.status is BatchState.COMPLETED
     assert len(view.runs) == runs
     for run in view.runs:
         assert (run.counts.total, run.counts.succeeded) == (TASKS, TASKS)
     assert (view.runs[0].lines, view.runs[0].bad_lines) == (TASKS + BAD_LINES, BAD_LINES)
-    bad, _ = await laboratory.engine.extension(Batches).dead_letters.bad_lines(view, view.runs[0])
+    bad, _ = await laboratory.engine.extension(BatchRepository).dead_letters.bad_lines(
+        view, view.runs[0]
+    )
     assert [each.line for each in bad] == [2, 13, 24, 35, 46]
     ran = len(laboratory.executions())
     assert ran == TASKS * runs if ran_once else ran >= TASKS * runs, "each task ran"
@@ -169,7 +171,7 @@ async def test_a_rerun_is_taken_in_once_though_its_worker_dies_at(
     batch = await create(laboratory)
     async with everybody_works(laboratory):
         await converged(laboratory, batch)
-    await laboratory.engine.extension(Batches).rerun(batch, Selection(), org=ORG)
+    await laboratory.engine.extension(BatchRepository).rerun(batch, Selection(), org=ORG)
     process = laboratory.start("batch_worker", crash_at=f"{point}:1")
     await laboratory.strike(process)
     if VICTIM.is_exact:
@@ -223,7 +225,7 @@ async def test_a_list_is_taken_in_once_though_postgresql_dies_in_the_middle_of(
     async with everybody_works(laboratory):
         if what == "a rerun":
             await converged(laboratory, batch)
-            await laboratory.engine.extension(Batches).rerun(batch, Selection(), org=ORG)
+            await laboratory.engine.extension(BatchRepository).rerun(batch, Selection(), org=ORG)
         await laboratory.seen_waiting("coatcheck ingest")
         await asyncio.to_thread(pg_server.kill)  # and with it goes the gate
         await asyncio.to_thread(pg_server.start)
@@ -234,7 +236,7 @@ async def test_a_list_is_taken_in_once_though_postgresql_dies_in_the_middle_of(
 
 
 async def _deployment(laboratory: Laboratory) -> UUID:
-    line = Line(laboratory.dsn, name="deployment")
+    line = Connection(laboratory.dsn, name="deployment")
     try:
         return await reports.deployment(line)
     finally:
@@ -243,7 +245,7 @@ async def _deployment(laboratory: Laboratory) -> UUID:
 
 async def _sweep(laboratory: Laboratory) -> None:
     """Sweep orphans, however young. A list that was taken in is one, if it was not deleted."""
-    line = Line(laboratory.dsn, name="sweep")
+    line = Connection(laboratory.dsn, name="sweep")
     blobs = BlobContainer.open(laboratory.settings().blob_url)
 
     async def done() -> bool:
@@ -253,6 +255,6 @@ async def _sweep(laboratory: Laboratory) -> None:
         return left == 0
 
     await eventually_async(done, "no ingest job is left over")
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     await line.close()

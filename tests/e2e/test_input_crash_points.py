@@ -13,10 +13,10 @@ import pytest
 from chaos.files import files_below
 from coatcheck import State, Ticket
 from coatcheck.blobs import BlobContainer
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.inputs import InputRecord, Layer, Mechanism
-from coatcheck.maintenance.orphan_blobs import Sweeper
+from coatcheck.maintenance.retention import OrphanBlobSweeper
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.process import CONTENT, submit_with_content
 from tests.e2e.faults.services import lab
@@ -128,9 +128,9 @@ async def _record(laboratory: Laboratory, ticket: Ticket) -> InputRecord:
 
 async def _sweep(laboratory: Laboratory) -> None:
     """Sweep orphans, however young."""
-    line = Line(laboratory.dsn, name="sweep")
+    line = Connection(laboratory.dsn, name="sweep")
     blobs = BlobContainer.open(laboratory.settings().blob_url)
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     await line.close()
 
 

@@ -33,22 +33,22 @@ PATHS = ("/v1/jobs", "/v1/graphs/receipt-keys", "/voices", "/api/tags", "/v1/mod
 API = """
 from http import HTTPStatus
 
-from coatcheck.http.routing import Answer, Operation
-from coatcheck.http.response import json_reply
+from coatcheck.http.routing import ResponseSpec, Route
+from coatcheck.http.response import json_response
 
-def operations(parts):
-    async def said(call):
-        return json_reply({"echo": parts.settings.products})
+def routes(server):
+    async def said(request):
+        return json_response({"echo": server.settings.products})
 
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path="/v1/echo",
             name="echo",
             summary="Says which products are on.",
             handler=said,
             tag="echo",
-            answers=[Answer(HTTPStatus.OK, "The products.", schema={})],
+            responses=[ResponseSpec(HTTPStatus.OK, "The products.", schema={})],
         )
     ]
 """

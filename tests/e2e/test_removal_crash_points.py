@@ -15,18 +15,17 @@ import pytest
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifact_key
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State
-from coatcheck.maintenance.orphan_blobs import Sweeper
-from coatcheck.products.batches import exporter as exporting
-from coatcheck.products.batches import remover as batch_remover
-from coatcheck.products.batches.blob_sweeper import BatchSweeper
+from coatcheck.maintenance.retention import OrphanBlobSweeper
+from coatcheck.products.batches import exporter, maintenance
 from coatcheck.products.batches.executor import BatchExecutor
+from coatcheck.products.batches.maintenance import BatchSweeper
 from coatcheck.products.batches.model import ExportView
-from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.repository import BatchRepository
 from tests.db.long_runs import LongRun, put_long_run, rows_left
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.victims import VICTIM
@@ -55,15 +54,17 @@ async def laboratory_on_own_server(
 
 
 async def ask(laboratory: Laboratory, made: LongRun) -> ExportView:
-    view = await laboratory.engine.extension(Batches).get(to_text(made.batch), org=made.org)
-    return await laboratory.engine.extension(Batches).exports.create(
+    view = await laboratory.engine.extension(BatchRepository).get(to_text(made.batch), org=made.org)
+    return await laboratory.engine.extension(BatchRepository).exports.create(
         view, view.current, request_id=None
     )
 
 
 async def look(laboratory: Laboratory, made: LongRun, export: ExportView) -> ExportView:
-    view = await laboratory.engine.extension(Batches).get(to_text(made.batch), org=made.org)
-    return await laboratory.engine.extension(Batches).exports.get(view, to_text(export.uuid))
+    view = await laboratory.engine.extension(BatchRepository).get(to_text(made.batch), org=made.org)
+    return await laboratory.engine.extension(BatchRepository).exports.get(
+        view, to_text(export.uuid)
+    )
 
 
 async def is_written_whole(laboratory: Laboratory, made: LongRun, export: ExportView) -> None:
@@ -87,9 +88,9 @@ def check(content: bytes, export: ExportView) -> None:
     assert hashlib.sha256(content).digest() == export.sha256
     archive = zipfile.ZipFile(io.BytesIO(content))
     assert archive.testzip() is None
-    manifest = json.loads(archive.read(exporting.MANIFEST))
-    results = [json.loads(line) for line in archive.read(exporting.RESULTS).splitlines()]
-    errors = [json.loads(line) for line in archive.read(exporting.ERRORS).splitlines()]
+    manifest = json.loads(archive.read(exporter.MANIFEST))
+    results = [json.loads(line) for line in archive.read(exporter.RESULTS).splitlines()]
+    errors = [json.loads(line) for line in archive.read(exporter.ERRORS).splitlines()]
     assert [task["index"] for task in results] == list(range(SUCCEEDED))
     assert [task["index"] for task in errors] == list(range(SUCCEEDED, SUCCEEDED + FAILED))
     assert manifest["complete"] is True
@@ -98,9 +99,9 @@ def check(content: bytes, export: ExportView) -> None:
 
 async def blobs_after_a_sweep(laboratory: Laboratory) -> list[str]:
     """What is in the container once orphans, however young, are swept."""
-    line = Line(laboratory.dsn, name="sweep")
+    line = Connection(laboratory.dsn, name="sweep")
     blobs = BlobContainer.open(laboratory.settings().blob_url)
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     await line.close()
     return files(laboratory)
@@ -153,7 +154,7 @@ async def test_an_export_outlives_a_death_of_postgresql(
     laboratory = laboratory_on_own_server
     made = await put_long_run(laboratory.sql, STATES)
     export = await ask(laboratory, made)
-    monkeypatch.setattr(exporting, "crash_point", killing(pg_server, point))
+    monkeypatch.setattr(exporter, "crash_point", killing(pg_server, point))
     await is_written_whole(laboratory, made, export)
     await laboratory.reconnect()
 
@@ -173,7 +174,7 @@ async def put_with_artifacts(laboratory: Laboratory) -> LongRun:
         )
     other = artifact_key(deployment, new_id())
     await laboratory.engine.blobs.put(other, b"of another job")
-    await laboratory.engine.extension(Batches).delete(to_text(made.batch), org=made.org)
+    await laboratory.engine.extension(BatchRepository).delete(to_text(made.batch), org=made.org)
     return made
 
 
@@ -221,7 +222,7 @@ async def test_a_removal_outlives_a_death_of_postgresql(
         kill(name)
         died.append(name)
 
-    monkeypatch.setattr(batch_remover, "crash_point", crash_point)
+    monkeypatch.setattr(maintenance, "crash_point", crash_point)
     laboratory.start_upkeep()
 
     async def has_died() -> bool:

@@ -15,8 +15,8 @@ import pytest
 
 from coatcheck import Settings
 from coatcheck.cli.bootstrap import keep_secret_keys
-from coatcheck.cli.secret_files import stored_secret_keys
-from coatcheck.domain.target_secrets import UPSTREAM
+from coatcheck.cli.data_dir import stored_secret_keys
+from coatcheck.domain.service_definition import UPSTREAM
 from coatcheck.sealing import KEY_CHARACTERS_MIN
 from tests.e2e.conftest import coatcheck
 from tests.markdown import REPOSITORY, Page

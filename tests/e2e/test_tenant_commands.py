@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import Unauthenticated
-from coatcheck.domain.identity import Principal, RateLimit, Scope
+from coatcheck.domain.tenants import Principal, RateLimit, Scope
 from coatcheck.http.auth import Authenticator
 from coatcheck.settings import Settings
 from tests.e2e.conftest import coatcheck, free_port
@@ -40,7 +40,7 @@ def answer(ran: subprocess.CompletedProcess[str]) -> Any:
 
 
 async def caller(dsn: str, key: str) -> Principal | None:
-    line = Line(dsn, name="test")
+    line = Connection(dsn, name="test")
     settings = Settings(database_url=dsn, key_pepper=PEPPER)
     try:
         return await Authenticator(settings, line, trusted=lambda: False).check(key.encode())

@@ -13,10 +13,8 @@ from pathlib import Path
 import httpx2
 
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
-from coatcheck.domain.api_keys import mint
-from coatcheck.domain.identity import ALL_SCOPES
-from coatcheck.domain.tenants import OrgLimits
+from coatcheck.db.connection import Connection
+from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, mint
 from examples.trace.__main__ import traced
 from examples.trace.collector import TraceCollector
 from tests.e2e.conftest import COMMAND, environment, free_port
@@ -88,7 +86,7 @@ async def test_submission_run_and_webhook_are_one_trace_across_processes(
 
 async def make_key(dsn: str) -> str:
     key = mint()
-    line = Line(dsn, name="tests")
+    line = Connection(dsn, name="tests")
     await tenants.create_org(line, "default", "default", OrgLimits())
     await tenants.create_key(
         line,

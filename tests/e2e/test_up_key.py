@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from coatcheck.domain import api_keys
+from coatcheck.domain import tenants
 from tests.e2e.conftest import COMMAND, Up, coatcheck, environment
 from tests.markdown import pages
 from tests.waiting import LIMIT_SECONDS
@@ -139,7 +139,7 @@ def test_every_command_of_the_guide_to_keys_works(start_up: StartUp) -> None:
 
 @pytest.mark.slow
 def test_a_preset_key_is_used_until_another_is_preset(start_up: StartUp) -> None:
-    first, second = api_keys.mint().text, api_keys.mint().text
+    first, second = tenants.mint().text, tenants.mint().text
     up = start_up(COATCHECK_DEV_KEY=first)
     up.wait_until_ready()
     assert ask(up, first).status_code == 200

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.core.webhook_secrets import WebhookSecrets
+from coatcheck.core.webhooks import WebhookSecrets
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.victims import VICTIM
 from tests.egress.upstream_server import UpstreamServer, upstream_server

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 
 from coatcheck.domain.errors import TooManyLookUps
-from coatcheck.egress.addresses import Address
 from coatcheck.egress.resolver import NameNotFound
+from coatcheck.egress.urls import Address
 
 
 class Names:

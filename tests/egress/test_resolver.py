@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from coatcheck.egress.look_ups import LOOK_UPS_PER_ORG_MAX
-from coatcheck.egress.resolver import NameNotFound, ask_name_servers, shared_resolver
+from coatcheck.egress.resolver import (
+    LOOK_UPS_PER_ORG_MAX,
+    NameNotFound,
+    ask_name_servers,
+    shared_resolver,
+)
 from tests.egress.name_server import Answer, NameServer, name_server
 from tests.waiting import eventually_async
 

@@ -11,16 +11,15 @@ import httpx2
 import pytest
 
 from coatcheck.core import Engine
-from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.egress.urls import trusted_authorities
 from coatcheck.http.app import create_app
-from coatcheck.http.asgi import ASGIApp
-from coatcheck.http.context import open_parts
+from coatcheck.http.context import open_server_context
 from coatcheck.http.dispatch import Dispatcher
-from coatcheck.http.draining import Draining
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders
-from coatcheck.http.routing import Handler, Operation
-from coatcheck.http.server import Server, listen
+from coatcheck.http.lifecycle import ServerDraining
+from coatcheck.http.request import Request
+from coatcheck.http.response import ASGIApp, RawHeaders
+from coatcheck.http.routing import Handler, Route
+from coatcheck.http.server import HttpServer, listen
 from coatcheck.settings import Settings
 from tests.all_products import SURFACES
 
@@ -32,13 +31,13 @@ def app_of(handlers: Mapping[str, Handler]) -> Dispatcher:
     """An application with these handlers, each by its path, open to anyone."""
     return Dispatcher(
         [
-            Operation(
+            Route(
                 methods=["GET"],
                 path=path,
                 name=path,
                 summary="",
                 handler=handler,
-                answers=[],
+                responses=[],
                 tag="tests",
             )
             for path, handler in handlers.items()
@@ -47,16 +46,16 @@ def app_of(handlers: Mapping[str, Handler]) -> Dispatcher:
     )
 
 
-async def _admit_nobody(call: Call, operation: Operation) -> RawHeaders:
+async def _admit_nobody(request: Request, route: Route) -> RawHeaders:
     raise AssertionError("every operation of a test's own is open")
 
 
 @asynccontextmanager
 async def serving(
-    app: ASGIApp, draining: Draining | None = None
+    app: ASGIApp, draining: ServerDraining | None = None
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of ``app``, served by uvicorn on a free port of the loopback."""
-    server = Server(app, drain_seconds=5, draining=draining)
+    server = HttpServer(app, drain_seconds=5, draining=draining)
     listening = listen("127.0.0.1", ANY_PORT)
     port = listening.getsockname()[1]
     task = asyncio.create_task(server.serve(sockets=[listening]))
@@ -78,7 +77,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]
     """A client of the whole control plane under ``settings``."""
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine) as parts,
+        open_server_context(settings, engine) as parts,
         serving(create_app(parts, SURFACES), parts.draining) as client,
     ):
         yield client

@@ -9,41 +9,48 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from coatcheck.http.request import Call
-from coatcheck.http.response import JSON, RawHeaders, Reply, StreamReply, json_reply
-from coatcheck.http.response_compression import accepts_gzip, compressed_stream
+from coatcheck.http.request import Request
+from coatcheck.http.response import (
+    JSON,
+    RawHeaders,
+    Response,
+    StreamResponse,
+    accepts_gzip,
+    compressed_stream,
+    json_response,
+)
 from tests.http.conftest import app_of, serving
 
 LONG = ["a long answer"] * 1_000
 ENCODED = json.dumps(LONG, separators=(",", ":")).encode()
 
 
-async def small(_: Call) -> Reply:
-    return json_reply({"short": True})
+async def small(_: Request) -> Response:
+    return json_response({"short": True})
 
 
-async def long(_: Call) -> Reply:
-    return json_reply(LONG, headers=[(b"etag", b'W/"1"')])
+async def long(_: Request) -> Response:
+    return json_response(LONG, headers=[(b"etag", b'W/"1"')])
 
 
-async def very_long(_: Call) -> Reply:
-    return json_reply(LONG * 100)
+async def very_long(_: Request) -> Response:
+    return json_response(LONG * 100)
 
 
 def plain(*headers: tuple[bytes, bytes]) -> RawHeaders:
     return headers
 
 
-async def secret(_: Call) -> Reply:
-    return json_reply(LONG, headers=[(b"cache-control", b"no-store")])
+async def secret(_: Request) -> Response:
+    return json_response(LONG, headers=[(b"cache-control", b"no-store")])
 
 
-async def page(_: Call) -> Reply:
-    return Reply(200, ENCODED, [(b"content-type", b"text/html; charset=utf-8")])
+async def page(_: Request) -> Response:
+    return Response(200, ENCODED, [(b"content-type", b"text/html; charset=utf-8")])
 
 
-async def coded(_: Call) -> Reply:
-    return Reply(200, gzip.compress(ENCODED * 9_000), [JSON, (b"content-encoding", b"gzip")])
+async def coded(_: Request) -> Response:
+    return Response(200, gzip.compress(ENCODED * 9_000), [JSON, (b"content-encoding", b"gzip")])
 
 
 async def pieces() -> AsyncIterator[bytes]:
@@ -51,14 +58,14 @@ async def pieces() -> AsyncIterator[bytes]:
         yield ENCODED[start : start + 1_000]
 
 
-async def in_pieces(_: Call) -> StreamReply:
-    reply = StreamReply(200, pieces(), [JSON, (b"content-length", b"%d" % len(ENCODED))])
-    reply.is_compressible = True
-    return reply
+async def in_pieces(_: Request) -> StreamResponse:
+    response = StreamResponse(200, pieces(), [JSON, (b"content-length", b"%d" % len(ENCODED))])
+    response.is_compressible = True
+    return response
 
 
-async def events(_: Call) -> StreamReply:
-    return StreamReply(200, pieces(), [(b"content-type", b"text/event-stream")])
+async def events(_: Request) -> StreamResponse:
+    return StreamResponse(200, pieces(), [(b"content-type", b"text/event-stream")])
 
 
 HANDLERS = {
@@ -154,5 +161,5 @@ def test_gzip_is_taken_by_who_says_so(accepted: bytes | None, takes: bool) -> No
 
 async def test_a_compressed_stream_cannot_end_sooner_without_notice() -> None:
     """Many clients take a gzip body that was cut off and ended properly for whole."""
-    reply = compressed_stream(StreamReply(200, pieces(), [JSON]), b"gzip")
-    assert reply.is_measured
+    response = compressed_stream(StreamResponse(200, pieces(), [JSON]), b"gzip")
+    assert response.is_measured

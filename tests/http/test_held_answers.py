@@ -13,9 +13,9 @@ import pytest
 
 from coatcheck import Service
 from coatcheck.dashboard import pages
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.app import create_app
-from coatcheck.http.routing import Held
+from coatcheck.http.routing import HoldsOpen
 from tests.all_products import SURFACES
 from tests.browser.signing_in import sign_in
 from tests.products.house import House, bearer
@@ -35,7 +35,7 @@ async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
     async with House(
         dsn,
         tmp_path,
-        pages=pages.operations,
+        pages=pages.routes,
         operator_org="operators",
         held_answers_per_key=2,
         held_answers_per_org=3,
@@ -77,7 +77,7 @@ async def held(house: House, count: int) -> None:
     """Until so many answers are held open."""
 
     async def counted() -> bool:
-        return house.parts.held_answers.count == count
+        return house.parts.open_responses.count == count
 
     await eventually_async(counted, f"{count} answers are held")
 
@@ -169,13 +169,13 @@ async def test_a_live_page_takes_one_place(house: House) -> None:
 
 
 async def test_every_operation_that_streams_or_waits_says_so(house: House) -> None:
-    app = create_app(house.parts, SURFACES, pages.operations)
-    declared = {each.name: each.held for each in app.operations if each.held is not Held.NEVER}
-    always = {name for name, each in declared.items() if each is Held.ALWAYS}
-    unless_async = {name for name, each in declared.items() if each is Held.UNLESS_ASYNC}
+    app = create_app(house.parts, SURFACES, pages.routes)
+    declared = {each.name: each.held for each in app.routes if each.held is not HoldsOpen.NEVER}
+    always = {name for name, each in declared.items() if each is HoldsOpen.ALWAYS}
+    unless_async = {name for name, each in declared.items() if each is HoldsOpen.UNLESS_ASYNC}
     assert {"ui_live", "ui_job_live", "ui_batch_live", "job_events"} <= always
     assert {"take_webhook_messages", "ollama_embed", "ollama_embeddings"} <= always
-    assert {each.name for each in app.operations if each.path.endswith("/events")} <= always
+    assert {each.name for each in app.routes if each.path.endswith("/events")} <= always
     assert unless_async == {
         "call",
         "call_version",
@@ -186,6 +186,6 @@ async def test_every_operation_that_streams_or_waits_says_so(house: House) -> No
         "openai_embeddings",
         "openai_response",
     }
-    for each in app.operations:
+    for each in app.routes:
         if any(parameter.name == "wait" for parameter in each.parameters):
             assert each.name in declared, each.name

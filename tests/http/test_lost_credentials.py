@@ -9,12 +9,12 @@ import httpx2
 import pytest
 
 from coatcheck.domain.errors import DatabaseUnavailable, Unauthenticated
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.auth.credential_watch import CredentialWatches
 from coatcheck.http.dispatch import Dispatcher
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, StreamResponse
+from coatcheck.http.routing import Route
 from tests.http.conftest import serving
 
 CREDENTIAL = b"a credential"
@@ -36,30 +36,30 @@ class Keys:
             raise self.error
         return None
 
-    def app(self, reply: StreamReply) -> Dispatcher:
+    def app(self, response: StreamResponse) -> Dispatcher:
         """An application that answers ``reply`` to the credential."""
 
-        async def admit(call: Call, _: Operation) -> RawHeaders:
-            call.credential = CREDENTIAL
+        async def admit(request: Request, _: Route) -> RawHeaders:
+            request.credential = CREDENTIAL
             return ()
 
-        async def handler(_: Call) -> StreamReply:
-            return reply
+        async def handler(_: Request) -> StreamResponse:
+            return response
 
-        operation = Operation(
+        route = Route(
             methods=["GET"],
             path="/",
             name="stream",
             summary="",
             handler=handler,
             access=Scope.READ,
-            answers=[],
+            responses=[],
             tag="tests",
         )
         return Dispatcher(
-            [operation],
+            [route],
             admit,
-            lambda call, wake: self.watches.watch(call.credential, 60.0, wake),
+            lambda request, wake: self.watches.watch(request.credential, 60.0, wake),
         )
 
 
@@ -74,7 +74,7 @@ async def one_piece(closed: asyncio.Event) -> AsyncIterator[bytes]:
 
 async def test_a_stream_ends_with_its_last_words() -> None:
     keys, closed = Keys(), asyncio.Event()
-    reply = StreamReply(200, one_piece(closed), [], LAST_WORDS)
+    reply = StreamResponse(200, one_piece(closed), [], LAST_WORDS)
     async with serving(keys.app(reply)) as client, client.stream("GET", "/") as response:
         pieces = response.aiter_raw()
         assert await anext(pieces) == b"begun, "
@@ -86,7 +86,7 @@ async def test_a_stream_ends_with_its_last_words() -> None:
 
 async def test_a_body_of_a_length_that_was_told_is_broken_off() -> None:
     keys, closed = Keys(), asyncio.Event()
-    reply = StreamReply(200, one_piece(closed), [(b"content-length", b"1000")], LAST_WORDS)
+    reply = StreamResponse(200, one_piece(closed), [(b"content-length", b"1000")], LAST_WORDS)
     async with serving(keys.app(reply)) as client, client.stream("GET", "/") as response:
         pieces = response.aiter_raw()
         assert await anext(pieces) == b"begun, "
@@ -109,7 +109,7 @@ async def test_what_was_said_before_the_look_up_is_not_sent_after_it() -> None:
         yield b"a secret"
 
     async with (
-        serving(keys.app(StreamReply(200, pieces(), [], LAST_WORDS))) as client,
+        serving(keys.app(StreamResponse(200, pieces(), [], LAST_WORDS))) as client,
         client.stream("GET", "/") as response,
     ):
         told = response.aiter_raw()
@@ -131,7 +131,7 @@ async def test_a_database_that_is_away_ends_no_stream() -> None:
         yield b"ended"
 
     async with (
-        serving(keys.app(StreamReply(200, pieces(), []))) as client,
+        serving(keys.app(StreamResponse(200, pieces(), []))) as client,
         client.stream("GET", "/") as response,
     ):
         told = response.aiter_raw()

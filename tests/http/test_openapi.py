@@ -10,8 +10,8 @@ from openapi_spec_validator import validate
 
 from coatcheck.core import Engine
 from coatcheck.http.app import create_app
-from coatcheck.http.context import open_parts
-from coatcheck.http.routing import Access, Operation
+from coatcheck.http.context import open_server_context
+from coatcheck.http.routing import Access, Route
 from coatcheck.settings import Settings
 from tests.all_products import SURFACES
 
@@ -30,9 +30,9 @@ async def test_the_document_holds_every_route_and_nothing_else(
         (path, method.upper()) for path, methods in document["paths"].items() for method in methods
     }
     served = {
-        (operation.path.replace(":path}", "}"), method)
-        for operation in await served_operations(settings)
-        for method in operation.methods
+        (route.path.replace(":path}", "}"), method)
+        for route in await served_operations(settings)
+        for method in route.methods
     }
     assert documented == served
 
@@ -43,42 +43,42 @@ async def test_each_operation_has_a_name_of_its_own_a_summary_and_says_who_may_c
     document = await read_document(client)
     schemes = set(document["components"]["securitySchemes"])
     described = list(operations_of(document))
-    names = [operation["operationId"] for _, _, operation in described]
+    names = [route["operationId"] for _, _, route in described]
     assert len(set(names)) == len(names)
     open_paths = {
-        operation.path.replace(":path}", "}")
-        for operation in await served_operations(settings)
-        if operation.access is Access.OPEN
+        route.path.replace(":path}", "}")
+        for route in await served_operations(settings)
+        if route.access is Access.OPEN
     }
-    for path, method, operation in described:
+    for path, method, route in described:
         where = f"{method} {path}"
-        assert operation["summary"].endswith((".", "?")), where
-        assert operation["tags"], where
-        assert all(set(wanted) <= schemes for wanted in operation["security"]), where
-        assert (operation["security"] == []) == (path in open_paths), where
-        assert ("401" in operation["responses"]) == (path not in open_paths), where
+        assert route["summary"].endswith((".", "?")), where
+        assert route["tags"], where
+        assert all(set(wanted) <= schemes for wanted in route["security"]), where
+        assert (route["security"] == []) == (path in open_paths), where
+        assert ("401" in route["responses"]) == (path not in open_paths), where
 
 
 async def test_every_parameter_and_answer_is_described(client: httpx2.AsyncClient) -> None:
     document = await read_document(client)
-    for path, method, operation in operations_of(document):
+    for path, method, route in operations_of(document):
         where = f"{method} {path}"
-        in_path = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+        in_path = {each["name"] for each in route["parameters"] if each["in"] == "path"}
         assert in_path == {part.split("}")[0] for part in path.split("{")[1:]}, where
-        for parameter in operation["parameters"]:
+        for parameter in route["parameters"]:
             assert parameter["description"], f"{where}: {parameter['name']}"
-        for status, answer in operation["responses"].items():
+        for status, answer in route["responses"].items():
             assert answer["description"], f"{where}: {status}"
             assert "X-Request-Id" in answer["headers"], f"{where}: {status}"
 
 
 async def test_what_is_answered_is_what_is_documented(client: httpx2.AsyncClient) -> None:
     document = await read_document(client)
-    for path, method, operation in operations_of(document):
+    for path, method, route in operations_of(document):
         if method != "get" or "{" in path:
             continue
         answer = await client.get(path)
-        documented = operation["responses"][str(answer.status_code)]
+        documented = route["responses"][str(answer.status_code)]
         [media_type] = documented["content"]
         assert answer.headers["Content-Type"].startswith(media_type)
         reference = documented["content"][media_type]["schema"].get("$ref")
@@ -94,10 +94,10 @@ async def test_rate_limits_are_declared_wherever_requests_are_counted(
     names = {"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit"}
     names |= {"RateLimit-Policy"}
     assert set(document["components"]["headers"]) == names
-    for path, method, operation in operations_of(document):
-        for status, answer in operation["responses"].items():
+    for path, method, route in operations_of(document):
+        for status, answer in route["responses"].items():
             declared = names.intersection(answer["headers"])
-            counted = bool(operation["security"]) and status not in ("401", "431")
+            counted = bool(route["security"]) and status not in ("401", "431")
             assert declared == (names if counted else set()), (method, path, status)
 
 
@@ -118,13 +118,13 @@ async def read_document(client: httpx2.AsyncClient) -> dict[str, Any]:
 
 def operations_of(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            yield path, method, operation
+        for method, route in methods.items():
+            yield path, method, route
 
 
-async def served_operations(settings: Settings) -> Sequence[Operation]:
+async def served_operations(settings: Settings) -> Sequence[Route]:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine) as parts,
+        open_server_context(settings, engine) as parts,
     ):
-        return create_app(parts, SURFACES).operations
+        return create_app(parts, SURFACES).routes

@@ -9,13 +9,13 @@ import openai
 import pytest
 
 from coatcheck.domain import errors
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.dispatch import Dispatcher
 from coatcheck.http.openapi import build_document
 from coatcheck.http.problem_formats import PROBLEM_DOCUMENT, ProblemFormat
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply
-from coatcheck.http.routing import Operation
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response
+from coatcheck.http.routing import Route
 from coatcheck.products.llm.problem_formats import OLLAMA, OPENAI, UNROUTED_FORMATS
 from tests.contract.raw import exchange
 from tests.http.conftest import serving
@@ -31,29 +31,29 @@ ERRORS: Mapping[str, Exception] = {
 }
 
 
-async def fail(call: Call) -> Reply:
-    raise ERRORS[call.params["name"]]
+async def fail(request: Request) -> Response:
+    raise ERRORS[request.params["name"]]
 
 
-async def refuse(call: Call, operation: Operation) -> RawHeaders:
-    if call.header(b"authorization") is None:
+async def refuse(request: Request, route: Route) -> RawHeaders:
+    if request.header(b"authorization") is None:
         raise errors.Unauthenticated
     return ()
 
 
 def failing_app(written: ProblemFormat) -> Dispatcher:
-    operation = Operation(
+    route = Route(
         methods=["POST"],
         path="/v1/{name}",
         name="fail",
         summary="",
         handler=fail,
-        answers=[],
+        responses=[],
         tag="tests",
         access=Scope.SUBMIT,
         problem_format=written,
     )
-    return Dispatcher([operation], refuse)
+    return Dispatcher([route], refuse)
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -75,21 +75,21 @@ def several_products() -> Dispatcher:
         "/v1/chat/completions": OPENAI,
         "/v1/graphs/{name}": PROBLEM_DOCUMENT,
     }
-    operations = [
-        Operation(
+    routes = [
+        Route(
             methods=["POST"],
             path=path,
             name=f"route{number}",
             summary="",
             handler=fail,
-            answers=[],
+            responses=[],
             tag="tests",
             access=Scope.SUBMIT,
             problem_format=written,
         )
         for number, (path, written) in enumerate(formats.items())
     ]
-    return Dispatcher(operations, refuse, unrouted_formats=UNROUTED_FORMATS)
+    return Dispatcher(routes, refuse, unrouted_formats=UNROUTED_FORMATS)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def _schema_of_401(document: Mapping[str, Any], media_type: str) -> str:
 
 def test_the_document_shows_each_operations_problems_as_they_are() -> None:
     for written in (PROBLEM_DOCUMENT, OLLAMA, OPENAI):
-        document = build_document(failing_app(written).operations, version="1")
+        document = build_document(failing_app(written).routes, version="1")
         name = _schema_of_401(document, written.media_type)
         assert name == written.body.__name__
         shown = document["components"]["schemas"][name]["properties"]

@@ -9,11 +9,11 @@ import pytest
 
 from coatcheck.domain import errors
 from coatcheck.http.dispatch import Dispatcher
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse
 from coatcheck.products.batches import errors as batch_errors
-from coatcheck.products.graphs import errors as graphs_errors
-from coatcheck.products.llm import errors as llm_errors
+from coatcheck.products.graphs import submit_routes
+from coatcheck.products.llm import context as llm_errors
 from coatcheck.products.speech import errors as speech_errors
 from coatcheck.telemetry import context
 from tests.http.conftest import app_of, serving
@@ -43,7 +43,7 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "nothing": (errors.NotFound("row 17 of /srv/x"), 404, "not_found"),
     "endpoint": (errors.EndpointNotFound("no such path"), 404, "not_found"),
     "models": (llm_errors.LlmNotConfigured("no target"), 404, "llm_not_configured"),
-    "graphs": (graphs_errors.GraphsNotInstalled("install it"), 501, "graphs_not_installed"),
+    "graphs": (submit_routes.GraphsNotInstalled("install it"), 501, "graphs_not_installed"),
     "absent": (errors.JobNotFound("row 17 of /srv/x"), 404, "job_not_found"),
     "slow": (errors.BodyTooSlow(30), 408, "body_too_slow"),
     "ended": (errors.JobAlreadyEnded("completed"), 409, "job_already_ended"),
@@ -122,16 +122,16 @@ INSIDE = {401, 404, 500, 503}
 """Statuses whose errors may say more to the log than a caller may read."""
 
 
-async def fail(call: Call) -> Reply:
-    raise ERRORS[call.params["name"]][0]
+async def fail(request: Request) -> Response:
+    raise ERRORS[request.params["name"]][0]
 
 
-async def break_off(_: Call) -> StreamReply:
+async def break_off(_: Request) -> StreamResponse:
     async def pieces() -> AsyncIterator[bytes]:
         yield b"begun"
         raise RuntimeError("half-way")
 
-    return StreamReply(200, pieces(), [])
+    return StreamResponse(200, pieces(), [])
 
 
 def failing_app() -> Dispatcher:
@@ -170,7 +170,7 @@ async def test_every_error_is_a_problem_that_tells_nothing_of_the_inside(name: s
 def test_every_error_of_the_core_and_of_the_products_is_in_the_table() -> None:
     kinds = {
         kind
-        for module in (errors, batch_errors, graphs_errors, llm_errors, speech_errors)
+        for module in (errors, batch_errors, submit_routes, llm_errors, speech_errors)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, errors.CoatcheckError)
     }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.http.ranges import Span, Unsatisfiable, names_etag, requested_span, still_the_same
+from coatcheck.http.files import Span, Unsatisfiable, names_etag, requested_span, still_the_same
 
 SIZE = 100
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable, RateLimited
-from coatcheck.domain.identity import ALL_SCOPES, Principal, RateLimit
-from coatcheck.http import rate_allowances as allowances
+from coatcheck.domain.tenants import ALL_SCOPES, Principal, RateLimit
+from coatcheck.http import rate_limits
 from coatcheck.http.rate_limits import RateLimiter
 from coatcheck.http.response import RawHeaders
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.lossy_proxy import LossyProxy
 from tests.db.rows import connected
 from tests.waiting import eventually_async
@@ -36,7 +36,7 @@ def limited(*, key: int | None = None, org: int | None = None, key_id: str = "k1
 
 @asynccontextmanager
 async def replica(dsn: str) -> AsyncIterator[RateLimiter]:
-    line = Line(dsn, name="rates")
+    line = Connection(dsn, name="rates")
     limiter = RateLimiter(line)
     yield limiter
     await limiter.close()
@@ -50,7 +50,7 @@ async def limiter(dsn: str) -> AsyncIterator[RateLimiter]:
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as one:
         yield one
 
@@ -70,13 +70,13 @@ async def admitted(asked: list[Awaitable[RawHeaders | None]]) -> int:
     return sum(headers is not None for headers in await asyncio.gather(*asked))
 
 
-async def used(connection: Connection, name: str) -> int:
+async def used(connection: AsyncpgConnection, name: str) -> int:
     return int(
         await connection.fetchval("SELECT used FROM rate_windows WHERE name = $1", name) or 0
     )
 
 
-async def moved_to_the_next_window(connection: Connection) -> None:
+async def moved_to_the_next_window(connection: AsyncpgConnection) -> None:
     await connection.execute(
         "UPDATE rate_windows SET window_start = window_start - make_interval(secs => seconds)"
     )
@@ -123,14 +123,14 @@ async def test_a_high_limit_costs_few_statements(
     limiter: RateLimiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statements = 0
-    take: Callable[..., Awaitable[object]] = limiter._windows._line.fetch
+    take: Callable[..., Awaitable[object]] = limiter._windows._db.fetch
 
     async def counted(*arguments: object) -> object:
         nonlocal statements
         statements += 1
         return await take(*arguments)
 
-    monkeypatch.setattr(limiter._windows._line, "fetch", counted)
+    monkeypatch.setattr(limiter._windows._db, "fetch", counted)
     caller = limited(key=100_000)
     for _ in range(10_000):
         assert await ask(limiter, caller) is not None
@@ -138,7 +138,7 @@ async def test_a_high_limit_costs_few_statements(
 
 
 async def test_a_limit_below_a_hundred_is_taken_request_by_request(
-    limiter: RateLimiter, connection: Connection
+    limiter: RateLimiter, connection: AsyncpgConnection
 ) -> None:
     caller = limited(key=99)
     for count in range(1, 31):
@@ -147,7 +147,7 @@ async def test_a_limit_below_a_hundred_is_taken_request_by_request(
 
 
 async def test_a_key_is_refused_without_using_up_its_organisations_limit(
-    limiter: RateLimiter, connection: Connection
+    limiter: RateLimiter, connection: AsyncpgConnection
 ) -> None:
     caller = limited(key=5, org=50)
     assert await admitted([ask(limiter, caller) for _ in range(40)]) == 5
@@ -156,7 +156,7 @@ async def test_a_key_is_refused_without_using_up_its_organisations_limit(
 
 
 async def test_an_organisation_is_refused_without_using_up_its_keys_limits(
-    limiter: RateLimiter, connection: Connection
+    limiter: RateLimiter, connection: AsyncpgConnection
 ) -> None:
     caller = limited(key=1_000, org=7)
     assert await admitted([ask(limiter, caller) for _ in range(40)]) == 7
@@ -208,7 +208,7 @@ async def test_a_refusal_says_which_limit_and_when_to_come_back(limiter: RateLim
 
 
 async def test_a_new_window_lets_callers_in_again(
-    limiter: RateLimiter, connection: Connection
+    limiter: RateLimiter, connection: AsyncpgConnection
 ) -> None:
     caller = limited(key=3)
     assert await admitted([ask(limiter, caller) for _ in range(5)]) == 3
@@ -221,7 +221,7 @@ async def test_a_new_window_lets_callers_in_again(
 
 
 async def test_a_window_that_really_ends_ends_for_what_was_taken_from_it(
-    dsn: str, connection: Connection
+    dsn: str, connection: AsyncpgConnection
 ) -> None:
     """By the database's clock: no window of a second lets in more than its limit."""
     caller = replace(CALLER, org_rate=RateLimit(200, 1))
@@ -247,7 +247,7 @@ async def test_a_window_that_really_ends_ends_for_what_was_taken_from_it(
 
 
 async def test_what_is_left_of_a_window_that_ended_is_not_used(
-    limiter: RateLimiter, connection: Connection
+    limiter: RateLimiter, connection: AsyncpgConnection
 ) -> None:
     caller = replace(CALLER, key_rate=RateLimit(1_000, 3))
     started = "SELECT extract(epoch FROM clock_timestamp())::bigint / 3"
@@ -270,7 +270,7 @@ async def test_what_is_left_of_a_window_that_ended_is_not_used(
 
 
 async def test_what_is_left_over_is_given_back_when_demand_is_gone(
-    dsn: str, connection: Connection
+    dsn: str, connection: AsyncpgConnection
 ) -> None:
     caller = limited(key=1_000)
     async with replica(dsn) as limiter:
@@ -284,7 +284,7 @@ async def test_what_is_left_over_is_given_back_when_demand_is_gone(
 
 
 async def test_a_caller_that_leaves_while_it_waits_uses_nothing(
-    limiter: RateLimiter, connection: Connection
+    limiter: RateLimiter, connection: AsyncpgConnection
 ) -> None:
     caller = limited(key=5, org=5)
     await limiter.admit(caller)
@@ -335,7 +335,7 @@ async def test_without_a_database_what_was_granted_is_used_up_first(dsn: str) ->
 async def test_limits_that_are_not_in_use_are_forgotten(
     limiter: RateLimiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allowances, "FORGOTTEN_SECONDS", 0.5)
+    monkeypatch.setattr(rate_limits, "FORGOTTEN_SECONDS", 0.5)
     caller = replace(CALLER, key_rate=RateLimit(5, 1))
     await limiter.admit(caller)
 

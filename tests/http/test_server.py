@@ -7,21 +7,21 @@ import httpx2
 import pytest
 
 from coatcheck.http.dispatch import Dispatcher
-from coatcheck.http.draining import Draining
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply
-from coatcheck.http.routing import Handler, Operation
-from coatcheck.http.server import ListenError, Server, listen
+from coatcheck.http.lifecycle import ServerDraining
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response
+from coatcheck.http.routing import Handler, Route
+from coatcheck.http.server import HttpServer, ListenError, listen
 
 
-def app(handler: Handler, draining: Draining | None = None) -> Dispatcher:
+def app(handler: Handler, draining: ServerDraining | None = None) -> Dispatcher:
     """One route, open to anyone."""
 
-    async def admit(call: Call, operation: Operation) -> RawHeaders:
+    async def admit(request: Request, route: Route) -> RawHeaders:
         raise AssertionError("the route is open")
 
     return Dispatcher(
-        [Operation(["GET"], "/", "root", "The root.", handler, [], "test")],
+        [Route(["GET"], "/", "root", "The root.", handler, [], "test")],
         admit,
         drains=lambda: draining is not None and draining.begun,
     )
@@ -30,14 +30,14 @@ def app(handler: Handler, draining: Draining | None = None) -> Dispatcher:
 async def test_a_stopping_server_ends_its_open_requests_and_takes_no_more() -> None:
     entered, release = asyncio.Event(), asyncio.Event()
 
-    async def slow(_: Call) -> Reply:
+    async def slow(_: Request) -> Response:
         entered.set()
         await release.wait()
-        return Reply(200, b"done")
+        return Response(200, b"done")
 
     listening = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    server = Server(app(slow), drain_seconds=30)
+    server = HttpServer(app(slow), drain_seconds=30)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
         request = asyncio.create_task(client.get(url))
@@ -58,15 +58,15 @@ async def test_a_stopping_server_ends_its_open_requests_and_takes_no_more() -> N
 async def test_a_request_that_does_not_end_in_time_is_told_that_it_may_have_taken_effect() -> None:
     entered = asyncio.Event()
 
-    async def stuck(_: Call) -> Reply:
+    async def stuck(_: Request) -> Response:
         entered.set()
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 
     listening = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    draining = Draining()
-    server = Server(app(stuck, draining), drain_seconds=0, draining=draining)
+    draining = ServerDraining()
+    server = HttpServer(app(stuck, draining), drain_seconds=0, draining=draining)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
         request = asyncio.create_task(client.get(url))

@@ -13,20 +13,18 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from coatcheck.blobs.grants import Grant, Grants
 from coatcheck.blobs.keys import export_key, upload_key
-from coatcheck.blobs.signing import BLOBS_PATH
+from coatcheck.blobs.signing import BLOBS_PATH, Grant, Grants
 from coatcheck.core import Engine
 from coatcheck.core.queries import uploads
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.ids import new_id
+from coatcheck.domain.inputs import StagedUpload
 from coatcheck.domain.job import Artifact
-from coatcheck.domain.uploads import StagedUpload
-from coatcheck.http import request as call
-from coatcheck.http import upload_limits as upload_room
+from coatcheck.http import request, upload_limits
 from coatcheck.http.app import create_app
-from coatcheck.http.context import open_parts
+from coatcheck.http.context import open_server_context
 from coatcheck.settings import Settings
 from tests.blobs.stores import BlobStore
 from tests.http.conftest import PEPPER, serving
@@ -45,7 +43,7 @@ class Served:
     """A control plane, what it is made of, and a client that has no credential."""
 
     engine: Engine
-    line: Line
+    line: Connection
     http: httpx2.AsyncClient
     blobs_folder: Path
 
@@ -88,7 +86,7 @@ class Served:
 async def served_by(settings: Settings, folder: Path) -> AsyncIterator[Served]:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine) as parts,
+        open_server_context(settings, engine) as parts,
         serving(create_app(parts), parts.draining) as client,
     ):
         yield Served(engine, parts.tenants, client, folder)
@@ -363,8 +361,8 @@ async def test_a_list_whose_sender_goes_leaves_nothing_and_replaces_nothing(
 async def test_only_so_many_lists_of_one_organisation_are_put_at_a_time(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload_room, "UPLOADS_OF_ONE_ORG_MAX", 1)
-    monkeypatch.setattr(upload_room, "WAIT_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(upload_limits, "UPLOADS_OF_ONE_ORG_MAX", 1)
+    monkeypatch.setattr(upload_limits, "WAIT_SECONDS_MAX", 0.3)
     first, second = [await served.put_url(await served.staged()) for _ in range(2)]
     async with connected(served.site) as wire:
         await wire.say(head(first, len(LARGE)) + LARGE[:-1])
@@ -384,7 +382,7 @@ async def test_only_so_many_lists_of_one_organisation_are_put_at_a_time(
 async def test_a_list_that_pauses_is_not_waited_for(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call, "UPLOAD_PAUSE_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(request, "UPLOAD_PAUSE_SECONDS_MAX", 0.3)
     url = await served.put_url(await served.staged())
     async with connected(served.site) as wire:
         await wire.say(head(url, 1000) + b"x")
@@ -395,7 +393,7 @@ async def test_a_list_that_pauses_is_not_waited_for(
 async def test_a_list_has_more_time_than_other_uploads(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call, "UPLOAD_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(request, "UPLOAD_SECONDS_MAX", 0.0)
     upload = await served.staged()
     async with connected(served.site) as wire:
         await wire.say(head(await served.put_url(upload), 4) + b"12")

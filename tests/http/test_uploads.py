@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coatcheck.domain.errors import InvalidBody
-from coatcheck.http import multipart
-from coatcheck.http import request as call
-from coatcheck.http.asgi import Message
+from coatcheck.http import bodies
+from coatcheck.http import request as request_module
 from coatcheck.http.protocol import Bounds
-from coatcheck.http.request import Call
+from coatcheck.http.request import Request
+from coatcheck.http.response import Message
 from tests.http.limits.wire import GET, Heard, Wire, assert_problem, connected
 from tests.http.uploads import (
     BOUNDARY,
@@ -104,7 +104,7 @@ async def test_a_large_form_may_come_in_pieces_of_any_size(sizes: tuple[int, int
         assert (await wire.answer()).json() == taken(content)
 
 
-def arriving(pieces: Sequence[bytes]) -> Call:
+def arriving(pieces: Sequence[bytes]) -> Request:
     """A request whose body the server hands over in exactly these pieces."""
     waiting = list(pieces)
 
@@ -120,12 +120,12 @@ def arriving(pieces: Sequence[bytes]) -> Call:
         "query_string": b"",
         "headers": [(b"content-type", media_type)],
     }
-    return Call(scope, receive, "request-1")
+    return Request(scope, receive, "request-1")
 
 
 async def read(pieces: Sequence[bytes]) -> bytes:
     found: AsyncIterator[bytes]
-    async with aclosing(multipart.file_part(arriving(pieces), "file", MIB)) as found:
+    async with aclosing(bodies.file_part(arriving(pieces), "file", MIB)) as found:
         return b"".join([piece async for piece in found])
 
 
@@ -277,10 +277,10 @@ async def test_others_have_their_turn_while_a_piece_is_inflated() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    call = arriving([gzip.compress(bytes(MIB))])
-    call.headers = {b"content-encoding": b"gzip"}
+    request = arriving([gzip.compress(bytes(MIB))])
+    request.headers = {b"content-encoding": b"gzip"}
     running = asyncio.create_task(other())
-    inflated = [len(piece) async for piece in call.pieces(MIB)]
+    inflated = [len(piece) async for piece in request.pieces(MIB)]
     running.cancel()
     assert sum(inflated) == MIB
     assert turns >= len(inflated) > 1
@@ -339,7 +339,7 @@ async def test_an_epilogue_without_end_is_cut_off_as_well() -> None:
 
 
 async def test_an_upload_that_pauses_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "UPLOAD_PAUSE_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(request_module, "UPLOAD_PAUSE_SECONDS_MAX", 0.3)
     async with upload_site() as served, connected(served) as wire:
         await wire.say(head(length=5_000) + form(b"x" * 9_000)[:1_000])
         heard = await wire.answer()
@@ -348,7 +348,7 @@ async def test_an_upload_that_pauses_is_not_waited_for(monkeypatch: pytest.Monke
 
 
 async def test_an_upload_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "UPLOAD_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(request_module, "UPLOAD_SECONDS_MAX", 0.3)
     async with upload_site(bounds=LINGERING_BRIEFLY) as served, connected(served) as wire:
         await wire.say(head(length=MIB) + form(b"x" * MIB)[:1_000])
         saying = asyncio.create_task(wire.keep_saying(b"x"))
@@ -360,7 +360,7 @@ async def test_an_upload_that_trickles_is_not_waited_for(monkeypatch: pytest.Mon
 async def test_an_upload_of_one_byte_now_and_then_counts_as_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(call, "UPLOAD_PAUSE_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(request_module, "UPLOAD_PAUSE_SECONDS_MAX", 0.3)
     async with upload_site(bounds=LINGERING_BRIEFLY) as served, connected(served) as wire:
         await wire.say(head(length=MIB) + form(b"x" * MIB)[:1_000])
         saying = asyncio.create_task(wire.keep_saying(b"x"))
@@ -372,7 +372,7 @@ async def test_an_upload_of_one_byte_now_and_then_counts_as_a_pause(
 async def test_what_is_done_with_the_pieces_does_not_count_as_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(call, "UPLOAD_PAUSE_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(request_module, "UPLOAD_PAUSE_SECONDS_MAX", 0.3)
     left = 5
 
     async def receive() -> Message:
@@ -380,7 +380,7 @@ async def test_what_is_done_with_the_pieces_does_not_count_as_a_pause(
         left -= 1
         return {"type": "http.request", "body": b"x", "more_body": left > 0}
 
-    request = Call({"method": "POST", "path": "/", "headers": ()}, receive, "r")
+    request = Request({"method": "POST", "path": "/", "headers": ()}, receive, "r")
     pieces = []
     async for piece in request.pieces(100):
         pieces.append(piece)

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
+from coatcheck.http.bodies import file_part
 from coatcheck.http.dispatch import Dispatcher
-from coatcheck.http.multipart import file_part
 from coatcheck.http.protocol import Bounds
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply, json_reply
-from coatcheck.http.routing import Answer, Operation
-from coatcheck.http.server import Server, listen
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response, json_response
+from coatcheck.http.routing import ResponseSpec, Route
+from coatcheck.http.server import HttpServer, listen
 from tests.http.limits.wire import GUARD_SECONDS, Site
 
 FILE_BYTES_MAX = 32 * 1024 * 1024
@@ -59,22 +59,22 @@ async def upload_site(
 ) -> AsyncIterator[Site]:
     """Takes a part ``file`` at /upload, keeps nothing of it, and looks at every piece's arrival."""
 
-    async def upload(call: Call) -> Reply:
+    async def upload(request: Request) -> Response:
         digest, size = hashlib.sha256(), 0
-        async for piece in file_part(call, "file", bytes_max):
+        async for piece in file_part(request, "file", bytes_max):
             digest.update(piece)
             size += len(piece)
             look()
-        return json_reply({"size": size, "sha256": digest.hexdigest()})
+        return json_response({"size": size, "sha256": digest.hexdigest()})
 
     served = Site()
-    answers = [Answer(HTTPStatus.OK, "done")]
-    operations = [
-        Operation(["POST"], "/upload", "upload", "Upload.", upload, answers, "test"),
-        Operation(["GET"], "/here", "here", "Here.", served.here, answers, "test"),
+    answers = [ResponseSpec(HTTPStatus.OK, "done")]
+    routes = [
+        Route(["POST"], "/upload", "upload", "Upload.", upload, answers, "test"),
+        Route(["GET"], "/here", "here", "Here.", served.here, answers, "test"),
     ]
-    server = Server(
-        Dispatcher(operations, _admit),
+    server = HttpServer(
+        Dispatcher(routes, _admit),
         drain_seconds=GUARD_SECONDS,
         draining=served.draining,
         bounds=bounds,
@@ -89,5 +89,5 @@ async def upload_site(
         await serving
 
 
-async def _admit(call: Call, operation: Operation) -> RawHeaders:
+async def _admit(request: Request, route: Route) -> RawHeaders:
     raise AssertionError("every route is open")

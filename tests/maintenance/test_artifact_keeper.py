@@ -8,29 +8,27 @@ from pathlib import Path
 import pytest
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.core.queries import artifacts
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.core.queries import artifacts, maintenance
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
-from coatcheck.maintenance import artifact_cleanup as keeper_module
-from coatcheck.maintenance.artifact_cleanup import ArtifactKeeper
-from coatcheck.maintenance.pruner import Pruner
-from tests.db.edge_guard import Connection
+from coatcheck.maintenance import retention
+from coatcheck.maintenance.retention import ArtifactCleanup, Pruner
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import connected, put_job
 
 NAME = "file"
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as opened:
         yield opened
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
@@ -45,7 +43,7 @@ def blobs(folder: Path) -> BlobContainer:
     return BlobContainer.open(folder.as_uri())
 
 
-async def old_job(connection: Connection, blobs: BlobContainer, blob_key: str) -> ClaimedJob:
+async def old_job(connection: AsyncpgConnection, blobs: BlobContainer, blob_key: str) -> ClaimedJob:
     """A job whose retention has ended, with an artifact."""
     job = await put_job(connection, State.COMPLETED)
     await blobs.put(blob_key, b"content")
@@ -60,7 +58,7 @@ async def old_job(connection: Connection, blobs: BlobContainer, blob_key: str) -
     return job
 
 
-async def is_complete(line: Line, job: ClaimedJob) -> bool:
+async def is_complete(line: Connection, job: ClaimedJob) -> bool:
     record = await artifacts.record(line, job.org, job.uuid, NAME)
     assert record is not None
     return record.complete
@@ -71,7 +69,7 @@ def files(folder: Path) -> set[str]:
 
 
 async def test_the_pruner_deletes_the_blob_and_closes_the_record(
-    line: Line, blobs: BlobContainer, folder: Path, connection: Connection
+    line: Connection, blobs: BlobContainer, folder: Path, connection: AsyncpgConnection
 ) -> None:
     job = await old_job(connection, blobs, "blob")
     await Pruner(line, blobs).tick()
@@ -80,38 +78,38 @@ async def test_the_pruner_deletes_the_blob_and_closes_the_record(
 
 
 async def test_what_a_crash_between_row_and_blob_left_is_deleted_and_then_closed(
-    line: Line, blobs: BlobContainer, folder: Path, connection: Connection
+    line: Connection, blobs: BlobContainer, folder: Path, connection: AsyncpgConnection
 ) -> None:
     job = await old_job(connection, blobs, "blob")
-    await upkeep.prune(line, rows_max=10)  # and whoever did so dies here
+    await maintenance.prune(line, rows_max=10)  # and whoever did so dies here
     assert files(folder) == {"blob"}
     assert not await is_complete(line, job)
-    await ArtifactKeeper(line, blobs).tick()
+    await ArtifactCleanup(line, blobs).tick()
     assert files(folder) == {"blob"}, "whoever took the row away may still be at it"
-    await ArtifactKeeper(line, blobs, grace_seconds=0.0).tick()
+    await ArtifactCleanup(line, blobs, grace_seconds=0.0).tick()
     assert files(folder) == set()
     assert await is_complete(line, job)
 
 
 async def test_one_that_was_deleted_before_its_record_was_closed_is_no_error(
-    line: Line, blobs: BlobContainer, folder: Path, connection: Connection
+    line: Connection, blobs: BlobContainer, folder: Path, connection: AsyncpgConnection
 ) -> None:
     job = await old_job(connection, blobs, "blob")
-    await upkeep.prune(line, rows_max=10)
+    await maintenance.prune(line, rows_max=10)
     await blobs.delete(["blob"])
-    await ArtifactKeeper(line, blobs, grace_seconds=0.0).tick()
+    await ArtifactCleanup(line, blobs, grace_seconds=0.0).tick()
     assert await is_complete(line, job)
 
 
 async def test_one_that_cannot_be_deleted_holds_up_no_other_and_is_tried_again(
-    line: Line,
+    line: Connection,
     blobs: BlobContainer,
     folder: Path,
-    connection: Connection,
+    connection: AsyncpgConnection,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(keeper_module, "_ROWS_MAX", 2)
+    monkeypatch.setattr(retention, "_ARTIFACT_ROWS_MAX", 2)
     stuck, *others = [await old_job(connection, blobs, f"blob-{at}") for at in range(5)]
     working = blobs.delete
 
@@ -123,10 +121,10 @@ async def test_one_that_cannot_be_deleted_holds_up_no_other_and_is_tried_again(
     monkeypatch.setattr(blobs, "delete", delete)
     await Pruner(line, blobs).tick()
     assert files(folder) == {"blob-0"}
-    await ArtifactKeeper(line, blobs, grace_seconds=0.0).tick()
+    await ArtifactCleanup(line, blobs, grace_seconds=0.0).tick()
     assert [await is_complete(line, job) for job in (stuck, *others)] == [False, *[True] * 4]
     assert "secret" not in caplog.text, "a store's own words may quote what it was sent"
     monkeypatch.setattr(blobs, "delete", working)
-    await ArtifactKeeper(line, blobs, grace_seconds=0.0).tick()
+    await ArtifactCleanup(line, blobs, grace_seconds=0.0).tick()
     assert files(folder) == set()
     assert await is_complete(line, stuck)

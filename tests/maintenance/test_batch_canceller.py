@@ -8,21 +8,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coatcheck.db.channels import CANCEL
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.db.listen import Listener
-from coatcheck.db.notify import Notifier
-from coatcheck.domain.states import Event, State
-from coatcheck.maintenance.usage_rollup import Bookkeeper
-from coatcheck.products.batches import canceller as batch_canceller
-from coatcheck.products.batches.canceller import BatchCanceller
-from coatcheck.products.batches.model import BatchStatus
-from coatcheck.products.batches.queries import batches
-from coatcheck.products.batches.queries import removal as batch_removal
-from coatcheck.products.batches.run_completer import RunCompleter
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.notifications import CANCEL, NotificationListener, Notifier
+from coatcheck.domain.states import State, TransitionEvent
+from coatcheck.maintenance.usage import UsageRollup
+from coatcheck.products.batches import maintenance
+from coatcheck.products.batches.maintenance import BatchCanceller, RunCompleter
+from coatcheck.products.batches.model import BatchState
+from coatcheck.products.batches.queries import batches, removal
 from coatcheck.products.batches.sql import sql
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run
 from tests.db.plans import explain
 from tests.db.rows import ORG, connected, put_queue
@@ -33,21 +29,21 @@ WAITING = [State.QUEUED, State.RETRYING, State.STAGED]
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as opened:
         yield opened
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
 async def notifier(dsn: str) -> AsyncIterator[Notifier]:
-    opened = Line(dsn, name="test notify")
+    opened = Connection(dsn, name="test notify")
     notifier = Notifier(opened)
     yield notifier
     await notifier.drain()
@@ -60,7 +56,7 @@ async def worker(dsn: str) -> AsyncIterator[Claimer]:
         yield registered
 
 
-async def cancel(line: Line, made: LongRun) -> None:
+async def cancel(line: Connection, made: LongRun) -> None:
     assert await batches.cancel(line, made.org, made.batch)
 
 
@@ -72,32 +68,32 @@ async def tick_to_the_end(canceller: BatchCanceller) -> int:
     return ticks
 
 
-async def complete(line: Line, notifier: Notifier) -> None:
+async def complete(line: Connection, notifier: Notifier) -> None:
     """What sums up and completes runs."""
-    await Bookkeeper(line, notifier).tick()
+    await UsageRollup(line, notifier).tick()
     await RunCompleter(line, notifier).tick()
 
 
 @pytest.mark.parametrize("keys", [(), ("a", "b/c")])
 async def test_waiting_tasks_end_in_small_steps_and_the_run_completes_as_cancelled(
     dsn: str,
-    connection: Connection,
-    line: Line,
+    connection: AsyncpgConnection,
+    line: Connection,
     notifier: Notifier,
     monkeypatch: pytest.MonkeyPatch,
     keys: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(batch_canceller, "_TASKS_MAX", 100)
+    monkeypatch.setattr(maintenance, "_TASKS_MAX", 100)
     made = await put_long_run(connection, WAITING * 200 + [State.COMPLETED] * 5, keys=keys)
     other = await put_long_run(connection, WAITING * 5, keys=keys)
     await cancel(line, made)
     assert await tick_to_the_end(BatchCanceller(line, notifier)) >= 4
     view = await counters_equal_recounts(dsn, ORG, made.batch)
     assert (view.current.counts.cancelled, view.current.counts.pending) == (600, 0)
-    assert view.status is BatchStatus.RUNNING
+    assert view.status is BatchState.RUNNING
     await complete(line, notifier)
     view = await counters_equal_recounts(dsn, ORG, made.batch)
-    assert view.status is BatchStatus.CANCELLED
+    assert view.status is BatchState.CANCELLED
     assert (await counters_equal_recounts(dsn, ORG, other.batch)).current.counts.pending == 15
     row = await connection.fetchrow("SELECT * FROM jobs WHERE id = $1", made.task(0))
     assert row is not None
@@ -105,12 +101,12 @@ async def test_waiting_tasks_end_in_small_steps_and_the_run_completes_as_cancell
 
 
 async def test_running_tasks_are_asked_to_stop_through_their_holder(
-    dsn: str, connection: Connection, line: Line, notifier: Notifier, worker: Claimer
+    dsn: str, connection: AsyncpgConnection, line: Connection, notifier: Notifier, worker: Claimer
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 3)
     held = await worker.claim(2)
     heard: list[str] = []
-    listener = Listener(dsn, {CANCEL: heard.append}, on_gap=lambda: None)
+    listener = NotificationListener(dsn, {CANCEL: heard.append}, on_gap=lambda: None)
     await listener.start()
     await cancel(line, made)
     canceller = BatchCanceller(line, notifier)
@@ -125,19 +121,19 @@ async def test_running_tasks_are_asked_to_stop_through_their_holder(
     view = await counters_equal_recounts(dsn, ORG, made.batch)
     assert (view.current.counts.running, view.current.counts.cancelled) == (2, 1)
     await complete(line, notifier)
-    assert (await made.view(line)).status is BatchStatus.RUNNING, "two still run"
+    assert (await made.view(line)).status is BatchState.RUNNING, "two still run"
 
-    assert await worker.settle(held[0], Event.ACKNOWLEDGE_CANCEL) is State.CANCELLED
+    assert await worker.settle(held[0], TransitionEvent.ACKNOWLEDGE_CANCEL) is State.CANCELLED
     assert await worker.complete(held[1]) == 1
     await tick_to_the_end(canceller)
     await complete(line, notifier)
     view = await counters_equal_recounts(dsn, ORG, made.batch)
-    assert view.status is BatchStatus.CANCELLED
+    assert view.status is BatchState.CANCELLED
     assert (view.current.counts.succeeded, view.current.counts.cancelled) == (1, 2)
 
 
 async def test_what_a_claim_held_at_one_look_is_found_at_the_next(
-    dsn: str, connection: Connection, line: Line, notifier: Notifier
+    dsn: str, connection: AsyncpgConnection, line: Connection, notifier: Notifier
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 3)
     await cancel(line, made)
@@ -153,7 +149,7 @@ async def test_what_a_claim_held_at_one_look_is_found_at_the_next(
 
 @pytest.mark.parametrize("part_state", ["pending", "failed"])
 async def test_a_run_that_was_being_taken_in_is_latched_with_what_was_written(
-    dsn: str, connection: Connection, line: Line, notifier: Notifier, part_state: str
+    dsn: str, connection: AsyncpgConnection, line: Connection, notifier: Notifier, part_state: str
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 4, latched=False, part_state=part_state)
     await cancel(line, made)
@@ -167,20 +163,20 @@ async def test_a_run_that_was_being_taken_in_is_latched_with_what_was_written(
     states = await connection.fetch("SELECT state FROM batch_parts WHERE run_id = $1", made.run)
     assert [state["state"] for state in states] == ["done"]
     await complete(line, notifier)
-    assert (await counters_equal_recounts(dsn, ORG, made.batch)).status is BatchStatus.CANCELLED
+    assert (await counters_equal_recounts(dsn, ORG, made.batch)).status is BatchState.CANCELLED
 
 
 async def test_a_chunk_that_is_being_written_is_waited_for_and_counted(
-    dsn: str, connection: Connection, line: Line
+    dsn: str, connection: AsyncpgConnection, line: Connection
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 4, latched=False, part_state="pending")
     await cancel(line, made)
-    run = batch_removal.CancellingRun(ORG, made.run, made.batch)
+    run = removal.CancellingRun(ORG, made.run, made.batch)
     async with connected(dsn) as writer:
         writing = writer.transaction()
         await writing.start()
         await writer.execute("UPDATE runs SET tasks = 9 WHERE id = $1", made.run)
-        ending = asyncio.create_task(batch_removal.end_intake(line, run))
+        ending = asyncio.create_task(removal.end_intake(line, run))
         await eventually_async(
             lambda: connection.fetchval(
                 "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -196,20 +192,23 @@ async def test_a_chunk_that_is_being_written_is_waited_for_and_counted(
 
 
 async def test_runs_that_were_not_cancelled_are_left_alone(
-    connection: Connection, line: Line, notifier: Notifier
+    connection: AsyncpgConnection, line: Connection, notifier: Notifier
 ) -> None:
     made = await put_long_run(connection, [*WAITING, State.PROCESSING], latched=False)
     await tick_to_the_end(BatchCanceller(line, notifier))
     view = await made.view(line)
     assert (view.current.counts.pending, view.current.counts.running) == (3, 1)
-    assert view.status is BatchStatus.OPEN
+    assert view.status is BatchState.OPEN
     assert await connection.fetchval("SELECT count(*) FROM runs WHERE total IS NULL") == 1
 
 
 async def test_more_cancelled_runs_than_one_look_takes_are_all_ended(
-    connection: Connection, line: Line, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+    connection: AsyncpgConnection,
+    line: Connection,
+    notifier: Notifier,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch_canceller, "_RUNS_MAX", 2)
+    monkeypatch.setattr(maintenance, "_CANCEL_RUNS_MAX", 2)
     made = [await put_long_run(connection, WAITING) for _ in range(5)]
     for each in made:
         await cancel(line, each)
@@ -218,7 +217,9 @@ async def test_more_cancelled_runs_than_one_look_takes_are_all_ended(
         assert (await each.view(line)).current.counts.cancelled == 3
 
 
-async def test_a_step_reads_its_own_tasks_only(connection: Connection, line: Line) -> None:
+async def test_a_step_reads_its_own_tasks_only(
+    connection: AsyncpgConnection, line: Connection
+) -> None:
     await put_queue(connection, 5_000)
     await put_long_run(connection, [State.QUEUED] * 5_000)
     made = await put_long_run(connection, WAITING * 2_000, keys=("a", "b"))

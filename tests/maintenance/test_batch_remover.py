@@ -13,20 +13,18 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifact_key, export_key, list_key, upload_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import usage
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.db.notify import Notifier
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.notifications import Notifier
 from coatcheck.domain.errors import BlobStoreUnavailable
 from coatcheck.domain.ids import new_id
-from coatcheck.domain.states import Event, State
-from coatcheck.maintenance.usage_rollup import Bookkeeper
-from coatcheck.products.batches import remover as batch_remover
-from coatcheck.products.batches.canceller import BatchCanceller
+from coatcheck.domain.states import State, TransitionEvent
+from coatcheck.maintenance.usage import UsageRollup
+from coatcheck.products.batches import maintenance
+from coatcheck.products.batches.maintenance import BatchCanceller, BatchRemover, RunCompleter
 from coatcheck.products.batches.queries import batches
-from coatcheck.products.batches.remover import BatchRemover
-from coatcheck.products.batches.run_completer import RunCompleter
 from coatcheck.products.batches.sql import sql
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run, rows_left
 from tests.db.plans import explain
 from tests.db.rows import ORG, connected, put_queue
@@ -37,21 +35,21 @@ TICKS_MAX = 1_000
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as opened:
         yield opened
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
 async def notifier(dsn: str) -> AsyncIterator[Notifier]:
-    opened = Line(dsn, name="test notify")
+    opened = Connection(dsn, name="test notify")
     notifier = Notifier(opened)
     yield notifier
     await notifier.drain()
@@ -69,7 +67,7 @@ def folder(tmp_path: Any) -> BlobContainer:
     return BlobContainer.open((tmp_path / "blobs").as_uri())
 
 
-async def delete(line: Line, made: LongRun) -> None:
+async def delete(line: Connection, made: LongRun) -> None:
     assert await batches.delete(line, made.org, made.batch)
 
 
@@ -82,7 +80,9 @@ async def keys_of(container: BlobContainer) -> set[str]:
     }
 
 
-async def remove(connection: Connection, remover: BatchRemover, *, most: int = TICKS_MAX) -> int:
+async def remove(
+    connection: AsyncpgConnection, remover: BatchRemover, *, most: int = TICKS_MAX
+) -> int:
     """Tick until no deleted batch is left. How often."""
     for ticks in range(most):
         if not await connection.fetchval("SELECT count(*) FROM batches WHERE deleted_at <= now()"):
@@ -91,7 +91,9 @@ async def remove(connection: Connection, remover: BatchRemover, *, most: int = T
     raise AssertionError(f"there are still batches to remove after {most} ticks")
 
 
-async def give_blobs(connection: Connection, container: BlobContainer, made: LongRun) -> set[str]:
+async def give_blobs(
+    connection: AsyncpgConnection, container: BlobContainer, made: LongRun
+) -> set[str]:
     """Artifacts, an export, a streamed list and an upload. The keys of all blobs of them."""
 
     async def content() -> AsyncIterator[bytes]:
@@ -164,7 +166,7 @@ async def give_blobs(connection: Connection, container: BlobContainer, made: Lon
 
 
 async def test_nothing_is_left_of_a_deleted_batch_in_any_table_or_store(
-    container: BlobContainer, connection: Connection, line: Line, notifier: Notifier
+    container: BlobContainer, connection: AsyncpgConnection, line: Connection, notifier: Notifier
 ) -> None:
     made = await put_long_run(connection, ENDED * 1_000)
     other = await put_long_run(connection, ENDED)
@@ -181,8 +183,8 @@ async def test_nothing_is_left_of_a_deleted_batch_in_any_table_or_store(
 
 async def test_a_live_run_is_cancelled_first_and_removed_when_its_last_task_has_stopped(
     folder: BlobContainer,
-    connection: Connection,
-    line: Line,
+    connection: AsyncpgConnection,
+    line: Connection,
     notifier: Notifier,
     worker: Claimer,
 ) -> None:
@@ -197,12 +199,12 @@ async def test_a_live_run_is_cancelled_first_and_removed_when_its_last_task_has_
     for _ in range(3):
         await remover.tick()
     assert (await rows_left(connection, made))["jobs"] == 30, "one task still runs"
-    assert await worker.settle(held, Event.ACKNOWLEDGE_CANCEL) is State.CANCELLED
+    assert await worker.settle(held, TransitionEvent.ACKNOWLEDGE_CANCEL) is State.CANCELLED
     for _ in range(3):
         await remover.tick()
     assert "jobs" not in await rows_left(connection, made)
     assert "batches" in await rows_left(connection, made), "what it used is not summed up yet"
-    await Bookkeeper(line, notifier).tick()
+    await UsageRollup(line, notifier).tick()
     await RunCompleter(line, notifier).tick()
     await remove(connection, remover)
     assert await rows_left(connection, made) == {}
@@ -210,7 +212,11 @@ async def test_a_live_run_is_cancelled_first_and_removed_when_its_last_task_has_
 
 
 async def test_what_the_tasks_used_is_summed_up_under_the_usage_flow_of_their_run(
-    folder: BlobContainer, connection: Connection, line: Line, notifier: Notifier, worker: Claimer
+    folder: BlobContainer,
+    connection: AsyncpgConnection,
+    line: Connection,
+    notifier: Notifier,
+    worker: Claimer,
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 3)
     await connection.execute("UPDATE runs SET usage_flow = 'docs.v1'")
@@ -229,7 +235,11 @@ async def test_what_the_tasks_used_is_summed_up_under_the_usage_flow_of_their_ru
 
 @pytest.mark.parametrize("retention", ["ended", "not ended"])
 async def test_a_batch_goes_when_its_retention_ends(
-    folder: BlobContainer, connection: Connection, line: Line, notifier: Notifier, retention: str
+    folder: BlobContainer,
+    connection: AsyncpgConnection,
+    line: Connection,
+    notifier: Notifier,
+    retention: str,
 ) -> None:
     made = await put_long_run(connection, ENDED * 10)
     await connection.execute(
@@ -245,8 +255,8 @@ async def test_a_batch_goes_when_its_retention_ends(
 
 async def test_a_store_that_is_away_loses_no_blob_and_is_tried_again(
     folder: BlobContainer,
-    connection: Connection,
-    line: Line,
+    connection: AsyncpgConnection,
+    line: Connection,
     notifier: Notifier,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -281,8 +291,8 @@ async def test_a_store_that_is_away_loses_no_blob_and_is_tried_again(
 
 async def test_ten_thousands_of_tasks_go_in_small_steps_while_others_claim(
     folder: BlobContainer,
-    connection: Connection,
-    line: Line,
+    connection: AsyncpgConnection,
+    line: Connection,
     notifier: Notifier,
     worker: Claimer,
     monkeypatch: pytest.MonkeyPatch,
@@ -300,7 +310,7 @@ async def test_ten_thousands_of_tasks_go_in_small_steps_while_others_claim(
         done += await worker.complete(*await worker.claim(10))
         await removing
         after = await connection.fetchval("SELECT count(*) FROM jobs WHERE org_id = $1", ORG)
-        assert before - after <= batch_remover._TASKS_MAX
+        assert before - after <= maintenance._TASKS_MAX
     assert ticks >= 30
     assert done >= 300, "every claim found its work"
     assert await rows_left(connection, made) == {}
@@ -308,12 +318,12 @@ async def test_ten_thousands_of_tasks_go_in_small_steps_while_others_claim(
 
 async def test_a_batch_that_cannot_go_yet_holds_up_no_other(
     folder: BlobContainer,
-    connection: Connection,
-    line: Line,
+    connection: AsyncpgConnection,
+    line: Connection,
     notifier: Notifier,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch_remover, "_BATCHES_MAX", 2)
+    monkeypatch.setattr(maintenance, "_BATCHES_MAX", 2)
     stuck = [await put_long_run(connection, [State.PROCESSING]) for _ in range(3)]
     free = [await put_long_run(connection, ENDED) for _ in range(3)]
     for each in (*stuck, *free):
@@ -327,7 +337,9 @@ async def test_a_batch_that_cannot_go_yet_holds_up_no_other(
         assert (await rows_left(connection, each))["jobs"] == 1
 
 
-async def test_a_step_reads_the_tasks_that_it_removes(connection: Connection, line: Line) -> None:
+async def test_a_step_reads_the_tasks_that_it_removes(
+    connection: AsyncpgConnection, line: Connection
+) -> None:
     await put_long_run(connection, ENDED * 2_000)
     made = await put_long_run(connection, ENDED * 2_000)
     await connection.execute("VACUUM ANALYZE jobs, artifacts, job_events")

@@ -15,14 +15,14 @@ import pytest
 
 from coatcheck.core.queries import leases
 from coatcheck.core.queries.leases import RegistrationGone
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.lanes import DEFAULT_POLICIES
 from coatcheck.domain.states import State
 from coatcheck.maintenance.loop import Loop
 from coatcheck.processes.identity import ProcessIdentity, this_process
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, connected, put_job, row_of, state_of
 from tests.waiting import eventually
 
@@ -64,7 +64,7 @@ def process() -> Iterator[Process]:
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as open_connection:
         yield open_connection
 
@@ -80,9 +80,9 @@ async def detector(dsn: str, tmp_path: Path) -> AsyncIterator[Loop]:
 @asynccontextmanager
 async def registered(
     dsn: str, identity: ProcessIdentity | None, temp_dir: Path | None = None
-) -> AsyncIterator[tuple[Line, int]]:
+) -> AsyncIterator[tuple[Connection, int]]:
     """A worker's row: the first of its database is the holder that put_job names."""
-    line = Line(dsn, name="test worker")
+    line = Connection(dsn, name="test worker")
     try:
         boot = await leases.register(
             line,
@@ -100,7 +100,7 @@ async def registered(
 
 @pytest.mark.crash
 async def test_jobs_of_a_dead_process_are_queued_at_once_and_it_is_refused_from_then_on(
-    dsn: str, connection: Connection, detector: Loop, process: Process
+    dsn: str, connection: AsyncpgConnection, detector: Loop, process: Process
 ) -> None:
     async with registered(dsn, process.identity) as (line, boot):
         job = await put_job(connection, State.PROCESSING, lane="bulk", failures_max=0)
@@ -116,7 +116,7 @@ async def test_jobs_of_a_dead_process_are_queued_at_once_and_it_is_refused_from_
 
 
 async def test_a_stopped_process_keeps_its_jobs(
-    dsn: str, connection: Connection, detector: Loop, process: Process
+    dsn: str, connection: AsyncpgConnection, detector: Loop, process: Process
 ) -> None:
     async with registered(dsn, process.identity) as (line, boot):
         job = await put_job(connection, State.PROCESSING)
@@ -129,7 +129,7 @@ async def test_a_stopped_process_keeps_its_jobs(
 @pytest.mark.crash
 @pytest.mark.parametrize("what", ["another host", "no host", "no process"])
 async def test_of_a_process_that_cannot_be_looked_for_only_its_silence_tells(
-    dsn: str, connection: Connection, detector: Loop, process: Process, what: str
+    dsn: str, connection: AsyncpgConnection, detector: Loop, process: Process, what: str
 ) -> None:
     identities = {
         "another host": replace(process.identity, host=f"{process.identity.host} elsewhere"),
@@ -144,7 +144,7 @@ async def test_of_a_process_that_cannot_be_looked_for_only_its_silence_tells(
 
 
 async def test_a_number_that_is_another_process_s_by_now_says_that_the_first_is_dead(
-    dsn: str, connection: Connection, detector: Loop
+    dsn: str, connection: AsyncpgConnection, detector: Loop
 ) -> None:
     own = this_process()
     assert own.ticks is not None
@@ -156,7 +156,7 @@ async def test_a_number_that_is_another_process_s_by_now_says_that_the_first_is_
 
 @pytest.mark.crash
 async def test_all_workers_of_a_dead_process_are_dead_and_no_sibling_s(
-    dsn: str, connection: Connection, detector: Loop, process: Process
+    dsn: str, connection: AsyncpgConnection, detector: Loop, process: Process
 ) -> None:
     async with (
         registered(dsn, process.identity) as (line, first),
@@ -172,7 +172,7 @@ async def test_all_workers_of_a_dead_process_are_dead_and_no_sibling_s(
 
 @pytest.mark.crash
 async def test_what_its_isolated_jobs_had_started_is_ended_first(
-    dsn: str, connection: Connection, detector: Loop, process: Process, tmp_path: Path
+    dsn: str, connection: AsyncpgConnection, detector: Loop, process: Process, tmp_path: Path
 ) -> None:
     folder = tmp_path / "coatcheck-dead"
     (folder / "job").mkdir(parents=True)
@@ -198,14 +198,14 @@ async def test_what_its_isolated_jobs_had_started_is_ended_first(
 @pytest.mark.crash
 async def test_a_dead_worker_whose_job_cannot_be_ended_keeps_its_leases(
     dsn: str,
-    connection: Connection,
+    connection: AsyncpgConnection,
     detector: Loop,
     process: Process,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     """A process that the kernel cannot end now, as one that waits for a disk that is gone."""
-    monkeypatch.setattr("coatcheck.maintenance.dead_workers.kill_strays", lambda _: 1)
+    monkeypatch.setattr("coatcheck.maintenance.rescuer.kill_strays", lambda _: 1)
     async with registered(dsn, process.identity, tmp_path):
         job = await put_job(connection, State.PROCESSING)
         process.kill()
@@ -215,7 +215,7 @@ async def test_a_dead_worker_whose_job_cannot_be_ended_keeps_its_leases(
 
 @pytest.mark.crash
 async def test_a_dead_worker_is_no_longer_listed_as_alive_and_serves_nothing(
-    dsn: str, connection: Connection, detector: Loop, process: Process
+    dsn: str, connection: AsyncpgConnection, detector: Loop, process: Process
 ) -> None:
     from coatcheck.core.queries import overview
 

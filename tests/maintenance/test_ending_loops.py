@@ -21,7 +21,7 @@ from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.logs import configure_logging
 from tests.all_products import maintenance
 from tests.db.claimer import claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import fall_silent
 from tests.db.rows import ORG, connected, put_job, state_of
 
@@ -30,7 +30,7 @@ LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as open_connection:
         yield open_connection
 
@@ -48,7 +48,10 @@ def alerts(caplog: pytest.LogCaptureFixture) -> int:
 
 
 async def test_a_rescue_sounds_an_alert_for_the_last_crash_only(
-    dsn: str, connection: Connection, loops: dict[str, Loop], caplog: pytest.LogCaptureFixture
+    dsn: str,
+    connection: AsyncpgConnection,
+    loops: dict[str, Loop],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with claimer(dsn) as worker:
         first = await put_job(connection, State.PROCESSING)
@@ -62,7 +65,10 @@ async def test_a_rescue_sounds_an_alert_for_the_last_crash_only(
 
 
 async def test_an_overrun_sounds_an_alert_for_the_last_attempt_only(
-    dsn: str, connection: Connection, loops: dict[str, Loop], caplog: pytest.LogCaptureFixture
+    dsn: str,
+    connection: AsyncpgConnection,
+    loops: dict[str, Loop],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with claimer(dsn):
         first = await put_job(connection, State.PROCESSING, run_deadline=LONG_AGO)
@@ -75,7 +81,7 @@ async def test_an_overrun_sounds_an_alert_for_the_last_attempt_only(
 
 
 async def test_lines_about_a_job_carry_the_request_that_made_it(
-    dsn: str, connection: Connection, loops: dict[str, Loop]
+    dsn: str, connection: AsyncpgConnection, loops: dict[str, Loop]
 ) -> None:
     written = io.StringIO()
     root = logging.getLogger()
@@ -115,7 +121,7 @@ async def test_lines_about_a_job_carry_the_request_that_made_it(
 
 
 async def test_the_bookkeeper_goes_on_at_once_while_there_is_more_than_a_chunk(
-    dsn: str, connection: Connection, loops: dict[str, Loop]
+    dsn: str, connection: AsyncpgConnection, loops: dict[str, Loop]
 ) -> None:
     await connection.execute(
         """
@@ -130,7 +136,7 @@ async def test_the_bookkeeper_goes_on_at_once_while_there_is_more_than_a_chunk(
     assert await bookkeeper.tick() == 0.0
     assert await bookkeeper.tick() > 0.0
     assert await connection.fetchval("SELECT count(*) FROM usage_deltas") == 0
-    (row,) = await usage.read(bookkeeper._line, ORG, date(2026, 1, 1), date(2026, 1, 1), None)
+    (row,) = await usage.read(bookkeeper._db, ORG, date(2026, 1, 1), date(2026, 1, 1), None)
     assert (row.completed, row.attempts, row.payload_bytes, row.result_bytes) == (
         1500,
         1500,

@@ -13,15 +13,15 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import input_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import inputs, reports
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import HeldCopy, Layer, Mechanism
-from coatcheck.maintenance import input_expirer as forgetter_module
-from coatcheck.maintenance.input_expirer import Forgetter
+from coatcheck.maintenance import retention
+from coatcheck.maintenance.retention import InputExpirer
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
 from tests.db.claimer import claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.input_rows import copy_in, end, let_expire, put_input, record_of
 from tests.db.rows import connected
 from tests.waiting import eventually_async
@@ -30,14 +30,14 @@ CANARY = b"canary 5f2c"
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as open_connection:
         yield open_connection
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name="test", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name="test", server_settings=PINNED_PLANS)
     yield line
     await line.close()
 
@@ -57,7 +57,7 @@ async def pieces_of_content() -> AsyncIterator[bytes]:
         yield CANARY
 
 
-async def hand_in(line: Line, blobs: BlobContainer) -> HeldCopy:
+async def hand_in(line: Connection, blobs: BlobContainer) -> HeldCopy:
     """A queued job whose input lies in the store, in three pieces."""
     job: UUID = new_id()
     key = input_key(await reports.deployment(line), job)
@@ -70,11 +70,11 @@ def files(folder: Path) -> list[Path]:
 
 
 async def test_the_input_of_an_ended_job_is_deleted_and_its_record_says_so(
-    line: Line, blobs: BlobContainer, folder: Path, connection: Connection
+    line: Connection, blobs: BlobContainer, folder: Path, connection: AsyncpgConnection
 ) -> None:
     ended, waiting = await hand_in(line, blobs), await hand_in(line, blobs)
     await end(connection, ended)
-    await Forgetter(line, blobs).tick()
+    await InputExpirer(line, blobs).tick()
     assert {path.parent.name for path in files(folder)} == {Path(waiting.place).name}
     blob = await copy_in(line, Layer.BLOB, ended)
     assert blob.mechanism is Mechanism.UPKEEP
@@ -83,18 +83,18 @@ async def test_the_input_of_an_ended_job_is_deleted_and_its_record_says_so(
 
 
 async def test_an_input_that_lived_too_long_is_deleted_while_its_job_runs(
-    dsn: str, line: Line, blobs: BlobContainer, folder: Path, connection: Connection
+    dsn: str, line: Connection, blobs: BlobContainer, folder: Path, connection: AsyncpgConnection
 ) -> None:
     copy = await hand_in(line, blobs)
     async with claimer(dsn) as worker:
         (job,) = await worker.claim(1)
         await let_expire(connection, copy)
-        await Forgetter(line, blobs).tick()
+        await InputExpirer(line, blobs).tick()
         assert files(folder) == []
         assert (await copy_in(line, Layer.BLOB, copy)).mechanism is Mechanism.TTL
         assert (await copy_in(line, Layer.DATABASE, copy)).deleted_at is None
         await worker.complete(job)
-    await Forgetter(line, blobs).tick()
+    await InputExpirer(line, blobs).tick()
     left = await connection.fetchval("SELECT count(*) FROM input_copies WHERE deleted_at IS NULL")
     assert left == 0
 
@@ -115,19 +115,19 @@ def refuse(
 
 
 async def test_an_input_that_cannot_be_deleted_holds_up_no_other_and_is_tried_again(
-    line: Line,
+    line: Connection,
     blobs: BlobContainer,
     folder: Path,
-    connection: Connection,
+    connection: AsyncpgConnection,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(forgetter_module, "_ROWS_MAX", 2)
+    monkeypatch.setattr(retention, "_INPUT_ROWS_MAX", 2)
     stuck, *others = [await hand_in(line, blobs) for _ in range(5)]
     for copy in (stuck, *others):
         await end(connection, copy)
     work_again = refuse(monkeypatch, blobs, stuck.place)
-    forgetter = Forgetter(line, blobs)
+    forgetter = InputExpirer(line, blobs)
     with caplog.at_level(logging.INFO):
         await forgetter.tick()
     assert {path.parent.name for path in files(folder)} == {Path(stuck.place).name}
@@ -141,28 +141,28 @@ async def test_an_input_that_cannot_be_deleted_holds_up_no_other_and_is_tried_ag
 
 
 async def test_a_blob_that_was_deleted_before_its_record_was_closed_is_no_error(
-    line: Line, blobs: BlobContainer, folder: Path, connection: Connection
+    line: Connection, blobs: BlobContainer, folder: Path, connection: AsyncpgConnection
 ) -> None:
     copy = await hand_in(line, blobs)
     await end(connection, copy)
     for path in files(folder):
         path.unlink()
-    await Forgetter(line, blobs).tick()
+    await InputExpirer(line, blobs).tick()
     assert (await record_of(line, copy)).complete
 
 
 async def test_a_record_is_forgotten_when_its_time_is_over(
-    line: Line, blobs: BlobContainer, connection: Connection
+    line: Connection, blobs: BlobContainer, connection: AsyncpgConnection
 ) -> None:
     copy = await hand_in(line, blobs)
     await end(connection, copy)
     await connection.execute("UPDATE job_inputs SET forget_at = now()")
-    await Forgetter(line, blobs).tick()
+    await InputExpirer(line, blobs).tick()
     assert await inputs.record(line, copy.org, copy.job) is None
 
 
 async def test_every_process_that_keeps_up_deletes_inputs(
-    dsn: str, line: Line, blobs: BlobContainer, folder: Path, connection: Connection
+    dsn: str, line: Connection, blobs: BlobContainer, folder: Path, connection: AsyncpgConnection
 ) -> None:
     copy = await hand_in(line, blobs)
     upkeep = maintenance(Settings(database_url=dsn, blob_url=folder.as_uri()))

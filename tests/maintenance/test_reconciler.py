@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from coatcheck.domain.ids import to_text
-from coatcheck.products.batches.ingest_jobs import ingest_job
-from coatcheck.products.batches.ingest_reconciler import RESUBMITS_MAX, Reconciler
-from coatcheck.products.batches.model import BatchStatus, NewPart
-from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.dead_letter_repository import ingest_job
+from coatcheck.products.batches.maintenance import RESUBMITS_MAX, IngestReconciler
+from coatcheck.products.batches.model import BatchState, NewPart
+from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.task_copy import TaskBlock, encode
 from tests.db.edge_guard import unguarded
 from tests.products.batches.intake import ORG, OWNER, Intake
@@ -24,8 +24,8 @@ async def intake(dsn: str, tmp_path: Path) -> AsyncIterator[Intake]:
 
 
 @pytest.fixture
-def reconciler(intake: Intake) -> Reconciler:
-    return Reconciler(intake.line, intake.notifier)
+def reconciler(intake: Intake) -> IngestReconciler:
+    return IngestReconciler(intake.line, intake.notifier)
 
 
 async def end_job(intake: Intake, part: NewPart, state: str) -> None:
@@ -45,7 +45,7 @@ async def end_job(intake: Intake, part: NewPart, state: str) -> None:
 
 
 async def test_a_list_whose_job_waits_or_runs_is_left_alone(
-    intake: Intake, reconciler: Reconciler
+    intake: Intake, reconciler: IngestReconciler
 ) -> None:
     _, part = await intake.create(b"1\n")
     before = await intake.part_row(part)
@@ -56,7 +56,7 @@ async def test_a_list_whose_job_waits_or_runs_is_left_alone(
 
 @pytest.mark.parametrize("how", ["never given", "pruned", "completed", "cancelled"])
 async def test_a_list_that_lost_its_job_gets_another(
-    intake: Intake, reconciler: Reconciler, how: str
+    intake: Intake, reconciler: IngestReconciler, how: str
 ) -> None:
     new, part = await intake.create(b"1\n")
     before = (await intake.part_row(part))["ingest_job"]
@@ -77,7 +77,7 @@ async def test_a_list_that_lost_its_job_gets_another(
 
 
 async def test_a_list_that_keeps_losing_its_job_becomes_a_dead_letter(
-    intake: Intake, reconciler: Reconciler
+    intake: Intake, reconciler: IngestReconciler
 ) -> None:
     new, part = await intake.create(b"1\n")
     for _ in range(RESUBMITS_MAX):
@@ -88,11 +88,11 @@ async def test_a_list_that_keeps_losing_its_job_becomes_a_dead_letter(
     await reconciler.tick()
 
     view = await intake.view(new)
-    assert (view.status, view.current.error_code) == (BatchStatus.FAILED_INGEST, "ingest_lost")
+    assert (view.status, view.current.error_code) == (BatchState.FAILED_INGEST, "ingest_lost")
 
 
 async def test_a_list_whose_job_failed_for_good_becomes_a_dead_letter_with_its_error(
-    intake: Intake, reconciler: Reconciler
+    intake: Intake, reconciler: IngestReconciler
 ) -> None:
     new, part = await intake.create(b"1\n")
     await end_job(intake, part, "failed")
@@ -104,12 +104,12 @@ async def test_a_list_whose_job_failed_for_good_becomes_a_dead_letter_with_its_e
         "boom",
         "it went off",
     )
-    assert (await intake.view(new)).status is BatchStatus.FAILED_INGEST
+    assert (await intake.view(new)).status is BatchState.FAILED_INGEST
 
 
 @pytest.mark.parametrize("how", ["cancel", "delete"])
 async def test_what_nobody_wants_any_more_gets_no_job(
-    intake: Intake, reconciler: Reconciler, how: str
+    intake: Intake, reconciler: IngestReconciler, how: str
 ) -> None:
     new, part = await intake.create(b"1\n")
     await intake.sql.execute("UPDATE batch_parts SET ingest_job = NULL")
@@ -122,9 +122,9 @@ async def test_what_nobody_wants_any_more_gets_no_job(
 async def test_two_reconcilers_give_a_list_one_job(intake: Intake) -> None:
     _, part = await intake.create(b"1\n")
     await intake.sql.execute("UPDATE batch_parts SET ingest_job = NULL")
-    (lost,) = await batch_ingest.lost_parts(intake.line, 10)
+    (lost,) = await ingest.lost_parts(intake.line, 10)
     jobs = [ingest_job(ORG, part.uuid, None) for _ in range(2)]
-    given = [await batch_ingest.entrust(intake.line, lost, job) for job in jobs]
+    given = [await ingest.entrust(intake.line, lost, job) for job in jobs]
 
     assert given == [True, False]
     written = await intake.sql.fetchval(
@@ -134,31 +134,29 @@ async def test_two_reconcilers_give_a_list_one_job(intake: Intake) -> None:
 
 
 async def test_a_reconciler_that_comes_late_leaves_a_list_that_was_redriven(
-    intake: Intake, reconciler: Reconciler
+    intake: Intake, reconciler: IngestReconciler
 ) -> None:
     _, part = await intake.create(b"1\n")
     await end_job(intake, part, "failed")
-    (lost,) = await batch_ingest.lost_parts(intake.line, 10)
+    (lost,) = await ingest.lost_parts(intake.line, 10)
     await reconciler.tick()
     again = ingest_job(ORG, part.uuid, None)
-    assert await batch_ingest.redrive(intake.line, ORG, part.uuid, None, again)
+    assert await ingest.redrive(intake.line, ORG, part.uuid, None, again)
 
-    assert not await batch_ingest.fail_part(
+    assert not await ingest.fail_part(
         intake.line, ORG, lost.part, "boom", "it went off", lost.ingest_job
     )
     assert (await intake.part_row(part))["state"] == "pending"
 
 
 async def test_a_run_whose_latch_was_lost_is_latched(
-    intake: Intake, reconciler: Reconciler
+    intake: Intake, reconciler: IngestReconciler
 ) -> None:
     new, part = await intake.create(b"1\n")
-    order = await batch_ingest.order_of(intake.line, ORG, part.uuid)
+    order = await ingest.order_of(intake.line, ORG, part.uuid)
     assert order is not None
     block = TaskBlock([b"1"], [None], None, (), 1, 2)
-    await batch_ingest.write_chunk(
-        intake.line, order, await encode(order, 0, [block]), is_last=True
-    )
+    await ingest.write_chunk(intake.line, order, await encode(order, 0, [block]), is_last=True)
     assert (await intake.run_row(new.run))["latched_at"] is None
     await reconciler.tick()
 
@@ -167,13 +165,13 @@ async def test_a_run_whose_latch_was_lost_is_latched(
 
 
 async def test_runs_that_are_open_or_wait_for_a_list_are_not_latched(
-    intake: Intake, reconciler: Reconciler
+    intake: Intake, reconciler: IngestReconciler
 ) -> None:
     waiting, _ = await intake.create(b"1\n")
     opened, part = await intake.create(b"1\n", is_open=True)
     await intake.take_in(part)
     failed, bad = await intake.create(b"oops\n")
-    await batch_ingest.fail_part(intake.line, ORG, bad.uuid, "code", "message")
+    await ingest.fail_part(intake.line, ORG, bad.uuid, "code", "message")
     await reconciler.tick()
 
     for new in (waiting, opened, failed):

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from coatcheck.core.queries import usage
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.maintenance.stats_pruner import RollUpKeeper
-from coatcheck.maintenance.stripe_client import StripeClient
-from coatcheck.maintenance.stripe_meter import StripeMeter
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.maintenance.retention import StatsPruner
+from coatcheck.maintenance.stripe import StripeClient, StripeMeter
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
 from tests.maintenance.fake_stripe import KEY, Failure, FakeStripe, fake_stripe
@@ -29,8 +28,8 @@ LAST = NOW.replace(minute=0, second=0, microsecond=0) - 3 * HOUR
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name="stripe meter", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name="stripe meter", server_settings=PINNED_PLANS)
     await customer(line, "acme", "cus_1")
     yield line
     await line.close()
@@ -43,17 +42,17 @@ async def stripe() -> AsyncIterator[FakeStripe]:
 
 
 @pytest.fixture
-async def meter(line: Line, stripe: FakeStripe) -> AsyncIterator[StripeMeter]:
+async def meter(line: Connection, stripe: FakeStripe) -> AsyncIterator[StripeMeter]:
     meter = new_meter(line, stripe)
     yield meter
     await meter.stop()
 
 
-def new_meter(line: Line, stripe: FakeStripe, key: str = KEY) -> StripeMeter:
+def new_meter(line: Connection, stripe: FakeStripe, key: str = KEY) -> StripeMeter:
     return StripeMeter(line, StripeClient(key, base_url=stripe.url), METERS)
 
 
-async def customer(line: Line, org: str, name: str | None) -> None:
+async def customer(line: Connection, org: str, name: str | None) -> None:
     """An organisation whose usage has been sent for long."""
     await line.fetch(
         "INSERT INTO orgs (org_id, name, subscription, stripe_customer, stripe_metered_from)"
@@ -64,7 +63,7 @@ async def customer(line: Line, org: str, name: str | None) -> None:
 
 
 async def use(
-    line: Line, jobs: int, *, hour: datetime = LAST, org: str = "acme", seconds: float = 0.0
+    line: Connection, jobs: int, *, hour: datetime = LAST, org: str = "acme", seconds: float = 0.0
 ) -> None:
     """Jobs that ended in an hour, rolled up."""
     await line.fetch(
@@ -80,16 +79,16 @@ async def use(
     assert (await usage.roll_up(line, 100)).deltas == 1
 
 
-async def stored(line: Line) -> list[Any]:
+async def stored(line: Connection) -> list[Any]:
     return await line.fetch("SELECT * FROM stripe_meter_events ORDER BY hour, measure, part")
 
 
-async def make_due(line: Line) -> None:
+async def make_due(line: Connection) -> None:
     await line.fetch("UPDATE stripe_meter_events SET due_at = now() WHERE status = 'pending'")
 
 
 async def test_an_hour_is_sent_once_for_each_meter(
-    line: Line, stripe: FakeStripe, meter: StripeMeter
+    line: Connection, stripe: FakeStripe, meter: StripeMeter
 ) -> None:
     await use(line, 3, seconds=1.25)
     await use(line, 2, seconds=1.0)
@@ -106,7 +105,7 @@ async def test_an_hour_is_sent_once_for_each_meter(
 
 
 async def test_an_hour_that_is_not_over_is_not_sent(
-    line: Line, stripe: FakeStripe, meter: StripeMeter
+    line: Connection, stripe: FakeStripe, meter: StripeMeter
 ) -> None:
     await use(line, 3, hour=NOW)
     await meter.tick()
@@ -114,7 +113,7 @@ async def test_an_hour_that_is_not_over_is_not_sent(
 
 
 async def test_what_is_added_to_an_hour_later_is_sent_as_the_difference(
-    line: Line, stripe: FakeStripe, meter: StripeMeter
+    line: Connection, stripe: FakeStripe, meter: StripeMeter
 ) -> None:
     await use(line, 3, seconds=0.4)
     await meter.tick()
@@ -128,7 +127,7 @@ async def test_what_is_added_to_an_hour_later_is_sent_as_the_difference(
 
 
 async def test_identifiers_are_the_same_whoever_computes_them(
-    line: Line, stripe: FakeStripe, meter: StripeMeter
+    line: Connection, stripe: FakeStripe, meter: StripeMeter
 ) -> None:
     """As after a restore of the database: Stripe knows the events, and takes none twice."""
     await use(line, 3)
@@ -142,7 +141,7 @@ async def test_identifiers_are_the_same_whoever_computes_them(
 
 
 async def test_sent_but_not_marked_is_sent_again_under_the_same_identifier(
-    line: Line, stripe: FakeStripe, meter: StripeMeter
+    line: Connection, stripe: FakeStripe, meter: StripeMeter
 ) -> None:
     await use(line, 3)
     stripe.failures = [Failure(takes_it=True, drops=True)]
@@ -159,7 +158,7 @@ async def test_sent_but_not_marked_is_sent_again_under_the_same_identifier(
 
 @pytest.mark.parametrize("status", [500, 502, 503, 429])
 async def test_a_stripe_that_fails_is_left_in_peace_and_nothing_is_lost(
-    line: Line, stripe: FakeStripe, meter: StripeMeter, status: int
+    line: Connection, stripe: FakeStripe, meter: StripeMeter, status: int
 ) -> None:
     for hours in range(5):
         await use(line, 1, hour=LAST - hours * HOUR)
@@ -174,13 +173,15 @@ async def test_a_stripe_that_fails_is_left_in_peace_and_nothing_is_lost(
     assert {row["status"] for row in await stored(line)} == {"acknowledged"}
 
 
-async def test_retry_after_is_obeyed(line: Line, stripe: FakeStripe, meter: StripeMeter) -> None:
+async def test_retry_after_is_obeyed(
+    line: Connection, stripe: FakeStripe, meter: StripeMeter
+) -> None:
     await use(line, 1)
     stripe.failures = [Failure(429, retry_after="120")]
     assert await meter.tick() == 120
 
 
-async def test_a_stripe_that_cannot_be_reached_leaves_no_doubt(dsn: str, line: Line) -> None:
+async def test_a_stripe_that_cannot_be_reached_leaves_no_doubt(dsn: str, line: Connection) -> None:
     await use(line, 1)
     async with fake_stripe() as stripe:
         gone = stripe
@@ -192,7 +193,7 @@ async def test_a_stripe_that_cannot_be_reached_leaves_no_doubt(dsn: str, line: L
 
 
 async def test_what_stripe_refuses_is_kept_and_sent_when_it_was_put_right(
-    line: Line, stripe: FakeStripe, meter: StripeMeter, caplog: pytest.LogCaptureFixture
+    line: Connection, stripe: FakeStripe, meter: StripeMeter, caplog: pytest.LogCaptureFixture
 ) -> None:
     await use(line, 1, seconds=2)
     meters, stripe.meters = stripe.meters, {"job_seconds": "mtr_seconds"}
@@ -208,7 +209,7 @@ async def test_what_stripe_refuses_is_kept_and_sent_when_it_was_put_right(
 
 
 async def test_the_key_is_in_no_log_line_and_no_row(
-    line: Line, stripe: FakeStripe, caplog: pytest.LogCaptureFixture
+    line: Connection, stripe: FakeStripe, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not even where Stripe's own words quote it."""
     await use(line, 1)
@@ -225,7 +226,7 @@ async def test_the_key_is_in_no_log_line_and_no_row(
 
 
 async def test_an_answer_that_never_came_a_day_ago_is_asked_for_before_it_is_sent_again(
-    line: Line, stripe: FakeStripe, meter: StripeMeter
+    line: Connection, stripe: FakeStripe, meter: StripeMeter
 ) -> None:
     """Stripe has forgotten the identifiers by then: it would take each of them once more."""
     await use(line, 3)
@@ -253,7 +254,7 @@ async def test_an_answer_that_never_came_a_day_ago_is_asked_for_before_it_is_sen
 
 
 async def test_what_stripe_takes_no_more_is_given_up_and_said(
-    line: Line, stripe: FakeStripe, meter: StripeMeter, caplog: pytest.LogCaptureFixture
+    line: Connection, stripe: FakeStripe, meter: StripeMeter, caplog: pytest.LogCaptureFixture
 ) -> None:
     await use(line, 3)
     stripe.failures = [Failure(500)]
@@ -269,7 +270,7 @@ async def test_what_stripe_takes_no_more_is_given_up_and_said(
 
 
 async def test_nothing_is_sent_of_the_time_before_it_was_switched_on(
-    line: Line, stripe: FakeStripe, meter: StripeMeter
+    line: Connection, stripe: FakeStripe, meter: StripeMeter
 ) -> None:
     await customer(line, "unlinked", None)
     await line.fetch("UPDATE orgs SET stripe_metered_from = NULL")
@@ -285,11 +286,11 @@ async def test_nothing_is_sent_of_the_time_before_it_was_switched_on(
 
 
 async def test_two_that_meter_at_once_make_and_send_nothing_twice(
-    dsn: str, line: Line, stripe: FakeStripe
+    dsn: str, line: Connection, stripe: FakeStripe
 ) -> None:
     for hours in range(4):
         await use(line, 2, hour=LAST - hours * HOUR)
-    lines = [Line(dsn, name=f"rival {n}") for n in range(3)]
+    lines = [Connection(dsn, name=f"rival {n}") for n in range(3)]
     rivals = [new_meter(each, stripe) for each in lines]
     try:
         await asyncio.gather(*(rival.tick() for rival in rivals))
@@ -303,7 +304,7 @@ async def test_two_that_meter_at_once_make_and_send_nothing_twice(
 
 
 async def test_events_are_kept_as_long_as_their_hours(
-    line: Line, stripe: FakeStripe, meter: StripeMeter
+    line: Connection, stripe: FakeStripe, meter: StripeMeter
 ) -> None:
     await use(line, 3)
     await use(line, 3, hour=LAST - HOUR)
@@ -311,7 +312,7 @@ async def test_events_are_kept_as_long_as_their_hours(
     await line.fetch(
         "UPDATE stripe_meter_events SET hour = hour - interval '63 days' WHERE hour = $1", LAST
     )
-    assert await RollUpKeeper(line).tick() > 0
+    assert await StatsPruner(line).tick() > 0
     (left,) = await stored(line)
     assert left["hour"] == LAST - HOUR
 

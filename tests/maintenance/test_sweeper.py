@@ -13,19 +13,19 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifact_key, export_key, input_key, list_key, upload_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import inputs, reports, uploads
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import HeldCopy, Mechanism
 from coatcheck.http.request import LIST_SECONDS_MAX
-from coatcheck.maintenance.orphan_blobs import ARTIFACT_GRACE, INPUT_GRACE, Sweeper
-from coatcheck.products.batches.blob_sweeper import LIST_GRACE, BatchSweeper
+from coatcheck.maintenance.retention import ARTIFACT_GRACE, INPUT_GRACE, OrphanBlobSweeper
+from coatcheck.products.batches.maintenance import LIST_GRACE, BatchSweeper
 from tests.db.batch_blobs import put_export, put_part
 from tests.db.input_rows import put_input
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name="test")
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name="test")
     yield line
     await line.close()
 
@@ -44,7 +44,7 @@ async def is_there(blobs: BlobContainer, key: str) -> bool:
 
 
 async def test_a_blob_whose_row_was_never_written_is_swept_and_an_artifact_is_not(
-    line: Line, blobs: BlobContainer
+    line: Connection, blobs: BlobContainer
 ) -> None:
     deployment, job = await reports.deployment(line), new_id()
     orphan, wanted = artifact_key(deployment, job), artifact_key(deployment, job)
@@ -56,25 +56,25 @@ async def test_a_blob_whose_row_was_never_written_is_swept_and_an_artifact_is_no
         job,
         wanted,
     )
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     assert (await is_there(blobs, orphan), await is_there(blobs, wanted)) == (False, True)
 
 
 async def test_a_young_blob_is_left_alone_for_its_row_may_be_on_its_way(
-    line: Line, blobs: BlobContainer
+    line: Connection, blobs: BlobContainer
 ) -> None:
     young = artifact_key(await reports.deployment(line), new_id())
     await blobs.put(young, b"x")
-    await Sweeper(line, blobs).tick()
+    await OrphanBlobSweeper(line, blobs).tick()
     assert await is_there(blobs, young)
 
 
 async def test_the_blobs_of_another_database_in_the_same_container_are_left_alone(
-    line: Line, blobs: BlobContainer
+    line: Connection, blobs: BlobContainer
 ) -> None:
     foreign = artifact_key(new_id(), new_id())
     await blobs.put(foreign, b"x")
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     assert await is_there(blobs, foreign)
 
 
@@ -85,7 +85,7 @@ async def content() -> AsyncIterator[bytes]:
     yield b"two pieces"
 
 
-async def upload(line: Line, blobs: BlobContainer) -> HeldCopy:
+async def upload(line: Connection, blobs: BlobContainer) -> HeldCopy:
     """An input in two pieces, for a job that there is not."""
     job = new_id()
     key = input_key(await reports.deployment(line), job)
@@ -98,39 +98,39 @@ async def pieces_left(blobs: BlobContainer, copy: HeldCopy) -> int:
 
 
 async def test_an_upload_without_a_job_is_swept_and_one_with_a_job_is_not(
-    line: Line, blobs: BlobContainer
+    line: Connection, blobs: BlobContainer
 ) -> None:
     orphan, wanted = await upload(line, blobs), await upload(line, blobs)
     await put_input(line, wanted.place, uuid=wanted.job)
     assert await pieces_left(blobs, orphan) == 2
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     assert (await pieces_left(blobs, orphan), await pieces_left(blobs, wanted)) == (0, 2)
 
 
 async def test_the_upload_of_a_racer_that_lost_and_died_is_swept(
-    line: Line, blobs: BlobContainer
+    line: Connection, blobs: BlobContainer
 ) -> None:
     winner = await upload(line, blobs)
     await put_input(line, winner.place, uuid=winner.job)
     rival = input_key(await reports.deployment(line), winner.job)
     await store_pieces(blobs, rival, content(), piece_bytes=5)
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     assert await pieces_left(blobs, winner) == 2
     assert await pieces_left(blobs, HeldCopy("acme", winner.job, rival)) == 0
 
 
 async def test_pieces_of_an_input_that_is_said_to_be_deleted_are_swept(
-    line: Line, blobs: BlobContainer
+    line: Connection, blobs: BlobContainer
 ) -> None:
     copy = await upload(line, blobs)
     await put_input(line, copy.place, uuid=copy.job)
     await inputs.mark_deleted(line, [(copy, Mechanism.WORKER)])
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     assert await pieces_left(blobs, copy) == 0
 
 
 async def test_an_orphan_input_is_swept_sooner_than_an_artifact(
-    line: Line, blobs: BlobContainer, tmp_path: Path
+    line: Connection, blobs: BlobContainer, tmp_path: Path
 ) -> None:
     artifact = artifact_key(await reports.deployment(line), new_id())
     await blobs.put(artifact, b"x")
@@ -139,7 +139,7 @@ async def test_an_orphan_input_is_swept_sooner_than_an_artifact(
         age(folder, INPUT_GRACE + timedelta(seconds=1))
     age(tmp_path / young.place, INPUT_GRACE - timedelta(minutes=1))
     assert INPUT_GRACE < ARTIFACT_GRACE
-    await Sweeper(line, blobs).tick()
+    await OrphanBlobSweeper(line, blobs).tick()
     assert (await pieces_left(blobs, old), await pieces_left(blobs, young)) == (0, 2)
     assert await is_there(blobs, artifact)
 
@@ -155,7 +155,7 @@ def age(folder: Path, by: timedelta) -> None:
 
 
 async def test_a_staged_list_goes_when_nobody_answers_for_it_and_its_row_when_its_time_is_up(
-    line: Line, blobs: BlobContainer
+    line: Connection, blobs: BlobContainer
 ) -> None:
     deployment = await reports.deployment(line)
     left: dict[str, str] = {}
@@ -179,7 +179,7 @@ async def test_a_staged_list_goes_when_nobody_answers_for_it_and_its_row_when_it
 
 
 async def test_a_list_in_pieces_goes_when_its_part_was_taken_in(
-    line: Line, blobs: BlobContainer
+    line: Connection, blobs: BlobContainer
 ) -> None:
     deployment, part = await reports.deployment(line), new_id()
     wanted, of_a_dead_request = (list_key(deployment, new_id(), part) for _ in range(2))
@@ -196,7 +196,7 @@ async def test_a_list_in_pieces_goes_when_its_part_was_taken_in(
     assert not await is_there(blobs, f"{wanted}/00001")
 
 
-async def test_an_export_goes_when_its_time_is_up(line: Line, blobs: BlobContainer) -> None:
+async def test_an_export_goes_when_its_time_is_up(line: Connection, blobs: BlobContainer) -> None:
     deployment, export = await reports.deployment(line), new_id()
     wanted, of_a_lost_attempt = (export_key(deployment, new_id(), export) for _ in range(2))
     for key in (wanted, of_a_lost_attempt):

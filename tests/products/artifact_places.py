@@ -13,7 +13,7 @@ from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State
 from coatcheck.products.llm.model import LLM_ENDPOINTS
 from coatcheck.settings.graph_operations import graph_endpoint
-from tests.db.edge_guard import Connection, unguarded
+from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import put_long_run
 from tests.db.rows import put_job
 from tests.products.house import House, bearer
@@ -52,7 +52,7 @@ class Place:
 
 async def ended_with_a_file(
     house: House,
-    connection: Connection,
+    connection: AsyncpgConnection,
     surface: str,
     *,
     name: str = NAME,
@@ -76,7 +76,7 @@ async def ended_with_a_file(
     return place
 
 
-async def _task(connection: Connection, caller: Mapping[str, str]) -> Place:
+async def _task(connection: AsyncpgConnection, caller: Mapping[str, str]) -> Place:
     made = await put_long_run(connection, [State.COMPLETED] * 2, org=ORG)
     async with unguarded(connection):
         await connection.execute("UPDATE jobs SET owner = $1 WHERE run_id = $2", ANN, made.run)
@@ -93,7 +93,7 @@ async def _task(connection: Connection, caller: Mapping[str, str]) -> Place:
     )
 
 
-async def attach(house: House, connection: Connection, job: UUID, name: str) -> str:
+async def attach(house: House, connection: AsyncpgConnection, job: UUID, name: str) -> str:
     """Give a job a file, as its worker would have. Its blob's key."""
     key = artifact_key(await house.engine.deployment(), job)
     await house.engine.blobs.put(key, CONTENT, media_type=MEDIA_TYPE, file_name=name)

@@ -17,20 +17,18 @@ import httpx2
 
 from coatcheck import Engine, Service, Settings
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
-from coatcheck.domain.api_keys import mint
-from coatcheck.domain.identity import ALL_SCOPES, RateLimit, Scope
-from coatcheck.domain.tenants import OrgLimits
-from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.db.connection import Connection
+from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, RateLimit, Scope, mint
+from coatcheck.egress.urls import trusted_authorities
 from coatcheck.hosting.serving import surfaces
 from coatcheck.hosting.working import RemoteExecutor
 from coatcheck.http.app import Pages, create_app
-from coatcheck.http.context import Parts, open_parts
-from coatcheck.http.server import Server, listen
-from coatcheck.maintenance import Upkeep
+from coatcheck.http.context import ServerContext, open_server_context
+from coatcheck.http.server import HttpServer, listen
+from coatcheck.maintenance import MaintenanceRunner
 from coatcheck.product import Products
 from coatcheck.products.batches.executor import BatchExecutor
-from coatcheck.products.gateway.upstream_executor import UpstreamExecutor
+from coatcheck.products.gateway.executor import UpstreamExecutor
 from coatcheck.products.graphs.executor import GraphExecutor
 from coatcheck.products.llm.executor import LlmExecutor
 from coatcheck.products.speech.executor import speech_service
@@ -48,9 +46,9 @@ _DRAIN_SECONDS = 5.0
 class Replica:
     """One control plane on a socket, and a client of it."""
 
-    parts: Parts
+    parts: ServerContext
     http: httpx2.AsyncClient
-    server: Server
+    server: HttpServer
     serving: asyncio.Task[None]
 
     async def drain(self) -> None:
@@ -83,8 +81,8 @@ class House:
         self._workers: list[tuple[Worker, asyncio.Task[None]]] = []
 
     async def __aenter__(self) -> Self:
-        self._line = Line(self.settings.database_url, name="tests")
-        self._closing.push_async_callback(self._line.close)
+        self._db = Connection(self.settings.database_url, name="tests")
+        self._closing.push_async_callback(self._db.close)
         await self.org("default")
         self.key = await self.create_key()
         self.first = await self.replica()
@@ -109,14 +107,14 @@ class House:
         """One more control plane, and a client of it that presents the house's key."""
         engine = await self._closing.enter_async_context(await Engine.connect(self.settings))
         parts = await self._closing.enter_async_context(
-            open_parts(
+            open_server_context(
                 self.settings,
                 engine,
-                keepers=self.products.result_stores(),
+                result_stores=self.products.result_stores(),
                 operators=self.products.operator_remotes(self.settings),
             )
         )
-        server = Server(
+        server = HttpServer(
             create_app(parts, surfaces(self.products), self._pages),
             drain_seconds=_DRAIN_SECONDS,
             draining=parts.draining,
@@ -192,9 +190,9 @@ class House:
         upstreams = await self._closing.enter_async_context(UpstreamExecutor(self.settings))
         return await self.work(upstreams.service)
 
-    def keep_up(self) -> Upkeep:
+    def keep_up(self) -> MaintenanceRunner:
         """The upkeep loops."""
-        upkeep = Upkeep(self.settings, self.products.maintenance())
+        upkeep = MaintenanceRunner(self.settings, self.products.maintenance())
         upkeep.start()
         self._closing.push_async_callback(upkeep.stop)
         return upkeep
@@ -202,16 +200,16 @@ class House:
     # Who may call
 
     async def org(self, org: str, **limits: Any) -> None:
-        assert await tenants.create_org(self._line, org, org, OrgLimits(**limits))
+        assert await tenants.create_org(self._db, org, org, OrgLimits(**limits))
 
     async def limit(self, org: str, **limits: Any) -> None:
         """Set what an organisation may use anew."""
-        assert await tenants.limit_org(self._line, org, OrgLimits(**limits))
+        assert await tenants.limit_org(self._db, org, OrgLimits(**limits))
 
     async def timeouts(self, org: str) -> list[float]:
         """How many seconds the call of each job of an organisation may take: of a batch's task its
         payload alone says it."""
-        rows = await self._line.fetch(
+        rows = await self._db.fetch(
             "SELECT coalesce(timeout_seconds, (convert_from(payload, 'UTF8')::jsonb"
             " #>> '{call,timeout_seconds}')::real) AS seconds"
             " FROM jobs WHERE org_id = $1 ORDER BY id",
@@ -229,7 +227,7 @@ class House:
     ) -> str:
         key = mint()
         made = await tenants.create_key(
-            self._line,
+            self._db,
             org,
             key.key_id,
             user=user,
@@ -243,7 +241,7 @@ class House:
         return key.text
 
     async def revoke(self, key: str, org: str = "default") -> None:
-        assert await tenants.revoke(self._line, org, key.split("_")[1])
+        assert await tenants.revoke(self._db, org, key.split("_")[1])
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -12,17 +12,16 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from coatcheck.db.connection import Line
-from coatcheck.db.notify import Notifier
-from coatcheck.domain.identity import ANYONE, USER_SCOPES
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import Notifier
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
-from coatcheck.maintenance.artifact_cleanup import ArtifactKeeper
-from coatcheck.maintenance.pruner import Pruner
-from coatcheck.products.batches.remover import BatchRemover
+from coatcheck.domain.tenants import ANYONE, USER_SCOPES
+from coatcheck.maintenance.retention import ArtifactCleanup, Pruner
+from coatcheck.products.batches.maintenance import BatchRemover
 from coatcheck.receipts import ArtifactReceipt, read_public_keys, verify
 from tests.contract.things_service import things
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import connected, put_job
 from tests.products.artifact_places import (
     CONTENT,
@@ -49,14 +48,14 @@ every_surface = pytest.mark.parametrize("surface", SURFACES)
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as opened:
         yield opened
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test")
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test")
     yield opened
     await opened.close()
 
@@ -80,7 +79,9 @@ async def verified(house: House, answer: httpx2.Response) -> ArtifactReceipt:
     return receipt
 
 
-async def let_it_go(house: House, connection: Connection, line: Line, place: Place) -> None:
+async def let_it_go(
+    house: House, connection: AsyncpgConnection, line: Connection, place: Place
+) -> None:
     """The job's retention ends, or its batch is removed."""
     if place.batch is None:
         await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", place.job)
@@ -97,7 +98,7 @@ async def let_it_go(house: House, connection: Connection, line: Line, place: Pla
 
 @every_surface
 async def test_a_file_is_listed_fetched_and_deleted_for_a_receipt(
-    house: House, connection: Connection, tmp_path: Path, surface: str
+    house: House, connection: AsyncpgConnection, tmp_path: Path, surface: str
 ) -> None:
     place = await ended_with_a_file(house, connection, surface)
     house.http.headers.update(place.caller)
@@ -140,7 +141,7 @@ async def test_a_file_is_listed_fetched_and_deleted_for_a_receipt(
 
 @every_surface
 async def test_the_receipt_is_there_when_the_job_is_not(
-    house: House, connection: Connection, line: Line, tmp_path: Path, surface: str
+    house: House, connection: AsyncpgConnection, line: Connection, tmp_path: Path, surface: str
 ) -> None:
     place = await ended_with_a_file(house, connection, surface)
     receipt_url = f"{place.url}/artifacts/{QUOTED}/receipt"
@@ -157,7 +158,7 @@ async def test_the_receipt_is_there_when_the_job_is_not(
 
 @every_surface
 async def test_the_files_of_others_are_as_those_of_a_job_that_never_was(
-    house: House, connection: Connection, tmp_path: Path, surface: str
+    house: House, connection: AsyncpgConnection, tmp_path: Path, surface: str
 ) -> None:
     place = await ended_with_a_file(house, connection, surface)
     await house.org("other")
@@ -179,7 +180,9 @@ async def test_the_files_of_others_are_as_those_of_a_job_that_never_was(
     assert len(files(tmp_path)) == 1
 
 
-async def test_what_was_never_attached_is_not_there(house: House, connection: Connection) -> None:
+async def test_what_was_never_attached_is_not_there(
+    house: House, connection: AsyncpgConnection
+) -> None:
     place = await ended_with_a_file(house, connection, "gateway")
     for name in ("another", "%01", "a%2Fb"):
         for method, ending in (("GET", ""), ("DELETE", ""), ("GET", "/receipt")):
@@ -189,7 +192,7 @@ async def test_what_was_never_attached_is_not_there(house: House, connection: Co
 
 
 async def test_files_of_a_job_that_goes_on_can_be_read_and_not_deleted(
-    house: House, connection: Connection
+    house: House, connection: AsyncpgConnection
 ) -> None:
     job = await put_job(
         connection, State.PROCESSING, org_id=ORG, endpoint="lab.post__draw", owner="user:dev"
@@ -204,7 +207,7 @@ async def test_files_of_a_job_that_goes_on_can_be_read_and_not_deleted(
 
 
 async def test_files_of_a_job_that_is_anyones_need_no_credential(
-    house: House, connection: Connection, line: Line
+    house: House, connection: AsyncpgConnection, line: Connection
 ) -> None:
     place = await ended_with_a_file(house, connection, "gateway", owner=ANYONE)
     private = await ended_with_a_file(house, connection, "gateway")
@@ -222,8 +225,8 @@ async def test_files_of_a_job_that_is_anyones_need_no_credential(
 
 async def test_a_file_that_the_store_cannot_delete_is_gone_for_readers_and_receipted_for_later(
     house: House,
-    connection: Connection,
-    line: Line,
+    connection: AsyncpgConnection,
+    line: Connection,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -239,7 +242,7 @@ async def test_a_file_that_the_store_cannot_delete_is_gone_for_readers_and_recei
     assert not receipt.complete
     await told(await house.http.get(url, headers=place.caller), 404)
     assert len(files(tmp_path)) == 1
-    await ArtifactKeeper(line, house.engine.blobs, grace_seconds=0.0).tick()
+    await ArtifactCleanup(line, house.engine.blobs, grace_seconds=0.0).tick()
     assert files(tmp_path) == []
     answer = await house.http.get(f"{url}/receipt", headers=place.caller)
     assert (await verified(house, answer)).complete
@@ -247,7 +250,7 @@ async def test_a_file_that_the_store_cannot_delete_is_gone_for_readers_and_recei
 
 @pytest.mark.parametrize("surface", ["graphs", "llm"])
 async def test_a_job_whose_result_was_deleted_is_shown_without_it(
-    house: House, connection: Connection, surface: str
+    house: House, connection: AsyncpgConnection, surface: str
 ) -> None:
     stored = b'{"artifact":"result.json"}'
     place = await ended_with_a_file(house, connection, surface, name="result.json", result=stored)

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from coatcheck.domain.identity import USER_SCOPES
 from coatcheck.domain.job import ConcurrencyLimit
-from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.domain.tenants import USER_SCOPES
+from coatcheck.egress.urls import trusted_authorities
 from tests.db.rows import connected
 from tests.postgres_keeper import Databases, run
 from tests.products.gateway.asking import end_of, hand_in
@@ -65,7 +65,7 @@ async def test_an_overview_shows_what_happened_to_jobs_and_how_long_it_took(hous
     tickets.append(await hand_in(house.http, "/fail", {}))
     for ticket in tickets:
         await end_of(house.http, ticket)
-    await house.engine._tally_keeper.flush()
+    await house.engine._stats_recorder.flush()
     for org in ("default", "*"):
         seen = await overview(house, org)
         assert seen["org_id"] == org
@@ -156,7 +156,7 @@ async def test_strangers_are_not_told_the_ids_of_other_strangers_jobs(house: Hou
 async def test_who_has_waited_long_is_asked_back_by_their_place_in_the_line(house: House) -> None:
     tickets = [await hand_in(house.http, "/echo", {}) for _ in range(30)]
     house.engine.explainer.forecasts._known.clear()
-    await house.engine._tally_keeper.flush()  # what was started before is not added later
+    await house.engine._stats_recorder.flush()  # what was started before is not added later
     async with connected(house.settings.database_url) as connection:
         await connection.execute(
             """
@@ -186,13 +186,13 @@ async def test_who_has_waited_long_is_asked_back_by_their_place_in_the_line(hous
 
 @pytest.mark.usefixtures("held_back")
 async def test_a_batch_says_what_its_next_task_waits_for(house: House) -> None:
-    await house.engine._tally_keeper.flush()
+    await house.engine._stats_recorder.flush()
     before = total(await overview(house), "submitted")
     made = await house.http.post(
         "/v1/jobs", json={"service": "docs", "endpoint": "/echo", "tasks": [{}, {}, {}]}
     )
     assert made.status_code == 201, made.text
-    await house.engine._tally_keeper.flush()
+    await house.engine._stats_recorder.flush()
     assert total(await overview(house), "submitted") == before + 3
     url = f"/v1/jobs/{made.json()['id']}"
     told = (await house.http.get(f"{url}/explain")).json()

@@ -12,7 +12,7 @@ import msgspec
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BatchView, TaskStatus
-from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.repository import BatchRepository
 from tests.properties.batch_model import BatchModel, BatchTold, ModelRun
 from tests.properties.ground import UNIT_SECONDS, Ground
 from tests.properties.job_comparison import (
@@ -152,12 +152,12 @@ def _batch_told(batch: Any, run: Any, target: Any, event: str, facts: str) -> Ba
 async def _check_view(ground: Ground, model: BatchModel, uuid: Any) -> None:
     """What a reader is shown, rolled up or not: counts by state, as of this moment."""
     batch = model.batches[uuid]
-    view = await ground.engine.extension(Batches).get(to_text(uuid), org=batch.org)
+    view = await ground.engine.extension(BatchRepository).get(to_text(uuid), org=batch.org)
     assert [(run.uuid, run.status, run.counts) for run in view.runs] == [
         (run.uuid, run.status, model.counts_of(run)) for run in batch.runs
     ]
     assert view.whole == model.whole_of(batch), "the batch over all runs"
-    found, following = await ground.engine.extension(Batches).tasks.page_of_all_runs(
+    found, following = await ground.engine.extension(BatchRepository).tasks.page_of_all_runs(
         view, status=None, after=None, limit=200
     )
     assert following is None
@@ -178,7 +178,7 @@ async def _check_status(
     shown: list[UUID] = []
     cursor = None
     while True:
-        page, cursor = await ground.engine.extension(Batches).tasks.page_of_all_runs(
+        page, cursor = await ground.engine.extension(BatchRepository).tasks.page_of_all_runs(
             view, status=status, after=cursor, limit=3
         )
         shown += [task.uuid for task in page]

@@ -16,8 +16,8 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import FORGOTTEN_BATCH_SECONDS
 from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import State
-from coatcheck.products.batches.ingest_reconciler import RESUBMITS_MAX
-from coatcheck.products.batches.model import BatchStatus, Counts, TaskStatus, task_id
+from coatcheck.products.batches.maintenance import RESUBMITS_MAX
+from coatcheck.products.batches.model import BatchState, TaskCounts, TaskStatus, task_id
 from tests.properties.ground import UNIT_SECONDS
 from tests.properties.job_model import JobModel, ModelJob
 
@@ -86,14 +86,14 @@ class ModelRun:
         return any(part.state == "failed" for part in self.parts) and not waits
 
     @property
-    def status(self) -> BatchStatus:
+    def status(self) -> BatchState:
         if self.completed_at is not None:
-            return BatchStatus.CANCELLED if self.cancel_requested else BatchStatus.COMPLETED
+            return BatchState.CANCELLED if self.cancel_requested else BatchState.COMPLETED
         if self.latched:
-            return BatchStatus.RUNNING
+            return BatchState.RUNNING
         if not self.closed:
-            return BatchStatus.OPEN
-        return BatchStatus.FAILED_INGEST if self.is_open_for_good else BatchStatus.INGESTING
+            return BatchState.OPEN
+        return BatchState.FAILED_INGEST if self.is_open_for_good else BatchState.INGESTING
 
 
 @dataclass
@@ -145,10 +145,10 @@ class BatchModel(JobModel):
     def shown(self) -> list[ModelBatch]:
         return [batch for batch in self.batches.values() if not batch.deleted]
 
-    def counts_of(self, run: ModelRun) -> Counts:
+    def counts_of(self, run: ModelRun) -> TaskCounts:
         """What a reader is to see: every end, summed up or not."""
         ends = run.counted + run.fresh
-        return Counts(
+        return TaskCounts(
             run.tasks,
             sum(job.state.held for job in self.tasks_of(run)),
             ends[State.COMPLETED],
@@ -165,11 +165,11 @@ class BatchModel(JobModel):
             for index, position in enumerate(run.positions)
         }
 
-    def whole_of(self, batch: ModelBatch) -> Counts:
+    def whole_of(self, batch: ModelBatch) -> TaskCounts:
         """What a reader is to see of the batch over all runs."""
         latest = self.latest_of(batch, batch.current.number + 1).values()
         states = Counter(job.state for job in latest)
-        return Counts(
+        return TaskCounts(
             len(latest),
             sum(job.state.held for job in latest),
             *(states[state] for state in ENDS.values()),

@@ -17,7 +17,7 @@ import asyncpg
 
 from coatcheck.core import Engine
 from coatcheck.core.queries import leases
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.retry import Backoff
@@ -26,7 +26,7 @@ from coatcheck.maintenance.rescuer import Rescuer
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.postgres_keeper import Databases
 
 Result = TypeVar("Result")
@@ -75,12 +75,12 @@ class Ground:
             keep_completed_seconds=KEEP_COMPLETED_SECONDS,
             keep_failed_seconds=KEEP_FAILED_SECONDS,
         )
-        self.connection: Connection = self.do(asyncpg.connect(dsn))
+        self.connection: AsyncpgConnection = self.do(asyncpg.connect(dsn))
         # Not started: nothing of it is to happen by itself.
         self.engine = self.do(_made(lambda: Engine(self.settings)))
         self.upkeep = self.do(_made(lambda: maintenance(self.settings)))
         self.loop(Rescuer).backoff = CRASH_BACKOFF
-        self.line = Line(dsn, name="players", server_settings=PINNED_PLANS)
+        self.line = Connection(dsn, name="players", server_settings=PINNED_PLANS)
         self._pass_time = self.do(self._statement_that_passes_time())
         self.base_seconds = 0.0
 

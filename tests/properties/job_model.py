@@ -17,7 +17,7 @@ from uuid import UUID
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
-from coatcheck.domain.states import Event, State, after
+from coatcheck.domain.states import State, TransitionEvent, after
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS
 from tests.properties.ground import CRASH_UNITS, LEASE_UNITS, UNIT_SECONDS
 
@@ -30,12 +30,12 @@ TIMEOUT_UNITS: Final = 60.0 / UNIT_SECONDS
 FORGOTTEN_AFTER_UNITS: Final = 2 * max(LEASE_UNITS.values())
 
 _OUTCOMES: Final = {
-    Event.RELEASE: "interrupted",
-    Event.UNREACHABLE: "target_unreachable",
-    Event.POSTPONE: "postponed",
-    Event.ACKNOWLEDGE_CANCEL: "cancelled",
-    Event.FAIL: "failed",
-    Event.RETRY: "failed",
+    TransitionEvent.RELEASE: "interrupted",
+    TransitionEvent.UNREACHABLE: "target_unreachable",
+    TransitionEvent.POSTPONE: "postponed",
+    TransitionEvent.ACKNOWLEDGE_CANCEL: "cancelled",
+    TransitionEvent.FAIL: "failed",
+    TransitionEvent.RETRY: "failed",
 }
 _ALERTING: Final = ("max_retries_exhausted", "worker_lost")
 
@@ -185,7 +185,7 @@ class JobModel:
 
     def claim(self, job: ModelJob, lease: int) -> None:
         timeout = TIMEOUT_UNITS if job.timeout is None else job.timeout
-        self._move(job, Event.CLAIM, lease=lease, attempt=job.attempts + 1)
+        self._move(job, TransitionEvent.CLAIM, lease=lease, attempt=job.attempts + 1)
         job.dispatched_at = self.now
         job.run_deadline = self.now + timeout
 
@@ -196,7 +196,7 @@ class JobModel:
         assert job.run_deadline is not None
         job.run_deadline += self.now - job.dispatched_at
         job.started_at = self.now
-        self._move(job, Event.START, lease=job.lease, attempt=job.attempts + 1)
+        self._move(job, TransitionEvent.START, lease=job.lease, attempt=job.attempts + 1)
 
     def complete(self, job: ModelJob, result: bytes) -> None:
         job.result = result
@@ -205,26 +205,28 @@ class JobModel:
         if job.started_at is None:
             job.started_at = self.now
         payload_bytes = len(job.payload or b"")
-        self._move(job, Event.COMPLETE, attempt=job.attempts + 1)
+        self._move(job, TransitionEvent.COMPLETE, attempt=job.attempts + 1)
         self._end(job, payload_bytes, attempts=job.attempts + 1)
 
-    def settle(self, job: ModelJob, event: Event, code: str | None, delay: float) -> State | None:
+    def settle(
+        self, job: ModelJob, event: TransitionEvent, code: str | None, delay: float
+    ) -> State | None:
         """An attempt ends otherwise. What it leads to; None if it changes nothing."""
-        if event is Event.ACKNOWLEDGE_CANCEL and job.state is not State.CANCEL_REQUESTED:
+        if event is TransitionEvent.ACKNOWLEDGE_CANCEL and job.state is not State.CANCEL_REQUESTED:
             return None
-        exhausted = event is Event.RETRY and job.failures >= job.failures_max
+        exhausted = event is TransitionEvent.RETRY and job.failures >= job.failures_max
         asked = job.state is State.CANCEL_REQUESTED
-        job.failures += event in (Event.FAIL, Event.RETRY)
-        job.interruptions += event is Event.RELEASE
-        job.unreachables += event is Event.UNREACHABLE
+        job.failures += event in (TransitionEvent.FAIL, TransitionEvent.RETRY)
+        job.interruptions += event is TransitionEvent.RELEASE
+        job.unreachables += event is TransitionEvent.UNREACHABLE
         job.run_units += RAN_UNITS
-        if asked and event is not Event.FAIL:
+        if asked and event is not TransitionEvent.FAIL:
             job.error_code = "cancelled"
         elif exhausted and job.run is None:
             job.error_code = "max_retries_exhausted"
-        elif event is not Event.RELEASE:
+        elif event is not TransitionEvent.RELEASE:
             job.error_code = code
-        effective = Event.FAIL if exhausted and not asked else event
+        effective = TransitionEvent.FAIL if exhausted and not asked else event
         self._end_attempt(job, effective, _OUTCOMES[event], code)
         if job.state.terminal and job.started_at is None:
             job.started_at = self.now
@@ -241,20 +243,22 @@ class JobModel:
             if asked:
                 job.error_code = "cancelled"
             payload_bytes = len(job.payload or b"")
-            self._move(job, Event.RELEASE, attempt=job.attempts)
+            self._move(job, TransitionEvent.RELEASE, attempt=job.attempts)
             if asked:
                 self._end(job, payload_bytes)
         return [job.uuid for job in unknown]
 
     def cancel(self, job: ModelJob) -> None:
-        if after(job.state, Event.CANCEL) is None:
+        if after(job.state, TransitionEvent.CANCEL) is None:
             return
         if job.state.held:
-            self._move(job, Event.CANCEL, lease=job.lease, attempt=job.attempts + 1, code=None)
+            self._move(
+                job, TransitionEvent.CANCEL, lease=job.lease, attempt=job.attempts + 1, code=None
+            )
             return
         job.error_code = "cancelled"
         payload_bytes = len(job.payload or b"")
-        self._move(job, Event.CANCEL, attempt=job.attempts)
+        self._move(job, TransitionEvent.CANCEL, attempt=job.attempts)
         self._end(job, payload_bytes)
 
     def cancel_tasks_of(self, run: UUID) -> None:
@@ -266,7 +270,7 @@ class JobModel:
     def stage(self) -> None:
         for job in self.having(State.STAGED, State.RETRYING):
             if job.run_at <= self.now:
-                self._move(job, Event.DUE, attempt=job.attempts, code=None)
+                self._move(job, TransitionEvent.DUE, attempt=job.attempts, code=None)
 
     def rescue(self) -> None:
         self.rescue_jobs()
@@ -286,9 +290,12 @@ class JobModel:
             given_up = job.crashes >= (CRASHES_MAX if alone else CRASHES_TOGETHER_MAX)
             job.crashes += 1
             job.error_code = "cancelled" if asked else "worker_lost"
-            event = Event.CRASH if job.crashes == 1 else Event.CRASH_AGAIN
+            event = TransitionEvent.CRASH if job.crashes == 1 else TransitionEvent.CRASH_AGAIN
             self._end_attempt(
-                job, Event.FAIL if given_up and not asked else event, "crashed", "worker_lost"
+                job,
+                TransitionEvent.FAIL if given_up and not asked else event,
+                "crashed",
+                "worker_lost",
             )
             if job.state is State.RETRYING:
                 job.run_at = self.now + CRASH_UNITS
@@ -306,7 +313,7 @@ class JobModel:
             if job.start_deadline is not None and job.start_deadline <= self.now:
                 job.error_code = "start_deadline_passed"
                 payload_bytes = len(job.payload or b"")
-                self._move(job, Event.EXPIRE, attempt=job.attempts)
+                self._move(job, TransitionEvent.EXPIRE, attempt=job.attempts)
                 self._end(job, payload_bytes)
         for job in self.held():
             # What is exactly at its deadline has some slack left.
@@ -335,7 +342,7 @@ class JobModel:
         else:
             is_out = exhausted and job.run is None
             job.error_code = "max_retries_exhausted" if is_out else "timed_out"
-        event = Event.FAIL if exhausted and not asked else Event.RETRY
+        event = TransitionEvent.FAIL if exhausted and not asked else TransitionEvent.RETRY
         self._end_attempt(job, event, "failed", "timed_out")
         job.run_at = self.now
 
@@ -348,7 +355,9 @@ class JobModel:
 
     # What a move brings with it
 
-    def _end_attempt(self, job: ModelJob, event: Event, outcome: str, code: str | None) -> None:
+    def _end_attempt(
+        self, job: ModelJob, event: TransitionEvent, outcome: str, code: str | None
+    ) -> None:
         payload_bytes = len(job.payload or b"")
         self._move(job, event, attempt=job.attempts)
         if job.run is None:
@@ -364,7 +373,7 @@ class JobModel:
     def _move(
         self,
         job: ModelJob,
-        event: Event,
+        event: TransitionEvent,
         *,
         attempt: int,
         lease: int | None = None,
@@ -377,7 +386,7 @@ class JobModel:
         if not target.held:
             job.run_deadline = None
         told_code = job.error_code if code == "its own" else code
-        if event in (Event.CLAIM, Event.START, Event.COMPLETE):
+        if event in (TransitionEvent.CLAIM, TransitionEvent.START, TransitionEvent.COMPLETE):
             told_code = None
         for listener in self._told_of(job):
             kind = "job" if job.run is None else "task"

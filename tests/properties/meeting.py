@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import asyncpg
 
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from tests.properties.ground import Ground
 
 First = TypeVar("First")
@@ -24,7 +24,7 @@ _LOOK_SECONDS: Final = 0.001
 class _InTransaction:
     """What a line is to its user, on a connection whose transaction somebody else ends."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RawConnection) -> None:
         self._connection = connection
 
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
@@ -33,20 +33,20 @@ class _InTransaction:
 
 async def meet(
     ground: Ground,
-    first: Callable[[Line], Awaitable[First]],
-    second: Callable[[Line], Awaitable[Second]],
+    first: Callable[[Connection], Awaitable[First]],
+    second: Callable[[Connection], Awaitable[Second]],
 ) -> tuple[First, Second]:
     """Begin the first, let the second run into it, and let the first go. What both came to."""
     (waiter,) = await ground.line.fetch("SELECT pg_backend_pid() AS pid")
     async with ground.connection.transaction():
-        begun = await first(cast("Line", _InTransaction(ground.connection)))
+        begun = await first(cast("Connection", _InTransaction(ground.connection)))
         coming = asyncio.ensure_future(second(ground.line))
         while not coming.done() and not await _waits(ground.connection, waiter["pid"]):
             await asyncio.sleep(_LOOK_SECONDS)
     return begun, await coming
 
 
-async def _waits(connection: Connection, pid: int) -> bool:
+async def _waits(connection: RawConnection, pid: int) -> bool:
     waits: bool = await connection.fetchval(
         "SELECT pg_backend_pid() = ANY (pg_blocking_pids($1))", pid
     )

@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from coatcheck.blobs.keys import list_key
 from coatcheck.core.queries import leases
-from coatcheck.core.queries.leases import Completion, Settlement
+from coatcheck.core.queries.leases import FinishedJob, Settlement
 from coatcheck.domain.errors import (
     FailJob,
     JobAlreadyEnded,
@@ -26,16 +26,14 @@ from coatcheck.domain.errors import (
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.states import TERMINAL, Event, State
+from coatcheck.domain.states import TERMINAL, State, TransitionEvent
 from coatcheck.domain.webhooks import target_id
+from coatcheck.maintenance.due_jobs import Stager
 from coatcheck.maintenance.loop import Loop
-from coatcheck.maintenance.pruner import Pruner
 from coatcheck.maintenance.rescuer import Rescuer
-from coatcheck.maintenance.stager import Stager
-from coatcheck.maintenance.usage_rollup import Bookkeeper
-from coatcheck.products.batches import repository as engine_batches
-from coatcheck.products.batches import run_completer
-from coatcheck.products.batches.canceller import BatchCanceller
+from coatcheck.maintenance.retention import Pruner
+from coatcheck.maintenance.usage import UsageRollup
+from coatcheck.products.batches import maintenance, repository
 from coatcheck.products.batches.errors import (
     BatchAlreadyEnded,
     BatchNotOpen,
@@ -43,7 +41,12 @@ from coatcheck.products.batches.errors import (
     NothingToRerun,
 )
 from coatcheck.products.batches.ingest import Ingester, IngestRequest
-from coatcheck.products.batches.ingest_reconciler import Reconciler
+from coatcheck.products.batches.maintenance import (
+    BatchCanceller,
+    BatchRemover,
+    IngestReconciler,
+    RunCompleter,
+)
 from coatcheck.products.batches.model import (
     INGEST_ENDPOINT,
     NewBatch,
@@ -53,9 +56,7 @@ from coatcheck.products.batches.model import (
     Selection,
     TaskStatus,
 )
-from coatcheck.products.batches.remover import BatchRemover
-from coatcheck.products.batches.repository import Batches
-from coatcheck.products.batches.run_completer import RunCompleter
+from coatcheck.products.batches.repository import BatchRepository
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.postgres_keeper import Databases
 from tests.properties.batch_comparison import check
@@ -150,7 +151,7 @@ class BatchMachine(Machine):
         self.ingester = Ingester(
             self.ground.line,
             self.ground.engine.blobs,
-            self.ground.engine.extension(Batches)._notifier,
+            self.ground.engine.extension(BatchRepository)._notifier,
         )
         listener = await self.ground.engine.webhooks.create_endpoint(
             ORG, "https://hooks.example/endpoint", WANTED
@@ -220,7 +221,7 @@ class BatchMachine(Machine):
         )
         payloads = self._payloads(tasks)
         part, modelled = self._part(new.uuid, kind, payloads)
-        doing = self.ground.engine.extension(Batches)
+        doing = self.ground.engine.extension(BatchRepository)
         if kind in ("closed", "open"):
             assert part is not None
             created = self.ground.do(
@@ -304,7 +305,7 @@ class BatchMachine(Machine):
         part, modelled = self._part(batch.uuid, kind, payloads, key)
         assert part is not None
         assert modelled is not None
-        adding = self.ground.engine.extension(Batches).add(
+        adding = self.ground.engine.extension(BatchRepository).add(
             ORG,
             batch.uuid,
             part,
@@ -342,7 +343,7 @@ class BatchMachine(Machine):
     @rule(at=at)
     def close(self, at: int) -> None:
         batch = pick(self._batches(), at)
-        closing = self.ground.engine.extension(Batches).close(to_text(batch.uuid), org=ORG)
+        closing = self.ground.engine.extension(BatchRepository).close(to_text(batch.uuid), org=ORG)
         self.followed("close", batch.current.status)
         if batch.deleted:
             with pytest.raises(JobNotFound):
@@ -356,7 +357,9 @@ class BatchMachine(Machine):
     @rule(at=at)
     def cancel(self, at: int) -> None:
         batch = pick(self._batches(), at)
-        cancelling = self.ground.engine.extension(Batches).cancel(to_text(batch.uuid), org=ORG)
+        cancelling = self.ground.engine.extension(BatchRepository).cancel(
+            to_text(batch.uuid), org=ORG
+        )
         self.followed("cancel", batch.current.status)
         if batch.deleted:
             with pytest.raises(JobNotFound):
@@ -372,7 +375,9 @@ class BatchMachine(Machine):
     @rule(at=at)
     def delete(self, at: int) -> None:
         batch = pick(self._batches(), at)
-        deleting = self.ground.engine.extension(Batches).delete(to_text(batch.uuid), org=ORG)
+        deleting = self.ground.engine.extension(BatchRepository).delete(
+            to_text(batch.uuid), org=ORG
+        )
         self.followed("delete", batch.current.status)
         if batch.deleted:
             with pytest.raises(JobNotFound):
@@ -396,7 +401,7 @@ class BatchMachine(Machine):
         of_all = of == "all" or (of == "unnamed" and not selection)
         named = of in ("first", "current")
         source = RerunSource(parent.uuid if named else None, all_runs=of == "all")
-        rerunning = self.ground.engine.extension(Batches).rerun(
+        rerunning = self.ground.engine.extension(BatchRepository).rerun(
             to_text(batch.uuid), Selection(selection), org=ORG, source=source
         )
         before = run.number + 1 if of_all else None
@@ -434,7 +439,7 @@ class BatchMachine(Machine):
         run, part = pick(self._failed_parts(), at)
         if mended:
             self._stage(part)
-        letters = self.ground.engine.extension(Batches).dead_letters
+        letters = self.ground.engine.extension(BatchRepository).dead_letters
         redriving = letters.redrive(ORG, to_text(part.uuid), None)
         if run.cancel_requested or run.batch.deleted:
             self.followed("redrive", "too late")
@@ -507,7 +512,7 @@ class BatchMachine(Machine):
             leases.exchange(
                 self.ground.line,
                 self.worker.order(0),
-                [Completion(job, b'"done"', RAN_SECONDS) for job in done],
+                [FinishedJob(job, b'"done"', RAN_SECONDS) for job in done],
                 KEEP_COMPLETED_SECONDS,
             )
         )
@@ -522,22 +527,37 @@ class BatchMachine(Machine):
         at=at,
         together=st.integers(1, 3),
         event=st.sampled_from(
-            (Event.FAIL, Event.FAIL, Event.RETRY, Event.RELEASE, Event.ACKNOWLEDGE_CANCEL)
+            (
+                TransitionEvent.FAIL,
+                TransitionEvent.FAIL,
+                TransitionEvent.RETRY,
+                TransitionEvent.RELEASE,
+                TransitionEvent.ACKNOWLEDGE_CANCEL,
+            )
         ),
     )
-    def settle(self, at: int, together: int, event: Event) -> None:
+    def settle(self, at: int, together: int, event: TransitionEvent) -> None:
         self._settle(self._some(at, together), event)
         self.followed("settle", event)
 
     @precondition(lambda self: self.stale)
-    @rule(at=at, event=st.sampled_from((Event.FAIL, Event.RETRY, Event.RELEASE)))
-    def come_late(self, at: int, event: Event) -> None:
+    @rule(
+        at=at,
+        event=st.sampled_from(
+            (TransitionEvent.FAIL, TransitionEvent.RETRY, TransitionEvent.RELEASE)
+        ),
+    )
+    def come_late(self, at: int, event: TransitionEvent) -> None:
         """Whoever lost its lease hands in all the same: nothing of it may be counted."""
         self._settle([pick(self._late(), at)], event)
         self.followed("come_late", event)
 
-    def _settle(self, jobs: Sequence[ClaimedJob], event: Event) -> None:
-        code = None if event in (Event.RELEASE, Event.ACKNOWLEDGE_CANCEL) else "broke"
+    def _settle(self, jobs: Sequence[ClaimedJob], event: TransitionEvent) -> None:
+        code = (
+            None
+            if event in (TransitionEvent.RELEASE, TransitionEvent.ACKNOWLEDGE_CANCEL)
+            else "broke"
+        )
         settled = self.ground.do(
             leases.settle(
                 self.ground.line,
@@ -563,11 +583,11 @@ class BatchMachine(Machine):
         """All there is to do is done, so many tasks of it in vain, and counted."""
         self.claim(100)
         if self.claimed and fails:
-            self.settle(0, fails, Event.FAIL)
+            self.settle(0, fails, TransitionEvent.FAIL)
             self._sort_out_what_is_stale()
         if self.claimed:
             self.complete(0, len(self.claimed), True)
-        self.tick(Bookkeeper)
+        self.tick(UsageRollup)
         self.followed("work_off")
 
     @precondition(lambda self: any(part.state != "done" for part in self._parts()))
@@ -580,16 +600,18 @@ class BatchMachine(Machine):
             return
         (job,) = jobs
         if how == "fails":
-            self.ground.do(self.taker.settle(job, Event.FAIL))
+            self.ground.do(self.taker.settle(job, TransitionEvent.FAIL))
         elif how != "dies before":
             request = msgspec.json.decode(job.payload, type=dict[str, IngestRequest])["order"]
             outcome = self._take_in(request)
             if how == "dies after":
                 pass
             elif outcome == "not its turn":
-                self.ground.do(self.taker.settle(job, Event.UNREACHABLE, delay=UNIT_SECONDS))
+                self.ground.do(
+                    self.taker.settle(job, TransitionEvent.UNREACHABLE, delay=UNIT_SECONDS)
+                )
             elif outcome == "failed":
-                self.ground.do(self.taker.settle(job, Event.FAIL))
+                self.ground.do(self.taker.settle(job, TransitionEvent.FAIL))
             else:
                 self.ground.do(self.taker.complete(job))
             self.followed("take_in", outcome)
@@ -637,11 +659,11 @@ class BatchMachine(Machine):
     @rule(
         loop=st.sampled_from(
             (
-                Bookkeeper,
-                Bookkeeper,
+                UsageRollup,
+                UsageRollup,
                 BatchCanceller,
                 BatchRemover,
-                Reconciler,
+                IngestReconciler,
                 Stager,
                 Rescuer,
                 Pruner,
@@ -651,14 +673,14 @@ class BatchMachine(Machine):
     def tick(self, loop: type[Loop]) -> None:
         lost = self.ground.do(self.ground.connection.fetch(LOST_PARTS))
         self.ground.tick(loop)
-        if loop is Bookkeeper:
+        if loop is UsageRollup:
             self.ground.tick(RunCompleter)
             self.model.keep_books()
         elif loop is BatchCanceller:
             self.model.cancel_runs()
         elif loop is BatchRemover:
             self.model.remove()
-        elif loop is Reconciler:
+        elif loop is IngestReconciler:
             self.model.reconcile({row[0]: row[1] and State(row[1]) for row in lost})
         elif loop is Stager:
             self.model.stage()
@@ -682,7 +704,7 @@ class BatchMachine(Machine):
             if all(run.completed_at is not None for run in self.model.runs()):
                 break
             self.pass_time(max(LEASE_UNITS.values()))
-            for loop in (Rescuer, Stager, Reconciler, BatchCanceller):
+            for loop in (Rescuer, Stager, IngestReconciler, BatchCanceller):
                 self.tick(loop)
             self.boot(rescued=False)
             for run, part in self._failed_parts():
@@ -694,7 +716,7 @@ class BatchMachine(Machine):
             self.claim(100)
             if self.claimed:
                 self.complete(0, len(self.claimed), True)
-            self.tick(Bookkeeper)
+            self.tick(UsageRollup)
             self.the_database_is_as_the_oracle_says()
         assert all(run.completed_at is not None for run in self.model.runs()), "some never end"
         self.pass_time(KEEP_UNITS)
@@ -702,7 +724,7 @@ class BatchMachine(Machine):
             if not self.model.batches:
                 break
             self.tick(BatchRemover)
-            self.tick(Bookkeeper)
+            self.tick(UsageRollup)
         self.the_database_is_as_the_oracle_says()
         assert not self.model.batches
         assert not self.model.jobs
@@ -717,6 +739,6 @@ def test_no_history_of_batches_leaves_the_oracle(
 ) -> None:
     # Tasks are claimed in the order of their ids, which are made of their run's. And that successes
     # are not told too often is counted in units here, not in seconds of a busy machine.
-    monkeypatch.setattr(engine_batches, "new_id", lambda: UUID(int=next(BatchMachine.ids) << 64))
-    monkeypatch.setattr(run_completer, "_SUCCESSES_SECONDS", UNIT_SECONDS / 2)
+    monkeypatch.setattr(repository, "new_id", lambda: UUID(int=next(BatchMachine.ids) << 64))
+    monkeypatch.setattr(maintenance, "_SUCCESSES_SECONDS", UNIT_SECONDS / 2)
     try_out(BatchMachine, databases, tmp_path, TABLES, examples=EXAMPLES)

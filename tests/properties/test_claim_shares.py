@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coatcheck.domain.job import ClaimedJob
 from tests.db.claimer import Claimer, claimer
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import connected
 
 ENDPOINTS: Final = ("demo.post__a", "demo.post__b", "demo.post__c")
@@ -41,7 +41,7 @@ unhurried = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthChe
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as open_connection:
         yield open_connection
 
@@ -52,7 +52,7 @@ async def worker(dsn: str) -> AsyncIterator[Claimer]:
         yield registered
 
 
-async def begin(connection: Connection, worker: Claimer, backlog: Backlog) -> None:
+async def begin(connection: AsyncpgConnection, worker: Claimer, backlog: Backlog) -> None:
     """These jobs, and no others; and a worker that has claimed nothing yet."""
     await connection.execute("TRUNCATE jobs")
     await connection.execute(
@@ -109,7 +109,7 @@ async def test_each_claim_gives_everybody_who_has_work_an_equal_part_and_nobody_
     world: dict[str, list[tuple[str, str]]],
     room: int,
     jobs: list[int],
-    connection: Connection,
+    connection: AsyncpgConnection,
     worker: Claimer,
 ) -> None:
     names = [(org, *flow) for org, flows in world.items() for flow in flows]
@@ -135,7 +135,7 @@ async def test_each_claim_gives_everybody_who_has_work_an_equal_part_and_nobody_
 async def test_over_many_claims_nobody_who_has_work_is_more_than_one_job_ahead(
     world: dict[str, list[tuple[str, str]]],
     rooms: list[int],
-    connection: Connection,
+    connection: AsyncpgConnection,
     worker: Claimer,
 ) -> None:
     """Whatever room each of the claims has."""
@@ -160,7 +160,7 @@ async def test_over_many_claims_nobody_who_has_work_is_more_than_one_job_ahead(
 async def test_claims_under_limits_give_everybody_an_equal_part_as_well(
     world: dict[str, list[tuple[str, str]]],
     room: int,
-    connection: Connection,
+    connection: AsyncpgConnection,
     worker: Claimer,
 ) -> None:
     """Who is given one job more than others is drawn by lot here."""

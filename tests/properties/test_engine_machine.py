@@ -14,25 +14,23 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from coatcheck.core.org_jobs import Console
-from coatcheck.core.queries import jobs, leases, reports
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.core.queries.leases import Completion, RegistrationGone, Settlement
-from coatcheck.db.connection import Line
+from coatcheck.core.org_jobs import OrgJobRepository
+from coatcheck.core.queries import jobs, leases, maintenance, reports
+from coatcheck.core.queries.leases import FinishedJob, RegistrationGone, Settlement
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import InputNotKept, JobAlreadyEnded, JobNotEnded, JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import CRASHES_MAX
-from coatcheck.domain.states import TERMINAL, Event, State
+from coatcheck.domain.states import TERMINAL, State, TransitionEvent
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
-from coatcheck.maintenance.expirer import Expirer
+from coatcheck.maintenance.due_jobs import Expirer, Stager
 from coatcheck.maintenance.loop import Loop
-from coatcheck.maintenance.pruner import Pruner
 from coatcheck.maintenance.rescuer import Rescuer
-from coatcheck.maintenance.stager import Stager
-from coatcheck.maintenance.usage_rollup import Bookkeeper
+from coatcheck.maintenance.retention import Pruner
+from coatcheck.maintenance.usage import UsageRollup
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.postgres_keeper import Databases
 from tests.properties.claim_rules import check_free_claim, check_limited_claim
@@ -253,7 +251,7 @@ class EngineMachine(Machine):
     def retry(self, at: int, key: str | None) -> None:
         old = pick(self.model.having(*TERMINAL) + self.model.live()[-1:], at)
         known = None if key is None else self.model.with_key(old.org, key)
-        console = self.ground.engine.extension(Console)
+        console = self.ground.engine.extension(OrgJobRepository)
         seen = self.ground.do(console.get(old.org, old.uuid))
         asking = console.retry(seen, idempotency_key=key, request_id=None)
         if known is not None:
@@ -364,7 +362,7 @@ class EngineMachine(Machine):
             done += self._late()[:2]
         result = encode({"number": next(self.numbers)})
         rooms = dict.fromkeys(Lane, room)
-        hand_in = [Completion(job, result, RAN_SECONDS) for job in done]
+        hand_in = [FinishedJob(job, result, RAN_SECONDS) for job in done]
         claimed, accepted = self.ground.do(
             leases.exchange(
                 self.ground.line,
@@ -387,24 +385,28 @@ class EngineMachine(Machine):
         together=st.integers(1, 2),
         event=st.sampled_from(
             (
-                Event.FAIL,
-                Event.RETRY,
-                Event.RETRY,
-                Event.UNREACHABLE,
-                Event.POSTPONE,
-                Event.RELEASE,
-                Event.ACKNOWLEDGE_CANCEL,
+                TransitionEvent.FAIL,
+                TransitionEvent.RETRY,
+                TransitionEvent.RETRY,
+                TransitionEvent.UNREACHABLE,
+                TransitionEvent.POSTPONE,
+                TransitionEvent.RELEASE,
+                TransitionEvent.ACKNOWLEDGE_CANCEL,
             )
         ),
         delay=st.sampled_from((0, 1, 3)),
     )
-    def settle(self, at: int, together: int, event: Event, delay: int) -> None:
+    def settle(self, at: int, together: int, event: TransitionEvent, delay: int) -> None:
         jobs = self._some_of(list(self.claimed.values()), at, together)
         self._settle(jobs, event, delay)
         self.followed("settle", event)
 
-    def _settle(self, jobs: Sequence[ClaimedJob], event: Event, delay: int) -> None:
-        code = None if event in (Event.RELEASE, Event.ACKNOWLEDGE_CANCEL) else "broke"
+    def _settle(self, jobs: Sequence[ClaimedJob], event: TransitionEvent, delay: int) -> None:
+        code = (
+            None
+            if event in (TransitionEvent.RELEASE, TransitionEvent.ACKNOWLEDGE_CANCEL)
+            else "broke"
+        )
         settled = self.ground.do(
             leases.settle(
                 self.ground.line,
@@ -443,9 +445,17 @@ class EngineMachine(Machine):
     @precondition(lambda self: self.stale)
     @rule(
         at=at,
-        how=st.sampled_from(("complete", "start", Event.FAIL, Event.RETRY, Event.RELEASE)),
+        how=st.sampled_from(
+            (
+                "complete",
+                "start",
+                TransitionEvent.FAIL,
+                TransitionEvent.RETRY,
+                TransitionEvent.RELEASE,
+            )
+        ),
     )
-    def come_late(self, at: int, how: str | Event) -> None:
+    def come_late(self, at: int, how: str | TransitionEvent) -> None:
         """Whoever lost its lease writes all the same: nothing of it may show."""
         job = pick(self._late(), at)
         assert self.model.holder_of(job) is None
@@ -456,7 +466,7 @@ class EngineMachine(Machine):
         elif how == "start":
             assert not self.ground.do(leases.mark_started(self.ground.line, [(job, RAN_SECONDS)]))
         else:
-            self._settle([job], Event(how), 0)
+            self._settle([job], TransitionEvent(how), 0)
         self.followed("come_late", how)
 
     @precondition(lambda self: self.claimed)
@@ -481,11 +491,11 @@ class EngineMachine(Machine):
         assert list(answers) == expected
         self.followed("run_into_each_other", f"{first}, {second}")
 
-    async def _change(self, line: Line, claimed: ClaimedJob, how: str) -> State | None:
+    async def _change(self, line: Connection, claimed: ClaimedJob, how: str) -> State | None:
         """Do something to a job. Its state, if it was changed."""
         match how:
             case "rescue":
-                rescued = await upkeep.rescue(
+                rescued = await maintenance.rescue(
                     line,
                     crashes_max=CRASHES_MAX,
                     keep_failed_seconds=KEEP_FAILED_SECONDS,
@@ -494,7 +504,7 @@ class EngineMachine(Machine):
                 )
                 return next((job.state for job in rescued if job.uuid == claimed.uuid), None)
             case "complete":
-                done = Completion(claimed, b'"met"', RAN_SECONDS)
+                done = FinishedJob(claimed, b'"met"', RAN_SECONDS)
                 order = self.workers[-1].order(0)
                 _, accepted = await leases.exchange(line, order, [done], KEEP_COMPLETED_SECONDS)
                 return State.COMPLETED if accepted else None
@@ -504,7 +514,9 @@ class EngineMachine(Machine):
                 before, state, _ = answer
                 return None if before is state else state
             case _:
-                ended = Settlement(claimed, Event(how), "broke", "broke", 0.0, RAN_SECONDS)
+                ended = Settlement(
+                    claimed, TransitionEvent(how), "broke", "broke", 0.0, RAN_SECONDS
+                )
                 settled = await leases.settle(line, [ended], KEEP_FAILED_SECONDS)
                 return settled[claimed.uuid].state if settled else None
 
@@ -519,7 +531,7 @@ class EngineMachine(Machine):
             case "complete" if holder is not None:
                 self.model.complete(holder, b'"met"')
             case _ if holder is not None:
-                self.model.settle(holder, Event(how), "broke", 0.0)
+                self.model.settle(holder, TransitionEvent(how), "broke", 0.0)
         return None if job.state is before else job.state
 
     @rule(worker=workers, happens=st.sampled_from(("heartbeat", "heartbeat", "boot", "end")))
@@ -587,7 +599,7 @@ class EngineMachine(Machine):
         self.model.now += units
         self.followed("pass_time")
 
-    @rule(loop=st.sampled_from((Rescuer, Stager, Expirer, Pruner, Bookkeeper)))
+    @rule(loop=st.sampled_from((Rescuer, Stager, Expirer, Pruner, UsageRollup)))
     def tick(self, loop: type[Loop]) -> None:
         self.ground.tick(loop)
         if loop is Rescuer:

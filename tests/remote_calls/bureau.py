@@ -13,9 +13,9 @@ from uuid import UUID
 from coatcheck import Engine, Job, Service, Settings
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.remote.calls import RemoteCalls
-from coatcheck.core.remote.result_store import Kept, KeptArtifact, KeptFor
-from coatcheck.core.remote.retry_policy import Patience
-from coatcheck.db.connection import Line
+from coatcheck.core.remote.context import RemoteRetryPolicy
+from coatcheck.core.remote.result_store import ResultOf, StoredArtifact, StoredOutput
+from coatcheck.db.connection import Connection
 from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.job import JobView
@@ -42,22 +42,22 @@ class BlobKeeper:
         self.may_end = asyncio.Event()
         self.may_end.set()
 
-    def fails_for_good(self, of: KeptFor) -> bool:
+    def fails_for_good(self, of: ResultOf) -> bool:
         assert "name" in of.note
         return self.is_final
 
-    def blob_key(self, of: KeptFor) -> str | None:
+    def blob_key(self, of: ResultOf) -> str | None:
         return f"renders/{of.note['name']}.wav"
 
-    async def keep(self, of: KeptFor, result: RemoteResult, blobs: BlobContainer) -> Kept:
+    async def keep(self, of: ResultOf, result: RemoteResult, blobs: BlobContainer) -> StoredOutput:
         key = self.blob_key(of)
         assert key is not None
         self.begun.set()
         await self.may_end.wait()
         stored = await blobs.put(key, aiter(result))
         self.kept.append(of.job)
-        artifact = KeptArtifact("render.wav", key, result.media_type, stored.size, stored.sha256)
-        return Kept(b'{"bytes": %d}' % stored.size, artifact)
+        artifact = StoredArtifact("render.wav", key, result.media_type, stored.size, stored.sha256)
+        return StoredOutput(b'{"bytes": %d}' % stored.size, artifact)
 
 
 class Bureau:
@@ -115,12 +115,12 @@ class Bureau:
 
     async def work(self, *, polling: bool = True, faults_max: int = 3) -> Worker:
         """A worker for what is handed in; with ``polling``, it looks after what it spawned."""
-        calls = await self.another_desk(patience=Patience(faults_max))
+        calls = await self.another_desk(retry_policy=RemoteRetryPolicy(faults_max))
         worker = Worker(self.settings, [studio()], remote_calls=calls)
         self._workers.append((worker, asyncio.create_task(worker.run())))
         await worker.ready.wait()
         if polling:
-            line = Line(self.dsn, name="tests poller")
+            line = Connection(self.dsn, name="tests poller")
             poller = Poller(line, calls)
             self._closing.push_async_callback(line.close)
             self._closing.push_async_callback(poller.stop)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coatcheck.core.remote.retry_policy import Patience
+from coatcheck.core.remote.context import RemoteRetryPolicy
 from coatcheck.core.remote.spawner import SPAWN_FAULTS_MAX
 from coatcheck.domain.remote_work import Destination, OperatorRemote
 from coatcheck.domain.states import State
@@ -107,7 +107,7 @@ async def test_nonsense_is_borne_a_few_times_and_then_ends_the_attempt(
     bureau: Bureau, remote: FakeHttp, fault: Garbage | Status | Cut, code: str
 ) -> None:
     await bureau.work(polling=False)
-    bureau.calls = await bureau.another_desk(patience=Patience(2))
+    bureau.calls = await bureau.another_desk(retry_policy=RemoteRetryPolicy(2))
     job_id, remote_id = await spawned(bureau)
     remote.faults = [fault]
     await look_now(bureau, job_id)
@@ -123,7 +123,7 @@ async def test_sense_between_two_faults_makes_them_not_in_a_row(
     bureau: Bureau, remote: FakeHttp
 ) -> None:
     await bureau.work(polling=False)
-    bureau.calls = await bureau.another_desk(patience=Patience(2))
+    bureau.calls = await bureau.another_desk(retry_policy=RemoteRetryPolicy(2))
     job_id, remote_id = await spawned(bureau)
     for _ in range(3):
         remote.faults = [Status(500)]
@@ -255,7 +255,7 @@ async def test_callers_who_look_often_do_not_use_up_the_patience_with_a_remote(
     bureau: Bureau, remote: FakeHttp
 ) -> None:
     await bureau.work(polling=False)
-    bureau.calls = await bureau.another_desk(patience=Patience(2))
+    bureau.calls = await bureau.another_desk(retry_policy=RemoteRetryPolicy(2))
     job_id, remote_id = await spawned(bureau)
     remote.faults = [Status(503, "20")]
     await look_now(bureau, job_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coatcheck.core.remote.tokens import CALLBACKS_PATH
+from coatcheck.core.remote.context import CALLBACKS_PATH
 from coatcheck.domain.states import State
 from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coatcheck.core.keyed_semaphore import Turns
+from coatcheck.core.keyed_semaphore import KeyedSemaphore
 from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau
 from tests.remotes.fake_http import FakeHttp
@@ -74,7 +74,7 @@ async def test_a_remote_that_never_answers_keeps_no_other_from_being_asked(
 
 
 async def test_who_has_all_of_its_own_turns_leaves_those_of_others() -> None:
-    turns = Turns(at_once=4, of_one=2)
+    turns = KeyedSemaphore(at_once=4, of_one=2)
     begun: list[str] = []
 
     async def take_one(name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from coatcheck.core.remote.retry_policy import Patience
+from coatcheck.core.remote.context import RemoteRetryPolicy
 from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.remote_work import decode_destination, encode_destination
 from coatcheck.domain.states import State
@@ -37,7 +37,7 @@ async def test_who_was_away_and_comes_back_with_one_fault_is_borne(
     bureau: Bureau, remote: FakeHttp
 ) -> None:
     await bureau.work(polling=False)
-    bureau.calls = await bureau.another_desk(patience=Patience(faults_max=3))
+    bureau.calls = await bureau.another_desk(retry_policy=RemoteRetryPolicy(faults_max=3))
     job_id = await bureau.hand_in()
     await bureau.parked(job_id)
     async with connected(bureau.dsn) as sql:
@@ -77,7 +77,7 @@ async def test_a_result_on_a_host_that_is_gone_is_given_up_when_its_time_is_up(
     bureau: Bureau, remote: FakeHttp
 ) -> None:
     await bureau.work(polling=False)
-    bureau.calls = await bureau.another_desk(patience=Patience(faults_max=2))
+    bureau.calls = await bureau.another_desk(retry_policy=RemoteRetryPolicy(faults_max=2))
     job_id = await bureau.hand_in()
     remote_id = (await bureau.parked(job_id)).execution_id
     assert remote_id is not None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from uuid import uuid4
 
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.core.queries import remote_calls
-from coatcheck.db.connection import Line
+from coatcheck.core.queries import maintenance, remote_calls
+from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
 from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
@@ -58,7 +57,7 @@ async def test_who_slept_after_its_look_does_not_finalize_beside_another(
     await bureau.work(polling=False)
     job_id = await bureau.hand_in()
     await bureau.parked(job_id)
-    line = Line(bureau.dsn, name="tests finalizing")
+    line = Connection(bureau.dsn, name="tests finalizing")
 
     async def looked(seconds: float) -> remote_calls.TakenCall:
         call = await remote_calls.take_one(
@@ -82,11 +81,13 @@ async def test_neither_the_rescuer_nor_the_deadline_takes_what_is_parked(
     await bureau.work(polling=False)
     job_id = await bureau.hand_in()
     parked = await bureau.parked(job_id)
-    line = Line(bureau.dsn, name="tests upkeep")
+    line = Connection(bureau.dsn, name="tests upkeep")
     async with connected(bureau.dsn) as sql:
         await sql.execute("UPDATE jobs SET run_deadline = now() - interval '1 h'")
-    rescued = await upkeep.rescue(line, crashes_max=3, keep_failed_seconds=60, rows_max=10)
-    overrun = await upkeep.fail_overrun(line, slack_seconds=1, keep_failed_seconds=60, rows_max=10)
+    rescued = await maintenance.rescue(line, crashes_max=3, keep_failed_seconds=60, rows_max=10)
+    overrun = await maintenance.fail_overrun(
+        line, slack_seconds=1, keep_failed_seconds=60, rows_max=10
+    )
     await line.close()
     assert (rescued, overrun) == ([], [])
     assert (await bureau.engine.get(job_id)).execution_id == parked.execution_id

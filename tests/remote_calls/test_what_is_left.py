@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
-from coatcheck.maintenance.remote_poller import Poller, RemoteKeeper
+from coatcheck.maintenance.remote_poller import Poller, RemoteCleanup
 from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
 from tests.remotes.fake_http import FakeHttp
@@ -31,8 +31,8 @@ async def test_a_job_cancelled_while_it_waits_to_be_tried_again_leaves_nothing(
     assert (await bureau.engine.get(job_id)).state is State.RETRYING
     assert await bureau.calls.clear_away(10) == 0
     assert (await bureau.engine.cancel(job_id)).state is State.CANCELLED
-    line = Line(bureau.dsn, name="tests keeper")
-    await RemoteKeeper(line, bureau.calls).tick()
+    line = Connection(bureau.dsn, name="tests keeper")
+    await RemoteCleanup(line, bureau.calls).tick()
     await line.close()
     async with connected(bureau.dsn) as sql:
         assert await sql.fetchval("SELECT count(*) FROM remote_calls") == 0
@@ -48,7 +48,7 @@ async def test_a_poller_that_stops_lets_go_of_what_it_looks_at(
     assert remote_id is not None
     remote.complete(remote_id, SOUND)
     bureau.keeper.may_end.clear()
-    line = Line(bureau.dsn, name="tests poller")
+    line = Connection(bureau.dsn, name="tests poller")
     poller = Poller(line, bureau.calls)
     poller.start()
     await bureau.keeper.begun.wait()

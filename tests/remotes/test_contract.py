@@ -11,22 +11,21 @@ import pytest
 
 from coatcheck.egress import Guard
 from coatcheck.remotes import (
-    Completed,
-    Failed,
     Reattach,
     Remote,
+    RemoteCompleted,
     RemoteError,
+    RemoteFailed,
     RemoteFaulty,
     RemoteRefused,
+    RemoteRunning,
     Remotes,
+    RemoteUnclear,
+    RemoteUnknown,
     RemoteUnreachable,
-    Running,
     SpawnRequest,
-    Unclear,
-    Unknown,
 )
-from coatcheck.remotes.error_text import TEXT_CHARACTERS_MAX
-from coatcheck.remotes.retry_policy import Patience
+from coatcheck.remotes.caller import TEXT_CHARACTERS_MAX, RemoteTimeouts
 from coatcheck.settings.egress_allow import parse_allow
 from tests.remotes.fake_fal import FakeFal
 from tests.remotes.fake_modal import FakeModal
@@ -86,11 +85,11 @@ async def test_work_runs_until_it_is_completed_and_then_has_its_result(
     service: FakeService, remote: Remote
 ) -> None:
     remote_id = await remote.spawn(work())
-    assert await remote.status([remote_id]) == {remote_id: Running()}
+    assert await remote.status([remote_id]) == {remote_id: RemoteRunning()}
 
     service.complete(remote_id, WAV)
 
-    assert await remote.status([remote_id]) == {remote_id: Completed()}
+    assert await remote.status([remote_id]) == {remote_id: RemoteCompleted()}
     async with await remote.result(remote_id) as result:
         assert result.media_type == "audio/wav"
         assert result.length == len(WAV)
@@ -111,7 +110,7 @@ async def test_failed_work_says_why(service: FakeService, remote: Remote) -> Non
 
     status = (await remote.status([remote_id]))[remote_id]
 
-    assert isinstance(status, Failed)
+    assert isinstance(status, RemoteFailed)
     assert status.code == "remote_failed"
     assert "no voice called canary" in status.message
     assert service.secret not in status.message
@@ -123,7 +122,7 @@ async def test_an_id_that_the_service_does_not_know_is_unknown_and_never_a_succe
     remote_id = await remote.spawn(work())
     service.forget(remote_id)
 
-    assert await remote.status([remote_id]) == {remote_id: Unknown()}
+    assert await remote.status([remote_id]) == {remote_id: RemoteUnknown()}
     with pytest.raises(RemoteFaulty) as caught:
         await remote.result(remote_id)
     assert caught.value.code == "remote_result_gone"
@@ -143,10 +142,10 @@ async def test_many_are_asked_about_at_once_and_each_stands_as_it_does(
 
     assert list(found) != []
     assert set(found) == set(ids)
-    assert found[ids[3]] == Completed()
-    assert isinstance(found[ids[4]], Failed)
-    assert found[ids[5]] == Unknown()
-    assert [found[one] for one in ids[6:]] == [Running()] * 14
+    assert found[ids[3]] == RemoteCompleted()
+    assert isinstance(found[ids[4]], RemoteFailed)
+    assert found[ids[5]] == RemoteUnknown()
+    assert [found[one] for one in ids[6:]] == [RemoteRunning()] * 14
 
 
 async def test_a_broken_answer_about_one_does_not_lose_the_others(
@@ -157,10 +156,10 @@ async def test_a_broken_answer_about_one_does_not_lose_the_others(
 
     found = await remote.status(ids)
 
-    unclear = [status for status in found.values() if isinstance(status, Unclear)]
+    unclear = [status for status in found.values() if isinstance(status, RemoteUnclear)]
     assert len(unclear) == 1
     assert isinstance(unclear[0].error, RemoteFaulty)
-    assert list(found.values()).count(Running()) == 9
+    assert list(found.values()).count(RemoteRunning()) == 9
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"status": "dancing"}', b"\xff", b""])
@@ -174,10 +173,10 @@ async def test_garbage_for_a_status_is_unclear(
 
     status = (await remote.status([remote_id]))[remote_id]
 
-    assert isinstance(status, Unclear)
+    assert isinstance(status, RemoteUnclear)
     assert isinstance(status.error, RemoteFaulty)
     assert status.error.code == "remote_garbage"
-    assert await remote.status([remote_id]) == {remote_id: Running()}
+    assert await remote.status([remote_id]) == {remote_id: RemoteRunning()}
 
 
 async def test_garbage_for_a_spawn_is_a_fault_after_which_it_may_be_running(
@@ -194,7 +193,7 @@ async def test_garbage_for_a_spawn_is_a_fault_after_which_it_may_be_running(
 
 async def test_a_service_that_hangs_is_given_up_in_time(service: FakeService) -> None:
     guard = Guard(parse_allow("127.0.0.1"))
-    async with Remotes(guard, patience=Patience(call_seconds=0.2)) as impatient:
+    async with Remotes(guard, timeouts=RemoteTimeouts(call_seconds=0.2)) as impatient:
         remote = service.opened(impatient)
         service.faults.append(Hang())
         with pytest.raises(RemoteFaulty) as caught:
@@ -208,7 +207,7 @@ async def test_a_service_that_hangs_is_given_up_in_time(service: FakeService) ->
 
     assert set(found) == set(ids)
     for status in found.values():
-        assert isinstance(status, Unclear)
+        assert isinstance(status, RemoteUnclear)
         assert status.error.code == "remote_hangs"
     assert len(service.faults) > 70, "not each of them was waited for"
 
@@ -229,7 +228,7 @@ async def test_a_huge_result_is_streamed_and_never_held(
 ) -> None:
     remote_id = await remote.spawn(work())
     service.complete_streaming(remote_id, HUGE_BYTES)
-    assert await remote.status([remote_id]) == {remote_id: Completed()}
+    assert await remote.status([remote_id]) == {remote_id: RemoteCompleted()}
 
     tracemalloc.start()
     try:
@@ -293,7 +292,7 @@ async def test_cancelled_work_is_cancelled_over_there(service: FakeService, remo
     await remote.cancel(remote_id)
 
     assert service.cancelled == [remote_id]
-    assert isinstance((await remote.status([remote_id]))[remote_id], Failed)
+    assert isinstance((await remote.status([remote_id]))[remote_id], RemoteFailed)
     await remote.cancel(remote_id)
 
 
@@ -310,9 +309,9 @@ async def test_a_service_that_cannot_be_reached_has_done_nothing(
     with pytest.raises(RemoteUnreachable):
         await remote.result("x1")
     found = await remote.status(["x1", "x2", "x3"])
-    assert {type(status) for status in found.values()} == {Unclear}
+    assert {type(status) for status in found.values()} == {RemoteUnclear}
     for status in found.values():
-        assert isinstance(status, Unclear)
+        assert isinstance(status, RemoteUnclear)
         assert isinstance(status.error, RemoteUnreachable)
 
 

@@ -10,18 +10,18 @@ import pytest
 
 from coatcheck.egress import Guard
 from coatcheck.remotes import (
-    Failed,
     Remote,
+    RemoteFailed,
     RemoteFaulty,
     RemoteMisdefined,
+    RemoteRunning,
     Remotes,
+    RemoteUnclear,
+    RemoteUnknown,
     RemoteUnreachable,
-    Running,
     SpawnRequest,
-    Unclear,
-    Unknown,
 )
-from coatcheck.remotes.retry_policy import Patience
+from coatcheck.remotes.caller import RemoteTimeouts
 from tests.remotes.fake_modal import FakeModal
 from tests.remotes.fake_service import SECRETS, TOKEN_ID, FakeService
 from tests.remotes.faults import Cut
@@ -60,7 +60,7 @@ async def test_a_function_that_raised_has_failed_whatever_it_raised(
 
     status = (await remote.status([remote_id]))[remote_id]
 
-    assert isinstance(status, Failed)
+    assert isinstance(status, RemoteFailed)
     assert type(raised).__name__ in status.message
 
 
@@ -72,19 +72,19 @@ async def test_a_connection_that_is_lost_while_polling_is_no_failure_of_the_func
 
     status = (await remote.status([remote_id]))[remote_id]
 
-    assert isinstance(status, Unclear)
+    assert isinstance(status, RemoteUnclear)
     assert isinstance(status.error, RemoteFaulty)
-    assert await remote.status([remote_id]) == {remote_id: Running()}
+    assert await remote.status([remote_id]) == {remote_id: RemoteRunning()}
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "code"),
     [
-        ("FunctionTimeoutError", Failed, "remote_timed_out"),
-        ("RemoteError", Failed, "remote_failed"),
-        ("ExecutionError", Failed, "remote_failed"),
-        ("InternalFailure", Failed, "remote_failed"),
-        ("OutputExpiredError", Unknown, None),
+        ("FunctionTimeoutError", RemoteFailed, "remote_timed_out"),
+        ("RemoteError", RemoteFailed, "remote_failed"),
+        ("ExecutionError", RemoteFailed, "remote_failed"),
+        ("InternalFailure", RemoteFailed, "remote_failed"),
+        ("OutputExpiredError", RemoteUnknown, None),
     ],
 )
 async def test_modals_own_errors_mean_what_they_say(
@@ -147,7 +147,7 @@ async def test_only_the_operator_may_name_functions_whose_results_are_unpickled(
 
 async def test_modal_that_lets_nobody_log_in_in_time_is_unreachable(modal: FakeModal) -> None:
     modal.hangs_at_login = True
-    async with Remotes(Guard(), patience=Patience(call_seconds=0.4)) as impatient:
+    async with Remotes(Guard(), timeouts=RemoteTimeouts(call_seconds=0.4)) as impatient:
         with pytest.raises(RemoteUnreachable) as caught:
             await modal.opened(impatient).spawn(WORK)
 
@@ -169,5 +169,5 @@ async def test_modal_that_is_away_while_polling_leaves_all_of_them_unclear(
     modal.is_away = True
 
     for status in (await remote.status(ids)).values():
-        assert isinstance(status, Unclear)
+        assert isinstance(status, RemoteUnclear)
         assert isinstance(status.error, RemoteUnreachable)

@@ -12,7 +12,7 @@ import pytest
 
 from coatcheck.egress import Guard
 from coatcheck.remotes import RemoteFaulty, RemoteRefused, RemoteResult, Remotes, SpawnRequest
-from coatcheck.remotes.retry_policy import Patience
+from coatcheck.remotes.caller import RemoteTimeouts
 from coatcheck.settings.egress_allow import parse_allow
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
 from tests.remotes.fake_fal import FakeFal
@@ -296,9 +296,9 @@ async def test_a_result_that_only_trickles_is_given_up(endpoint: Endpoint) -> No
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    patience = Patience(trickle_seconds=0.05)
+    timeouts = RemoteTimeouts(trickle_seconds=0.05)
     guard = Guard(parse_allow("127.0.0.1"))
-    async with upstream_server(trickle) as slow, Remotes(guard, patience=patience) as remotes:
+    async with upstream_server(trickle) as slow, Remotes(guard, timeouts=timeouts) as remotes:
         endpoint.output = slow.url("/long.wav")
         with pytest.raises(RemoteFaulty) as caught:
             await result_of(remotes, endpoint)

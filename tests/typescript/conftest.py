@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from coatcheck.maintenance.webhook_deliverer import Deliverer
+from coatcheck.maintenance.webhooks import WebhookDeliverer
 from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
 from coatcheck.settings.llm_targets import LlmTarget
 from examples.documents import documents
 from examples.hello import hello
 from examples.ollama_upstream import OllamaUpstream
 from examples.tts_remote import TtsRemote
-from tests.all_products import notices
+from tests.all_products import payloads
 from tests.client.cutting_proxy import CuttingProxy
 from tests.postgres_keeper import Databases
 from tests.products.graphs.archives import zipped
@@ -69,7 +69,7 @@ async def live(
         await house.analyse_archives()
         await house.ask_models()
         house.keep_up()
-        deliverer = Deliverer(house.settings, notices(house.parts).body)
+        deliverer = WebhookDeliverer(house.settings, payloads(house.parts).body)
         await deliverer.begin()
         (folder / "code.zip").write_bytes(zipped(CODE))
         (folder / "reference.wav").write_bytes(a_wav())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from coatcheck.http.asgi import Message
-from coatcheck.http.request import Call
+from coatcheck.http.request import Request
+from coatcheck.http.response import Message
 
 
-def a_call(*headers: tuple[str, str], query: str = "", body: bytes = b"") -> Call:
+def a_call(*headers: tuple[str, str], query: str = "", body: bytes = b"") -> Request:
     async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
@@ -17,4 +17,4 @@ def a_call(*headers: tuple[str, str], query: str = "", body: bytes = b"") -> Cal
         "query_string": query.encode(),
         "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
     }
-    return Call(scope, receive, "request-1")
+    return Request(scope, receive, "request-1")

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.domain import api_keys, ids
-from coatcheck.domain.api_keys import KeyText
+from coatcheck.domain import ids, tenants
+from coatcheck.domain.tenants import KeyText
 
 GOOD = "cck_01ARZ3NDEKTSV4RRFFQ69G5FAV_" + "a" * 43
 
 
 def test_a_fresh_key_has_a_ulid_and_256_random_bits() -> None:
-    keys = [api_keys.mint() for _ in range(200)]
+    keys = [tenants.mint() for _ in range(200)]
     assert len({key.key_id for key in keys}) == len({key.secret for key in keys}) == 200
     for key in keys:
         assert ids.to_text(ids.from_text(key.key_id)) == key.key_id
@@ -22,8 +22,8 @@ def test_a_fresh_key_has_a_ulid_and_256_random_bits() -> None:
 
 
 def test_a_key_is_read_back_as_it_was_made() -> None:
-    key = api_keys.mint()
-    assert api_keys.parse(key.text.encode()) == key
+    key = tenants.mint()
+    assert tenants.parse(key.text.encode()) == key
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_a_key_is_read_back_as_it_was_made() -> None:
     ],
 )
 def test_what_is_no_key_is_not_read(text: str) -> None:
-    assert api_keys.parse(text.encode()) is None
+    assert tenants.parse(text.encode()) is None
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_can_be_looked_at(text: bytes) -> None:
-    assert api_keys.parse(text) is None
+    assert tenants.parse(text) is None
 
 
 def test_what_is_stored_depends_on_the_secret_and_the_pepper_alone() -> None:
@@ -60,5 +60,5 @@ def test_what_is_stored_depends_on_the_secret_and_the_pepper_alone() -> None:
 
 
 def test_a_key_that_is_logged_by_mistake_does_not_show_its_secret() -> None:
-    key = api_keys.mint()
+    key = tenants.mint()
     assert key.secret.decode() not in f"{key} {key!r} {[key]}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from coatcheck.domain.errors import DatabaseUnavailable, QueueFull
-from coatcheck.domain.identity import ALL_SCOPES, Principal
+from coatcheck.domain.tenants import ALL_SCOPES, Principal
 from coatcheck.http import backlog
 from coatcheck.http.backlog import Backlog
 

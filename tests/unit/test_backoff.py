@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.db import listen
+from coatcheck.db import notifications
 from coatcheck.domain.retry import (
     DATABASE_BACKOFF,
     JOB_BACKOFF,
@@ -43,4 +43,4 @@ def test_the_database_is_asked_again_after_half_a_second_to_five() -> None:
 
 
 def test_that_the_database_is_back_is_noticed_in_time_for_a_claim_within_five_seconds() -> None:
-    assert listen.LISTENER_BACKOFF.delay(99, 0.999) < 3.0
+    assert notifications.LISTENER_BACKOFF.delay(99, 0.999) < 3.0

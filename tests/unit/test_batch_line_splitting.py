@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.products.batches.lines import BYTE_ORDER_MARK
-from coatcheck.products.batches.splitting import LINE_BYTES_MAX, Block, LineSplitter
+from coatcheck.products.batches.lines import BYTE_ORDER_MARK, LINE_BYTES_MAX, Block, LineSplitter
 
 
 def split(pieces: list[bytes], *, at_start: bool = True) -> list[Block]:

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.products.batches.model import BatchStatus, BatchView, Counts, RunView
-from coatcheck.products.batches.retry_after import retry_after
+from coatcheck.products.batches.model import BatchState, BatchView, RunView, TaskCounts
+from coatcheck.products.batches.responses import retry_after
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -19,8 +19,8 @@ def batch(total: int, succeeded: int, failed: int = 0) -> BatchView:
         number=1,
         parent=None,
         selection=None,
-        status=BatchStatus.RUNNING,
-        counts=Counts(total, 0, succeeded, failed, 0),
+        status=BatchState.RUNNING,
+        counts=TaskCounts(total, 0, succeeded, failed, 0),
         lines=total,
         bad_lines=0,
         error_code=None,

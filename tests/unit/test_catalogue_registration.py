@@ -12,8 +12,7 @@ import pytest
 from coatcheck.domain.catalogue import HttpTarget, ServiceDefinition, ServiceSpec, VersionSpec
 from coatcheck.domain.errors import InvalidInput, InvalidParameter
 from coatcheck.domain.registration import Concealed, check_service_name, conceal, versions_of
-from coatcheck.domain.service_definition import HIDDEN
-from coatcheck.domain.target_secrets import UPSTREAM, TargetSecrets
+from coatcheck.domain.service_definition import HIDDEN, UPSTREAM, TargetSecrets
 
 NOW = datetime.now(UTC)
 TARGET = {"type": "http", "url": "https://upstream.example/api"}

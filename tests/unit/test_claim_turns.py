@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.domain import claim_order as claim_turns
-from coatcheck.domain.claim_order import ClaimTurns, FlowPlace
+from coatcheck.domain import claim_order
+from coatcheck.domain.claim_order import ClaimRotation, QueuePosition
 
-PLACE = FlowPlace("demo.post__work", "flow")
+PLACE = QueuePosition("demo.post__work", "flow")
 
 
-def remembering(*orgs: str, after: str = "") -> ClaimTurns:
-    turns = ClaimTurns()
+def remembering(*orgs: str, after: str = "") -> ClaimRotation:
+    turns = ClaimRotation()
     turns.move([], dict.fromkeys(orgs, PLACE), after or None)
     return turns
 
@@ -20,7 +20,7 @@ def test_those_that_come_first_are_sent_and_no_more_than_there_is_room_for() -> 
     turns = remembering("a", "b", "c", "d", after="b")
     assert list(turns.next_places(3)) == ["c", "d", "a"]
     assert list(turns.next_places(10)) == ["c", "d", "a", "b"]
-    assert ClaimTurns().next_places(10) == {}
+    assert ClaimRotation().next_places(10) == {}
 
 
 def test_one_that_was_passed_and_has_no_place_any_more_is_forgotten() -> None:
@@ -46,7 +46,7 @@ def test_a_claim_that_saw_everybody_forgets_whoever_was_sent_and_has_no_place() 
 def test_of_too_many_the_one_that_was_set_longest_ago_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(claim_turns, "ORG_TURNS_MAX", 3)
+    monkeypatch.setattr(claim_order, "ORG_TURNS_MAX", 3)
     turns = remembering("a", "b", "c")
     turns.move([], {"a": PLACE}, "a")
     turns.move([], {"d": PLACE}, "d")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from coatcheck.cli.app import COMMANDS
-from coatcheck.cli.lazy_commands import Late
+from coatcheck.cli.lazy_commands import LazyCommand
 
 SHOW_MODULES = """
 import atexit, sys
@@ -68,7 +68,7 @@ def test_a_server_loads_nothing_that_analyses_code() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_a_command_is_listed_with_the_beginning_of_its_own_help(command: Late) -> None:
+def test_a_command_is_listed_with_the_beginning_of_its_own_help(command: LazyCommand) -> None:
     own = command.load()
     assert own.name == command.name
     assert (own.help or "").partition("\n\n")[0] == command.help

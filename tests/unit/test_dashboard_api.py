@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coatcheck.dashboard.api import Api, ApiProblem
-from coatcheck.http.asgi import Message, Receive, Scope, Send
+from coatcheck.http.response import Message, Receive, Scope, Send
 
 Answer = Callable[[Send], Awaitable[None]]
 

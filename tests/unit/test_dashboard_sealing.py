@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coatcheck.dashboard.sealing import Seal
+from coatcheck.dashboard.session import Seal
 
 PEPPER = "a pepper that is only ever used in tests"
 

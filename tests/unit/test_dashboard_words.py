@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coatcheck.dashboard import live, paths, shown
-from coatcheck.dashboard.overview_figures import chart, totals
+from coatcheck.dashboard import live, paths, rendering
+from coatcheck.dashboard.overview import chart, totals
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
 
@@ -20,7 +20,7 @@ def thin(text: str) -> str:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, shown.NOTHING),
+        (None, rendering.NOTHING),
         (0, "0 ms"),
         (0.0042, "4.2 ms"),
         (0.25, "250 ms"),
@@ -33,7 +33,7 @@ def thin(text: str) -> str:
     ],
 )
 def test_durations_are_written_in_two_units_at_most(value: float | None, text: str) -> None:
-    assert thin(shown.seconds(value)) == text
+    assert thin(rendering.seconds(value)) == text
 
 
 @pytest.mark.parametrize(
@@ -41,18 +41,18 @@ def test_durations_are_written_in_two_units_at_most(value: float | None, text: s
     [(0, "0"), (7, "7"), (2.5, "2.5"), (999, "999"), (12_345, "12.3k"), (1_000_000, "1.0M")],
 )
 def test_counts_in_tiles_are_short(number: float, text: str) -> None:
-    assert shown.compact(number) == text
+    assert rendering.compact(number) == text
 
 
 def test_a_noun_agrees_with_its_count() -> None:
-    assert shown.counted(1, "task") == "1 task"
-    assert shown.counted(0, "task") == "0 tasks"
-    assert shown.counted(12_345, "retry", "retries") == "12,345 retries"
+    assert rendering.counted(1, "task") == "1 task"
+    assert rendering.counted(0, "task") == "0 tasks"
+    assert rendering.counted(12_345, "retry", "retries") == "12,345 retries"
 
 
 def test_times_are_relative_to_now() -> None:
     def ago(**passed: float) -> str:
-        return thin(shown.ago(NOW - timedelta(**passed), NOW))
+        return thin(rendering.ago(NOW - timedelta(**passed), NOW))
 
     assert ago(seconds=0.4) == "now"
     assert ago(seconds=59) == "59 s ago"
@@ -62,17 +62,17 @@ def test_times_are_relative_to_now() -> None:
 
 
 def test_progress_is_never_whole_before_its_end() -> None:
-    assert shown.percent(0.999) == "99%"
-    assert shown.percent(1.0) == "100%"
-    assert shown.percent(0.29) == "29%"
+    assert rendering.percent(0.999) == "99%"
+    assert rendering.percent(1.0) == "100%"
+    assert rendering.percent(0.29) == "29%"
 
 
 def test_json_is_indented_unless_that_would_make_it_many_times_as_long() -> None:
-    assert shown.pretty({"a": [1]}) == '{\n  "a": [\n    1\n  ]\n}'
+    assert rendering.pretty({"a": [1]}) == '{\n  "a": [\n    1\n  ]\n}'
     nested: list[object] = [1] * 1_000
     for _ in range(100):
         nested = [nested]
-    assert len(shown.pretty(nested)) < 2 * len(json.dumps(nested))
+    assert len(rendering.pretty(nested)) < 2 * len(json.dumps(nested))
 
 
 def test_names_are_one_segment_of_a_path_each() -> None:

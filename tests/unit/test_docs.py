@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 import coatcheck
 from coatcheck.cli.app import app
-from coatcheck.cli.lazy_commands import Late
+from coatcheck.cli.lazy_commands import LazyCommand
 from coatcheck.settings import SETTINGS
 from coatcheck.settings.settings import NOT_SETTINGS
 from tests.markdown import REPOSITORY, Page, pages
@@ -102,7 +102,7 @@ def test_every_command_exists_with_its_options(page: Page) -> None:
             named = [word for word in words[1:] if not word.startswith("-")]
             assert named[0] in commands.commands, words
             command = commands.commands[named[0]]
-            assert isinstance(command, Late)
+            assert isinstance(command, LazyCommand)
             command = command.load()
             if isinstance(command, TyperGroup):
                 assert named[1] in command.commands, words

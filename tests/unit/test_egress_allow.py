@@ -7,7 +7,7 @@ import pytest
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
 from coatcheck.settings.egress_allow import parse_allow
-from coatcheck.settings.parsers import Refused
+from coatcheck.settings.parsers import SettingRefused
 from tests.egress.names import Names
 
 NAMES = {
@@ -95,7 +95,7 @@ async def test_what_is_not_listed_stays_refused(allow: str, url: str) -> None:
     ],
 )
 def test_an_entry_that_means_nothing_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(SettingRefused):
         parse_allow(f"localhost,{text}")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
-from coatcheck.egress.addresses import is_public
+from coatcheck.egress.urls import is_public
 from tests.egress.corpus import FORBIDDEN_ADDRESSES, FORBIDDEN_URLS, PLAIN_URLS, PUBLIC_ADDRESSES
 from tests.egress.names import Names, every_name_is_public
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from coatcheck.domain.durations import BOUNDS_SECONDS, BUCKETS, bucket_of, quantile, trimmed
-from coatcheck.domain.forecast import (
+from coatcheck.domain.explanation import (
     Spread,
     end_by_progress,
     eta_of,

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from coatcheck.remotes.error_text import without_secrets
+from coatcheck.remotes.caller import without_secrets
 
 SECRET = 'Basic a"b/c\\d='
 

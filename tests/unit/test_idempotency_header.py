@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.http.idempotency import read_idempotency_key
+from coatcheck.http.parameters import read_idempotency_key
 from tests.unit.calls import a_call
 
 NAME = "Idempotency-Key"

@@ -22,7 +22,7 @@ from coatcheck.domain.limits import (
     OUTPUT_CHUNK_BYTES_MAX,
     PROGRESS_NOTE_CHARACTERS_MAX,
 )
-from coatcheck.job import DONE, Attachment, Chunk, Job, LogLine, Progress, Report
+from coatcheck.job import DONE, Attachment, Chunk, Job, LogLine, ProgressReport, Report
 
 
 class Recorder:
@@ -65,7 +65,7 @@ def test_a_job_shows_who_asked_for_what(job: Job) -> None:
 async def test_reports_leave_at_once_whether_awaited_or_not(job: Job, recorder: Recorder) -> None:
     job.progress(0.25)
     await job.progress(1, "done")
-    assert recorder.reports == [Progress(0.25), Progress(1.0, "done")]
+    assert recorder.reports == [ProgressReport(0.25), ProgressReport(1.0, "done")]
 
 
 def test_a_log_line_carries_plain_copies_of_its_fields(job: Job, recorder: Recorder) -> None:
@@ -112,7 +112,7 @@ def test_what_postgresql_cannot_hold_is_replaced(job: Job, recorder: Recorder) -
     job.progress(0.5, "a\x00b\ud800")
     job.log("a\x00b", field="c\x00d")
     assert recorder.reports == [
-        Progress(0.5, "a\ufffdb?"),
+        ProgressReport(0.5, "a\ufffdb?"),
         LogLine("a\ufffdb", "info", {"field": "c\ufffdd"}),
     ]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coatcheck.domain.errors import InvalidBody
 from coatcheck.domain.limits import JSON_DEPTH_MAX
-from coatcheck.http.json_bodies import read_json
+from coatcheck.http.bodies import read_json
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 SCALARS = (

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.domain.endpoint_names import is_reserved
 from coatcheck.domain.errors import InvalidParameter
+from coatcheck.domain.service_definition import is_reserved
 from coatcheck.installed import reserved_services
 from coatcheck.products.llm.model import (
     LLM_ENDPOINTS,

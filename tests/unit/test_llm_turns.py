@@ -15,10 +15,10 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.products.llm.model_scheduler import (
     REMEMBERED_MAX,
     URGENT_STREAK_MAX,
-    Choice,
-    Target,
-    Turn,
-    WaitingLine,
+    ModelQueue,
+    ScheduleChoice,
+    TargetLoad,
+    TargetTurn,
     choose,
 )
 
@@ -36,9 +36,9 @@ def line(
     jobs: int = 1,
     since: float = LONG_AGO,
     limits: tuple[str, ...] = (),
-) -> WaitingLine:
+) -> ModelQueue:
     ages = tuple(since + number for number in range(jobs))
-    return WaitingLine(lane.value, "llm.post__chat", org, model, ages, limits)
+    return ModelQueue(lane.value, "llm.post__chat", org, model, ages, limits)
 
 
 def target(
@@ -48,23 +48,25 @@ def target(
     models: Sequence[str] | None = None,
     resident: Sequence[str] = (),
     at_work_on: Sequence[str] = (),
-    turn: Turn | None = None,
-) -> Target:
-    return Target(
+    turn: TargetTurn | None = None,
+) -> TargetLoad:
+    return TargetLoad(
         name,
         free,
         None if models is None else frozenset(models),
         frozenset(resident),
         frozenset(at_work_on),
-        turn or Turn(),
+        turn or TargetTurn(),
     )
 
 
-def chosen(lines: Sequence[WaitingLine], *targets: Target, now: float = NOW, **left: int) -> Choice:
+def chosen(
+    lines: Sequence[ModelQueue], *targets: TargetLoad, now: float = NOW, **left: int
+) -> ScheduleChoice:
     return choose(lines, targets, ROOM, now=now, turn_seconds=TURN_SECONDS, left=left)
 
 
-def models_of(choice: Choice) -> list[str]:
+def models_of(choice: ScheduleChoice) -> list[str]:
     return [pick.line.model for pick in choice.picks]
 
 
@@ -75,13 +77,13 @@ class Shop:
     ``looks`` are how far behind each claim's look at the loaded models is, in claims.
     """
 
-    lines: list[WaitingLine]
+    lines: list[ModelQueue]
     seconds: Sequence[float]
     looks: Sequence[int] = (0,)
     now: float = 0.0
-    turn: Turn = field(default_factory=Turn)
+    turn: TargetTurn = field(default_factory=TargetTurn)
     loaded: list[str] = field(default_factory=lambda: [""])
-    picks: list[tuple[float, WaitingLine]] = field(default_factory=list)
+    picks: list[tuple[float, ModelQueue]] = field(default_factory=list)
 
     def serve(self, jobs: int) -> None:
         for number in range(jobs):
@@ -152,7 +154,7 @@ def test_models_are_not_swapped_more_often_than_once_a_turn(
 @given(durations)
 def test_models_that_are_loaded_together_need_no_turns(seconds: list[float]) -> None:
     """Nobody has to wait for the one while the other is served: the oldest goes first."""
-    turn, now, served = Turn("a", began=0.0), 1.0, []
+    turn, now, served = TargetTurn("a", began=0.0), 1.0, []
     ages = {"a": 0.0, "b": 0.5}
     for number in range(20):
         lines = [line(model, since=since) for model, since in ages.items()]
@@ -213,7 +215,7 @@ def test_turns_of_another_model_do_not_choose_who_goes_between() -> None:
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
 def test_urgent_jobs_go_first_and_never_too_many_in_a_row(waits: list[tuple[bool, bool]]) -> None:
     urgent, other = line(lane=Lane.URGENT), line(since=LONG_AGO - 1)
-    turn = Turn()
+    turn = TargetTurn()
     row = 0
     for urgent_waits, other_waits in waits:
         lines = [urgent] * urgent_waits + [other] * other_waits
@@ -251,7 +253,7 @@ some_targets = st.lists(
         models=st.none() | st.sets(some_models),
         resident=st.sets(some_models),
         at_work_on=st.sets(some_models),
-        turn=st.builds(Turn, st.none() | some_models, st.floats(NOW - 100, NOW)),
+        turn=st.builds(TargetTurn, st.none() | some_models, st.floats(NOW - 100, NOW)),
     ),
     max_size=3,
     unique_by=lambda it: it.name,
@@ -265,7 +267,7 @@ some_targets = st.lists(
     st.fixed_dictionaries({"one": st.integers(0, 3), "two": st.integers(0, 3)}),
 )
 def test_everything_that_may_go_goes_and_nothing_else(
-    lines: list[WaitingLine], targets: list[Target], room: dict[str, int], left: dict[str, int]
+    lines: list[ModelQueue], targets: list[TargetLoad], room: dict[str, int], left: dict[str, int]
 ) -> None:
     picks = choose(lines, targets, room, now=NOW, turn_seconds=TURN_SECONDS, left=left).picks
 
@@ -281,7 +283,7 @@ def test_everything_that_may_go_goes_and_nothing_else(
     listed = {model for each in targets for model in each.models or ()}
     by_name = {each.name: each for each in targets}
 
-    def suits(model: str, where: Target) -> bool:
+    def suits(model: str, where: TargetLoad) -> bool:
         if model in listed:
             return model in (where.models or ())
         return where.models is None or all(each.models is not None for each in targets)
@@ -300,21 +302,21 @@ def test_everything_that_may_go_goes_and_nothing_else(
 
 def test_a_loaded_model_goes_before_an_older_job_of_another_while_its_turn_lasts() -> None:
     lines = [line("other", since=1.0), line("loaded", since=2.0)]
-    begun = Turn("loaded", began=NOW - TURN_SECONDS + 1)
+    begun = TargetTurn("loaded", began=NOW - TURN_SECONDS + 1)
     assert models_of(chosen(lines, target(resident=["loaded"], turn=begun))) == ["loaded"]
     over = replace(begun, began=NOW - TURN_SECONDS)
     assert models_of(chosen(lines, target(resident=["loaded"], turn=over))) == ["other"]
 
 
 def test_a_turn_does_not_end_while_nobody_waits_for_another_model() -> None:
-    over = Turn("loaded", began=LONG_AGO)
+    over = TargetTurn("loaded", began=LONG_AGO)
     choice = chosen([line("loaded")], target(resident=["loaded"], turn=over))
     assert models_of(choice) == ["loaded"]
     assert choice.turns["gpu"].began == LONG_AGO
 
 
 def test_a_target_that_has_nothing_left_of_its_turn_takes_what_there_is() -> None:
-    turn = Turn("loaded", began=NOW - 1)
+    turn = TargetTurn("loaded", began=NOW - 1)
     choice = chosen([line("other")], target(resident=["loaded"], turn=turn))
     assert models_of(choice) == ["other"]
     assert choice.turns["gpu"].model == "other"
@@ -358,7 +360,7 @@ def test_a_job_is_shown_as_loading_if_its_model_has_to_be_loaded(
     resident: list[str], at_work_on: list[str], loading: bool
 ) -> None:
     at_work = target(
-        resident=resident, at_work_on=at_work_on, turn=Turn("b", began=NOW - TURN_SECONDS)
+        resident=resident, at_work_on=at_work_on, turn=TargetTurn("b", began=NOW - TURN_SECONDS)
     )
     (pick,) = chosen([line("a")], at_work).picks
     assert pick.loading is loading

@@ -10,9 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from coatcheck.domain.errors import ResolverBusy, TooManyLookUps
-from coatcheck.egress import look_ups
-from coatcheck.egress.addresses import Address
-from coatcheck.egress.look_ups import (
+from coatcheck.egress import resolver
+from coatcheck.egress.resolver import (
     FAILURES_MAX,
     LOOK_UPS_MAX,
     LOOK_UPS_PER_ORG_MAX,
@@ -20,6 +19,7 @@ from coatcheck.egress.look_ups import (
     LookUps,
     NameNotFound,
 )
+from coatcheck.egress.urls import Address
 from coatcheck.telemetry import metrics
 from tests.waiting import eventually_async
 
@@ -131,7 +131,7 @@ async def test_a_name_that_somebody_else_looks_up_needs_no_place_of_ones_own() -
 
 
 async def test_who_gets_no_turn_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_ups, "TURN_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(resolver, "TURN_SECONDS_MAX", 0.01)
     slow = Slow()
     shared = LookUps(slow)
     before = bounds_met("look_ups_of_org")
@@ -181,7 +181,7 @@ async def test_many_organisations_that_flood_leave_places_for_one_that_does_not(
 async def test_when_every_place_is_taken_it_is_nobodys_fault_in_particular(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(look_ups, "TURN_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(resolver, "TURN_SECONDS_MAX", 0.01)
     slow = Slow()
     shared = LookUps(slow)
     hosts = names("crowd", LOOK_UPS_MAX)
@@ -228,7 +228,7 @@ async def test_a_name_that_failed_is_not_asked_for_again_at_once(
     with pytest.raises(NameNotFound, match="a moment ago"):
         await shared.addresses("x", "b", None)
     assert slow.asked == ["x"]
-    monkeypatch.setattr(look_ups, "FAILURE_SECONDS", -1.0)
+    monkeypatch.setattr(resolver, "FAILURE_SECONDS", -1.0)
     shared._note_failed("x")  # and the moment is over
     async with asking(shared, "b", "x") as tasks:
         await slow.until_asked(2)
@@ -239,7 +239,7 @@ async def test_a_name_that_failed_is_not_asked_for_again_at_once(
 async def test_a_name_that_does_not_answer_is_given_up_and_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(look_ups, "LOOK_UP_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(resolver, "LOOK_UP_SECONDS_MAX", 0.01)
     slow = Slow()
     shared = LookUps(slow)
     with pytest.raises(TimeoutError):

@@ -9,8 +9,8 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.instruments import BatchHistogram, Bounded
-from coatcheck.telemetry.job_stats import Counted, Counts
-from coatcheck.telemetry.queue_metrics import Queue, Waiting, queue_snapshot
+from coatcheck.telemetry.job_stats import Counted, JobCounts
+from coatcheck.telemetry.queue_metrics import Queue, QueueWaiting, queue_snapshot
 from coatcheck.telemetry.snapshots import shown
 
 
@@ -97,11 +97,11 @@ def test_what_became_of_jobs_is_added_up_over_organisations() -> None:
     }
     waits = [0] * BUCKETS
     waits[3] = 5
-    metrics.record_tally(
+    metrics.record_job_stats(
         Counted(
             {
-                ("a", "urgent"): Counts(started=5, retried=1, waits=waits),
-                ("b", "urgent"): Counts(started=2, failed=3, rescued=1),
+                ("a", "urgent"): JobCounts(started=5, retried=1, waits=waits),
+                ("b", "urgent"): JobCounts(started=2, failed=3, rescued=1),
             },
             {("a", "unit_code"): 1, ("b", "unit_code"): 2},
         )
@@ -149,9 +149,9 @@ def test_the_workers_of_a_process_are_summed(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_queue_is_shown_with_how_long_its_oldest_job_has_been_due() -> None:
     queue = Queue(
         [
-            Waiting(Lane.BULK, State.QUEUED, 11, 90.0),
-            Waiting(Lane.BULK, State.STAGED, 2, -3600.0),
-            Waiting(Lane.URGENT, State.PROCESSING, 1, 5.0),
+            QueueWaiting(Lane.BULK, State.QUEUED, 11, 90.0),
+            QueueWaiting(Lane.BULK, State.STAGED, 2, -3600.0),
+            QueueWaiting(Lane.URGENT, State.PROCESSING, 1, 5.0),
         ],
         7.5,
     )

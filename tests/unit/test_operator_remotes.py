@@ -13,8 +13,8 @@ import pytest
 from coatcheck import Settings
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.remote_work import OperatorRemote
-from coatcheck.settings.operator_remotes import parse_remotes
-from coatcheck.settings.parsers import Refused
+from coatcheck.settings.parsers import SettingRefused
+from coatcheck.settings.settings import parse_remotes
 from tests.all_products import operators
 
 SPEAKER = {"adapter": "http", "url": "http://tts.local", "secret": "key"}
@@ -50,7 +50,7 @@ def test_there_may_be_none() -> None:
     ],
 )
 def test_what_is_wrong_is_said_without_a_secret(written: Any, reason: str) -> None:
-    with pytest.raises(Refused, match=reason) as refused:
+    with pytest.raises(SettingRefused, match=reason) as refused:
         parse_remotes(json.dumps(written))
     assert "hush" not in str(refused.value)
 

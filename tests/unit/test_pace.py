@@ -13,94 +13,94 @@ from coatcheck.domain.explanation import Eta
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
-from coatcheck.http.retry_after import Pace, kind_of
+from coatcheck.http.retry_after import RetryAfterEstimator, kind_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ENDPOINT = "docs.post__analyze"
 
 
 def test_nothing_is_known_of_the_first_job() -> None:
-    assert Pace().retry_after(ENDPOINT, Lane.STANDARD) == 2
+    assert RetryAfterEstimator().retry_after(ENDPOINT, Lane.STANDARD) == 2
 
 
 def test_a_new_job_is_asked_for_at_half_of_what_others_took() -> None:
-    pace = Pace()
-    pace.learn(ended(waited=4, ran=16))
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 10
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(ended(waited=4, ran=16))
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD) == 10
 
 
 def test_it_adapts_to_what_jobs_take_of_late() -> None:
-    pace = Pace()
+    retry_after = RetryAfterEstimator()
     for number in range(50):
-        pace.learn(ended(ran=40, at=number))
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 20
+        retry_after.learn(ended(ran=40, at=number))
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD) == 20
     for number in range(50, 100):
-        pace.learn(ended(ran=4, at=number))
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 3
+        retry_after.learn(ended(ran=4, at=number))
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD) == 3
 
 
 def test_lanes_and_endpoints_are_told_apart() -> None:
-    pace = Pace()
-    pace.learn(ended(ran=40))
-    assert pace.retry_after(ENDPOINT, Lane.BULK) == 2
-    assert pace.retry_after("docs.post__other", Lane.STANDARD) == 2
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(ended(ran=40))
+    assert retry_after.retry_after(ENDPOINT, Lane.BULK) == 2
+    assert retry_after.retry_after("docs.post__other", Lane.STANDARD) == 2
 
 
 def test_http_upstreams_are_told_apart_by_organisation_and_flow() -> None:
-    pace = Pace()
-    pace.learn(ended(ran=40, endpoint=UPSTREAM_ENDPOINT, flow="maps.v1.get__route"))
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(ended(ran=40, endpoint=UPSTREAM_ENDPOINT, flow="maps.v1.get__route"))
     kinds = [
         kind_of("default", UPSTREAM_ENDPOINT, "maps.v1.get__route"),
         kind_of("default", UPSTREAM_ENDPOINT, "maps.v2.get__route"),
         kind_of("other", UPSTREAM_ENDPOINT, "maps.v1.get__route"),
     ]
-    assert [pace.retry_after(kind, Lane.STANDARD) for kind in kinds] == [20, 2, 2]
+    assert [retry_after.retry_after(kind, Lane.STANDARD) for kind in kinds] == [20, 2, 2]
     assert kind_of("default", ENDPOINT, "") == kind_of("other", ENDPOINT, "") == ENDPOINT
 
 
 def test_a_job_counts_once_however_often_it_is_shown() -> None:
-    pace = Pace()
-    pace.learn(ended(ran=40))
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(ended(ran=40))
     for _ in range(100):
-        pace.learn(ended(ran=0, at=1))
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 16
+        retry_after.learn(ended(ran=0, at=1))
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD) == 16
 
 
 def test_it_lies_between_a_second_and_a_minute() -> None:
-    pace = Pace()
-    pace.learn(ended(ran=0.001))
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 1
-    pace = Pace()
-    pace.learn(ended(ran=86_400))
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 60
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(ended(ran=0.001))
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD) == 1
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(ended(ran=86_400))
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD) == 60
 
 
 def test_what_a_running_job_has_behind_it_is_taken_off() -> None:
-    pace = Pace()
-    pace.learn(ended(waited=10, ran=30))
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD, queued(age=10)) == 15
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD, running(age=30, ran=20)) == 5
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(ended(waited=10, ran=30))
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD, queued(age=10)) == 15
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD, running(age=30, ran=20)) == 5
 
 
 def test_a_job_that_takes_longer_than_others_is_asked_for_less_and_less_often() -> None:
-    pace = Pace()
-    pace.learn(ended(ran=4))
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(ended(ran=4))
     waits = [
-        pace.retry_after(ENDPOINT, Lane.STANDARD, running(age=age, ran=age))
+        retry_after.retry_after(ENDPOINT, Lane.STANDARD, running(age=age, ran=age))
         for age in (8, 40, 80, 400)
     ]
     assert waits == [2, 10, 20, 60]
 
 
 def test_a_job_that_is_due_later_is_not_asked_for_before() -> None:
-    pace = Pace()
-    pace.learn(ended(ran=2))
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD, queued(age=1, due_in=30)) == 30
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(ended(ran=2))
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD, queued(age=1, due_in=30)) == 30
 
 
 def test_it_is_known_when_a_job_is_due_although_nothing_is_known_of_others() -> None:
     postponed = view(State.RETRYING, created_at=NOW, run_at=NOW + timedelta(seconds=300))
-    assert Pace().retry_after(ENDPOINT, Lane.STANDARD, postponed) == 300
+    assert RetryAfterEstimator().retry_after(ENDPOINT, Lane.STANDARD, postponed) == 300
 
 
 async def test_only_a_job_that_waits_longer_than_others_did_is_looked_up_and_once_in_a_line() -> (
@@ -112,15 +112,15 @@ async def test_only_a_job_that_waits_longer_than_others_did_is_looked_up_and_onc
         asked.append(job)
         return Eta(50.0, 60.0, 70.0, 80.0)
 
-    pace = Pace(forecast)
-    pace.learn(ended(waited=20, ran=1))
-    assert await pace.foresee(queued(age=15, due_in=-15)) is None
-    assert await pace.foresee(running(age=30, ran=5)) is None
+    retry_after = RetryAfterEstimator(forecast)
+    retry_after.learn(ended(waited=20, ran=1))
+    assert await retry_after.foresee(queued(age=15, due_in=-15)) is None
+    assert await retry_after.foresee(running(age=30, ran=5)) is None
     assert asked == []
     for _ in range(5):
-        assert await pace.foresee(queued(age=25, due_in=-25)) == 70.0
+        assert await retry_after.foresee(queued(age=25, due_in=-25)) == 70.0
     assert len(asked) == 1
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD, queued(age=25), 70.0) == 35
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD, queued(age=25), 70.0) == 35
 
 
 @pytest.mark.parametrize("fault", [DatabaseUnavailable("away"), OutcomeUnknown("it broke")])
@@ -130,21 +130,23 @@ async def test_a_database_that_is_away_is_no_reason_to_refuse_an_answer(
     async def forecast(_: JobView) -> Eta:
         raise fault
 
-    assert await Pace(forecast).foresee(queued(age=25, due_in=-25)) is None
+    assert await RetryAfterEstimator(forecast).foresee(queued(age=25, due_in=-25)) is None
 
 
 def test_a_job_that_never_ran_teaches_nothing() -> None:
-    pace = Pace()
-    pace.learn(view(State.CANCELLED, created_at=NOW, finished_at=NOW + timedelta(seconds=50)))
-    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 2
+    retry_after = RetryAfterEstimator()
+    retry_after.learn(
+        view(State.CANCELLED, created_at=NOW, finished_at=NOW + timedelta(seconds=50))
+    )
+    assert retry_after.retry_after(ENDPOINT, Lane.STANDARD) == 2
 
 
 def test_it_does_not_grow_without_bound() -> None:
-    pace = Pace()
+    retry_after = RetryAfterEstimator()
     for number in range(10_001):
-        pace.learn(ended(ran=40, endpoint=f"docs.post__{number}"))
-    assert pace.retry_after("docs.post__0", Lane.STANDARD) == 2
-    assert pace.retry_after("docs.post__10000", Lane.STANDARD) == 20
+        retry_after.learn(ended(ran=40, endpoint=f"docs.post__{number}"))
+    assert retry_after.retry_after("docs.post__0", Lane.STANDARD) == 2
+    assert retry_after.retry_after("docs.post__10000", Lane.STANDARD) == 20
 
 
 def ended(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.http.prefer_header import NONE, Preferences, read_preferences
+from coatcheck.http.parameters import NONE, Preferences, read_preferences
 from tests.unit.calls import a_call
 
 

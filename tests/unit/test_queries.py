@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.http.queries import (
+from coatcheck.http.parameters import (
     ignored_note,
     read_choice,
     read_list,

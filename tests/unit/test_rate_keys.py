@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from coatcheck.products.batches.rate_keys import RateKey
+from coatcheck.products.batches.lines import RateKey
 
 
 @pytest.mark.parametrize(

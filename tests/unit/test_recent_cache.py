@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.http.auth.cache import RecentCache
+from coatcheck.http.auth.authenticator import RecentCache
 
 
 class Clock:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.domain.remote_poll_times import (
+from coatcheck.domain.remote_work import (
     FIRST_LOOK_SECONDS,
     LOOK_SECONDS_MAX,
     seconds_after_faults,

@@ -6,19 +6,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply
-from coatcheck.http.router import Match, Router
-from coatcheck.http.routing import EVERY_METHOD, Method, Operation
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response
+from coatcheck.http.routing import EVERY_METHOD, Match, Method, Route, Router
 
 
-async def nothing(call: Call) -> Reply:
-    return Reply(204)
+async def nothing(request: Request) -> Response:
+    return Response(204)
 
 
-def route(path: str, methods: Sequence[Method] = ("GET",)) -> Operation:
-    return Operation(
-        methods=methods, path=path, name=path, summary="", handler=nothing, answers=[], tag="tests"
+def route(path: str, methods: Sequence[Method] = ("GET",)) -> Route:
+    return Route(
+        methods=methods,
+        path=path,
+        name=path,
+        summary="",
+        handler=nothing,
+        responses=[],
+        tag="tests",
     )
 
 
@@ -39,7 +44,7 @@ GATEWAY = Router(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "operation", "params"),
+    ("method", "path", "route", "params"),
     [
         ("GET", "/", "/", []),
         ("GET", "/health", "/health", []),
@@ -78,10 +83,10 @@ GATEWAY = Router(
         ("POST", "/o/a/s/b/%61sync/x", "/o/{org}/s/{service}/{path:path}", ["a", "b", "%61sync/x"]),
     ],
 )
-def test_a_path_is_found(method: str, path: str, operation: str, params: list[str]) -> None:
+def test_a_path_is_found(method: str, path: str, route: str, params: list[str]) -> None:
     found = GATEWAY.find(method, path)
     assert isinstance(found, Match)
-    assert found.operation.path == operation
+    assert found.route.path == route
     assert list(found.params.values()) == params
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.settings import Settings
-from coatcheck.settings.parsers import Refused
+from coatcheck.settings.parsers import SettingRefused
 from coatcheck.settings.scrape_gateway import parse_gateway
 
 
@@ -50,7 +50,7 @@ def test_what_is_a_gateway(text: str, kind: str) -> None:
     ],
 )
 def test_what_is_not(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(SettingRefused):
         parse_gateway(text)
 
 

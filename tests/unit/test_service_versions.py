@@ -17,7 +17,7 @@ from msgspec import Meta
 from coatcheck import Job, Service
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.service import load_services
-from coatcheck.service.parameter_kinds import parameter_kind
+from coatcheck.service.signature import parameter_kind
 
 
 def test_the_first_version_keeps_the_names_it_always_had() -> None:

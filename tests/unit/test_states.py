@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.domain import state_diagram as diagram
+from coatcheck.domain import state_diagram
 from coatcheck.domain.states import (
     EDGES,
     HELD,
@@ -15,8 +15,8 @@ from coatcheck.domain.states import (
     TERMINAL,
     TRANSITIONS,
     WAITING,
-    Event,
     State,
+    TransitionEvent,
     after,
 )
 
@@ -32,7 +32,7 @@ def reachable_from(beginnings: frozenset[State]) -> set[State]:
 
 def test_terminal_states_absorb() -> None:
     for state in TERMINAL:
-        assert {event for event in Event if after(state, event)} == set()
+        assert {event for event in TransitionEvent if after(state, event)} == set()
 
 
 def test_every_state_can_be_reached() -> None:
@@ -45,7 +45,7 @@ def test_no_state_is_dead(state: State) -> None:
 
 
 def test_every_event_can_happen() -> None:
-    assert {event for _, event in TRANSITIONS} == set(Event)
+    assert {event for _, event in TRANSITIONS} == set(TransitionEvent)
 
 
 def test_every_state_is_of_one_kind() -> None:
@@ -56,12 +56,12 @@ def test_every_state_is_of_one_kind() -> None:
 
 
 def test_who_waits_can_be_cancelled_at_once_and_who_runs_is_asked() -> None:
-    assert {after(state, Event.CANCEL) for state in WAITING} == {State.CANCELLED}
-    assert {after(state, Event.CANCEL) for state in RUNNING} == {State.CANCEL_REQUESTED}
+    assert {after(state, TransitionEvent.CANCEL) for state in WAITING} == {State.CANCELLED}
+    assert {after(state, TransitionEvent.CANCEL) for state in RUNNING} == {State.CANCEL_REQUESTED}
 
 
 def test_what_was_asked_to_stop_never_runs_again() -> None:
-    asked = {after(State.CANCEL_REQUESTED, event) for event in Event} - {None}
+    asked = {after(State.CANCEL_REQUESTED, event) for event in TransitionEvent} - {None}
     assert asked <= TERMINAL
 
 
@@ -69,7 +69,7 @@ def test_only_a_claim_gives_a_job_to_a_worker() -> None:
     taken = {
         event for (state, event), to in TRANSITIONS.items() if to in HELD and state not in HELD
     }
-    assert taken == {Event.CLAIM}
+    assert taken == {TransitionEvent.CLAIM}
 
 
 def test_the_properties_of_a_state_are_those_of_its_kind() -> None:
@@ -79,12 +79,12 @@ def test_the_properties_of_a_state_are_those_of_its_kind() -> None:
 
 def test_the_reference_page_is_up_to_date() -> None:
     """If this fails: python -m coatcheck.domain.state_diagram > docs/reference/states.md"""
-    assert PAGE.read_text(encoding="utf-8") == diagram.markdown()
+    assert PAGE.read_text(encoding="utf-8") == state_diagram.markdown()
 
 
 def test_the_reference_page_shows_every_step() -> None:
-    page = diagram.markdown()
+    page = state_diagram.markdown()
     for source, target in EDGES:
         assert f"    {source} --> {target}: " in page
-    for event in Event:
+    for event in TransitionEvent:
         assert f"| `{event}` |" in page

@@ -14,7 +14,7 @@ from coatcheck.domain.errors import (
     InvalidParameter,
     WrongMediaType,
 )
-from coatcheck.http.struct_bodies import read_body
+from coatcheck.http.bodies import read_body
 from tests.unit.calls import a_call
 
 

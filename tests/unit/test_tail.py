@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.products.graphs.stream_tail import Tail
+from coatcheck.products.graphs.submit_routes import StreamTail
 
 KIB = 1024
 
@@ -20,7 +20,7 @@ async def stream(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def passed(tail: Tail, pieces: Sequence[bytes]) -> list[bytes]:
+async def passed(tail: StreamTail, pieces: Sequence[bytes]) -> list[bytes]:
     return [piece async for piece in tail.watch(stream(pieces))]
 
 
@@ -28,7 +28,7 @@ async def passed(tail: Tail, pieces: Sequence[bytes]) -> list[bytes]:
 def test_it_keeps_the_last_bytes_of_all_pieces_and_passes_all_of_them_on(
     pieces: list[bytes], bytes_max: int
 ) -> None:
-    tail = Tail(bytes_max)
+    tail = StreamTail(bytes_max)
     assert asyncio.run(passed(tail, pieces)) == pieces
     assert tail.kept == b"".join(pieces)[-bytes_max:]
     assert tail.size == len(b"".join(pieces))
@@ -36,7 +36,7 @@ def test_it_keeps_the_last_bytes_of_all_pieces_and_passes_all_of_them_on(
 
 @pytest.mark.parametrize("piece_bytes", [2, 4 * KIB, 300 * KIB])
 async def test_what_it_needs_does_not_depend_on_the_size_of_pieces(piece_bytes: int) -> None:
-    tail = Tail(128 * KIB)
+    tail = StreamTail(128 * KIB)
     pieces = (bytes([1]) * piece_bytes for _ in range(600 * KIB // piece_bytes))
     tracemalloc.start()
     try:
@@ -50,7 +50,7 @@ async def test_what_it_needs_does_not_depend_on_the_size_of_pieces(piece_bytes: 
 
 
 async def test_what_is_kept_can_be_read_while_the_stream_still_passes() -> None:
-    tail = Tail(4)
+    tail = StreamTail(4)
     passing = tail.watch(stream([b"abc", b"", b"de", b"fghij"]))
     seen = [(tail.size, tail.kept) async for _ in passing]
     assert seen == [(3, b"abc"), (3, b"abc"), (5, b"bcde"), (10, b"ghij")]

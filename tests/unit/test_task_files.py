@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.cli import task_files
+from coatcheck.cli import batch
+from coatcheck.cli.batch import task_file
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.task_files import task_file
 
 
 def written(folder: Path, name: str, text: str | bytes) -> str:
@@ -94,7 +94,7 @@ def test_an_array_that_breaks_off_is_refused(tmp_path: Path) -> None:
 def test_an_array_that_is_too_long_is_refused_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_files, "ARRAY_BYTES_MAX", 8)
+    monkeypatch.setattr(batch, "ARRAY_BYTES_MAX", 8)
     name = written(tmp_path, "tasks.json", "[1,\n2,\n3]")
     with pytest.raises(Misconfigured, match=r"more than 0 MiB\n.*jq -c"), task_file(name):
         pass

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from coatcheck.core.keyed_semaphore import Turns
+from coatcheck.core.keyed_semaphore import KeyedSemaphore
 
 
 async def test_one_who_is_slow_holds_up_only_its_own() -> None:
-    turns = Turns(at_once=3, of_one=2)
+    turns = KeyedSemaphore(at_once=3, of_one=2)
     inside: list[str] = []
     go_on = asyncio.Event()
 
@@ -27,7 +27,7 @@ async def test_one_who_is_slow_holds_up_only_its_own() -> None:
 
 
 async def test_nothing_is_remembered_of_who_is_done() -> None:
-    turns = Turns(at_once=3, of_one=2)
+    turns = KeyedSemaphore(at_once=3, of_one=2)
     async with turns.of("a"):
         pass
     assert turns._queues == {}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from coatcheck.products.gateway.upstream_outcomes import retry_after
+from coatcheck.products.gateway.executor import retry_after
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 

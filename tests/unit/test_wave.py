@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.products.speech.wav import NotWave, WaveReader, WaveRejected
+from coatcheck.products.speech.wav import NotWav, WavReader, WavRejected
 
 PCM, FLOAT, MP3, EXTENSIBLE = 1, 3, 0x55, 0xFFFE
 RATE = 8_000
@@ -30,7 +30,7 @@ def file(*chunks: bytes, riff: bytes = b"RIFF", kind: bytes = b"WAVE") -> bytes:
 
 
 def heard(data: bytes, piece: int = 1 << 20) -> float:
-    reader = WaveReader()
+    reader = WavReader()
     for at in range(0, len(data), piece):
         reader.feed(data[at : at + piece])
     return reader.duration()
@@ -61,17 +61,17 @@ def test_a_second_is_a_second(data: bytes, piece: int) -> None:
 
 
 BAD: dict[str, tuple[bytes, type[ValueError]]] = {
-    "nothing": (b"", NotWave),
-    "an mp3": (b"ID3\x04\0\0", NotWave),
-    "an avi": (file(form(), kind=b"AVI "), NotWave),
-    "its first bytes": (b"RIF", NotWave),
-    "a head alone": (file(), WaveRejected),
-    "silent": (file(form()), WaveRejected),
-    "compressed": (file(form(MP3), chunk(b"data", SECOND)), WaveRejected),
-    "sound before its form": (file(chunk(b"data", SECOND), form()), WaveRejected),
-    "timeless": (file(form(rate=0), chunk(b"data", SECOND)), WaveRejected),
-    "a form of no size": (file(chunk(b"fmt ", b"\1\0")), WaveRejected),
-    "a form of any size": (file(chunk(b"fmt ", b"", 1 << 30)), WaveRejected),
+    "nothing": (b"", NotWav),
+    "an mp3": (b"ID3\x04\0\0", NotWav),
+    "an avi": (file(form(), kind=b"AVI "), NotWav),
+    "its first bytes": (b"RIF", NotWav),
+    "a head alone": (file(), WavRejected),
+    "silent": (file(form()), WavRejected),
+    "compressed": (file(form(MP3), chunk(b"data", SECOND)), WavRejected),
+    "sound before its form": (file(chunk(b"data", SECOND), form()), WavRejected),
+    "timeless": (file(form(rate=0), chunk(b"data", SECOND)), WavRejected),
+    "a form of no size": (file(chunk(b"fmt ", b"\1\0")), WavRejected),
+    "a form of any size": (file(chunk(b"fmt ", b"", 1 << 30)), WavRejected),
 }
 
 
@@ -85,7 +85,7 @@ def test_what_is_no_use_is_told(data: bytes, why: type[ValueError], piece: int) 
 def outcome(data: bytes, piece: int) -> object:
     try:
         return heard(data, piece)
-    except (NotWave, WaveRejected) as error:
+    except (NotWav, WavRejected) as error:
         return type(error)
 
 

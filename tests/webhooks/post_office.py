@@ -11,15 +11,14 @@ from uuid import UUID, uuid4
 from standardwebhooks import Webhook
 
 from coatcheck import Ticket
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.core.queries import webhooks
-from coatcheck.core.webhook_secrets import WebhookSecrets
-from coatcheck.db.connection import Line
+from coatcheck.core.queries import maintenance, webhooks
+from coatcheck.core.webhooks import WebhookSecrets
+from coatcheck.db.connection import Connection
 from coatcheck.domain.webhooks import target_id
 from coatcheck.egress import Guard
-from coatcheck.maintenance.webhook_deliverer import LEASE_SECONDS, Deliverer
-from tests.all_products import notices
-from tests.db.edge_guard import Connection
+from coatcheck.maintenance.webhooks import LEASE_SECONDS, WebhookDeliverer
+from tests.all_products import payloads
+from tests.db.edge_guard import AsyncpgConnection
 from tests.egress.upstream_server import Answer, Request, UpstreamServer, plain
 from tests.products.house import PEPPER, House
 from tests.waiting import eventually_async
@@ -31,7 +30,7 @@ LOG = f"/api/v1/orgs/{ORG}/webhooks/deliveries"
 class PostOffice:
     """What a test does with webhooks. The deliverers of a test are stopped at its end."""
 
-    def __init__(self, house: House, sql: Connection) -> None:
+    def __init__(self, house: House, sql: AsyncpgConnection) -> None:
         self.house = house
         self.sql = sql
 
@@ -44,11 +43,11 @@ class PostOffice:
         guard: Guard | None = None,
         post_seconds_max: float = 15.0,
         lease_seconds: float = LEASE_SECONDS,
-    ) -> AsyncIterator[Deliverer]:
+    ) -> AsyncIterator[WebhookDeliverer]:
         """One that ticks when the test says so."""
-        deliverer = Deliverer(
+        deliverer = WebhookDeliverer(
             self.house.settings,
-            notices(self.house.parts).body,
+            payloads(self.house.parts).body,
             guard=guard,
             post_seconds_max=post_seconds_max,
             lease_seconds=lease_seconds,
@@ -58,13 +57,13 @@ class PostOffice:
         finally:
             await deliverer.stop()
 
-    async def deliver_due(self, deliverer: Deliverer) -> None:
+    async def deliver_due(self, deliverer: WebhookDeliverer) -> None:
         """Post what is due now, and wait until it is marked."""
         await deliverer.tick()
         await deliverer.idle()
 
     @asynccontextmanager
-    async def delivering(self, **options: Any) -> AsyncIterator[Deliverer]:
+    async def delivering(self, **options: Any) -> AsyncIterator[WebhookDeliverer]:
         """One that runs by itself, as that of a server does."""
         async with self.deliverer(**options) as deliverer:
             await deliverer.begin()
@@ -97,8 +96,8 @@ class PostOffice:
     async def forget_jobs(self) -> None:
         """Let the retention of every job end."""
         await self.sql.execute("UPDATE jobs SET expires_at = now()")
-        line = Line(self.house.settings.database_url, name="forgetting")
-        await upkeep.prune(line, 500)
+        line = Connection(self.house.settings.database_url, name="forgetting")
+        await maintenance.prune(line, 500)
         await line.close()
         assert await self.sql.fetchval("SELECT count(*) FROM jobs") == 0
 

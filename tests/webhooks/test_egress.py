@@ -8,7 +8,7 @@ import pytest
 
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
-from coatcheck.egress.addresses import Address
+from coatcheck.egress.urls import Address
 from tests.contract.things_service import things
 from tests.egress.names import Busy
 from tests.egress.upstream_server import UpstreamServer

@@ -8,7 +8,7 @@ import httpx2
 
 from coatcheck.core.queries import webhooks
 from coatcheck.domain import ids
-from coatcheck.domain.identity import ALL_SCOPES, Scope
+from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import ENDPOINTS_MAX, EVENTS, JOB_EVENTS
 from tests.egress.upstream_server import UpstreamServer
 from tests.products.house import bearer

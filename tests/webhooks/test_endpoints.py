@@ -11,18 +11,18 @@ from standardwebhooks import WebhookVerificationError
 from coatcheck import Ticket
 from coatcheck.core.sql import sql
 from coatcheck.core.webhooks import Webhooks
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import NotFound, TooManyWebhookEndpoints, WebhookEndpointDeleted
 from coatcheck.domain.webhooks import (
     ENDPOINTS_MAX,
     PREVIOUS_SECRET_SECONDS,
     PULL_SECONDS_MAX,
     UNUSED_TARGET_SECONDS,
+    DeliveryStatus,
     DeliveryView,
     EndpointView,
-    Status,
 )
-from coatcheck.maintenance.webhook_pruner import WebhookKeeper
+from coatcheck.maintenance.retention import WebhookPruner
 from tests.contract.things_service import things
 from tests.db.blocking import until_blocked
 from tests.egress.upstream_server import UpstreamServer, upstream_server
@@ -44,9 +44,9 @@ def webhooks(office: PostOffice) -> Webhooks:
 
 
 @pytest.fixture
-async def keeper(dsn: str) -> AsyncIterator[WebhookKeeper]:
-    line = Line(dsn, name="keeping", server_settings=PINNED_PLANS)
-    yield WebhookKeeper(line)
+async def keeper(dsn: str) -> AsyncIterator[WebhookPruner]:
+    line = Connection(dsn, name="keeping", server_settings=PINNED_PLANS)
+    yield WebhookPruner(line)
     await line.close()
 
 
@@ -111,7 +111,7 @@ async def test_an_endpoint_of_another_organisation_is_as_if_it_were_not(
 
 
 async def test_one_that_answered_410_is_told_nothing_until_it_is_resumed(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookKeeper
+    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
     receiver.answer = in_turn(status("410 Gone"), status("200 OK"))
@@ -123,19 +123,19 @@ async def test_one_that_answered_410_is_told_nothing_until_it_is_resumed(
     await keeper.tick()
     assert len(receiver.requests) == 1
     gone = await told(webhooks, endpoint)
-    assert [each.status for each in gone] == [Status.DISABLED] * 2
+    assert [each.status for each in gone] == [DeliveryStatus.DISABLED] * 2
     assert (await webhooks.resume(ORG, endpoint.id)).disabled_at is None
     await cancelled(office)
     await deliver(office)
     assert len(receiver.requests) == 2
     again = await webhooks.replay(ORG, gone[1].id)
-    assert again.status is Status.PENDING
+    assert again.status is DeliveryStatus.PENDING
     await deliver(office)
     assert len(receiver.requests) == 3
 
 
 async def test_a_deleted_endpoint_s_messages_end_and_are_not_sent_again(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookKeeper
+    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
     job = await cancelled(office)
@@ -146,19 +146,21 @@ async def test_a_deleted_endpoint_s_messages_end_and_are_not_sent_again(
     assert receiver.requests == []
     assert await webhooks.list_endpoints(ORG) == []
     (left,) = await webhooks.deliveries(ORG, limit=10)
-    assert (left.status, left.last_error) == (Status.DISABLED, "the endpoint was deleted")
+    assert (left.status, left.last_error) == (DeliveryStatus.DISABLED, "the endpoint was deleted")
     assert (left.url, left.endpoint) == (receiver.url(), endpoint.uuid)
     assert (await office.delivery_of(job))["status"] == "disabled"
     with pytest.raises(WebhookEndpointDeleted):
         await webhooks.replay(ORG, left.id)
-    count = await webhooks.replay_range(ORG, None, endpoint.created_at, None, [Status.DISABLED])
+    count = await webhooks.replay_range(
+        ORG, None, endpoint.created_at, None, [DeliveryStatus.DISABLED]
+    )
     assert count.count == 0
     with pytest.raises(NotFound):
         await webhooks.resume(ORG, endpoint.id)
 
 
 async def test_a_replay_that_meets_a_deletion_leaves_the_endpoint_deleted(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookKeeper
+    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
     await cancelled(office)
@@ -171,11 +173,11 @@ async def test_a_replay_that_meets_a_deletion_leaves_the_endpoint_deleted(
     await deliver(office)
     await keeper.tick()
     assert receiver.requests == []
-    assert (await webhooks.delivery(ORG, delivery.id)).status is Status.DISABLED
+    assert (await webhooks.delivery(ORG, delivery.id)).status is DeliveryStatus.DISABLED
 
 
 async def test_an_endpoint_stays_however_long_nothing_happens(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookKeeper
+    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
     await office.sql.execute(
@@ -317,7 +319,7 @@ async def test_an_organisation_has_only_so_many_however_many_ask_at_once(
 
 
 async def test_one_that_nobody_fetches_from_any_more_is_removed(
-    office: PostOffice, webhooks: Webhooks, keeper: WebhookKeeper
+    office: PostOffice, webhooks: Webhooks, keeper: WebhookPruner
 ) -> None:
     fetched = await webhooks.create_endpoint(ORG, None, ["*"], pulled=True)
     forgotten = await webhooks.create_endpoint(ORG, None, ["*"], pulled=True)

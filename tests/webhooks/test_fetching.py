@@ -7,8 +7,8 @@ from typing import Any
 
 from standardwebhooks import Webhook
 
-from coatcheck.domain.identity import ALL_SCOPES, Scope
-from coatcheck.products.gateway import webhook_payloads as telling
+from coatcheck.domain.tenants import ALL_SCOPES, Scope
+from coatcheck.products.gateway import webhook_payloads
 from tests.products.house import bearer
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import ORG, PostOffice
@@ -193,7 +193,7 @@ async def test_one_that_cannot_be_made_holds_up_no_other(
 ) -> None:
     pulled = await Pulled.made(office)
     broken, fine = await office.job_ends(), await office.job_ends()
-    whole = telling.renderer
+    whole = webhook_payloads.renderer
 
     def defective(scene: Any) -> Any:
         render = whole(scene)
@@ -205,7 +205,7 @@ async def test_one_that_cannot_be_made_holds_up_no_other(
 
         return sometimes
 
-    monkeypatch.setattr(telling, "renderer", defective)
+    monkeypatch.setattr(webhook_payloads, "renderer", defective)
     replica = await office.house.replica()
     answer = await replica.http.post(f"{pulled.path}/messages/take")
     (message,) = answer.json()["messages"]

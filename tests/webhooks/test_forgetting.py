@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from coatcheck.core.queries import webhooks
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.webhooks import LOG_SECONDS, UNUSED_TARGET_SECONDS
-from coatcheck.maintenance.webhook_pruner import WebhookKeeper
+from coatcheck.maintenance.retention import WebhookPruner
 from tests.egress.upstream_server import UpstreamServer
 from tests.webhooks.post_office import PostOffice
 
 
 @pytest.fixture
-async def keeper(dsn: str) -> AsyncIterator[WebhookKeeper]:
-    line = Line(dsn, name="keeping", server_settings=PINNED_PLANS)
-    yield WebhookKeeper(line)
+async def keeper(dsn: str) -> AsyncIterator[WebhookPruner]:
+    line = Connection(dsn, name="keeping", server_settings=PINNED_PLANS)
+    yield WebhookPruner(line)
     await line.close()
 
 
@@ -33,7 +33,7 @@ async def count(office: PostOffice, table: str) -> int:
 
 
 async def test_what_has_ended_is_kept_for_a_week(
-    office: PostOffice, receiver: UpstreamServer, keeper: WebhookKeeper
+    office: PostOffice, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     await office.ended(receiver.url())
     waiting = await office.put(receiver.url("/later"))
@@ -62,7 +62,7 @@ async def test_who_is_told_is_forgotten_with_the_job(
 
 
 async def test_a_url_is_forgotten_once_nothing_refers_to_it(
-    office: PostOffice, receiver: UpstreamServer, keeper: WebhookKeeper
+    office: PostOffice, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     await office.submit(receiver.url(), delay=3_600)
     for refers in ("job_webhooks", "webhook_deliveries", None):
@@ -76,7 +76,7 @@ async def test_a_url_is_forgotten_once_nothing_refers_to_it(
         assert await count(office, "webhook_targets") == (0 if refers is None else 1)
 
 
-async def test_a_url_of_a_run_is_kept(office: PostOffice, keeper: WebhookKeeper) -> None:
+async def test_a_url_of_a_run_is_kept(office: PostOffice, keeper: WebhookPruner) -> None:
     await office.put("https://example.com/")
     await office.sql.execute("DELETE FROM webhook_deliveries")
     await office.sql.execute(
@@ -91,7 +91,7 @@ async def test_a_url_of_a_run_is_kept(office: PostOffice, keeper: WebhookKeeper)
 
 
 async def test_a_url_that_is_named_just_as_it_is_forgotten_is_there(
-    office: PostOffice, receiver: UpstreamServer, keeper: WebhookKeeper
+    office: PostOffice, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     await office.put(receiver.url())
     await office.sql.execute("DELETE FROM webhook_deliveries")
@@ -119,7 +119,7 @@ async def test_a_url_in_use_is_not_written_with_every_job(
 
 
 async def test_the_log_is_pruned_in_chunks(office: PostOffice, dsn: str) -> None:
-    line = Line(dsn, name="pruning")
+    line = Connection(dsn, name="pruning")
     for _ in range(3):
         await office.put("https://example.com/")
     await office.sql.execute(

@@ -13,7 +13,7 @@ import pytest
 from coatcheck.core.queries import webhooks
 from coatcheck.core.queries.webhooks import FIRST, Claimed, Room
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from tests.egress.upstream_server import UpstreamServer
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import PostOffice, held, until_called
@@ -63,7 +63,9 @@ async def test_posts_are_held_also_after_a_renewal_that_failed_in_an_odd_way(
 ) -> None:
     renew, failed = webhooks.renew, asyncio.Event()
 
-    async def renew_later(line: Line, posting: Sequence[Claimed], seconds: float) -> set[UUID]:
+    async def renew_later(
+        line: Connection, posting: Sequence[Claimed], seconds: float
+    ) -> set[UUID]:
         if not failed.is_set():
             failed.set()
             raise RuntimeError("nobody thought of this")
@@ -84,7 +86,7 @@ async def test_who_was_taken_over_from_holds_nothing_any_longer(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
     delivery = await office.put(receiver.url())
-    line = Line(office.house.settings.database_url, name="test deliverer")
+    line = Connection(office.house.settings.database_url, name="test deliverer")
     try:
         (slow,) = await claimed(line)
         await office.make_due()
@@ -102,7 +104,7 @@ async def test_a_lease_lasts_from_when_its_turn_came(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
     delivery = await office.put(receiver.url())
-    line = Line(office.house.settings.database_url, name="test deliverer")
+    line = Connection(office.house.settings.database_url, name="test deliverer")
     try:
         async with office.sql.transaction():
             await office.sql.execute(sql("webhooks/lock_claims"), webhooks.CLAIM_LOCK)
@@ -126,7 +128,7 @@ async def test_a_lease_lasts_from_when_its_turn_came(
         await line.close()
 
 
-async def claimed(line: Line) -> list[Claimed]:
+async def claimed(line: Connection) -> list[Claimed]:
     found, _ = await webhooks.claim(
         line, ALL, uuid4(), lease_seconds=LEASE_SECONDS, after=FIRST, targets_max=10
     )

@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from coatcheck.cli import listener as listening
-from coatcheck.cli.forwarder import Forwarder
-from coatcheck.cli.listener import EndpointTakenAway, Listener
+from coatcheck.cli import listen
+from coatcheck.cli.listen import EndpointTakenAway, Forwarder, WebhookForwarder
 from coatcheck.client import AsyncClient, ClientError, PermissionDeniedError, WebhookEndpoint
-from coatcheck.domain.identity import USER_SCOPES
 from coatcheck.domain.retry import Backoff
+from coatcheck.domain.tenants import USER_SCOPES
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.products.house import House, Replica
 from tests.waiting import eventually_async
@@ -28,7 +27,7 @@ class Terminal:
         self.warned: list[str] = []
         self.endpoint: WebhookEndpoint
         self._forwarder = Forwarder(url)
-        self.listener = Listener(
+        self.listener = WebhookForwarder(
             client,
             self._forwarder,
             None,
@@ -148,7 +147,7 @@ async def test_nobody_at_the_receivers_port_is_no_end(office: PostOffice) -> Non
 async def test_a_server_that_restarts_is_waited_for(
     office: PostOffice, receiver: UpstreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_BACKOFF", Backoff(0.05, 0.1, 0.0))
+    monkeypatch.setattr(listen, "_BACKOFF", Backoff(0.05, 0.1, 0.0))
     replica = await office.house.replica()
     async with client_of(replica, office.house) as client:
         terminal = Terminal(client, receiver.url())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coatcheck.domain.errors import DatabaseUnavailable
-from coatcheck.domain.webhooks import Notice
-from coatcheck.maintenance.webhook_deliverer import Deliverer
+from coatcheck.domain.webhooks import DeliveryEvent
+from coatcheck.maintenance.webhooks import WebhookDeliverer
 from tests.egress.upstream_server import UpstreamServer
 from tests.webhooks.post_office import PostOffice
 
@@ -12,11 +12,11 @@ from tests.webhooks.post_office import PostOffice
 async def test_while_a_job_cannot_be_read_its_webhook_waits_and_no_try_is_spent(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
-    async def render(notice: Notice) -> bytes:
+    async def render(event: DeliveryEvent) -> bytes:
         raise DatabaseUnavailable("away")
 
     ticket = await office.ended(receiver.url())
-    deliverer = Deliverer(office.house.settings, render)
+    deliverer = WebhookDeliverer(office.house.settings, render)
     await office.deliver_due(deliverer)
     await deliverer.stop()
     item = await office.delivery_of(ticket)
@@ -34,10 +34,10 @@ async def test_what_cannot_be_rendered_has_tries_like_any_other(
 ) -> None:
     delivery = await office.put(receiver.url(), subject_kind="batch", event="batch.unheard_of")
 
-    async def render(notice: Notice) -> bytes:
+    async def render(event: DeliveryEvent) -> bytes:
         raise KeyError("swordfish")
 
-    deliverer = Deliverer(office.house.settings, render)
+    deliverer = WebhookDeliverer(office.house.settings, render)
     for tries in range(1, 11):
         await office.deliver_due(deliverer)
         (item,) = await office.log()

@@ -8,9 +8,9 @@ from typing import Any
 
 from coatcheck.core import webhooks as engine_webhooks
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.webhooks import message_id
-from coatcheck.maintenance.webhook_pruner import WebhookKeeper
+from coatcheck.maintenance.retention import WebhookPruner
 from tests.db.blocking import until_blocked
 from tests.db.rows import connected
 from tests.webhooks.post_office import LOG, ORG, PostOffice
@@ -159,8 +159,8 @@ async def test_one_whose_endpoint_is_deleted_meanwhile_is_not_sent(
             replaying = asyncio.create_task(office.house.http.post(f"{LOG}/{message}/replay"))
             await until_blocked(office.sql, "coatcheck events and cancel")
         assert (await replaying).status_code == 202
-    line = Line(dsn, name="keeping", server_settings=PINNED_PLANS)
-    await WebhookKeeper(line).tick()
+    line = Connection(dsn, name="keeping", server_settings=PINNED_PLANS)
+    await WebhookPruner(line).tick()
     await line.close()
     (item,) = await office.log()
     assert (item["status"], item["last_error"]) == ("disabled", "the endpoint was deleted")

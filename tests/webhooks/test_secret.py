@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from standardwebhooks import WebhookVerificationError
 
-from coatcheck.core.webhook_secrets import WebhookSecrets
-from coatcheck.domain.identity import ALL_SCOPES, Scope
+from coatcheck.core.webhooks import WebhookSecrets
+from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import PREVIOUS_SECRET_SECONDS
 from tests.egress.upstream_server import UpstreamServer
 from tests.products.house import PEPPER, bearer

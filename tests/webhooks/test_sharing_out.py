@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from coatcheck.domain.webhooks import target_id
-from coatcheck.maintenance.webhook_deliverer import PLACES
+from coatcheck.maintenance.webhooks import PLACES
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.webhooks.post_office import PostOffice, held, ids_of, in_turn, status, until_called
 

@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from coatcheck import Service, Submission
-from coatcheck.core.webhook_payloads import Notices, WholeBody
+from coatcheck.core.webhook_payloads import WebhookPayloads, WholeBody
 from coatcheck.domain.errors import InvalidSubmission, UrlForbidden
 from coatcheck.domain.job import JobView
-from coatcheck.domain.webhooks import Notice, Tells, Told, target_id
+from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind, WebhookScope, target_id
 from tests.egress.upstream_server import UpstreamServer
 from tests.products.graphs.archives import PROGRAM, post, zipped
 from tests.products.house import bearer
@@ -203,17 +203,17 @@ async def test_a_surface_may_have_a_body_of_its_own_and_know_what_was_told_befor
     ticket = await office.house.engine.submit(
         "slow.post__work", {}, state_webhook_url=url, state_webhook_detail="phases"
     )
-    assert await office.sql.fetchval("SELECT webhook FROM jobs") == Told.PHASES
+    assert await office.sql.fetchval("SELECT webhook FROM jobs") == WebhookScope.PHASES
     for state in ("dispatching", "processing"):
         facts = f'{{"state": "{state}", "attempt": 1, "endpoint": "slow.post__work"}}'
         await office.put(url, subject_id=ticket.uuid, event=f"job.{state}", facts=facts)
     rows = await office.sql.fetch("SELECT id, created_at FROM webhook_deliveries ORDER BY id")
     first, second = [
-        Notice(
+        DeliveryEvent(
             ORG,
             row["id"],
             target_id(ORG, url),
-            Tells.JOB,
+            SubjectKind.JOB,
             ticket.uuid,
             None,
             "job.processing",
@@ -223,10 +223,10 @@ async def test_a_surface_may_have_a_body_of_its_own_and_know_what_was_told_befor
         for row in rows
     ]
 
-    async def flat(notice: Notice, view: JobView | None) -> WholeBody:
-        before = await office.house.engine.webhooks.told_before(notice)
+    async def flat(event: DeliveryEvent, view: JobView | None) -> WholeBody:
+        before = await office.house.engine.webhooks.told_before(event)
         return WholeBody({"job_id": view and view.id, "before": before and before["state"]})
 
-    own = Notices(office.house.engine, otherwise=flat)
+    own = WebhookPayloads(office.house.engine, otherwise=flat)
     assert await own.body(first) == f'{{"job_id":"{ticket.id}","before":null}}'.encode()
     assert await own.body(second) == f'{{"job_id":"{ticket.id}","before":"dispatching"}}'.encode()

@@ -10,8 +10,8 @@ import pytest
 
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
-from coatcheck.worker import slots as crew_module
-from coatcheck.worker.slots import Crew
+from coatcheck.worker import slots
+from coatcheck.worker.slots import SlotPool
 from tests.worker.workshop import until_true
 
 SLOTS = 4
@@ -32,7 +32,7 @@ class Lab:
     """A crew whose jobs run until the test ends them. ``begun`` are those that run, in order."""
 
     def __init__(self) -> None:
-        self.crew = Crew(SLOTS, self._run, reserved=KEPT)
+        self.slots = SlotPool(SLOTS, self._run, reserved=KEPT)
         self.begun: list[ClaimedJob] = []
         self._ends: dict[int, asyncio.Event] = {}
 
@@ -45,7 +45,7 @@ class Lab:
 
     def give(self, count: int, org: str) -> list[ClaimedJob]:
         jobs = [_job(org) for _ in range(count)]
-        self.crew.give(jobs)
+        self.slots.give(jobs)
         return jobs
 
     def end(self, *jobs: ClaimedJob) -> None:
@@ -59,8 +59,8 @@ class Lab:
         """Until these are all that has not begun, and a slot was free and could not be had."""
         await until_true(
             lambda: (
-                self.crew.leases() == set(_leases(jobs))
-                and self.crew.room_for_newcomers() == SLOTS - len(self.begun)
+                self.slots.leases() == set(_leases(jobs))
+                and self.slots.room_for_newcomers() == SLOTS - len(self.begun)
             ),
             "these are held back",
         )
@@ -69,7 +69,7 @@ class Lab:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(crew_module, "time", clock)
+    monkeypatch.setattr(slots, "time", clock)
     return clock
 
 
@@ -77,95 +77,95 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 async def lab(clock: Clock) -> AsyncIterator[Lab]:
     lab = Lab()
     yield lab
-    await lab.crew.close()
+    await lab.slots.close()
 
 
 async def test_jobs_that_are_held_back_and_move_on_are_not_given_back(
     clock: Clock, lab: Lab
 ) -> None:
-    crew = lab.crew
-    crew.share(True)
+    slots = lab.slots
+    slots.share(True)
     jobs = lab.give(7, "greedy")
     await lab.until_run(*jobs[:3])
     await lab.until_held_back(*jobs[3:])
     for number in range(3):  # together longer than any may be held back
         clock.now += 0.75
-        assert crew.take_back_stuck(clock.now) == []
+        assert slots.take_back_stuck(clock.now) == []
         lab.end(jobs[number])
         await lab.until_run(*jobs[number + 1 : number + 4])
         await lab.until_held_back(*jobs[number + 4 :])
-    assert crew.take_back_stuck(clock.now + 0.75) == []
+    assert slots.take_back_stuck(clock.now + 0.75) == []
 
 
 async def test_jobs_that_are_held_back_and_move_on_no_more_are_given_back(
     clock: Clock, lab: Lab
 ) -> None:
-    lab.crew.share(True)
+    lab.slots.share(True)
     jobs = lab.give(6, "greedy")
     await lab.until_run(*jobs[:3])
     await lab.until_held_back(*jobs[3:])
     clock.now += 0.75
     lab.end(jobs[0])
     await lab.until_run(*jobs[1:4])
-    assert lab.crew.take_back_stuck(clock.now + 0.75) == []
-    assert lab.crew.take_back_stuck(clock.now + 1.0) == jobs[4:]
-    assert lab.crew.leases() == set()
+    assert lab.slots.take_back_stuck(clock.now + 0.75) == []
+    assert lab.slots.take_back_stuck(clock.now + 1.0) == jobs[4:]
+    assert lab.slots.leases() == set()
 
 
 async def test_who_began_before_slots_were_kept_holds_a_slot_afterwards(lab: Lab) -> None:
-    crew = lab.crew
+    slots = lab.slots
     running = lab.give(3, "greedy")
     await lab.until_run(*running)
-    crew.share(True)
-    assert crew.holders() == {"greedy"}
+    slots.share(True)
+    assert slots.holders() == {"greedy"}
     (more,) = lab.give(1, "greedy")
     await lab.until_held_back(more)
     (other,) = lab.give(1, "other")
     await lab.until_run(*running, other)
-    assert crew.holders() == {"greedy", "other"}
+    assert slots.holders() == {"greedy", "other"}
     lab.end(*running, other)
     await lab.until_run(more)
-    assert crew.holders() == {"greedy"}
+    assert slots.holders() == {"greedy"}
     lab.end(more)
     await lab.until_run()
-    assert crew.holders() == set()
+    assert slots.holders() == set()
 
 
 async def test_nothing_is_claimed_ahead_for_slots_whose_long_jobs_began_before_some_were_kept(
     clock: Clock, lab: Lab
 ) -> None:
-    crew = lab.crew
+    slots = lab.slots
     lab.end(*lab.give(1, "greedy"))  # which takes no time at all: many would be claimed ahead
-    await until_true(lambda: crew.room() > SLOTS, "the crew claims ahead")
+    await until_true(lambda: slots.room() > SLOTS, "the crew claims ahead")
     running = lab.give(3, "greedy")
     await lab.until_run(*running)
     clock.now += 60.0
-    crew.share(True)
-    assert crew.room() == 0
+    slots.share(True)
+    assert slots.room() == 0
     lab.end(running[0])
     await lab.until_run(*running[1:])
-    assert crew.room() > 0
+    assert slots.room() > 0
 
 
 async def test_who_holds_a_slot_counts_once_however_often_slots_come_to_be_kept(lab: Lab) -> None:
-    crew = lab.crew
-    crew.share(True)
+    slots = lab.slots
+    slots.share(True)
     (first,) = lab.give(1, "first")
     await lab.until_run(first)
-    crew.share(False)
+    slots.share(False)
     (second,) = lab.give(1, "second")
     await lab.until_run(first, second)
     for shared in (True, True, False, True):
-        crew.share(shared)
-    assert crew.holders() == {"first", "second"}
+        slots.share(shared)
+    assert slots.holders() == {"first", "second"}
     lab.end(first)
     await lab.until_run(second)
-    assert crew.holders() == {"second"}
-    crew.share(False)
+    assert slots.holders() == {"second"}
+    slots.share(False)
     lab.end(second)
     await lab.until_run()
-    crew.share(True)
-    assert crew.holders() == set()
+    slots.share(True)
+    assert slots.holders() == set()
 
 
 def _leases(jobs: Sequence[ClaimedJob]) -> list[int]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from coatcheck.domain.outcome import Cancelled, Completed, Failed, Retryable
-from coatcheck.job import Job, Progress
+from coatcheck.job import Job, ProgressReport
 from coatcheck.service import Service
-from coatcheck.worker.executors import inline
+from coatcheck.worker import execution
 from tests.worker.attempts import Recorder, new_job
 
 service = Service("test")
@@ -75,7 +75,7 @@ async def opaque() -> object:
 
 async def run(key: str, payload: bytes = b"{}", recorder: Recorder | None = None) -> Any:
     endpoint = service.endpoints[f"post__{key}"]
-    return await inline.run(endpoint, new_job(endpoint, recorder or Recorder()), payload)
+    return await execution.run(endpoint, new_job(endpoint, recorder or Recorder()), payload)
 
 
 async def test_arguments_go_in_and_the_value_comes_out() -> None:
@@ -86,7 +86,7 @@ async def test_a_handler_that_asks_for_its_job_gets_it() -> None:
     recorder = Recorder()
     outcome = await run("report", recorder=recorder)
     assert isinstance(outcome, Completed)
-    assert recorder.reports == [Progress(0.5, "halfway")]
+    assert recorder.reports == [ProgressReport(0.5, "halfway")]
 
 
 async def test_invalid_input_fails_the_job_without_running_the_handler() -> None:
@@ -121,8 +121,8 @@ async def test_a_handler_that_was_asked_to_stop_can() -> None:
     endpoint = service.endpoints["post__stop"]
     recorder = Recorder()
     job = new_job(endpoint, recorder)
-    task = asyncio.create_task(inline.run(endpoint, job, b"{}"))
-    await recorder.first(Progress)
+    task = asyncio.create_task(execution.run(endpoint, job, b"{}"))
+    await recorder.first(ProgressReport)
     job.mark_cancel_requested()
     assert await task == Cancelled()
 
@@ -130,8 +130,8 @@ async def test_a_handler_that_was_asked_to_stop_can() -> None:
 async def test_cancelling_the_task_stops_the_handler_and_raises() -> None:
     endpoint = service.endpoints["post__wait"]
     recorder = Recorder()
-    task = asyncio.create_task(inline.run(endpoint, new_job(endpoint, recorder), b"{}"))
-    await recorder.first(Progress)
+    task = asyncio.create_task(execution.run(endpoint, new_job(endpoint, recorder), b"{}"))
+    await recorder.first(ProgressReport)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coatcheck.domain.outcome import Cancelled, Completed, Failed, Interrupted, Retryable
-from coatcheck.job import Attachment, Job, LogLine, Progress
+from coatcheck.job import Attachment, Job, LogLine, ProgressReport
 from coatcheck.service import Service
 from coatcheck.worker.executors import thread
 from coatcheck.worker.executors.thread import (
@@ -135,7 +135,7 @@ async def test_all_reports_have_arrived_in_order_when_the_handler_has_returned(
     *logged, attached, progress = recorder.reports
     assert logged == [LogLine(str(number)) for number in range(lines)]
     assert isinstance(attached, Attachment)
-    assert progress == Progress(1.0)
+    assert progress == ProgressReport(1.0)
 
 
 async def test_a_handler_that_reports_faster_than_can_be_stored_has_to_wait(
@@ -167,7 +167,7 @@ async def test_a_handler_that_was_asked_to_stop_can(executor: ThreadExecutor) ->
     recorder = Recorder()
     job = new_job(endpoint, recorder)
     task = asyncio.create_task(executor.run(endpoint, job, b"{}"))
-    await recorder.first(Progress)
+    await recorder.first(ProgressReport)
     job.mark_cancel_requested()
     assert await task == Cancelled()
 
@@ -177,13 +177,13 @@ async def test_an_abandoned_thread_is_told_so_and_what_it_reports_is_dropped(
 ) -> None:
     recorder = Recorder()
     task = asyncio.create_task(run(executor, "block", recorder=recorder))
-    await recorder.first(Progress)
+    await recorder.first(ProgressReport)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     released.set()
     assert await asyncio.to_thread(seen.get) is True
-    assert recorder.reports == [Progress(0.0)]
+    assert recorder.reports == [ProgressReport(0.0)]
 
 
 async def abandoned(executor: ThreadExecutor, key: str, times: int) -> None:
@@ -191,7 +191,7 @@ async def abandoned(executor: ThreadExecutor, key: str, times: int) -> None:
     for _ in range(times):
         recorder = Recorder()
         task = asyncio.create_task(run(executor, key, recorder=recorder))
-        await recorder.first(Progress)
+        await recorder.first(ProgressReport)
         task.cancel()
         await asyncio.wait([task])
 
@@ -243,7 +243,7 @@ def test_an_abandoned_thread_may_end_after_the_loop_has(executor: ThreadExecutor
     async def abandon() -> None:
         recorder = Recorder()
         task = asyncio.create_task(run(executor, "block", recorder=recorder))
-        await recorder.first(Progress)
+        await recorder.first(ProgressReport)
         task.cancel()
         await asyncio.wait([task])
 
@@ -272,7 +272,7 @@ async def test_abandoned_threads_take_no_place_from_the_next_jobs() -> None:
     recorders = [Recorder() for _ in range(3)]
     stuck = [asyncio.create_task(run(executor, "block", recorder=r)) for r in recorders]
     for recorder in recorders:
-        await recorder.first(Progress)
+        await recorder.first(ProgressReport)
     for task in stuck:
         task.cancel()
     await asyncio.wait(stuck)
@@ -296,7 +296,7 @@ async def test_no_more_idle_threads_are_kept_than_asked_for() -> None:
     recorders = [Recorder() for _ in range(4)]
     tasks = [asyncio.create_task(run(executor, "block", recorder=r)) for r in recorders]
     for recorder in recorders:
-        await recorder.first(Progress)
+        await recorder.first(ProgressReport)
     threads = [t for t in threading.enumerate() if t.name.startswith("coatcheck-handler")]
     released.set()
     await asyncio.gather(*tasks)

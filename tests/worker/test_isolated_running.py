@@ -18,7 +18,7 @@ import uvloop
 
 from coatcheck.domain.limits import RESULT_BYTES_MAX
 from coatcheck.domain.outcome import Completed, Failed, Outcome, Retryable, Unreachable
-from coatcheck.job import Chunk, LogLine, Progress
+from coatcheck.job import Chunk, LogLine, ProgressReport
 from coatcheck.worker.executors.isolated import REPORTS_UNDERWAY_MAX, IsolatedExecutor
 from tests.waiting import eventually
 from tests.worker.attempts import BlockedRecorder, FailingRecorder, Recorder, new_job
@@ -46,7 +46,7 @@ async def test_async_handlers_run_there_too(isolation: Isolation) -> None:
     job = isolation.job("echo_async", recorder)
     value = result(await isolation.run("echo_async", recorder, job, content="a"))
     assert value == {"content": "a", "id": job.id}
-    assert recorder.reports == [Progress(0.5, "halfway")]
+    assert recorder.reports == [ProgressReport(0.5, "halfway")]
 
 
 def test_it_works_on_uvloop_as_well(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_reports_arrive_in_order_and_attachments_with_their_bytes(
     recorder = Recorder()
     assert await isolation.run("report", recorder, outside=str(outside)) == Completed(b"null")
     assert recorder.reports[:5] == [
-        Progress(0.25, "begun"),
+        ProgressReport(0.25, "begun"),
         LogLine("a line", "warning", {"pages": [1, 2]}),
         Chunk("text", b"text"),
         Chunk("binary", b"\xff\x00"),

@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from coatcheck.core.queries import leases
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.worker import lease
-from coatcheck.worker.lease import LeaseKeeper
+from coatcheck.worker.lease import LeaseRenewer
 
 LOST, RENEWED = "lost", "renewed"
 
@@ -22,9 +22,9 @@ LOST, RENEWED = "lost", "renewed"
 class Kept:
     """A keeper on a database of the test's own, and what it did, in order."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Connection) -> None:
         self.did: list[str] = []
-        self.keeper = LeaseKeeper(
+        self.keeper = LeaseRenewer(
             line,
             line,
             DEFAULT_POLICIES,
@@ -40,11 +40,11 @@ class Kept:
 
 @pytest.fixture
 async def kept(dsn: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kept]:
-    line = Line(dsn, name="keeper")
+    line = Connection(dsn, name="keeper")
     made = Kept(line)
     real = leases.heartbeat
 
-    async def heartbeat(line: Line, boot: int) -> list[UUID]:
+    async def heartbeat(line: Connection, boot: int) -> list[UUID]:
         made.did.append(RENEWED)
         return await real(line, boot)
 
@@ -87,7 +87,7 @@ async def test_one_heartbeat_that_hangs_costs_no_lane(
         now += seconds
         await asyncio.sleep(0)
 
-    async def heartbeat(_: Line, __: int) -> list[UUID]:
+    async def heartbeat(_: Connection, __: int) -> list[UUID]:
         nonlocal now
         if hangs:
             now += kept.keeper._heartbeat_timeout(now)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.lanes import Lane, LanePolicy
-from coatcheck.worker.lease import LeaseKeeper
+from coatcheck.worker.lease import LeaseRenewer
 from tests.chaos.proxies import before
 
 PIECE_SECONDS = 0.1
@@ -19,8 +19,8 @@ async def test_a_worker_that_has_lost_everything_waits_for_its_new_connection(ds
     held_again: list[bool] = []
     async with before(dsn) as (proxy, url):
         proxy.delay_seconds = PIECE_SECONDS
-        heartbeats, registry = Line(url, name="heartbeats"), Line(dsn, name="registry")
-        keeper = LeaseKeeper(
+        heartbeats, registry = Connection(url, name="heartbeats"), Connection(dsn, name="registry")
+        keeper = LeaseRenewer(
             heartbeats,
             registry,
             LANES,

@@ -17,7 +17,7 @@ import asyncpg
 from coatcheck import Engine, JobView, Service, Settings, State, Ticket
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
-from coatcheck.maintenance import Upkeep
+from coatcheck.maintenance import MaintenanceRunner
 from coatcheck.worker.worker import Worker
 from tests.all_products import maintenance
 from tests.waiting import LIMIT_SECONDS, eventually_async
@@ -55,7 +55,7 @@ class Workshop:
         settings = self.settings()
         self.sql = await asyncpg.connect(self.dsn)
         self.engine = await Engine.connect(settings)
-        self._upkeep: Upkeep | None = None
+        self._upkeep: MaintenanceRunner | None = None
         return self
 
     async def __aexit__(

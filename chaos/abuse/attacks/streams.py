@@ -14,7 +14,7 @@ import httpx2
 
 from chaos.abuse.attack import Attack, Figures, at_least, at_most
 from chaos.abuse.target import ATTACKER, BYSTANDER, Target
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 
 _STREAMS: Final = 10_000
 _STREAMS_SHORT: Final = 700

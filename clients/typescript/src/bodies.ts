@@ -5,25 +5,25 @@ import type { components } from "./generated/openapi.js";
 type Schemas = components["schemas"];
 
 /** A job of a service. */
-export type JobBody = Schemas["coatcheck.products.gateway.schemas.Job"];
+export type JobBody = Schemas["GatewayJob"];
 /** The response to a submission. */
-export type Ticket = Schemas["coatcheck.products.gateway.schemas.Ticket"];
-export type JobPage = Schemas["coatcheck.products.gateway.schemas.JobPage"];
-export type Progress = Schemas["coatcheck.products.gateway.schemas.Progress"];
-export type JobArtifact = Schemas["JobArtifact"];
+export type Ticket = Schemas["GatewayTicket"];
+export type JobPage = Schemas["GatewayJobPage"];
+export type Progress = Schemas["GatewayProgress"];
+export type JobArtifact = Schemas["ArtifactItem"];
 
 export type BatchBody = Schemas["BatchJob"];
-export type BatchRun = Schemas["BatchRun"];
-export type BatchTask = Schemas["BatchTask"];
+export type BatchRun = Schemas["BatchRunBody"];
+export type BatchTask = Schemas["BatchTaskBody"];
 /** A task with its input and files. */
 export type WholeBatchTask = Schemas["WholeTask"];
 export type BatchBadLine = Schemas["BadLineItem"];
-export type BatchExport = Schemas["Export"];
-export type TaskCounts = Schemas["TaskCounts"];
+export type BatchExport = Schemas["ExportBody"];
+export type TaskCounts = Schemas["TaskCountsBody"];
 export type Upload = Schemas["Upload"];
 
-export type ChatBody = Schemas["coatcheck.products.llm.schemas.Job"];
-export type ChatTicket = Schemas["coatcheck.products.llm.schemas.Ticket"];
+export type ChatBody = Schemas["ChatJob"];
+export type ChatTicket = Schemas["ChatTicket"];
 
 export type SpeechTaskBody = Schemas["SpeechTask"];
 export type SpeechTicket = Schemas["SpeechTicket"];
@@ -32,10 +32,10 @@ export type Voice = Schemas["Voice"];
 /** A graph, and the diagnostics of its analysis. */
 export type GraphResult = Schemas["GraphResult"];
 /** The state of a graph job, in the response to each poll. */
-export type GraphEnvelope = Schemas["Envelope"];
+export type GraphEnvelope = Schemas["GraphJobBody"];
 
 export type Lane = Schemas["Lane"];
-export type UsageDay = Schemas["UsageDay"];
+export type UsageDay = Schemas["UsageItem"];
 
 /** Why a job is waiting, its position in the queue, and when it should start and finish. */
 export type Explanation = Schemas["ExplainedJob"];
@@ -45,10 +45,10 @@ export type Blocker = Schemas["ExplainedBlocker"];
 export type Overview = Schemas["OverviewBody"];
 
 /** A job of the organisation, from any surface. `state` is one of the engine's states. */
-export type OrgJob = Schemas["OrgJob"];
+export type OrgJob = Schemas["OrgJobItem"];
 /** The same with its result, if it is short. */
-export type WholeOrgJob = Schemas["WholeOrgJob"];
-export type OrgJobPage = Schemas["OrgJobPage"];
+export type WholeOrgJob = Schemas["OrgJobBody"];
+export type OrgJobPage = Schemas["OrgJobPageBody"];
 export type Timeline = Schemas["Timeline"];
 export type TimelineItem = Schemas["TimelineItem"];
 export type JobLogItem = Schemas["LogItem"];

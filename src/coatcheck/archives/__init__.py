@@ -6,10 +6,8 @@ to disk here.
 """
 
 from coatcheck.archives.directory import TAIL_BYTES_MAX, read_directory
-from coatcheck.archives.entry import Directory, Entry, Skipped
-from coatcheck.archives.limits import ArchiveLimits
+from coatcheck.archives.model import ArchiveLimits, Directory, Entry, Reason, Skipped
 from coatcheck.archives.reader import ArchiveReader
-from coatcheck.archives.reasons import Reason
 
 __all__ = [
     "TAIL_BYTES_MAX",

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
-from coatcheck.archives.limits import ArchiveLimits
-from coatcheck.archives.reasons import Reason, rejected
+from coatcheck.archives.model import ArchiveLimits, Reason, rejected
 from coatcheck.domain.errors import ArchiveRejected
 
 _DRIVE: Final = re.compile(r"[A-Za-z]:")

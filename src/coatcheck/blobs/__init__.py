@@ -2,7 +2,7 @@
 and exports."""
 
 from coatcheck.blobs.container import BlobContainer, BlobHead, StoredBlob
-from coatcheck.blobs.opening import Patience
+from coatcheck.blobs.opening import BlobRetryPolicy
 from coatcheck.blobs.signing import SignedUrl, UrlSigner
 
-__all__ = ["BlobContainer", "BlobHead", "Patience", "SignedUrl", "StoredBlob", "UrlSigner"]
+__all__ = ["BlobContainer", "BlobHead", "BlobRetryPolicy", "SignedUrl", "StoredBlob", "UrlSigner"]

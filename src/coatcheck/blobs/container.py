@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, NamedTuple, TypeVar
 
@@ -24,9 +25,41 @@ from coatcheck.blobs.faults import (
     retried,
     retried_stream,
 )
-from coatcheck.blobs.opening import OpenStore, Patience, open_store
-from coatcheck.blobs.unfinished import delete_unfinished
+from coatcheck.blobs.opening import BlobRetryPolicy, OpenStore, open_store
 from coatcheck.domain.errors import BlobStoreUnavailable
+
+
+def delete_unfinished(root: Path, prefix: str, limit: datetime | None) -> int:
+    """Delete such files under ``prefix`` that are older than ``limit``, and emptied folders.
+
+    Returns the number of deleted files.
+    """
+    deleted = 0
+    for folder, folders, files in os.walk(root / prefix, topdown=False):
+        for name in files:
+            if "#" in name and _is_older(Path(folder, name), limit):
+                Path(folder, name).unlink(missing_ok=True)
+                _remove_while_empty(Path(folder), root)
+                deleted += 1
+        if not folders and not files and _is_older(Path(folder), limit):
+            _remove_while_empty(Path(folder), root)
+    return deleted
+
+
+def _is_older(path: Path, limit: datetime | None) -> bool:
+    try:
+        written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:  # finished or deleted in the meantime
+        return False
+    return limit is None or written_at < limit
+
+
+def _remove_while_empty(folder: Path, root: Path) -> None:
+    with contextlib.suppress(OSError):  # not empty or already gone: nothing left to do
+        while folder != root:
+            folder.rmdir()
+            folder = folder.parent
+
 
 if TYPE_CHECKING:
     from obstore import Attributes, GetOptions, GetResult, ObjectMeta
@@ -68,20 +101,20 @@ class BlobContainer:
     ``faults.py`` retries the rest, and everything on a local folder.
     """
 
-    def __init__(self, opened: OpenStore, patience: Patience) -> None:
+    def __init__(self, opened: OpenStore, retry_policy: BlobRetryPolicy) -> None:
         self._store = opened.store
         self._deleting = opened.deleting
         self._folder = opened.folder
-        self._patience = patience
+        self._retry_policy = retry_policy
 
     @classmethod
-    def open(cls, url: str, patience: Patience | None = None) -> BlobContainer:
+    def open(cls, url: str, retry_policy: BlobRetryPolicy | None = None) -> BlobContainer:
         """Open the container at ``url``. A local folder is created if it is missing.
 
         Raises ``SettingsInvalid`` if the store cannot be set up from the environment.
         """
-        patience = patience or Patience()
-        return cls(open_store(url, patience), patience)
+        retry_policy = retry_policy or BlobRetryPolicy()
+        return cls(open_store(url, retry_policy), retry_policy)
 
     async def put(
         self,
@@ -253,8 +286,8 @@ class BlobContainer:
             self._check_there()
             await retried(
                 lambda: obstore.delete_async(self._deleting, keys),
-                self._patience.backoff,
-                self._patience.retries,
+                self._retry_policy.backoff,
+                self._retry_policy.retries,
             )
 
     async def keys_under(self, prefix: str) -> AsyncIterator[list[str]]:
@@ -274,7 +307,7 @@ class BlobContainer:
 
         with explaining():
             self._check_there()
-            async for page in retried_stream(pages, self._patience.backoff, self._retries):
+            async for page in retried_stream(pages, self._retry_policy.backoff, self._retries):
                 yield page
 
     async def drop_unfinished(self, limit: datetime | None, prefix: str) -> int:
@@ -303,12 +336,12 @@ class BlobContainer:
             raise BlobStoreUnavailable("the blob store's folder does not exist")
 
     async def _retried(self, operation: Callable[[], Awaitable[Result]]) -> Result:
-        return await retried(operation, self._patience.backoff, self._retries)
+        return await retried(operation, self._retry_policy.backoff, self._retries)
 
     @property
     def _retries(self) -> int:
         """How often to retry here what a cloud store already retries by itself."""
-        return 0 if self._folder is None else self._patience.retries
+        return 0 if self._folder is None else self._retry_policy.retries
 
 
 async def _chunks(source: Source) -> AsyncIterator[bytes]:

@@ -36,7 +36,7 @@ _NEEDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class BlobRetryPolicy:
     """Timeout and retries for calls to a blob store."""
 
     backoff: Backoff = BLOB_BACKOFF
@@ -58,7 +58,7 @@ class OpenStore:
     folder: Path | None = None
 
 
-def open_store(url: str, patience: Patience) -> OpenStore:
+def open_store(url: str, retry_policy: BlobRetryPolicy) -> OpenStore:
     """Open the store at ``url``. A local folder is created if it is missing."""
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -66,10 +66,10 @@ def open_store(url: str, patience: Patience) -> OpenStore:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         local = LocalStore(prefix=folder, automatic_cleanup=True)  # leaves no empty folder per job
         return OpenStore(local, local, folder)
-    client_options = _client_options(_family(parts.scheme), patience)
+    client_options = _client_options(_family(parts.scheme), retry_policy)
     try:
         return OpenStore(
-            from_url(url, client_options=client_options, retry_config=_retries(patience)),
+            from_url(url, client_options=client_options, retry_config=_retries(retry_policy)),
             from_url(url, client_options=client_options, retry_config=_NO_RETRIES),
         )
     except BaseError:
@@ -83,11 +83,11 @@ def _family(scheme: str) -> str:
     return "az" if scheme.startswith("abfs") else scheme
 
 
-def _client_options(family: str, patience: Patience) -> ClientConfig:
+def _client_options(family: str, retry_policy: BlobRetryPolicy) -> ClientConfig:
     """Short timeouts for a silent server, a long one for a large blob on a slow connection."""
     options: ClientConfig = {
         "connect_timeout": _CONNECT,
-        "read_timeout": patience.answer,
+        "read_timeout": retry_policy.answer,
         "timeout": _REQUEST,
     }
     if any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS.get(family, ())):
@@ -95,18 +95,18 @@ def _client_options(family: str, patience: Patience) -> ClientConfig:
     return options
 
 
-def _retries(patience: Patience) -> RetryConfig:
+def _retries(retry_policy: BlobRetryPolicy) -> RetryConfig:
     """Backoff for obstore's retries: the first wait is ``base``, each next one lies between that
     and three times the previous one, so that waits double on average."""
-    attempts = patience.retries + 1
+    attempts = retry_policy.retries + 1
     return {
-        "max_retries": patience.retries,
+        "max_retries": retry_policy.retries,
         "backoff": {
-            "init_backoff": timedelta(seconds=patience.backoff.base_seconds),
-            "max_backoff": timedelta(seconds=patience.backoff.cap_seconds),
+            "init_backoff": timedelta(seconds=retry_policy.backoff.base_seconds),
+            "max_backoff": timedelta(seconds=retry_policy.backoff.cap_seconds),
             "base": 3,
         },
         # Long enough for every retry to happen even if each attempt has to time out.
         "retry_timeout": attempts
-        * (patience.answer + timedelta(seconds=patience.backoff.cap_seconds)),
+        * (retry_policy.answer + timedelta(seconds=retry_policy.backoff.cap_seconds)),
     }

@@ -46,7 +46,7 @@ async def store_pieces(
     store fails, or the caller is cancelled, the stored pieces are deleted as far as the store
     allows, and the error propagates.
     """
-    upload = _Upload(container, key)
+    upload = _MultipartUpload(container, key)
     digest = hashlib.sha256()
     size = 0
     gathered = bytearray()
@@ -102,7 +102,7 @@ def _piece_key(key: str, number: int) -> str:
     return f"{key}/{number:05}"
 
 
-class _Upload:
+class _MultipartUpload:
     """The pieces of one key, with at most one being sent."""
 
     def __init__(self, container: BlobContainer, key: str) -> None:

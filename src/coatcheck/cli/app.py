@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from coatcheck.cli.lazy_commands import Late, LateGroup
+from coatcheck.cli.lazy_commands import LazyCommand, LazyGroup
 from coatcheck.version import __version__
 
 COMPLETE_VARIABLE: Final = "_COATCHECK_COMPLETE"
@@ -22,169 +22,169 @@ _TENANTS: Final = "Organisations, keys, usage"
 _CLI: Final = "Command line"
 
 COMMANDS: Final = (
-    Late(
+    LazyCommand(
         "up",
         "coatcheck.cli.up:up",
         "Start PostgreSQL, the API server and a worker, and run them until Ctrl-C.",
         _RUN,
     ),
-    Late(
+    LazyCommand(
         "serve",
         "coatcheck.cli.serve:serve",
         "Run the API server.",
         _RUN,
     ),
-    Late(
+    LazyCommand(
         "worker",
         "coatcheck.cli.worker:worker",
         "Run a worker, which claims and runs jobs.",
         _RUN,
     ),
-    Late(
+    LazyCommand(
         "migrate",
         "coatcheck.cli.migrate:migrate",
         "Upgrade the database to this version's schema.",
         _RUN,
     ),
-    Late(
+    LazyCommand(
         "doctor",
         "coatcheck.cli.doctor:doctor",
         "Check settings, database, blob store, clock and versions. Exit code 1 if a check fails.",
         _RUN,
     ),
-    Late(
+    LazyCommand(
         "services",
         "coatcheck.cli.services:app",
         "List the endpoints that workers publish; remove those without a worker.",
         _RUN,
     ),
-    Late(
+    LazyCommand(
         "secrets",
         "coatcheck.cli.secrets:app",
         "Re-encrypt the secrets of services with another key.",
         _RUN,
     ),
-    Late(
+    LazyCommand(
         "submit",
         "coatcheck.cli.submit:submit",
         "Submit a job and show it.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "watch",
-        "coatcheck.cli.job:watch",
+        "coatcheck.cli.jobs:watch",
         "Follow a job or a batch until it ends. Exit code 1 if it does not complete.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "job",
-        "coatcheck.cli.job:job",
+        "coatcheck.cli.jobs:job",
         "Show a job.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "jobs",
         "coatcheck.cli.jobs:jobs",
         "List jobs, newest first.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "logs",
-        "coatcheck.cli.logs:logs",
+        "coatcheck.cli.jobs:logs",
         "Show a job's log, its alerts and its failed attempts.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "explain",
-        "coatcheck.cli.explain:explain",
+        "coatcheck.cli.jobs:explain",
         "Explain why a job waits, its queue position, and when it should start and end.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "cancel",
         "coatcheck.cli.cancel_retry:cancel",
         "Cancel jobs.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "retry",
         "coatcheck.cli.cancel_retry:retry",
         "Resubmit failed jobs with the same input.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "replay",
         "coatcheck.cli.replay:replay",
         "Run a job's handler on this machine with the same input, under the debugger.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "top",
         "coatcheck.cli.top:top",
         "Show a live view of queues, workers, rates and latencies.",
         _JOBS,
     ),
-    Late(
+    LazyCommand(
         "graphs",
         "coatcheck.cli.graphs:app",
         "Build a graph of the code in a folder or a zip.",
         _MANY,
     ),
-    Late(
+    LazyCommand(
         "batch",
         "coatcheck.cli.batch:app",
         "Run many tasks as one batch: submit a list, watch it, download the results.",
         _MANY,
     ),
-    Late(
+    LazyCommand(
         "webhooks",
         "coatcheck.cli.webhooks:app",
         "Manage webhook endpoints; list and resend deliveries.",
         _WEBHOOKS,
     ),
-    Late(
+    LazyCommand(
         "listen",
         "coatcheck.cli.listen:listen",
         "Forward webhooks to a URL on this machine until Ctrl-C.",
         _WEBHOOKS,
     ),
-    Late(
+    LazyCommand(
         "orgs",
         "coatcheck.cli.orgs:app",
         "Create, limit and list organisations.",
         _TENANTS,
     ),
-    Late(
+    LazyCommand(
         "keys",
         "coatcheck.cli.keys:app",
         "Create, list and revoke API keys.",
         _TENANTS,
     ),
-    Late(
+    LazyCommand(
         "token",
         "coatcheck.cli.tokens:token",
         "Print a signed token for a user.",
         _TENANTS,
     ),
-    Late(
+    LazyCommand(
         "usage",
         "coatcheck.cli.usage:usage",
         "Show usage by day and endpoint, of the last 30 days by default.",
         _TENANTS,
     ),
-    Late(
+    LazyCommand(
         "receipt",
         "coatcheck.cli.receipt:app",
         "Verify deletion receipts; print the public key.",
         _TENANTS,
     ),
-    Late(
+    LazyCommand(
         "config",
         "coatcheck.cli.config:app",
         "Show which server commands use, and where that is configured.",
         _CLI,
     ),
-    Late(
+    LazyCommand(
         "completion",
         "coatcheck.cli.completion:completion",
         "Print a completion script for a shell.",
@@ -194,7 +194,7 @@ COMMANDS: Final = (
 """Each has the first paragraph of its own help text; a test compares the two."""
 
 
-class _Commands(LateGroup):
+class _Commands(LazyGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for command in COMMANDS:

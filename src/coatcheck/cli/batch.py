@@ -4,22 +4,112 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
-from coatcheck.cli.batch_follow import show
-from coatcheck.cli.batch_show import dead_letter_line, summary, task_line
-from coatcheck.cli.common_options import JsonOption
+from coatcheck.cli.batch_display import dead_letter_line, show, summary, task_line
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.server_address import Server
+from coatcheck.cli.options import JsonOption
+from coatcheck.cli.server_address import ServerOfCommand
 from coatcheck.cli.server_options import on_server
-from coatcheck.cli.task_files import task_file
 from coatcheck.client import Batch
 from coatcheck.encoding import encode
+
+STANDARD_INPUT: Final = "-"
+ARRAY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""An array is read into memory at once; lines are streamed and may be any number."""
+
+_LINES: Final = frozenset({".ndjson", ".jsonl"})
+_TABLES: Final = frozenset({".csv", ".tsv", ".xls", ".xlsx"})
+_GZIP: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """A file's content: ``lines`` to upload unchanged, or the ``tasks`` of an array."""
+
+    lines: Path | None = None
+    tasks: list[msgspec.Raw] | None = None
+
+
+@contextmanager
+def task_file(name: str) -> Iterator[TaskFile]:
+    """Open a file of tasks. Raises Misconfigured for a format that is not supported."""
+    suffix = Path(name).suffix.lower()
+    if suffix in _TABLES:
+        raise Misconfigured(
+            f"{name}: tables are not supported\n"
+            "Convert each row to a line of JSON (NDJSON), such as "
+            '{"url": "https://example.org/"}.'
+        )
+    with ExitStack() as closing:
+        path = closing.enter_context(_standard_input()) if name == STANDARD_INPUT else Path(name)
+        shown = "standard input" if name == STANDARD_INPUT else name
+        try:
+            found = _parse(path, shown, suffix)
+        except OSError as error:
+            raise Misconfigured(f"{shown}: {error.strerror}") from error
+        yield found
+
+
+@contextmanager
+def _standard_input() -> Iterator[Path]:
+    """Standard input copied to a file, so that a broken upload can be retried."""
+    if sys.stdin.isatty():
+        err.print("Reading tasks, one per line, until Ctrl-D.", style="dim")
+    with tempfile.NamedTemporaryFile(prefix="coatcheck-tasks-") as kept:
+        shutil.copyfileobj(sys.stdin.buffer, kept)
+        kept.flush()
+        yield Path(kept.name)
+
+
+def _parse(path: Path, shown: str, suffix: str) -> TaskFile:
+    with path.open("rb") as file:
+        start = file.read(4096).lstrip()
+        if start.startswith(_GZIP):
+            raise Misconfigured(
+                f"{shown} is compressed\nDecompress it first: gunzip -c FILE | "
+                "coatcheck batch submit - ..."
+            )
+        if not start.startswith(b"[") or suffix in _LINES:
+            return TaskFile(lines=path)
+        file.seek(0)
+        first = file.readline(ARRAY_BYTES_MAX + 1)
+        if _is_json(first) and file.read(4096).strip():
+            return TaskFile(lines=path)  # each line an array
+        file.seek(0)
+        content = file.read(ARRAY_BYTES_MAX + 1)
+    if len(content) > ARRAY_BYTES_MAX:
+        raise Misconfigured(
+            f"{shown} is a JSON array of more than {ARRAY_BYTES_MAX // 1024**2} MiB\n"
+            "Convert it to JSON lines, which have no limit: jq -c '.[]' FILE > tasks.ndjson"
+        )
+    try:
+        return TaskFile(tasks=msgspec.json.decode(content, type=list[msgspec.Raw]))
+    except msgspec.DecodeError as error:
+        raise Misconfigured(
+            f"{shown} is not a valid JSON array: {error}\n"
+            "If it holds JSON lines, give the file a name that ends in .ndjson."
+        ) from error
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
+
 
 app: Final = typer.Typer(
     name="batch",
@@ -48,7 +138,7 @@ def _fields(texts: list[str]) -> dict[str, str]:
 @app.command()
 @on_server
 def submit(
-    at: Server,
+    at: ServerOfCommand,
     file: Annotated[
         str | None,
         typer.Argument(metavar="FILE", help="JSON lines or a JSON array; - for standard input."),
@@ -126,7 +216,9 @@ def submit(
 
 @app.command()
 @on_server
-def add(at: Server, batch_id: IdArgument, file: FileArgument, as_json: JsonOption = False) -> None:
+def add(
+    at: ServerOfCommand, batch_id: IdArgument, file: FileArgument, as_json: JsonOption = False
+) -> None:
     """Add the tasks of a file to an open batch."""
     with at.client() as client, _tasks_of(file) as tasks:
         _print(client.batches.add(batch_id, **tasks), as_json)
@@ -135,7 +227,7 @@ def add(at: Server, batch_id: IdArgument, file: FileArgument, as_json: JsonOptio
 @app.command()
 @on_server
 def close(
-    at: Server,
+    at: ServerOfCommand,
     batch_id: IdArgument,
     watching: WatchOption = False,
     as_json: JsonOption = False,
@@ -148,7 +240,7 @@ def close(
 @app.command()
 @on_server
 def status(
-    at: Server,
+    at: ServerOfCommand,
     batch_id: IdArgument,
     watching: WatchOption = False,
     as_json: JsonOption = False,
@@ -161,7 +253,7 @@ def status(
 @app.command(name="list")
 @on_server
 def list_command(
-    at: Server,
+    at: ServerOfCommand,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of batches.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
@@ -176,7 +268,7 @@ def list_command(
 @app.command()
 @on_server
 def tasks(
-    at: Server,
+    at: ServerOfCommand,
     batch_id: IdArgument,
     task_status: Annotated[
         str | None,
@@ -196,7 +288,7 @@ def tasks(
 @app.command()
 @on_server
 def rerun(
-    at: Server,
+    at: ServerOfCommand,
     batch_id: IdArgument,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed tasks.")] = False,
     task_status: Annotated[
@@ -228,7 +320,7 @@ def rerun(
 @app.command()
 @on_server
 def export(
-    at: Server,
+    at: ServerOfCommand,
     batch_id: IdArgument,
     output: Annotated[
         Path | None,
@@ -248,7 +340,7 @@ def export(
 
 @app.command()
 @on_server
-def cancel(at: Server, batch_id: IdArgument, as_json: JsonOption = False) -> None:
+def cancel(at: ServerOfCommand, batch_id: IdArgument, as_json: JsonOption = False) -> None:
     """Cancel a batch: waiting tasks do not run, running tasks are asked to stop."""
     with at.client() as client:
         _print(client.batches.cancel(batch_id), as_json)
@@ -256,7 +348,7 @@ def cancel(at: Server, batch_id: IdArgument, as_json: JsonOption = False) -> Non
 
 @app.command()
 @on_server
-def delete(at: Server, batch_id: IdArgument, as_json: JsonOption = False) -> None:
+def delete(at: ServerOfCommand, batch_id: IdArgument, as_json: JsonOption = False) -> None:
     """Delete a batch with its tasks, results and exports."""
     with at.client() as client:
         client.batches.delete(batch_id)
@@ -267,7 +359,7 @@ def delete(at: Server, batch_id: IdArgument, as_json: JsonOption = False) -> Non
 @app.command()
 @on_server
 def dlq(
-    at: Server,
+    at: ServerOfCommand,
     redrive: Annotated[
         str | None, typer.Option(metavar="ID", help="Process this list again.")
     ] = None,

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from coatcheck.cli import secret_files
+from coatcheck.cli import data_dir
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
-from coatcheck.domain import api_keys
-from coatcheck.domain.api_keys import KeyText
-from coatcheck.domain.identity import ALL_SCOPES
-from coatcheck.domain.tenants import DEFAULT_ORG, OrgLimits
+from coatcheck.db.connection import Connection
+from coatcheck.domain import tenants as api_keys
+from coatcheck.domain.tenants import ALL_SCOPES, DEFAULT_ORG, KeyText, OrgLimits
 
 DEV_USER: Final = "dev"
 _DEV_KEY_NAME: Final = "dev key, made by coatcheck up"
@@ -38,10 +36,10 @@ def keep_pepper(folder: Path, given: str) -> tuple[str, bool]:
     It is the ``given`` pepper, else the stored one, else a new one. It is stored in the folder,
     where the commands that create keys find it.
     """
-    stored = secret_files.stored_pepper(folder)
+    stored = data_dir.stored_pepper(folder)
     pepper = given or stored or secrets.token_hex(_PEPPER_BYTES)
     if pepper != stored:
-        secret_files.write(folder / secret_files.KEY_PEPPER, pepper)
+        data_dir.write(folder / data_dir.KEY_PEPPER, pepper)
     return pepper, stored is not None and pepper != stored
 
 
@@ -51,11 +49,11 @@ def keep_secret_keys(folder: Path, given: tuple[str, ...]) -> str:
     Stored keys may have sealed something already. Without any key a new one is created. The keys
     are stored in the folder, where the commands find them.
     """
-    stored = (secret_files.stored_secret_keys(folder) or "").split()
+    stored = (data_dir.stored_secret_keys(folder) or "").split()
     keys = [*given, *(key for key in stored if key not in given)]
     keys = keys or [secrets.token_hex(_SECRET_KEY_BYTES)]
     if keys != stored:
-        secret_files.write(folder / secret_files.SECRET_KEYS, "\n".join(keys))
+        data_dir.write(folder / data_dir.SECRET_KEYS, "\n".join(keys))
     return " ".join(keys)
 
 
@@ -65,28 +63,28 @@ async def bootstrap(dsn: str, folder: Path, *, pepper: str, preset: str) -> DevK
     Safe to run again after a crash at any point. A revoked key stays revoked until another is
     preset or the file is deleted.
     """
-    line = Line(dsn, name="bootstrap")
+    db = Connection(dsn, name="bootstrap")
     try:
-        await tenants.create_org(line, DEFAULT_ORG, "Default", OrgLimits())
-        return await _dev_key(line, folder / secret_files.DEV_KEY, pepper.encode(), preset)
+        await tenants.create_org(db, DEFAULT_ORG, "Default", OrgLimits())
+        return await _dev_key(db, folder / data_dir.DEV_KEY, pepper.encode(), preset)
     finally:
-        await line.close()
+        await db.close()
 
 
-async def _dev_key(line: Line, path: Path, pepper: bytes, preset: str) -> DevKey:
+async def _dev_key(db: Connection, path: Path, pepper: bytes, preset: str) -> DevKey:
     stored = _stored_key(path)
     wanted = _parsed(preset) or stored or api_keys.mint()
     is_new = wanted != stored
     if is_new:
         if stored is not None:
             # Before the file is overwritten: afterwards nobody knows the old key.
-            await tenants.revoke(line, DEFAULT_ORG, stored.key_id)
-        secret_files.write(path, wanted.text)
-    known = await tenants.get_key(line, DEFAULT_ORG, wanted.key_id)
+            await tenants.revoke(db, DEFAULT_ORG, stored.key_id)
+        data_dir.write(path, wanted.text)
+    known = await tenants.get_key(db, DEFAULT_ORG, wanted.key_id)
     is_revoked = known is not None and known.revoked_at is not None and not is_new
     if known is None:
         await tenants.create_key(
-            line,
+            db,
             DEFAULT_ORG,
             wanted.key_id,
             user=DEV_USER,
@@ -96,12 +94,12 @@ async def _dev_key(line: Line, path: Path, pepper: bytes, preset: str) -> DevKey
         )
     elif not is_revoked:
         # Its secret or the pepper may have changed.
-        await tenants.reset_key(line, DEFAULT_ORG, wanted.key_id, wanted.digest(pepper))
+        await tenants.reset_key(db, DEFAULT_ORG, wanted.key_id, wanted.digest(pepper))
     return DevKey(path, wanted.text, is_new, is_revoked)
 
 
 def _stored_key(path: Path) -> KeyText | None:
-    text = secret_files.read(path)
+    text = data_dir.read(path)
     if text is None:
         return None
     key = _parsed(text)

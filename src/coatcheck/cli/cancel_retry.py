@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from coatcheck.cli.common_options import JsonOption, SinceOption, UntilOption
 from coatcheck.cli.console import complain, err
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
-from coatcheck.cli.job_filters import (
+from coatcheck.cli.job_display import ended, line, require_completed, show
+from coatcheck.cli.jobs import (
     EndpointOption,
     ErrorCodeOption,
     LaneOption,
@@ -19,9 +19,8 @@ from coatcheck.cli.job_filters import (
     StateOption,
     SurfaceOption,
 )
-from coatcheck.cli.job_follow import ended, require_completed
-from coatcheck.cli.job_show import line, show
-from coatcheck.cli.server_address import Server
+from coatcheck.cli.options import JsonOption, SinceOption, UntilOption
+from coatcheck.cli.server_address import ServerOfCommand
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import BulkOutcome, Client
 from coatcheck.encoding import encode
@@ -37,7 +36,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for con
 
 @on_server
 def cancel(
-    at: Server,
+    at: ServerOfCommand,
     job_ids: JobsArgument = None,
     state: StateOption = None,
     lane: LaneOption = None,
@@ -66,7 +65,7 @@ def cancel(
 
 @on_server
 def retry(
-    at: Server,
+    at: ServerOfCommand,
     job_ids: JobsArgument = None,
     state: StateOption = None,
     lane: LaneOption = None,

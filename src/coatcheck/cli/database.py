@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.migrate import check_schema
 from coatcheck.db.sessions import require_sessions
 from coatcheck.domain.errors import DatabaseUnavailable
@@ -16,18 +16,18 @@ from coatcheck.telemetry.logs import configure_logging
 Result = TypeVar("Result")
 
 
-def on_database(settings: Settings, work: Callable[[Line], Awaitable[Result]]) -> Result:
+def on_database(settings: Settings, work: Callable[[Connection], Awaitable[Result]]) -> Result:
     """Run ``work`` with a database connection, after checking the schema version."""
     configure_logging("warning", settings.log_format)
 
     async def connected() -> Result:
-        line = Line(settings.database_url, name="command")
+        db = Connection(settings.database_url, name="command")
         try:
-            await require_sessions(line)
-            await line.run(check_schema)
-            return await work(line)
+            await require_sessions(db)
+            await db.run(check_schema)
+            return await work(db)
         finally:
-            await line.close()
+            await db.close()
 
     try:
         return asyncio.run(connected())

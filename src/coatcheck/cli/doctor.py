@@ -14,12 +14,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.blobs import BlobContainer, Patience
-from coatcheck.cli.common_options import JsonOption
+from coatcheck.blobs import BlobContainer, BlobRetryPolicy
 from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.error_texts import IS_IT_RUNNING
 from coatcheck.cli.errors import EXIT_FAILED, reporting_errors
+from coatcheck.cli.options import JsonOption
 from coatcheck.db.diagnosis import VERSION_MIN, Diagnosis
 from coatcheck.domain.errors import (
     CoatcheckError,
@@ -38,7 +38,7 @@ CLOCK_SECONDS_MAX: Final = 5.0
 _BLOB_SECONDS_MAX: Final = 10.0
 _NAMES_SHOWN_MAX: Final = 10
 _NO_WORK: Final = "coatcheck-doctor"
-_IMPATIENT: Final = Patience(retries=0)
+_IMPATIENT: Final = BlobRetryPolicy(retries=0)
 _DATABASE_HINT: Final = (
     f"{IS_IT_RUNNING} Without that setting, doctor checks the database of `coatcheck up`; name its "
     "data folder with --data."
@@ -187,14 +187,14 @@ async def _clock(diagnosis: Diagnosis) -> Finding:
 async def _services(settings: Settings) -> list[Finding]:
     """Endpoints that workers define differently, and endpoints without a live worker."""
     from coatcheck.core.queries.services import list_published
-    from coatcheck.db.connection import Line
-    from coatcheck.domain.publications import by_endpoint, conflicts_of, described, unserved_of
+    from coatcheck.db.connection import Connection
+    from coatcheck.domain.catalogue import by_endpoint, conflicts_of, described, unserved_of
 
-    line = Line(settings.database_url, name="doctor")
+    db = Connection(settings.database_url, name="doctor")
     try:
-        published = await list_published(line)
+        published = await list_published(db)
     finally:
-        await line.close()
+        await db.close()
     findings = []
     if conflicts := conflicts_of(published):
         workers = dict.fromkeys(name for each in conflicts for name in each.in_force.workers)
@@ -229,14 +229,14 @@ async def _services(settings: Settings) -> list[Finding]:
 async def _secrets(settings: Settings) -> Finding:
     """The keys that encrypt the secrets of services."""
     from coatcheck.core.service_secrets import Resealer
-    from coatcheck.db.connection import Line
+    from coatcheck.db.connection import Connection
 
-    line = Line(settings.database_url, name="doctor")
+    db = Connection(settings.database_url, name="doctor")
     try:
-        resealer = Resealer(settings, line)
+        resealer = Resealer(settings, db)
         state = await resealer.state()
     finally:
-        await line.close()
+        await db.close()
     if state.locked:
         missing = ", ".join(f"{key} ({secrets})" for key, secrets in sorted(state.locked.items()))
         found = f"secrets are encrypted with missing keys: {missing}"
@@ -271,7 +271,7 @@ async def _blobs(settings: Settings) -> Finding:
 async def _remotes(settings: Settings, products: Products) -> list[Finding]:
     """The operator's remotes. Each is asked for the status of a job that does not exist."""
     from coatcheck.egress import guard_of
-    from coatcheck.remotes import Remotes, Unclear
+    from coatcheck.remotes import Remotes, RemoteUnclear
     from coatcheck.remotes.errors import RemoteMisdefined
 
     try:
@@ -289,7 +289,7 @@ async def _remotes(settings: Settings, products: Products) -> list[Finding]:
             except RemoteMisdefined as error:
                 findings.append(Finding(subject, Verdict.FAIL, str(error)))
                 continue
-            if isinstance(status, Unclear):
+            if isinstance(status, RemoteUnclear):
                 hint = "It may be asleep: its jobs wait until it answers. Otherwise check its URL."
                 findings.append(Finding(subject, Verdict.WARN, str(status.error), hint))
             else:

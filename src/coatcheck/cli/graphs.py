@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +18,52 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from coatcheck.cli.console import err, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
-from coatcheck.cli.folder_archives import archive_of
-from coatcheck.cli.server_address import Server
+from coatcheck.cli.server_address import ServerOfCommand
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import GraphJob
-from coatcheck.client.graph_body import GraphOperation
+from coatcheck.client.models import GraphOperation
+
+_LEFT_OUT: Final = frozenset(
+    {
+        *(".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__"),
+        *(".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".coatcheck"),
+    }
+)
+"""Folders without the project's own code; the server would not parse them either."""
+
+_EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip can hold. All files get it, so one folder always gives one zip."""
+
+
+@contextmanager
+def archive_of(path: Path) -> Iterator[Path]:
+    """The zip itself, or a temporary zip of the folder."""
+    if not path.is_dir():
+        if not path.exists():
+            raise Misconfigured(f"{path} does not exist\nName a folder with code, or a zip.")
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="coatcheck-") as folder:
+        made = Path(folder, "code.zip")
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in _files(path):
+                entry = zipfile.ZipInfo(file.relative_to(path).as_posix(), _EARLIEST)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(entry, file.read_bytes())
+        if not archive.namelist():
+            raise Misconfigured(f"{path} contains no files to send")
+        yield made
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Regular files in order of their names. Links are skipped: they may point anywhere."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        for name in sorted(names):
+            file = Path(parent, name)
+            if file.is_file() and not file.is_symlink():
+                yield file
+
 
 app: Final = typer.Typer(
     name="graphs",
@@ -45,7 +89,7 @@ JsonOption = Annotated[
 @app.command()
 @on_server
 def dependency(
-    at: Server,
+    at: ServerOfCommand,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -58,7 +102,7 @@ def dependency(
 @app.command()
 @on_server
 def call(
-    at: Server,
+    at: ServerOfCommand,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -71,7 +115,7 @@ def call(
 @app.command()
 @on_server
 def domain(
-    at: Server,
+    at: ServerOfCommand,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -84,7 +128,7 @@ def domain(
 @app.command()
 @on_server
 def parse(
-    at: Server,
+    at: ServerOfCommand,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -97,7 +141,7 @@ def parse(
 @app.command()
 @on_server
 def supermodel(
-    at: Server,
+    at: ServerOfCommand,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -108,7 +152,7 @@ def supermodel(
 
 
 def _generate(
-    at: Server,
+    at: ServerOfCommand,
     operation: GraphOperation,
     path: Path,
     output: Path | None,
@@ -154,7 +198,7 @@ def _write(job: GraphJob, output: Path | None, as_json: bool) -> None:
 def _progress() -> Iterator[Callable[[GraphJob], object]]:
     """A progress bar on a terminal; otherwise a line at each change of status."""
     if not err.is_terminal:
-        yield _Lines().show
+        yield _GraphLines().show
         return
     with Progress(
         SpinnerColumn(),
@@ -179,7 +223,7 @@ def _progress() -> Iterator[Callable[[GraphJob], object]]:
         yield show
 
 
-class _Lines:
+class _GraphLines:
     def __init__(self) -> None:
         self._status = ""
 

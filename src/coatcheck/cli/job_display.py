@@ -2,19 +2,206 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from coatcheck.cli.batch_rate import Pace
-from coatcheck.cli.console import err, plain
-from coatcheck.cli.job_show import span
-from coatcheck.client import JobExplanation
+from coatcheck.cli.console import err, out, plain
+from coatcheck.cli.entry import EXIT_INTERRUPTED
+from coatcheck.cli.errors import EXIT_FAILED
+from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.client import AsyncClient, ClientError, JobDetails, JobExplanation
 from coatcheck.encoding import encode
+
+WINDOW_SECONDS: Final = 30.0
+"""The rate is measured over this window: older samples say little about what comes next."""
+
+
+class TaskRate:
+    """The growth rate of a number, from samples."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def look(self, at: float, number: int) -> None:
+        """Add a sample at a time in seconds. A smaller number than before starts over."""
+        if self._samples and number < self._samples[-1][1]:
+            self._samples.clear()
+        self._samples.append((at, number))
+        while len(self._samples) > 2 and self._samples[1][0] <= at - WINDOW_SECONDS:
+            self._samples.popleft()
+
+    @property
+    def per_second(self) -> float | None:
+        """The rate; None before there are two samples."""
+        if len(self._samples) < 2:
+            return None
+        (first_at, first), (last_at, last) = self._samples[0], self._samples[-1]
+        return (last - first) / (last_at - first_at) if last_at > first_at else None
+
+    def seconds_for(self, more: int) -> float | None:
+        """The time that ``more`` will take; None if the rate is zero or unknown."""
+        rate = self.per_second
+        return more / rate if rate else None
+
+
+STATE_STYLES: Final = {
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+    "processing": "cyan",
+    "finalizing": "cyan",
+    "dispatching": "cyan",
+    "retrying": "magenta",
+}
+_RESULT_CHARACTERS_MAX: Final = 2_000
+_ERROR_CHARACTERS_MAX: Final = 120
+
+
+def show(job: JobDetails, *, as_json: bool) -> None:
+    """Print a job: as text on a terminal, as JSON in a pipe or if ``as_json``."""
+    if not sys.stdout.isatty():
+        typer.echo(json.dumps(job.raw))
+    elif as_json:
+        for text in json.dumps(job.raw, indent=2, ensure_ascii=False).splitlines():
+            out.print(plain(text), markup=False)
+    else:
+        for name, text, style in rows(job):
+            out.print(f"{name:<11}", style="dim", end="")
+            out.print(text, style=style, markup=False)
+
+
+def rows(job: JobDetails) -> list[tuple[str, str, str | None]]:
+    """The rows that describe a job: heading, text and style."""
+    fields: list[tuple[str, str | None, str | None]] = [
+        ("job", job.id, "bold"),
+        ("state", job.state, STATE_STYLES.get(job.state)),
+        ("endpoint", f"{what(job)}  ({job.surface}, {job.engine_endpoint})", None),
+        ("lane", job.lane, None),
+        ("owner", job.owner, None),
+        ("batch", job.batch_id, None),
+        ("attempts", _attempts(job), None),
+        ("progress", _progress(job), None),
+        ("error", _error(job), "red" if job.state == "failed" else None),
+        ("created", _moment(job.created_at), None),
+        ("runs from", None if job.terminal or job.started_at else _due(job), None),
+        ("started", _moment(job.started_at), None),
+        ("finished", _finished(job), None),
+        ("kept until", _moment(job.expires_at), None),
+        ("key", job.idempotency_key, None),
+        ("request", job.request_id, None),
+        ("runs as", job.execution_id, None),
+        ("retry of", job.retry_of, None),
+        ("retried as", job.retried_as, None),
+        ("result", _result(job), None),
+    ]
+    return [(name, plain(text), style) for name, text, style in fields if text]
+
+
+def line(job: JobDetails) -> str:
+    """A job on one line: id, state, lane, age, endpoint, and why it failed."""
+    parts = (job.id, f"{job.state:<11}", f"{job.lane:<8}", f"{age(job):>6}", what(job), brief(job))
+    return plain("  ".join(parts)).rstrip()
+
+
+def what(job: JobDetails) -> str:
+    """The service and endpoint of a job, as people write it."""
+    if job.service and not job.endpoint.startswith(job.service):
+        return f"{job.service} {job.endpoint}".strip()
+    return job.endpoint or job.engine_endpoint
+
+
+def brief(job: JobDetails) -> str:
+    """The last column of a list: why the job failed, or its progress."""
+    if job.error is not None and job.state != "completed":
+        text = f"{job.error.code}: {job.error.message}"
+        return text if len(text) <= _ERROR_CHARACTERS_MAX else f"{text[:_ERROR_CHARACTERS_MAX]}..."
+    return "" if job.terminal else _progress(job) or ""
+
+
+def age(job: JobDetails) -> str:
+    """How long ago the job was submitted."""
+    if job.created_at is None:
+        return ""
+    return span((datetime.now(UTC) - job.created_at).total_seconds())
+
+
+def span(seconds: float) -> str:
+    """A duration in at most two units: ``45s``, ``3m20s``, ``2h05m``, ``4d``."""
+    whole = max(0, round(seconds))
+    if whole < 1 and seconds > 0:
+        return f"{seconds * 1000:.0f}ms"
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d"
+
+
+def _attempts(job: JobDetails) -> str:
+    others = {
+        "failed": job.failures,
+        "crashed": job.crashes,
+        "interrupted": job.interruptions,
+        "target unreachable": job.unreachables,
+    }
+    counted = [f"{count} {how}" for how, count in others.items() if count]
+    return f"{job.attempts}" + (f"  ({', '.join(counted)})" if counted else "")
+
+
+def _progress(job: JobDetails) -> str | None:
+    if job.progress is None or job.terminal:
+        return None
+    fraction = job.progress.fraction
+    parts = [] if fraction is None else [f"{fraction:.0%}"]
+    parts += [job.progress.note] if job.progress.note else []
+    return "  ".join(parts)
+
+
+def _error(job: JobDetails) -> str | None:
+    return None if job.error is None else f"{job.error.message} ({job.error.code})"
+
+
+def _due(job: JobDetails) -> str | None:
+    if job.run_at is None or job.run_at <= datetime.now(UTC):
+        return None
+    return _moment(job.run_at)
+
+
+def _finished(job: JobDetails) -> str | None:
+    shown = _moment(job.finished_at)
+    if shown is None or job.started_at is None or job.finished_at is None:
+        return shown
+    lasted: timedelta = job.finished_at - job.started_at
+    return f"{shown}  after {span(lasted.total_seconds())}"
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _result(job: JobDetails) -> str | None:
+    if job.result is None:
+        if job.result_truncated:
+            return f"({job.result_bytes:,} bytes; fetch it from the job's own API)"
+        return None
+    text = encode(job.result).decode()
+    if len(text) > _RESULT_CHARACTERS_MAX:
+        return f"{text[:_RESULT_CHARACTERS_MAX]}... (--json shows all of it)"
+    return text
+
 
 LINE_SECONDS: Final = 10.0
 """The interval between lines of progress when stderr is not a terminal."""
@@ -101,7 +288,7 @@ class Bar:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task: TaskID = progress.add_task("", total=None, figures="")
-        self._pace = Pace()
+        self._pace = TaskRate()
         self._state = ""
         self._attempt = 0
         self._note: str | None = None
@@ -112,7 +299,7 @@ class Bar:
         # The event "processing" may arrive after the first progress of the same attempt.
         is_same_attempt = state == "processing" and attempt == self._attempt
         if state != self._state and not is_same_attempt:
-            self._pace, self._why, self._fraction = Pace(), "", None
+            self._pace, self._why, self._fraction = TaskRate(), "", None
         self._state, self._attempt = state, attempt
         self._draw()
 
@@ -154,7 +341,7 @@ class Lines:
     def __init__(self) -> None:
         self._printed_at = float("-inf")
         self._why = ""
-        self._pace = Pace()
+        self._pace = TaskRate()
 
     def state(self, state: str, attempt: int) -> None:
         self._why = ""
@@ -179,7 +366,7 @@ class Lines:
             err.print(plain(explanation.summary), markup=False)
 
 
-def figures(fraction: float | None, pace: Pace) -> str:
+def figures(fraction: float | None, pace: TaskRate) -> str:
     """Progress in percent, its rate, and the estimated time left."""
     if fraction is None:
         return ""
@@ -218,3 +405,86 @@ def log_line(data: Mapping[str, Any]) -> tuple[str, str | None]:
     return plain(
         f"{at} {level:<7} {data.get('message', '')}{shown_fields}"
     ).strip(), _LEVEL_STYLES.get(level)
+
+
+WHY_SECONDS: Final = 3.0
+"""How often we ask the server why a job has not started."""
+_UNDER_WAY: Final = frozenset({"processing", "finalizing"})
+
+
+def ended(
+    at: ServerOfCommand, job: JobDetails, *, shown: bool, as_json: bool = False
+) -> JobDetails:
+    """Wait until the job ends and return it. Ctrl-C prints the command that resumes watching.
+
+    ``shown`` displays its events meanwhile, ``as_json`` prints them as lines of JSON. Both also
+    replay the events of a job that has already ended: a short job may end before we can look.
+    """
+    if job.terminal and not (shown or as_json):
+        return job
+    try:
+        with display(wanted=shown, as_json=as_json) as on:
+            return asyncio.run(_follow(at, job, on))
+    except KeyboardInterrupt:
+        again = at.command(f"watch {job.id}")
+        err.print(f"The job keeps running. To watch it again: {again}", markup=False)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def require_completed(at: ServerOfCommand, job: JobDetails) -> None:
+    """Exit with an error if the job did not complete, and print the commands to try next."""
+    if job.state == "completed":
+        return
+    commands = [f"logs {job.id}"] if job.state == "failed" else []
+    commands += [f"retry {job.id} --watch"] if job.input_kept else []
+    for arguments in commands:
+        err.print(f"  {at.command(arguments)}", style="dim", markup=False)
+    raise typer.Exit(EXIT_FAILED)
+
+
+async def _follow(at: ServerOfCommand, job: JobDetails, on: Display) -> JobDetails:
+    async with at.async_client() as client:
+        follower = _Follower(client, job.id, on)
+        asking = asyncio.create_task(follower.ask_why())
+        try:
+            await follower.follow()
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        return await client.jobs.get(job.id)
+
+
+class _Follower:
+    def __init__(self, client: AsyncClient, job_id: str, on: Display) -> None:
+        self._client = client
+        self._id = job_id
+        self._on = on
+        self._state = ""
+
+    async def follow(self) -> None:
+        async with contextlib.aclosing(self._client.jobs.stream(self._id)) as events:
+            async for event in events:
+                match event.name:
+                    case "state" | "end":
+                        self._moved(event.data)
+                    case "progress":
+                        self._on.progress(event.data.get("fraction"), event.data.get("note"))
+                    case "log" | "alert":
+                        self._on.log(event.data)
+                    case _:
+                        pass  # the job's output, or an event of a newer server
+
+    async def ask_why(self) -> None:
+        """Runs until cancelled, when the job ends."""
+        while True:
+            await asyncio.sleep(WHY_SECONDS)
+            if self._state in _UNDER_WAY:
+                continue
+            try:
+                self._on.why(await self._client.jobs.explain(self._id))
+            except ClientError:
+                return  # the event stream reports a server that is unreachable
+
+    def _moved(self, job: Mapping[str, Any]) -> None:
+        self._state = str(job.get("state", ""))
+        self._on.state(self._state, int(job.get("attempts") or 0))

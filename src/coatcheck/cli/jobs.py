@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -15,21 +15,253 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli.common_options import JsonOption, SinceOption, UntilOption
+from coatcheck.cli import batch_display
 from coatcheck.cli.console import err, out, plain, until_nobody_reads
+from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.job_filters import (
-    EndpointOption,
-    ErrorCodeOption,
-    LaneOption,
-    ServiceOption,
-    StateOption,
-    SurfaceOption,
+from coatcheck.cli.job_display import (
+    STATE_STYLES,
+    age,
+    brief,
+    ended,
+    json_line,
+    line,
+    log_line,
+    require_completed,
+    show,
+    span,
+    what,
 )
-from coatcheck.cli.job_show import STATE_STYLES, age, brief, line, what
-from coatcheck.cli.server_address import Server
+from coatcheck.cli.options import JsonOption, SinceOption, UntilOption
+from coatcheck.cli.server_address import ServerOfCommand
 from coatcheck.cli.server_options import on_server
-from coatcheck.client import Client, JobDetails
+from coatcheck.client import (
+    Batch,
+    Client,
+    JobBlocker,
+    JobDetails,
+    JobExplanation,
+    JobLogEntry,
+    NotFoundError,
+    TimelineEntry,
+)
+from coatcheck.encoding import encode
+
+StateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        help="A state such as queued, processing or failed; or live, or ended. Repeatable.",
+    ),
+]
+LaneOption = Annotated[
+    str | None, typer.Option("--lane", help="Only this lane: urgent, standard or bulk.")
+]
+SurfaceOption = Annotated[
+    str | None,
+    typer.Option("--surface", help="Only this API: gateway, graphs, batches, llm or speech."),
+]
+ServiceOption = Annotated[str | None, typer.Option("--service", help="Only jobs of this service.")]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option("--endpoint", help="Only jobs of this endpoint, such as demo.post__echo."),
+]
+ErrorCodeOption = Annotated[
+    str | None, typer.Option("--error-code", help="Only jobs that failed with this error code.")
+]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job ID.")]
+
+
+_WAITING: Final = frozenset({"staged", "queued", "retrying"})
+
+
+@on_server
+def explain(
+    at: ServerOfCommand,
+    job_id: JobArgument,
+    with_timeline: Annotated[
+        bool, typer.Option("--timeline", help="Also show what has happened to the job.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Explain why a job waits, its queue position, and when it should start and end."""
+    with at.client() as client:
+        found = client.jobs.explain(job_id)
+        past = client.jobs.timeline(job_id) if with_timeline else ()
+    if as_json:
+        document = {"explanation": found, "timeline": past} if with_timeline else found
+        typer.echo(encode(document))
+        return
+    for text in lines(found):
+        out.print(text, markup=False)
+    for entry in past:
+        out.print(timeline_line(entry), style="dim", markup=False)
+
+
+def lines(found: JobExplanation) -> list[str]:
+    """The explanation as text: summary, blockers, queue position and estimates."""
+    shown = [plain(found.summary)]
+    shown += [f"  {text}" for each in found.blockers if (text := _blocker(each, found.summary))]
+    if found.position is not None:
+        shown.append(f"  queue position: {found.position:,}")
+    eta = found.eta
+    if eta is not None:
+        for name, p50, p90 in (
+            ("starts", eta.start_p50 if found.state in _WAITING else None, eta.start_p90),
+            ("ends", eta.end_p50, eta.end_p90),
+        ):
+            if p50 is not None:
+                about, late = span(p50), span(p50 if p90 is None else p90)
+                most = "" if late == about else f" (90 % within {late})"
+                shown.append(f"  {name} in about {about}{most}")
+    return shown
+
+
+def timeline_line(entry: TimelineEntry) -> str:
+    """One entry of the timeline, on one line."""
+    parts = [f"{entry.at.astimezone():%m-%d %H:%M:%S}", entry.kind]
+    if entry.attempt:
+        parts.append(f"attempt {entry.attempt}")
+    if entry.code or entry.message:
+        parts.append(": ".join(filter(None, (entry.code, entry.message))))
+    return plain("  ".join(parts))
+
+
+def _blocker(blocker: JobBlocker, summary: str) -> str:
+    """What blocks the job, without what the summary already says."""
+    parts = []
+    if blocker.message not in summary:
+        parts.append(blocker.message)
+        if blocker.until is not None:
+            parts.append(f"until {blocker.until.astimezone():%H:%M:%S}")
+    if blocker.holders:
+        parts.append(f"held by {', '.join(blocker.holders)}")
+    return plain("  ".join(parts))
+
+
+@on_server
+def logs(
+    at: ServerOfCommand,
+    job_id: JobArgument,
+    following: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a job's log, its alerts and its failed attempts."""
+    try:
+        with at.client() as client, until_nobody_reads():
+            if not following:
+                for entry in client.jobs.log(job_id):
+                    _show(entry, as_json)
+                return
+            seen = 0
+            job = client.jobs.get(job_id)
+            events = client.jobs.stream(job)
+            for event in events:
+                if event.name not in ("log", "alert", "state", "end"):
+                    continue
+                # The stream says that something is new; the log has every entry, in order.
+                for entry in client.jobs.log(job, after=seen):
+                    seen = entry.seq
+                    _show(entry, as_json)
+    except KeyboardInterrupt:
+        again = at.command(f"logs {job_id} -f")
+        err.print(f"The job keeps running. To follow its log again: {again}", markup=False)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _show(entry: JobLogEntry, as_json: bool) -> None:
+    if as_json:
+        typer.echo(encode(entry))
+        return
+    text, style = log_line(
+        {
+            "at": entry.at.astimezone().isoformat(),
+            "level": entry.level or ("error" if entry.kind == "attempt" else entry.kind),
+            "message": _message(entry),
+            "fields": _data(entry).get("fields"),
+        }
+    )
+    out.print(text, style=style, markup=False)
+
+
+def _message(entry: JobLogEntry) -> str:
+    """The message; for attempts and alerts, with the code and the attempt number."""
+    data = _data(entry)
+    parts = [entry.message]
+    if entry.kind != "log" and data.get("code"):
+        parts.insert(0, str(data["code"]))
+    if entry.kind == "attempt" and data.get("attempt"):
+        parts.insert(0, f"attempt {data['attempt']} {data.get('outcome', 'failed')}")
+    return ": ".join(filter(None, parts))
+
+
+def _data(entry: JobLogEntry) -> Mapping[str, Any]:
+    return entry.data if isinstance(entry.data, Mapping) else {}
+
+
+@on_server
+def job(
+    at: ServerOfCommand,
+    job_id: JobArgument,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job ends.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a job."""
+    with at.client() as client:
+        found = client.jobs.get(job_id)
+    show(ended(at, found, shown=False) if wait else found, as_json=as_json)
+
+
+@on_server
+def watch(
+    at: ServerOfCommand,
+    either_id: Annotated[str, typer.Argument(metavar="ID", help="The ID of a job or a batch.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each event as a line of JSON.")
+    ] = False,
+) -> None:
+    """Follow a job or a batch until it ends. Exit code 1 if it does not complete.
+
+    Shows progress, the log and why the job waits. Ctrl-C stops watching; the job
+    keeps running.
+    """
+    with at.client() as client, until_nobody_reads():
+        found = _job_or_batch(client, either_id)
+        if isinstance(found, Batch):
+            _watch_batch(found, at, as_json)
+        else:
+            _watch_job(found, at, as_json)
+
+
+def _job_or_batch(client: Client, either_id: str) -> JobDetails | Batch:
+    try:
+        return client.jobs.get(either_id)
+    except NotFoundError as no_job:
+        try:
+            return client.batches.get(either_id)
+        except NotFoundError:
+            raise no_job from None
+
+
+def _watch_job(found: JobDetails, at: ServerOfCommand, as_json: bool) -> None:
+    found = ended(at, found, shown=True, as_json=as_json)
+    if as_json:
+        json_line("end", job=found.raw)
+    else:
+        show(found, as_json=False)
+    require_completed(at, found)
+
+
+def _watch_batch(found: Batch, at: ServerOfCommand, as_json: bool) -> None:
+    if not as_json:
+        batch_display.show(found, at, watching=True)
+        return
+    batch_display.follow(found, at, as_json=True)
+    json_line("end", batch=found.raw)
+    batch_display.require_success(found, at)
+
 
 _PAGE_JOBS: Final = 200
 _LOOK_SECONDS: Final = 2.0
@@ -40,7 +272,7 @@ _ENDPOINT_CHARACTERS_MAX: Final = 40
 
 @on_server
 def jobs(
-    at: Server,
+    at: ServerOfCommand,
     state: StateOption = None,
     lane: LaneOption = None,
     surface: SurfaceOption = None,
@@ -67,7 +299,7 @@ def jobs(
     """
     if watching and as_json:
         raise Misconfigured("--watch and --json cannot be combined")
-    chosen = _Chosen(
+    chosen = _ChosenJobs(
         {
             "state": state,
             "lane": lane,
@@ -101,7 +333,7 @@ def jobs(
         err.print(f"More jobs: --cursor {after}", style="dim", markup=False)
 
 
-class _Chosen:
+class _ChosenJobs:
     """The jobs that match the filter options."""
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -121,7 +353,7 @@ class _Chosen:
                 return found, cursor
 
 
-def _watch(client: Client, chosen: _Chosen, limit: int) -> None:
+def _watch(client: Client, chosen: _ChosenJobs, limit: int) -> None:
     """Refresh the list until Ctrl-C."""
     try:
         with Live(console=out, auto_refresh=False, screen=True) as live:

@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from coatcheck.cli import data_dir
+from coatcheck.cli.data_dir import ADDRESS, DEV_KEY
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.profiles import read_configuration
-from coatcheck.cli.secret_files import ADDRESS, DEV_KEY
-from coatcheck.cli.server_address import NOBODY, ORG_VARIABLE, Place, Server, look, ready
+from coatcheck.cli.server_address import (
+    NOBODY,
+    ORG_VARIABLE,
+    ServerOfCommand,
+    ServerPlace,
+    look,
+    ready,
+)
 from coatcheck.client import ApiKey, AuthenticationError, Client, KeyRate, NotFoundError
 from coatcheck.domain.tenants import DEFAULT_ORG
 
@@ -45,7 +52,7 @@ class Register(Protocol):
         """Revoke a key; returns whether it exists."""
 
 
-def register_at(place: Place) -> Register:
+def register_at(place: ServerPlace) -> Register:
     """The register that the options, the environment and this folder select.
 
     If a key is configured, it is a server, called with that key. Otherwise it is the database in
@@ -74,7 +81,7 @@ def register_at(place: Place) -> Register:
 class ServedKeys:
     """The keys on a server, over its public API."""
 
-    def __init__(self, at: Server) -> None:
+    def __init__(self, at: ServerOfCommand) -> None:
         assert at.org is not None, "it is ready"
         self.org = at.org
         self._at = at

@@ -10,19 +10,18 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli import quantities
-from coatcheck.cli.common_options import JsonOption
+from coatcheck.cli import options
 from coatcheck.cli.console import err, say, show_table
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.key_registers import register_at
-from coatcheck.cli.server_address import Place
+from coatcheck.cli.options import JsonOption
+from coatcheck.cli.server_address import ServerPlace
 from coatcheck.cli.server_options import on_place
 from coatcheck.client import ApiKey, KeyRate
-from coatcheck.domain import api_keys
+from coatcheck.domain import tenants
 from coatcheck.domain.errors import NotFound
-from coatcheck.domain.identity import RateLimit, Scope
 from coatcheck.domain.limits import API_KEY_NAME_CHARACTERS_MAX
-from coatcheck.domain.tenants import USER_ID_ALLOWED, is_user_id
+from coatcheck.domain.tenants import USER_ID_ALLOWED, RateLimit, Scope, is_user_id
 from coatcheck.encoding import encode
 
 _ID_CHARACTERS: Final = 26
@@ -41,7 +40,7 @@ app: Final = typer.Typer(
 @app.command()
 @on_place
 def create(
-    place: Place,
+    place: ServerPlace,
     user: Annotated[
         str | None, typer.Option(help="The user that the key acts for. Default: you.")
     ] = None,
@@ -53,7 +52,7 @@ def create(
     expires: Annotated[
         int | None,
         typer.Option(
-            parser=quantities.seconds,
+            parser=options.seconds,
             metavar="SPAN",
             help="Lifetime, such as 30d, 12h or 90m. Default: no expiry.",
         ),
@@ -61,7 +60,7 @@ def create(
     rate: Annotated[
         RateLimit | None,
         typer.Option(
-            parser=quantities.rate,
+            parser=options.rate,
             metavar="N/SECONDS",
             help="Rate limit: N requests per SECONDS.",
         ),
@@ -92,7 +91,7 @@ def create(
 
 @app.command("list")
 @on_place
-def list_all(place: Place, as_json: JsonOption = False) -> None:
+def list_all(place: ServerPlace, as_json: JsonOption = False) -> None:
     """List an organisation's keys, including revoked ones, without their secrets."""
     keys = register_at(place).list_all()
     if as_json:
@@ -119,7 +118,7 @@ def table(keys: list[ApiKey]) -> Table:
             key.user,
             key.name,
             " ".join(key.scopes),
-            quantities.shown(key.rate_limit),
+            options.shown(key.rate_limit),
             _day(key.created_at),
             "revoked" if key.revoked_at else _day(key.expires_at),
         )
@@ -130,14 +129,14 @@ def table(keys: list[ApiKey]) -> Table:
 @app.command()
 @on_place
 def revoke(
-    place: Place,
+    place: ServerPlace,
     key_id: Annotated[
         str, typer.Argument(metavar="ID", help="The ID of the key, or the key itself.")
     ],
     as_json: JsonOption = False,
 ) -> None:
     """Revoke a key permanently. Every server refuses it within a second."""
-    whole = api_keys.parse(key_id.encode())
+    whole = tenants.parse(key_id.encode())
     wanted = key_id if whole is None else whole.key_id
     register = register_at(place)
     if not register.revoke(wanted):

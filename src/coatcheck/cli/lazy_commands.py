@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 
-class Late(TyperCommand):
+class LazyCommand(TyperCommand):
     """A placeholder with a command's name and help text; ``load`` returns the command itself."""
 
     def __init__(self, name: str, target: str, help: str, panel: str) -> None:  # noqa: A002 - typer's name
@@ -39,11 +39,11 @@ class Late(TyperCommand):
         return typer.main.get_command(alone)
 
 
-class LateGroup(TyperGroup):
+class LazyGroup(TyperGroup):
     """A group that imports a command when it runs or shows its help."""
 
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command.load() if isinstance(command, Late) else command, rest
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest

@@ -6,10 +6,10 @@ import asyncio
 
 import typer
 
-from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out, say
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.errors import reporting_errors
+from coatcheck.cli.options import JsonOption
 from coatcheck.db.migrate import migrate as migrate_database
 from coatcheck.encoding import encode
 from coatcheck.settings import Settings

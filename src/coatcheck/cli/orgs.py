@@ -9,17 +9,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli import quantities
-from coatcheck.cli.common_options import JsonOption
+from coatcheck.cli import options
 from coatcheck.cli.console import say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
 from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.cli.options import JsonOption
 from coatcheck.core.queries import tenants
 from coatcheck.domain.errors import NotFound
-from coatcheck.domain.identity import RateLimit
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
-from coatcheck.domain.tenants import ORG_ID_ALLOWED, Org, OrgLimits, is_org_id
+from coatcheck.domain.tenants import ORG_ID_ALLOWED, Org, OrgLimits, RateLimit, is_org_id
 
 app: Final = typer.Typer(
     name="orgs", no_args_is_help=True, help="Create, limit and list organisations."
@@ -29,7 +28,7 @@ OrgArgument = Annotated[str, typer.Argument(metavar="ORG", help="The organisatio
 RateOption = Annotated[
     RateLimit | None,
     typer.Option(
-        parser=quantities.rate,
+        parser=options.rate,
         metavar="N/SECONDS",
         help="Rate limit over all keys: N requests per SECONDS.",
     ),
@@ -117,7 +116,7 @@ def list_all(json_wanted: JsonOption = False, data: DataOption = None) -> None:
             org.org_id,
             org.name,
             org.subscription,
-            quantities.shown(org.limits.rate),
+            options.shown(org.limits.rate),
             "-" if org.limits.backlog_max is None else str(org.limits.backlog_max),
             "-" if org.limits.timeout_max is None else f"{org.limits.timeout_max} s",
             f"{org.created_at:%Y-%m-%d %H:%M}",

@@ -16,10 +16,10 @@ from uuid import UUID
 import uvloop
 
 from coatcheck.core.process_metrics import ProcessMetrics
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.migrate import check_schema
 from coatcheck.db.sessions import require_sessions
-from coatcheck.maintenance import Upkeep
+from coatcheck.maintenance import MaintenanceRunner
 from coatcheck.processes.identity import name_this_process
 from coatcheck.product import Products
 from coatcheck.settings import Settings
@@ -61,18 +61,18 @@ async def require_schema(settings: Settings) -> None:
 
     Raise SessionsNotKept first if a pooler does not keep sessions.
     """
-    line = Line(settings.database_url, name="schema check")
+    db = Connection(settings.database_url, name="schema check")
     try:
-        await require_sessions(line)
-        await line.run(check_schema)
+        await require_sessions(db)
+        await db.run(check_schema)
     finally:
-        await line.close()
+        await db.close()
 
 
 @asynccontextmanager
 async def keeping_up(settings: Settings, products: Products) -> AsyncIterator[None]:
     """Run the maintenance loops meanwhile; every server and every worker takes part."""
-    upkeep = Upkeep(settings, products.maintenance())
+    upkeep = MaintenanceRunner(settings, products.maintenance())
     upkeep.start()
     try:
         yield
@@ -101,9 +101,9 @@ async def pushing_metrics(settings: Settings) -> AsyncIterator[None]:
 @asynccontextmanager
 async def delivering(settings: Settings, render: Render) -> AsyncIterator[None]:
     """Deliver webhooks meanwhile. Only servers do: a worker has no secret to sign with."""
-    from coatcheck.maintenance.webhook_deliverer import Deliverer
+    from coatcheck.maintenance.webhooks import WebhookDeliverer
 
-    deliverer = Deliverer(settings, render)
+    deliverer = WebhookDeliverer(settings, render)
     await deliverer.begin()
     try:
         yield

@@ -10,10 +10,10 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import complain, out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.cli.options import JsonOption
 from coatcheck.encoding import encode
 from coatcheck.receipts import (
     ArtifactReceipt,

@@ -8,12 +8,12 @@ from typing import Final
 
 import typer
 
-from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.cli.options import JsonOption
 from coatcheck.core.service_secrets import Resealer, SealingState
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.encoding import encode
 
 app: Final = typer.Typer(
@@ -64,9 +64,9 @@ def reseal(as_json: JsonOption = False, data: DataOption = None) -> None:
 
 async def _reseal(data: Path | None) -> tuple[int, SealingState]:
     settings = settings_for(data)
-    line = Line(settings.database_url, name="reseal")
+    db = Connection(settings.database_url, name="reseal")
     try:
-        resealer = Resealer(settings, line)
+        resealer = Resealer(settings, db)
         if not resealer.sealer.key_ids:
             raise Misconfigured(
                 "COATCHECK_SECRET_KEYS is not set\nIts first key encrypts the secrets."
@@ -76,4 +76,4 @@ async def _reseal(data: Path | None) -> tuple[int, SealingState]:
             resealed += sealed
         return resealed, await resealer.state()
     finally:
-        await line.close()
+        await db.close()

@@ -25,9 +25,9 @@ from coatcheck.dashboard import pages
 from coatcheck.hosting.serving import surfaces, webhook_payloads
 from coatcheck.http.app import create_app
 from coatcheck.http.connections import WhenFull, possible
-from coatcheck.http.context import open_parts
+from coatcheck.http.context import open_server_context
 from coatcheck.http.protocol import Bounds
-from coatcheck.http.server import Server, listen
+from coatcheck.http.server import HttpServer, listen
 from coatcheck.product import Products
 from coatcheck.settings import Settings
 
@@ -88,17 +88,17 @@ async def _serve(
 ) -> None:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(
+        open_server_context(
             settings,
             engine,
-            keepers=products.result_stores(),
+            result_stores=products.result_stores(),
             operators=products.operator_remotes(settings),
         ) as parts,
         keeping_up(settings, products),
         delivering(settings, webhook_payloads(products, parts).body),
     ):
-        app = create_app(parts, surfaces(products), pages.operations)
-        server = Server(
+        app = create_app(parts, surfaces(products), pages.routes)
+        server = HttpServer(
             app,
             drain_seconds=settings.drain_seconds,
             draining=parts.draining,

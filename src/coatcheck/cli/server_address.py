@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from coatcheck.cli import data_dir, secret_files
+from coatcheck.cli import data_dir
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.own_command import own_command
 from coatcheck.cli.profiles import PROFILE_VARIABLE, Configuration, Profile, read_configuration
 from coatcheck.client import AsyncClient, Client
 from coatcheck.client._async.client import RETRIES
 from coatcheck.client.addresses import Addresses
-from coatcheck.client.configuration import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
-from coatcheck.client.credential import Bearer
+from coatcheck.client.configuration import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, Bearer
 from coatcheck.domain.errors import CoatcheckError
 from coatcheck.domain.tenants import DEFAULT_ORG
 
@@ -45,7 +44,7 @@ class NothingStarted(CoatcheckError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerPlace:
     """The server options of a command."""
 
     url: str | None = None
@@ -67,7 +66,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerOfCommand:
     """A server, an organisation and a key, and where each is configured.
 
     ``token`` is None if no key is configured. ``org`` is None if it is the organisation of the key
@@ -95,13 +94,13 @@ class Server:
         return f"{own_command()} {arguments}{self.flags}"
 
 
-def find(place: Place) -> Server:
+def find(place: ServerPlace) -> ServerOfCommand:
     """The server to talk to. Raises Misconfigured for a missing key or an invalid address, and the
     client's errors if it cannot find out the organisation of the key."""
     return ready(place, look(place, read_configuration()))
 
 
-def ready(place: Place, server: Server) -> Server:
+def ready(place: ServerPlace, server: ServerOfCommand) -> ServerOfCommand:
     """The same server, checked to have a valid address and key, with its organisation."""
     try:
         Addresses(server.url, server.org or DEFAULT_ORG)
@@ -130,36 +129,36 @@ def ready(place: Place, server: Server) -> Server:
         return replace(server, org=client.me().org_id)
 
 
-def look(place: Place, configuration: Configuration) -> Server:
+def look(place: ServerPlace, configuration: Configuration) -> ServerOfCommand:
     """The server as configured; the key may be missing."""
     named = place.profile or os.environ.get(PROFILE_VARIABLE, "").strip() or None
     profile = configuration.profile(named)
     url, url_from = _url(place, profile)
     token, token_from = _token(place, profile, url)
     org, org_from = _org(place, profile, url, token_from)
-    return Server(url, url_from, org, org_from, token, token_from, place.flags)
+    return ServerOfCommand(url, url_from, org, org_from, token, token_from, place.flags)
 
 
-def _url(place: Place, profile: Profile | None) -> tuple[str, str]:
+def _url(place: ServerPlace, profile: Profile | None) -> tuple[str, str]:
     if place.url is not None:
         return place.url, "--url"
     if place.profile is not None and profile is not None and profile.url is not None:
         return profile.url, f"the profile {profile.name}"
     if place.data is not None:
         folder, _ = data_dir.choose(place.data)
-        if (address := secret_files.read(folder / secret_files.ADDRESS)) is not None:
-            return address, str(folder / secret_files.ADDRESS)
+        if (address := data_dir.read(folder / data_dir.ADDRESS)) is not None:
+            return address, str(folder / data_dir.ADDRESS)
     if set_to := os.environ.get(URL_VARIABLE):
         return set_to, URL_VARIABLE
     if place.data is None and profile is not None and profile.url is not None:
         return profile.url, f"the profile {profile.name}"
     folder, _ = data_dir.choose(place.data)
-    if (address := secret_files.read(folder / secret_files.ADDRESS)) is not None:
-        return address, str(folder / secret_files.ADDRESS)
+    if (address := data_dir.read(folder / data_dir.ADDRESS)) is not None:
+        return address, str(folder / data_dir.ADDRESS)
     return DEFAULT_URL, NOBODY
 
 
-def _token(place: Place, profile: Profile | None, url: str) -> tuple[str | None, str]:
+def _token(place: ServerPlace, profile: Profile | None, url: str) -> tuple[str | None, str]:
     if place.api_key is not None:
         return place.api_key, "--api-key"
     of_profile = profile is not None and _is_same(profile.url, url)
@@ -178,7 +177,7 @@ def _token(place: Place, profile: Profile | None, url: str) -> tuple[str | None,
 
 
 def _org(
-    place: Place, profile: Profile | None, url: str, token_from: str
+    place: ServerPlace, profile: Profile | None, url: str, token_from: str
 ) -> tuple[str | None, str]:
     if place.org is not None:
         return place.org, "--org"
@@ -189,23 +188,23 @@ def _org(
         return profile.org, f"the profile {profile.name}"
     if set_to := os.environ.get(ORG_VARIABLE):
         return set_to, ORG_VARIABLE
-    if token_from == str(data_dir.choose(place.data)[0] / secret_files.DEV_KEY):
+    if token_from == str(data_dir.choose(place.data)[0] / data_dir.DEV_KEY):
         return DEFAULT_ORG, "`up`"
     return None, "the key"
 
 
 def _kept_key(data: Path | None) -> tuple[str, str] | None:
     folder, _ = data_dir.choose(data)
-    path = folder / secret_files.DEV_KEY
-    key = secret_files.read(path)
+    path = folder / data_dir.DEV_KEY
+    key = data_dir.read(path)
     return None if key is None else (key, str(path))
 
 
-def _is_meant(place: Place, url: str) -> bool:
+def _is_meant(place: ServerPlace, url: str) -> bool:
     """Whether the key of the given folder is for this server: it is the folder's own server, is on
     this machine, or was given together with the folder."""
     folder, _ = data_dir.choose(place.data)
-    address = secret_files.read(folder / secret_files.ADDRESS)
+    address = data_dir.read(folder / data_dir.ADDRESS)
     return place.url is not None or _is_here(url) or (address is not None and address == url)
 
 

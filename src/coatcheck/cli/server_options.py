@@ -11,7 +11,7 @@ from typing import Annotated, Any, Concatenate, Final, ParamSpec
 import typer
 
 from coatcheck.cli.errors import reporting_errors
-from coatcheck.cli.server_address import Place, Server, find
+from coatcheck.cli.server_address import ServerOfCommand, ServerPlace, find
 
 Parameters = ParamSpec("Parameters")
 
@@ -52,7 +52,9 @@ SERVER_OPTIONS: Final = ("--url", "--api-key", "--org", "--profile", "--data")
 """The reference documents these once, for all commands."""
 
 
-def on_server(command: Callable[Concatenate[Server, Parameters], None]) -> Callable[..., None]:
+def on_server(
+    command: Callable[Concatenate[ServerOfCommand, Parameters], None],
+) -> Callable[..., None]:
     """Turns a function whose first argument is the server into a command.
 
     The command has the function's other arguments and the server options, and reports errors in one
@@ -61,19 +63,19 @@ def on_server(command: Callable[Concatenate[Server, Parameters], None]) -> Calla
     return _with_options(command, find)
 
 
-def on_place(command: Callable[Concatenate[Place, Parameters], None]) -> Callable[..., None]:
+def on_place(command: Callable[Concatenate[ServerPlace, Parameters], None]) -> Callable[..., None]:
     """The same for a function that interprets the server options itself."""
     return _with_options(command, lambda place: place)
 
 
 def _with_options(
-    command: Callable[..., None], first_argument: Callable[[Place], object]
+    command: Callable[..., None], first_argument: Callable[[ServerPlace], object]
 ) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     _, *own = signature.parameters.values()
 
     def called(**given: Any) -> None:
-        place = Place(**{option.name: given.pop(option.name) for option in _OPTIONS})
+        place = ServerPlace(**{option.name: given.pop(option.name) for option in _OPTIONS})
         command(first_argument(place), **given)
 
     functools.update_wrapper(called, command)

@@ -10,14 +10,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.cli.options import JsonOption
 from coatcheck.core.queries import services as service_store
+from coatcheck.domain.catalogue import PublishedDefinition, by_endpoint, parse_name
 from coatcheck.domain.errors import NotFound
-from coatcheck.domain.publications import PublishedDefinition, by_endpoint, parse_name
 
 app: Final = typer.Typer(
     name="services",

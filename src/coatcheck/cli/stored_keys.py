@@ -1,4 +1,7 @@
-"""Manages an organisation's keys in the database, for users who have no key for a server yet."""
+"""Creates, lists and revokes API keys in the database, without a server.
+
+A module of its own, because commands that talk to a server must not import database code.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from coatcheck.cli.database import on_database
-from coatcheck.client import ApiKey as ShownKey
-from coatcheck.client import KeyRate
+from coatcheck.client import ApiKey, KeyRate
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
-from coatcheck.domain import api_keys
+from coatcheck.db.connection import Connection
+from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.errors import NotFound
-from coatcheck.domain.identity import USER_SCOPES, RateLimit, Scope
-from coatcheck.domain.tenants import ApiKey
+from coatcheck.domain.tenants import USER_SCOPES, RateLimit, Scope, StoredApiKey
 from coatcheck.settings import Settings
 
 _PAGE_ROWS: Final = 200
@@ -35,14 +36,14 @@ class StoredKeys:
         scopes: Iterable[str] | None,
         expires_in_seconds: int | None,
         rate_limit: KeyRate | None,
-    ) -> ShownKey:
+    ) -> ApiKey:
         key = api_keys.mint()
         digest = key.digest(self._settings.require("key_pepper").encode())
         rate = None if rate_limit is None else RateLimit(rate_limit.requests, rate_limit.seconds)
         created = on_database(
             self._settings,
-            lambda line: tenants.create_key(
-                line,
+            lambda db: tenants.create_key(
+                db,
                 self.org,
                 key.key_id,
                 user=user or _USER,
@@ -58,28 +59,28 @@ class StoredKeys:
                 f"organisation {self.org!r} not found\n"
                 f"Run `coatcheck orgs create {self.org}` to create it."
             )
-        return _shown(created, key.text)
+        return _in_api_form(created, key.text)
 
-    def list_all(self) -> list[ShownKey]:
-        async def all_pages(line: Line) -> list[ApiKey]:
-            keys: list[ApiKey] = []
+    def list_all(self) -> list[ApiKey]:
+        async def all_pages(db: Connection) -> list[StoredApiKey]:
+            keys: list[StoredApiKey] = []
             while True:
                 after = keys[-1].key_id if keys else None
-                page = await tenants.list_keys(line, self.org, after=after, limit=_PAGE_ROWS)
+                page = await tenants.list_keys(db, self.org, after=after, limit=_PAGE_ROWS)
                 keys += page
                 if len(page) < _PAGE_ROWS:
                     return keys
 
-        return [_shown(key) for key in on_database(self._settings, all_pages)]
+        return [_in_api_form(key) for key in on_database(self._settings, all_pages)]
 
     def revoke(self, key_id: str) -> bool:
-        return on_database(self._settings, lambda line: tenants.revoke(line, self.org, key_id))
+        return on_database(self._settings, lambda db: tenants.revoke(db, self.org, key_id))
 
 
-def _shown(key: ApiKey, secret: str | None = None) -> ShownKey:
+def _in_api_form(key: StoredApiKey, secret: str | None = None) -> ApiKey:
     """The key in the form of the API."""
     rate = key.rate
-    return ShownKey(
+    return ApiKey(
         id=key.key_id,
         org_id=key.org,
         user=key.user,

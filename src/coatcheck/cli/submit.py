@@ -12,12 +12,11 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from coatcheck.cli import quantities
+from coatcheck.cli import options
 from coatcheck.cli.console import warn
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.job_follow import ended, require_completed
-from coatcheck.cli.job_show import show
-from coatcheck.cli.server_address import Server
+from coatcheck.cli.job_display import ended, require_completed, show
+from coatcheck.cli.server_address import ServerOfCommand
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import Client, NotFoundError, PermissionDeniedError
 from coatcheck.encoding import encode
@@ -28,7 +27,7 @@ _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 @on_server
 def submit(
-    at: Server,
+    at: ServerOfCommand,
     endpoint: Annotated[
         str,
         typer.Argument(
@@ -49,7 +48,7 @@ def submit(
     delay: Annotated[
         int | None,
         typer.Option(
-            parser=quantities.seconds,
+            parser=options.seconds,
             metavar="SPAN",
             help="Start the job later, such as in 90s, 15m or 2h.",
         ),

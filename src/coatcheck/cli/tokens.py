@@ -10,11 +10,10 @@ from typing import Annotated, Final
 import jwt
 import typer
 
-from coatcheck.cli import quantities
-from coatcheck.cli.common_options import JsonOption
-from coatcheck.cli.data_dir import DataOption, settings_for
+from coatcheck.cli import options
+from coatcheck.cli.data_dir import JWT_SECRET, DataOption, settings_for
 from coatcheck.cli.errors import Misconfigured, reporting_errors
-from coatcheck.cli.secret_files import JWT_SECRET
+from coatcheck.cli.options import JsonOption
 from coatcheck.domain.tenants import (
     DEFAULT_ORG,
     ORG_ID_ALLOWED,
@@ -34,7 +33,7 @@ def token(
     expires: Annotated[
         int,
         typer.Option(
-            parser=quantities.seconds, metavar="SPAN", help="Lifetime, such as 30d, 12h or 90m."
+            parser=options.seconds, metavar="SPAN", help="Lifetime, such as 30d, 12h or 90m."
         ),
     ] = "12h",  # type: ignore[assignment]
     as_json: JsonOption = False,

@@ -18,17 +18,16 @@ from uuid import UUID
 import httpx2
 import typer
 
-from coatcheck.cli import data_dir, secret_files
+from coatcheck.cli import data_dir
 from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper, keep_secret_keys
 from coatcheck.cli.console import out, say, warn
+from coatcheck.cli.data_dir import keep_secret
 from coatcheck.cli.environment import overridden, prepare
 from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.cli.own_command import own_command
-from coatcheck.cli.own_tokens import keep_secret
-from coatcheck.cli.postgres import KeptPostgres
-from coatcheck.cli.supervisor import Child
+from coatcheck.cli.supervisor import Child, KeptPostgres
 from coatcheck.core.queries.leases import newest_boot, workers_of_process
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
 from coatcheck.domain.errors import DatabaseBeforeFirstRelease, DatabaseUnavailable, OutcomeUnknown
@@ -36,7 +35,7 @@ from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.tenants import DEFAULT_ORG
 from coatcheck.http.server import ListenError, listen
 from coatcheck.installed import chosen_products
-from coatcheck.maintenance.dead_workers import declare_dead
+from coatcheck.maintenance.rescuer import declare_dead
 from coatcheck.settings import Settings, check_environment
 
 DEMO_SERVICE: Final = "coatcheck.cli.demo:demo"
@@ -185,14 +184,12 @@ class _Stack:
         self._make_folders()
         await self._bootstrap()
         async with contextlib.AsyncExitStack() as closing:
-            line = Line(self._postgres.dsn, name="up")
-            closing.push_async_callback(line.close)
-            boot_before = await newest_boot(line)
+            db = Connection(self._postgres.dsn, name="up")
+            closing.push_async_callback(db.close)
+            boot_before = await newest_boot(db)
             self._serve.start()
             self._worker.start()
-            await self._first_of(
-                self._ready(line, boot_before), self._stop.wait(), self._given_up()
-            )
+            await self._first_of(self._ready(db, boot_before), self._stop.wait(), self._given_up())
         if not self._stop.is_set() and not self._anyone_gave_up():
             self._introduce()
 
@@ -221,7 +218,7 @@ class _Stack:
         if not self._settings.public_url:
             self._environment[_PUBLIC_URL] = self._url
         # Commands in this folder, or with --data, use this server.
-        secret_files.write(self._folder / secret_files.ADDRESS, self._url)
+        data_dir.write(self._folder / data_dir.ADDRESS, self._url)
         preset = self._settings.dev_key
         self._dev_key = await bootstrap(
             self._postgres.dsn, self._folder, pepper=pepper, preset=preset
@@ -279,19 +276,19 @@ class _Stack:
         task.add_done_callback(self._death_reports.discard)
 
     async def _report_death(self, process: UUID) -> None:
-        line = Line(self._postgres.dsn, name="up")
+        db = Connection(self._postgres.dsn, name="up")
         try:
             failures = 0
             while True:
                 try:
-                    await declare_dead(line, await workers_of_process(line, process))
+                    await declare_dead(db, await workers_of_process(db, process))
                 except (DatabaseUnavailable, OutcomeUnknown):
                     await asyncio.sleep(DATABASE_BACKOFF.delay(failures, random.random()))
                     failures += 1
                 else:
                     return
         finally:
-            await line.close()
+            await db.close()
 
     def _child(
         self,
@@ -311,12 +308,12 @@ class _Stack:
     def _make_folders(self) -> None:
         (self._folder / "blobs").mkdir(mode=0o700, exist_ok=True)
 
-    async def _ready(self, line: Line, boot_before: int) -> None:
+    async def _ready(self, db: Connection, boot_before: int) -> None:
         """Return when the server is ready and the worker has registered."""
         await self._answering()
         while True:
             with contextlib.suppress(DatabaseUnavailable):
-                if await newest_boot(line) > boot_before:
+                if await newest_boot(db) > boot_before:
                     return
             await asyncio.sleep(_READY_LOOK_SECONDS)
 
@@ -373,8 +370,8 @@ class _Stack:
             out.print(f"  [dim]{name:<13}[/dim]", end="")
             out.print(value, markup=False)
         out.print("\nTry it in another terminal:")
-        for line in self._found_by():
-            out.print(f"  {line}", markup=False)
+        for db in self._found_by():
+            out.print(f"  {db}", markup=False)
         message = shlex.quote("{}" if self._services else '{"message": "hello"}')
         key = shlex.quote(str(self._dev_key.path))
         path = "SERVICE/async/PATH" if self._services else "demo/async/echo"

@@ -12,11 +12,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.job_show import span
-from coatcheck.cli.server_address import Server
+from coatcheck.cli.job_display import span
+from coatcheck.cli.options import JsonOption
+from coatcheck.cli.server_address import ServerOfCommand
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import UsageDay
 from coatcheck.encoding import encode
@@ -34,7 +34,7 @@ def day(text: str) -> date:
 
 @on_server
 def usage(
-    at: Server,
+    at: ServerOfCommand,
     first: Annotated[
         date | None, typer.Option("--from", parser=day, metavar="DAY", help="The first day (UTC).")
     ] = None,

@@ -8,15 +8,79 @@ from typing import Annotated, Final
 
 import typer
 
-from coatcheck.cli.common_options import JsonOption, SinceOption, UntilOption
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
-from coatcheck.cli.event_names import EventsOption, event_names
-from coatcheck.cli.server_address import Server
+from coatcheck.cli.options import JsonOption, SinceOption, UntilOption
+from coatcheck.cli.server_address import ServerOfCommand
 from coatcheck.cli.server_options import on_server
-from coatcheck.cli.webhook_show import delivery_line, endpoint_line, outcome
-from coatcheck.client import Client, WebhookDelivery
+from coatcheck.client import Client, WebhookDelivery, WebhookEndpoint
 from coatcheck.encoding import encode
+
+EventsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--events",
+        help="Events to send, such as job.failed. Comma-separated or repeated. Default: "
+        "the end of every job and batch.",
+    ),
+]
+
+
+def event_names(texts: list[str] | None) -> list[str] | None:
+    """The names; None if there are none."""
+    return [name for text in texts or [] for name in text.replace(",", " ").split()] or None
+
+
+def endpoint_line(endpoint: WebhookEndpoint) -> str:
+    """An endpoint on one line."""
+    where = "(polled)" if endpoint.pulled else endpoint.url or ""
+    parts = [endpoint.id, f"{endpoint.status:<8}", where, ",".join(endpoint.events)]
+    if endpoint.description:
+        parts.append(f"({endpoint.description})")
+    return _printable("  ".join(parts))
+
+
+def delivery_line(delivery: WebhookDelivery) -> str:
+    """A delivery on one line: time, event, job, URL and outcome."""
+    made = (
+        "" if delivery.created_at is None else f"{delivery.created_at.astimezone():%m-%d %H:%M:%S}"
+    )
+    parts = [
+        delivery.id,
+        made,
+        delivery.event,
+        delivery.job_id or "-",
+        delivery.url or "(polled)",
+        outcome(delivery),
+    ]
+    return _printable("  ".join(parts))
+
+
+def outcome(delivery: WebhookDelivery) -> str:
+    """The outcome of a delivery so far."""
+    text = delivery.status
+    if delivery.paused:
+        text = "paused"
+    if delivery.tries > 1:
+        text += f" after {delivery.tries} attempts"
+    elif delivery.status == "pending" and delivery.tries == 1:
+        text += " after 1 attempt"
+    why = delivery.last_error
+    if why is None and delivery.last_status_code is not None:
+        why = f"HTTP {delivery.last_status_code}"
+    if delivery.status == "pending" and not delivery.tries:
+        return f"{text}; last attempt: {why}" if why else text  # it is being resent
+    if why:
+        text += f": {why}"
+    if delivery.status == "pending" and delivery.next_try_at is not None:
+        text += f"; next attempt at {delivery.next_try_at.astimezone():%m-%d %H:%M:%S}"
+    return text
+
+
+def _printable(text: str) -> str:
+    """The text on one line, without control characters."""
+    return "".join(c if c.isprintable() else " " for c in text).rstrip()
+
 
 _TEST_SECONDS_MAX: Final = 30.0
 _LOOK_SECONDS: Final = 0.2
@@ -41,7 +105,7 @@ EndpointOption = Annotated[
 
 @app.command(name="list")
 @on_server
-def list_all(at: Server, as_json: JsonOption = False) -> None:
+def list_all(at: ServerOfCommand, as_json: JsonOption = False) -> None:
     """List the endpoints."""
     with at.client() as client:
         for endpoint in client.webhooks.list():
@@ -51,7 +115,7 @@ def list_all(at: Server, as_json: JsonOption = False) -> None:
 @app.command()
 @on_server
 def create(
-    at: Server,
+    at: ServerOfCommand,
     receiver: Annotated[str, typer.Argument(metavar="URL", help="The URL to post to.")],
     events: EventsOption = None,
     description: Annotated[str | None, typer.Option(help="A description of the endpoint.")] = None,
@@ -71,7 +135,7 @@ def create(
 @app.command()
 @on_server
 def pause(
-    at: Server,
+    at: ServerOfCommand,
     endpoint_id: IdArgument,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,7 +148,7 @@ def pause(
 @app.command()
 @on_server
 def resume(
-    at: Server,
+    at: ServerOfCommand,
     endpoint_id: IdArgument,
     as_json: JsonOption = False,
 ) -> None:
@@ -97,7 +161,7 @@ def resume(
 @app.command()
 @on_server
 def secret(
-    at: Server,
+    at: ServerOfCommand,
     endpoint_id: OptionalIdArgument = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -110,7 +174,7 @@ def secret(
 @app.command()
 @on_server
 def rotate(
-    at: Server,
+    at: ServerOfCommand,
     endpoint_id: OptionalIdArgument = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -128,7 +192,7 @@ def rotate(
 
 @app.command()
 @on_server
-def delete(at: Server, endpoint_id: IdArgument, as_json: JsonOption = False) -> None:
+def delete(at: ServerOfCommand, endpoint_id: IdArgument, as_json: JsonOption = False) -> None:
     """Delete an endpoint. Its pending deliveries are not sent."""
     with at.client() as client:
         client.webhooks.delete(endpoint_id)
@@ -139,7 +203,7 @@ def delete(at: Server, endpoint_id: IdArgument, as_json: JsonOption = False) -> 
 @app.command()
 @on_server
 def deliveries(
-    at: Server,
+    at: ServerOfCommand,
     endpoint: EndpointOption = None,
     job: Annotated[
         str | None,
@@ -166,7 +230,7 @@ def deliveries(
 @app.command()
 @on_server
 def replay(
-    at: Server,
+    at: ServerOfCommand,
     message: Annotated[
         str | None, typer.Argument(metavar="MESSAGE", help="The webhook-id of the delivery.")
     ] = None,
@@ -207,7 +271,7 @@ def replay(
 @app.command()
 @on_server
 def test(
-    at: Server,
+    at: ServerOfCommand,
     endpoint_id: IdArgument,
     as_json: JsonOption = False,
 ) -> None:

@@ -21,29 +21,6 @@ from coatcheck.client._sync.job import Job
 from coatcheck.client._sync.jobs import Jobs
 from coatcheck.client._sync.webhooks import Webhooks
 from coatcheck.client.answers import BatchStatus, Page, UsageDay
-from coatcheck.client.api_key_body import ApiKey, Caller, KeyRate
-from coatcheck.client.artifact_body import JobArtifact
-from coatcheck.client.batch_body import (
-    BatchArtifact,
-    BatchBadLine,
-    BatchCounts,
-    BatchExport,
-    BatchIngest,
-    BatchRun,
-    BatchTask,
-    DeadLetter,
-)
-from coatcheck.client.console_body import (
-    BulkOutcome,
-    BulkOutcomes,
-    JobBlocker,
-    JobDetails,
-    JobDetailsPage,
-    JobEta,
-    JobExplanation,
-    JobLogEntry,
-    TimelineEntry,
-)
 from coatcheck.client.errors import (
     ApiError,
     AuthenticationError,
@@ -65,21 +42,42 @@ from coatcheck.client.errors import (
     WaitTimeout,
 )
 from coatcheck.client.events import Event
-from coatcheck.client.graph_body import GraphJob
-from coatcheck.client.job_body import JobError, JobUrls, Progress
-from coatcheck.client.overview_body import (
+from coatcheck.client.models import (
+    ApiKey,
+    BatchArtifact,
+    BatchBadLine,
+    BatchCounts,
+    BatchExport,
+    BatchIngest,
+    BatchRun,
+    BatchTask,
+    BulkOutcome,
+    BulkOutcomes,
+    Caller,
+    DeadLetter,
     FailureCount,
     FlowBacklog,
+    GraphJob,
+    JobArtifact,
+    JobBlocker,
+    JobDetails,
+    JobDetailsPage,
+    JobError,
+    JobEta,
+    JobExplanation,
+    JobLogEntry,
+    JobUrls,
+    KeyRate,
     LaneBacklog,
     Overview,
     OverviewPoint,
-    WorkerStatus,
-)
-from coatcheck.client.webhook_body import (
+    Progress,
+    TimelineEntry,
     WebhookDelivery,
     WebhookEndpoint,
     WebhookMessage,
     WebhookSecret,
+    WorkerStatus,
 )
 from coatcheck.client.webhook_signatures import WebhookEvent, verify_webhook
 

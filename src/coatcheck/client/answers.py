@@ -60,7 +60,7 @@ class UsageDay(msgspec.Struct, frozen=True):
     hour: datetime | None = None
 
 
-class _Page(msgspec.Struct, frozen=True):
+class _PageBody(msgspec.Struct, frozen=True):
     items: list[dict[str, Any]]
     total: int
     total_is_exact: bool = True
@@ -89,7 +89,7 @@ def read_object(response: httpx2.Response) -> dict[str, Any]:
 
 
 def read_page(response: httpx2.Response, job: Callable[[Mapping[str, Any]], JobT]) -> Page[JobT]:
-    page = read(response, _Page)
+    page = read(response, _PageBody)
     return Page(tuple(map(job, page.items)), page.total, page.total_is_exact, page.next)
 
 

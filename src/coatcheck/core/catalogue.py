@@ -6,8 +6,11 @@ not told: after half a minute what it knows, after a second what it has not foun
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -19,31 +22,85 @@ from coatcheck.core.queries import service_secrets as secrets_store
 from coatcheck.core.queries import services as service_store
 from coatcheck.core.queries.services import CODE_ORG, ServiceKey
 from coatcheck.core.service_secrets import SecretsSealer
-from coatcheck.db.batcher import Coalescer
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.batcher import Batcher
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import (
+    EndpointSpec,
     ServiceDefinition,
     ServiceSpec,
     ServiceSummary,
     VersionSpec,
 )
-from coatcheck.domain.endpoint_names import is_service_name
 from coatcheck.domain.errors import (
+    DatabaseUnavailable,
     InvalidParameter,
+    OutcomeUnknown,
     SecretsLost,
     ServiceNameTaken,
     TooManyServices,
 )
-from coatcheck.domain.registration import (
-    check_service_name,
-    conceal,
-    versions_of,
-    wanted_secrets,
-)
-from coatcheck.domain.target_secrets import TargetSecrets
+from coatcheck.domain.registration import check_service_name, conceal, versions_of, wanted_secrets
+from coatcheck.domain.retry import DATABASE_BACKOFF
+from coatcheck.domain.service_definition import TargetSecrets, is_service_name
 from coatcheck.installed import reserved_services
 from coatcheck.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+class Declarations:
+    """Reads what is declared when it starts, and again whenever something of it changed."""
+
+    def __init__(self, db: Connection, learn: Callable[[Sequence[EndpointSpec]], None]) -> None:
+        self._db = db
+        self._learn = learn
+        self._outdated = False
+        self._tried = asyncio.Event()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Learn what is declared; returns once it is known, or after the first failure (it keeps
+        trying)."""
+        if self._reader is None and not self._tried.is_set():
+            self.read_soon()
+        await self._tried.wait()
+
+    def heard(self, payload: str) -> None:
+        """A notification: these services changed, or (empty) any may have."""
+        if not payload or any(word.startswith(f"{CODE_ORG}/") for word in payload.split(",")):
+            self.read_soon()
+
+    def read_soon(self) -> None:
+        """Something may have changed: read again, once for all who say so meanwhile."""
+        self._outdated = True
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._read_while_outdated())
+
+    async def close(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def _read_while_outdated(self) -> None:
+        try:
+            failures = 0
+            while self._outdated:
+                self._outdated = False
+                try:
+                    services = await service_store.list_code(self._db)
+                except (DatabaseUnavailable, OutcomeUnknown) as error:
+                    _log.info("what code declares could not be read: %s", error)
+                    self._outdated = True
+                    self._tried.set()
+                    await asyncio.sleep(DATABASE_BACKOFF.delay(failures, random.random()))
+                    failures += 1
+                else:
+                    self._learn([spec for service in services for spec in service.endpoints])
+        finally:
+            self._tried.set()
+            self._reader = None
+
 
 _ENTRIES_MAX: Final = 10_000
 _KNOWN_SECONDS: Final = 30.0
@@ -56,17 +113,17 @@ _READ_SERVICES_MAX: Final = 32
 PAGE_SERVICES_MAX: Final = 200
 
 
-class Unknown(Enum):
+class UnknownService(Enum):
     """Not in the cache: ask the database."""
 
     UNKNOWN = "unknown"
 
 
-UNKNOWN: Final = Unknown.UNKNOWN
+UNKNOWN: Final = UnknownService.UNKNOWN
 
 
 @dataclass(slots=True, frozen=True)
-class _Entry:
+class _CatalogueEntry:
     spec: ServiceSpec | None
     until: float
 
@@ -87,23 +144,23 @@ class Catalogue:
 
     def __init__(self, settings: Settings) -> None:
         self._services_max = settings.services_max
-        self._line = Line(settings.database_url, name="catalogue", server_settings=PINNED_PLANS)
+        self._db = Connection(settings.database_url, name="catalogue", server_settings=PINNED_PLANS)
         self._sealer = SecretsSealer(settings)
-        self._entries: dict[ServiceKey, _Entry] = {}
+        self._entries: dict[ServiceKey, _CatalogueEntry] = {}
         self._endpoints = 0
         self._of_code: dict[str, ServiceSpec] = {}
         self._changes_heard = 0
-        self._reader: Coalescer[ServiceKey, ServiceSpec | None] = Coalescer(
+        self._reader: Batcher[ServiceKey, ServiceSpec | None] = Batcher(
             self._read, rows_max=_READ_ROWS_MAX
         )
 
     async def close(self) -> None:
         await self._reader.drain()
-        await self._line.close()
+        await self._db.close()
 
     # Finding
 
-    def find_now(self, org: str, service: str) -> ServiceSpec | Unknown | None:
+    def find_now(self, org: str, service: str) -> ServiceSpec | UnknownService | None:
         """What ``find`` would answer, if it is known without asking the database."""
         entry = self._entries.get((org, service))
         if entry is None or entry.until < time.monotonic():
@@ -113,7 +170,7 @@ class Catalogue:
     async def find(self, org: str, service: str) -> ServiceSpec | None:
         """The service of that name that the organisation can call."""
         known = self.find_now(org, service)
-        if not isinstance(known, Unknown):
+        if not isinstance(known, UnknownService):
             return known
         if not is_service_name(service) or "\0" in org:
             return None  # nothing is called so, and the cache is not for guesses
@@ -135,9 +192,7 @@ class Catalogue:
         if workspace is not None and "\0" in workspace:
             return []
         return await retried(
-            lambda: service_store.list_services(
-                self._line, org, workspace, after=after, limit=limit
-            )
+            lambda: service_store.list_services(self._db, org, workspace, after=after, limit=limit)
         )
 
     # Registering
@@ -163,7 +218,7 @@ class Catalogue:
             sealed = self._sealer.sealed(org, concealed)
             put = partial(
                 service_store.put,
-                *(self._line, org, workspace, service, concealed.versions.values(), most),
+                *(self._db, org, workspace, service, concealed.versions.values(), most),
                 sealed=sealed,
                 kept=kept,
             )
@@ -182,16 +237,16 @@ class Catalogue:
         """Take an organisation's own service away. Whether there was one (in the workspace)."""
         if not is_service_name(service) or "\0" in (workspace or ""):
             return False
-        deleted = await retried(lambda: service_store.delete(self._line, org, service, workspace))
+        deleted = await retried(lambda: service_store.delete(self._db, org, service, workspace))
         self._forget((org, service))
         return deleted
 
     async def _known_by_name(self, org: str, service: str) -> ServiceSpec | None:
         key = (org, service)
-        return (await retried(lambda: service_store.find(self._line, [key]))).get(key)
+        return (await retried(lambda: service_store.find(self._db, [key]))).get(key)
 
     async def _count(self, org: str) -> int:
-        return await retried(lambda: service_store.count(self._line, org))
+        return await retried(lambda: service_store.count(self._db, org))
 
     async def _stored_secrets(
         self, org: str, versions: Mapping[int, VersionSpec]
@@ -202,7 +257,7 @@ class Catalogue:
         wanted = [(org, each) for each in wanted_secrets(org, versions)]
         if not wanted:
             return {}, {}
-        found = await retried(lambda: secrets_store.find(self._line, wanted))
+        found = await retried(lambda: secrets_store.find(self._db, wanted))
         known: dict[UUID, TargetSecrets] = {}
         for (_, secrets_id), text in found.items():
             with suppress(SecretsLost):
@@ -250,7 +305,7 @@ class Catalogue:
         wanted = list(dict.fromkeys(keys))
         for at in range(0, len(wanted), _READ_SERVICES_MAX):
             some = wanted[at : at + _READ_SERVICES_MAX]
-            read = await retried(partial(service_store.find, self._line, some))
+            read = await retried(partial(service_store.find, self._db, some))
             found |= {key: self._shared(spec) for key, spec in read.items()}
         # A change that was heard meanwhile may be newer than what was read.
         if changes_heard == self._changes_heard:
@@ -273,7 +328,7 @@ class Catalogue:
             # Put last: what was learned longest ago goes first when there is no more room.
             self._drop(key)
             lasts = _ABSENT_SECONDS if spec is None else _KNOWN_SECONDS
-            entry = _Entry(spec, now + lasts)
+            entry = _CatalogueEntry(spec, now + lasts)
             self._entries[key] = entry
             self._endpoints += entry.endpoints
         while len(self._entries) > _ENTRIES_MAX or self._endpoints > _ENDPOINTS_MAX:

@@ -12,13 +12,13 @@ from uuid import UUID
 
 from coatcheck.blobs import BlobContainer, SignedUrl, UrlSigner
 from coatcheck.blobs.disposition import with_extension
-from coatcheck.blobs.grants import Grants
 from coatcheck.blobs.keys import input_key
-from coatcheck.core.artifacts import ArtifactDesk
-from coatcheck.core.declarations import Declarations
+from coatcheck.blobs.signing import Grants
+from coatcheck.core.artifacts import ArtifactRepository
+from coatcheck.core.catalogue import Declarations
 from coatcheck.core.explain import Explainer, product_explainers
 from coatcheck.core.extension import EngineContext, EngineExtension
-from coatcheck.core.job_stats import TallyKeeper
+from coatcheck.core.job_stats import JobStatsRecorder
 from coatcheck.core.output import OutputReader
 from coatcheck.core.overview import Overviews
 from coatcheck.core.queries import inputs as input_store
@@ -33,13 +33,18 @@ from coatcheck.core.submitter import Submitter
 from coatcheck.core.watcher import Watch, Watcher
 from coatcheck.core.webhooks import Webhooks
 from coatcheck.crash import crash_point
-from coatcheck.db.batcher import Coalescer
-from coatcheck.db.channels import CANCEL, CHANGED, READY, SERVICES
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.batcher import Batcher
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
-from coatcheck.db.listen import Listener
 from coatcheck.db.migrate import check_schema
-from coatcheck.db.notify import Notifier
+from coatcheck.db.notifications import (
+    CANCEL,
+    CHANGED,
+    READY,
+    SERVICES,
+    NotificationListener,
+    Notifier,
+)
 from coatcheck.db.sessions import require_sessions
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
@@ -49,7 +54,7 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.ids import InvalidId, from_text, new_ids
 from coatcheck.domain.inputs import InputRecord, StoredInput
-from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView, Page
+from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobPage, JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import (
     USAGE_DAYS_MAX,
@@ -62,7 +67,7 @@ from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
 from coatcheck.telemetry import metrics, tracing
 from coatcheck.telemetry.event_log import EVENTS
-from coatcheck.telemetry.job_stats import tally_of
+from coatcheck.telemetry.job_stats import job_stats_of
 
 _SUBMIT_FLIGHTS = 2
 """One statement waits for the disk while the next is parsed, and the last one's callers wake."""
@@ -105,36 +110,37 @@ class Engine:
         }
         dsn = settings.database_url
         self._preparer = Preparer(endpoints, settings.lanes)
-        self._submit_lines = [
-            Line(dsn, name="submit", server_settings=PINNED_PLANS) for _ in range(_SUBMIT_FLIGHTS)
+        self._submit_dbs = [
+            Connection(dsn, name="submit", server_settings=PINNED_PLANS)
+            for _ in range(_SUBMIT_FLIGHTS)
         ]
-        self._bulk_line = Line(dsn, name="submit many", statement_seconds_max=600)
-        self._read_line = Line(dsn, name="read", server_settings=PINNED_PLANS)
-        self._page_line = Line(dsn, name="events and cancel")
-        self._list_line = Line(dsn, name="list", server_settings=job_store.LISTING)
-        self._count_line = Line(dsn, name="count", server_settings=PINNED_PLANS)
-        self._input_line = Line(dsn, name="inputs", server_settings=PINNED_PLANS)
-        self._background_line = Line(dsn, name="background", server_settings=PINNED_PLANS)
-        self._notify_line = Line(dsn, name="notify")
-        self._notifier = Notifier(self._notify_line)
-        self._tally = tally_of(dsn)
-        self._tally_keeper = TallyKeeper(self._background_line)
-        self.artifact_desk = ArtifactDesk(self._page_line, lambda: self.blobs)
-        self.webhooks = Webhooks(settings, self._page_line, self._list_line)
-        self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
-        self._reader: Coalescer[tuple[str, UUID], JobView | None] = Coalescer(
+        self._bulk_db = Connection(dsn, name="submit many", statement_seconds_max=600)
+        self._read_db = Connection(dsn, name="read", server_settings=PINNED_PLANS)
+        self._page_db = Connection(dsn, name="events and cancel")
+        self._list_db = Connection(dsn, name="list", server_settings=job_store.LISTING)
+        self._count_db = Connection(dsn, name="count", server_settings=PINNED_PLANS)
+        self._input_db = Connection(dsn, name="inputs", server_settings=PINNED_PLANS)
+        self._background_db = Connection(dsn, name="background", server_settings=PINNED_PLANS)
+        self._notify_db = Connection(dsn, name="notify")
+        self._notifier = Notifier(self._notify_db)
+        self._job_stats = job_stats_of(dsn)
+        self._stats_recorder = JobStatsRecorder(self._background_db)
+        self.artifact_repository = ArtifactRepository(self._page_db, lambda: self.blobs)
+        self.webhooks = Webhooks(settings, self._page_db, self._list_db)
+        self._submitter = Submitter(self._submit_dbs, self._bulk_db, self._notifier)
+        self._reader: Batcher[tuple[str, UUID], JobView | None] = Batcher(
             self._read, rows_max=_READ_ROWS_MAX
         )
         self._watcher = Watcher()
-        self._declarations = Declarations(self._page_line, self._preparer.learn)
+        self._declarations = Declarations(self._page_db, self._preparer.learn)
         self._stalls = Stalls(settings)
         self.output = OutputReader(dsn)
         self.overviews = Overviews(dsn)
         self._context = EngineContext(
             settings,
-            self._read_line,
-            self._page_line,
-            self._background_line,
+            self._read_db,
+            self._page_db,
+            self._background_db,
             self._preparer,
             self._submitter,
             self._notifier,
@@ -144,7 +150,7 @@ class Engine:
         )
         self._extensions: dict[type[EngineExtension], EngineExtension] = {}
         self.explainer = Explainer(settings, lambda: product_explainers(self))
-        self._listener = Listener(
+        self._listener = NotificationListener(
             dsn,
             {CHANGED: self._watcher.heard, SERVICES: self._declarations.heard},
             on_gap=self._look_for_changes,
@@ -164,11 +170,11 @@ class Engine:
     async def start(self) -> None:
         """Check that connections keep their sessions, and the schema; begin to listen."""
         try:
-            await require_sessions(self._page_line)
-            await self._page_line.run(check_schema)
+            await require_sessions(self._page_db)
+            await self._page_db.run(check_schema)
             await self._listener.start()
             await self._declarations.start()
-            self._tally_keeper.start()
+            self._stats_recorder.start()
             self._started = True
         except BaseException:
             await self.close()
@@ -177,7 +183,7 @@ class Engine:
     async def close(self) -> None:
         """Answer what was asked, then close every connection."""
         await self._submitter.drain()
-        await self._tally_keeper.stop()
+        await self._stats_recorder.stop()
         await self._reader.drain()
         for extension in self._extensions.values():
             await extension.drain()
@@ -188,19 +194,19 @@ class Engine:
         await self.output.close()
         await self.overviews.close()
         await self.explainer.close()
-        for line in (
-            *self._submit_lines,
-            self._bulk_line,
-            self._read_line,
-            self._page_line,
-            self._list_line,
-            self._count_line,
-            self._input_line,
-            self._background_line,
-            *self._context.lines,
-            self._notify_line,
+        for db in (
+            *self._submit_dbs,
+            self._bulk_db,
+            self._read_db,
+            self._page_db,
+            self._list_db,
+            self._count_db,
+            self._input_db,
+            self._background_db,
+            *self._context.connections,
+            self._notify_db,
         ):
-            await line.close()
+            await db.close()
 
     async def __aenter__(self) -> Engine:
         if not self._started:
@@ -250,7 +256,7 @@ class Engine:
     async def deployment(self) -> UUID:
         """Which database this is: what the keys of its blobs begin with (``blobs.keys``)."""
         if self._deployment is None:
-            self._deployment = await retried(lambda: report_store.deployment(self._input_line))
+            self._deployment = await retried(lambda: report_store.deployment(self._input_db))
         return self._deployment
 
     async def submit_with_input(
@@ -277,11 +283,11 @@ class Engine:
         new = self._preparer.prepare_to_start_within(
             submission, job_id, max(0.0, life - stored.age_seconds)
         )
-        return await self._submitter.submit_with_input(self._input_line, new, stored, life)
+        return await self._submitter.submit_with_input(self._input_db, new, stored, life)
 
     async def knows_key(self, idempotency_key: str, *, org: str = "default") -> bool:
         """Whether a job holds the key, so that handing it in again makes no new one."""
-        return await retried(lambda: job_store.knows_key(self._page_line, org, idempotency_key))
+        return await retried(lambda: job_store.knows_key(self._page_db, org, idempotency_key))
 
     # Collecting
 
@@ -307,14 +313,14 @@ class Engine:
 
     async def result(self, job: UUID, *, org: str = "default") -> bytes:
         """The whole result of a job or a task. Raises JobNotFound if there is none."""
-        result = await retried(lambda: job_store.result(self._input_line, org, job))
+        result = await retried(lambda: job_store.result(self._input_db, org, job))
         if result is None:
             raise JobNotFound("there is no such job")
         return result
 
     async def find(self, idempotency_key: str, *, org: str = "default") -> JobView | None:
         """The job that holds the key, as it is now."""
-        return await retried(lambda: job_store.find(self._input_line, org, idempotency_key))
+        return await retried(lambda: job_store.find(self._input_db, org, idempotency_key))
 
     async def get_many(
         self, job_ids: Sequence[str], *, org: str = "default"
@@ -326,7 +332,7 @@ class Engine:
         uuids = [_uuid_or_none(job_id) for job_id in job_ids]
         keys = {(org, uuid) for uuid in uuids if uuid is not None}
         bytes_max = page_result_bytes_max(len(job_ids))
-        found = await retried(lambda: job_store.get(self._read_line, [*keys], bytes_max))
+        found = await retried(lambda: job_store.get(self._read_db, [*keys], bytes_max))
         return [None if uuid is None else found.get((org, uuid)) for uuid in uuids]
 
     def watch(self, job_id: str) -> Watch:
@@ -379,7 +385,7 @@ class Engine:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
         return await retried(
             lambda: job_store.list_page(
-                self._list_line,
+                self._list_db,
                 org,
                 after=None if after is None else _uuid(after),
                 states=states,
@@ -401,7 +407,7 @@ class Engine:
         after: str | None = None,
         offset: int = 0,
         limit: int = 50,
-    ) -> Page:
+    ) -> JobPage:
         """A page of jobs, newest first, without results, and how many there are in all.
 
         Of these ``endpoints``, of flows that begin with ``flow_prefix``, in these ``states``, in
@@ -413,13 +419,13 @@ class Engine:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
         if not 0 <= offset <= _OFFSET_MAX:
             raise InvalidSubmission(f"offset: must be 0 to {_OFFSET_MAX}; go on with `after`")
-        wanted = job_store.Wanted(org, endpoints, flow_prefix, states, lane, owner)
+        wanted = job_store.JobFilter(org, endpoints, flow_prefix, states, lane, owner)
         older_than = None if after is None else _uuid(after)
         try:
             sparse = await self._is_sparse(wanted)
             items = await retried(
                 lambda: job_store.page(
-                    self._list_line,
+                    self._list_db,
                     wanted,
                     after=older_than,
                     offset=offset,
@@ -428,15 +434,15 @@ class Engine:
                 )
             )
             if after is None and len(items) < limit and (items or offset == 0):
-                return Page(items, offset + len(items), total_is_exact=True)  # it ends here
+                return JobPage(items, offset + len(items), total_is_exact=True)  # it ends here
             total = await retried(
-                lambda: job_store.page_total(self._list_line, wanted, _TOTAL_MAX + 1, sparse=sparse)
+                lambda: job_store.page_total(self._list_db, wanted, _TOTAL_MAX + 1, sparse=sparse)
             )
         except job_store.TookTooLong as error:
             raise DatabaseUnavailable("the list took too long to read; narrow it") from error
-        return Page(items, min(total, _TOTAL_MAX), total_is_exact=total <= _TOTAL_MAX)
+        return JobPage(items, min(total, _TOTAL_MAX), total_is_exact=total <= _TOTAL_MAX)
 
-    async def _is_sparse(self, wanted: job_store.Wanted) -> bool:
+    async def _is_sparse(self, wanted: job_store.JobFilter) -> bool:
         """Whether to look for jobs by service and owner. Not with a long queue, which that would
         read whole, nor with many owners: then some are not far from the newest job of all."""
         services = wanted.services
@@ -451,7 +457,7 @@ class Engine:
         if wanted.owner is not None:
             return True
         owners = await retried(
-            lambda: job_store.owners(self._list_line, wanted.org, services, _MANY_OWNERS)
+            lambda: job_store.owners(self._list_db, wanted.org, services, _MANY_OWNERS)
         )
         return owners < _MANY_OWNERS
 
@@ -478,22 +484,22 @@ class Engine:
                 f"last_day: must be the first day or one of the {days_max - 1} after it"
             )
         read = usage_store.read if step is Granularity.DAY else usage_store.read_hours
-        return await retried(lambda: read(self._list_line, org, first_day, last_day, endpoint))
+        return await retried(lambda: read(self._list_db, org, first_day, last_day, endpoint))
 
     async def usage_reports(self, org: str) -> Sequence[UsageReport]:
         """The reports of an organisation's usage, the newest period first, without their items."""
-        return await retried(lambda: usage_report_store.list_all(self._list_line, org))
+        return await retried(lambda: usage_report_store.list_all(self._list_db, org))
 
     async def usage_report(self, org: str, report: UUID) -> UsageReport | None:
         """One report with its items; None if the organisation has none of that id."""
-        return await retried(lambda: usage_report_store.find(self._list_line, org, report))
+        return await retried(lambda: usage_report_store.find(self._list_db, org, report))
 
     async def backlog(self, org: str, endpoints: Sequence[str] | None, most: int) -> int:
-        """How many jobs of these endpoints, or of all (None), wait in the queue, tasks of batches
+        """How many jobs of these endpoints, or of all (None), wait in the queue, tasks of runs
         included, counting no further than ``most``."""
         if endpoints is None:
-            return await retried(lambda: job_store.org_backlog(self._count_line, org, most))
-        return await retried(lambda: job_store.backlog(self._count_line, org, endpoints, most))
+            return await retried(lambda: job_store.org_backlog(self._count_db, org, most))
+        return await retried(lambda: job_store.backlog(self._count_db, org, endpoints, most))
 
     async def events(
         self,
@@ -510,7 +516,7 @@ class Engine:
         """
         uuid = _uuid(job_id)
         return await retried(
-            lambda: report_store.read_events(self._page_line, org, uuid, after, limit, bytes_max)
+            lambda: report_store.read_events(self._page_db, org, uuid, after, limit, bytes_max)
         )
 
     async def stall_reason(self, view: JobView) -> str | None:
@@ -524,9 +530,7 @@ class Engine:
 
     async def artifacts(self, job_id: str, *, org: str = "default") -> Sequence[Artifact]:
         """The files a job made."""
-        return await retried(
-            lambda: report_store.list_artifacts(self._page_line, org, _uuid(job_id))
-        )
+        return await retried(lambda: report_store.list_artifacts(self._page_db, org, _uuid(job_id)))
 
     async def input_of(self, job_id: str, *, org: str = "default") -> InputRecord | None:
         """What is known of the input a job was handed in with: each copy, and what deleted it.
@@ -534,7 +538,7 @@ class Engine:
         There for 90 days, whether or not the job still is; None if there was no such input.
         """
         uuid = _uuid(job_id)
-        return await retried(lambda: input_store.record(self._input_line, org, uuid))
+        return await retried(lambda: input_store.record(self._input_db, org, uuid))
 
     def read_artifact(self, artifact: Artifact) -> AsyncIterator[bytes]:
         """An artifact's bytes, piece by piece."""
@@ -566,7 +570,7 @@ class Engine:
             nonlocal tries
             tries += 1
             return await job_store.cancel(
-                self._page_line, org, uuid, self.settings.keep_failed_seconds
+                self._page_db, org, uuid, self.settings.keep_failed_seconds
             )
 
         answer = await retried(ask)
@@ -582,7 +586,7 @@ class Engine:
             self._notifier.say(CANCEL, [f"{boot}:{uuid.hex}"])
         view = await self.get(job_id, org=org)
         if after is State.CANCELLED and not before.terminal:
-            self._tally.moved(org, view.lane, after)
+            self._job_stats.moved(org, view.lane, after)
             EVENTS.job_ended(
                 view.uuid,
                 org,
@@ -600,24 +604,24 @@ class Engine:
             raise InvalidSubmission("scope: must be endpoint, org or flow")
         if limit.held_max < 0:
             raise InvalidSubmission("held_max: must be at least 0")
-        await retried(lambda: limit_store.set_limit(self._page_line, limit))
+        await retried(lambda: limit_store.set_limit(self._page_db, limit))
         self._notifier.say(READY, None)
 
     async def clear_limit(self, org: str, scope: str, name: str) -> bool:
         """Take a cap away. Whether there was one."""
-        cleared = await retried(lambda: limit_store.clear_limit(self._page_line, org, scope, name))
+        cleared = await retried(lambda: limit_store.clear_limit(self._page_db, org, scope, name))
         self._notifier.say(READY, None)
         return cleared
 
     async def limits(self, *, org: str = "default") -> Sequence[ConcurrencyLimit]:
         """An organisation's caps, and those on whole endpoints."""
-        return await retried(lambda: limit_store.list_limits(self._page_line, org))
+        return await retried(lambda: limit_store.list_limits(self._page_db, org))
 
     async def health(self) -> Health:
         """Look at the database once. Raises DatabaseUnavailable or SchemaMismatch."""
-        schema = await self._page_line.run(check_schema)
+        schema = await self._page_db.run(check_schema)
         # With pinned plans: unpinned, counting the few that live read the whole history.
-        return Health(schema, await job_store.depth(self._read_line))
+        return Health(schema, await job_store.depth(self._read_db))
 
     @property
     def blobs(self) -> BlobContainer:
@@ -640,7 +644,7 @@ class Engine:
 
     async def _read(self, keys: Sequence[tuple[str, UUID]]) -> Sequence[JobView | None]:
         metrics.record_read_flush(len(keys))
-        found = await retried(lambda: job_store.get(self._read_line, [*set(keys)]))
+        found = await retried(lambda: job_store.get(self._read_db, [*set(keys)]))
         return [found.get(key) for key in keys]
 
 

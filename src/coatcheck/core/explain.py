@@ -5,32 +5,172 @@ Some jobs wait for what only their product knows: a ``JobExplainer`` of the prod
 
 from __future__ import annotations
 
+import re
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from coatcheck.core.explain_texts import clock, counted, seconds_in_words, sentence_of
-from coatcheck.core.forecasts import Forecasts, eta_behind, is_exact
-from coatcheck.core.queries import explain as explaining
+from coatcheck.core.queries import explain, roll_ups
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries.explain import Ahead, Circumstance
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.core.queries.explain import AHEAD_MAX, Ahead, Circumstance
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
-from coatcheck.domain.explanation import Blocker, BlockerKind, Eta, Explanation, Holder
-from coatcheck.domain.forecast import (
+from coatcheck.domain.durations import summed
+from coatcheck.domain.explanation import (
+    Blocker,
+    BlockerKind,
+    Eta,
+    Explanation,
+    Holder,
     Spread,
     end_by_progress,
     eta_of,
+    rates_of,
     retry_after,
     retry_when_due,
+    spread_of,
+    start_of,
 )
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.installed import load_products
 from coatcheck.settings import Settings
+
+_MINUTES: Final = 15
+_KNOWN_SECONDS: Final = 5.0
+_KINDS_MAX: Final = 1_000
+_RUN: Final = re.compile(r"([0-9a-f]{32})(?:/.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How fast a lane starts its organisation's jobs (usually, and when slow), how long they wait
+    for it, and how long jobs of the kind run; None where nobody knows."""
+
+    rates: tuple[float, float] | None
+    waits: Spread | None
+    runs: Spread | None
+
+
+class Forecasts:
+    """Asks the roll-ups and the newest ended jobs, once for each kind in a few seconds."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        self._known: OrderedDict[tuple[str, ...], tuple[float, Form]] = OrderedDict()
+
+    async def form(self, view: JobView) -> Form:
+        """How jobs like this one have got on of late."""
+        kind = (view.org, view.lane, view.endpoint, view.flow, view.owner)
+        now = time.monotonic()
+        known = self._known.get(kind)
+        if known is not None and now - known[0] < _KNOWN_SECONDS:
+            return known[1]
+        form = await self._read(view)
+        self._known[kind] = (now, form)
+        self._known.move_to_end(kind)
+        if len(self._known) > _KINDS_MAX:
+            self._known.popitem(last=False)
+        return form
+
+    async def ahead(self, view: JobView) -> Ahead | None:
+        """What stands before a job in the queue; None if it is not in it."""
+        return await retried(lambda: explain.ahead(self._db, view.org, view.uuid))
+
+    async def eta_in_queue(self, view: JobView) -> Eta | None:
+        """When a queued job may start and end, if it is known what others took."""
+        if view.state is not State.QUEUED:
+            return None
+        form = await self.form(view)
+        if form.rates is None or form.runs is None:
+            return None
+        before = await self.ahead(view)
+        return None if before is None else eta_behind(before, form)
+
+    async def _read(self, view: JobView) -> Form:
+        db = self._db
+        minutes = await retried(lambda: roll_ups.lately(db, view.org, view.lane, _MINUTES))
+        run = run_of(view.flow)
+        if run is None:
+            runs = await retried(
+                lambda: explain.recent_runs(db, view.org, view.owner, view.endpoint, view.flow)
+            )
+        else:
+            runs = await retried(lambda: explain.recent_task_runs(db, view.org, run))
+        return Form(
+            rates_of([(minute.started, minute.seconds) for minute in minutes]),
+            spread_of((), summed([minute.waits for minute in minutes])),
+            spread_of(runs, summed([minute.runs for minute in minutes])),
+        )
+
+
+def eta_behind(before: Ahead, form: Form, per_second_max: float | None = None) -> Eta | None:
+    """When a job starts and ends that stands behind others, under a rate if there is one."""
+    if form.rates is None:
+        return eta_of(form.waits, form.runs) if form.waits is not None else None
+    rates, flows = form.rates, before.flows
+    if per_second_max is not None:
+        usual, slow = rates
+        rates, flows = (min(usual, per_second_max), min(slow, per_second_max)), 1
+    return eta_of(start_of(before.jobs, flows, rates), form.runs)
+
+
+def is_exact(before: Ahead) -> bool:
+    """Whether all that stand before were counted."""
+    return before.jobs < AHEAD_MAX
+
+
+def run_of(flow: str) -> UUID | None:
+    """The run of a batch whose tasks stand in this flow; None for any other."""
+    found = _RUN.fullmatch(flow)
+    return None if found is None else UUID(found[1])
+
+
+_MINUTE = 60
+_HOUR = 3_600
+_DAY = 86_400
+
+
+def clock(moment: datetime, now: datetime) -> str:
+    """A moment, with its day unless that is today's."""
+    moment, now = moment.astimezone(UTC), now.astimezone(UTC)
+    form = "%H:%M:%S UTC" if moment.date() == now.date() else "%Y-%m-%d %H:%M:%S UTC"
+    return moment.strftime(form)
+
+
+def seconds_in_words(seconds: float) -> str:
+    """A span, as exactly as anybody wants to know."""
+    if seconds < 1:
+        return "less than a second"
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        return f"{seconds / _HOUR:.0f} h"
+    return f"{seconds / _DAY:.0f} days"
+
+
+def counted(number: int, one: str, many: str) -> str:
+    return f"1 {one}" if number == 1 else f"{number:,} {many}"
+
+
+def sentence_of(
+    blockers: Sequence[Blocker], eta: Eta | None, otherwise: str = "It is about to start."
+) -> str:
+    """The strongest reason, or else what is given, and how long it may take."""
+    reason = blockers[0].message if blockers else otherwise
+    if eta is None:
+        return reason
+    usual, slow = seconds_in_words(eta.end_p50), seconds_in_words(eta.end_p90)
+    tail = "" if usual == slow else f"; 90 % finish within {slow}"
+    return f"{reason} It should end in about {usual}{tail}."
+
 
 if TYPE_CHECKING:
     from coatcheck.core.engine import Engine
@@ -57,7 +197,7 @@ _UNTIL: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _Circumstances:
     """A job, what it stands under, and what is before it."""
 
     view: JobView
@@ -108,68 +248,68 @@ class Explainer:
     def __init__(
         self, settings: Settings, products: Callable[[], Mapping[str, JobExplainer]]
     ) -> None:
-        self._line = Line(settings.database_url, name="explain", server_settings=PINNED_PLANS)
+        self._db = Connection(settings.database_url, name="explain", server_settings=PINNED_PLANS)
         self._products = products
         self._by_service: Mapping[str, JobExplainer] | None = None
-        self.forecasts = Forecasts(self._line)
+        self.forecasts = Forecasts(self._db)
 
     async def close(self) -> None:
-        await self._line.close()
+        await self._db.close()
 
     async def explain(self, view: JobView) -> Explanation:
         """Everything there is to say of a job as it was just read. ``retry_after`` is 0 if the job
         has ended, and if nobody can say when to ask again."""
-        scene = await self._look(view)
-        view = scene.view
+        circumstances = await self._look(view)
+        view = circumstances.view
         if view.terminal:
             return Explanation(view.id, view.state, True, _ended(view))
-        blockers = sorted(await self._blockers(scene), key=lambda each: _ORDER[each.kind])
-        eta = await self._eta(scene, blockers)
+        blockers = sorted(await self._blockers(circumstances), key=lambda each: _ORDER[each.kind])
+        eta = await self._eta(circumstances, blockers)
         return Explanation(
             job_id=view.id,
             state=view.state,
             terminal=False,
             summary=sentence_of(blockers, eta, _no_reason(view)),
             blockers=blockers,
-            position=None if scene.before is None else scene.before.jobs + 1,
+            position=None if circumstances.before is None else circumstances.before.jobs + 1,
             eta=eta,
             retry_after=_retry_after(view, blockers, eta),
         )
 
     async def next_of_run(self, org: str, run: UUID) -> JobView | None:
         """A job that stands for those of a run that have not ended; None if all have."""
-        task = await retried(lambda: explaining.next_of_run(self._line, org, run))
+        task = await retried(lambda: explain.next_of_run(self._db, org, run))
         if task is None:
             return None
         return await self._view(org, task)
 
-    async def _look(self, view: JobView) -> _Scene:
+    async def _look(self, view: JobView) -> _Circumstances:
         """What a job stands under. One that has moved on meanwhile is looked at again: what was
         found may be of the state before, or of the one after."""
-        scene = _Scene(view, (), None)
+        circumstances = _Circumstances(view, (), None)
         for _ in range(_LOOKS_MAX):
             if view.terminal:
-                return _Scene(view, (), None)
+                return _Circumstances(view, (), None)
             org, uuid = view.org, view.uuid
-            found = await retried(partial(explaining.circumstances, self._line, org, uuid))
+            found = await retried(partial(explain.circumstances, self._db, org, uuid))
             before = await self.forecasts.ahead(view) if view.state is State.QUEUED else None
-            scene = _Scene(view, found, before)
+            circumstances = _Circumstances(view, found, before)
             after = await self._view(org, uuid)
             if after is None or after.state is view.state:
                 break
             view = after
-        return scene
+        return circumstances
 
     async def held_of(self, endpoints: Sequence[str]) -> int:
         """How many jobs of these endpoints are held, whoever's they are."""
-        return await retried(lambda: explaining.held_of(self._line, [*endpoints]))
+        return await retried(lambda: explain.held_of(self._db, [*endpoints]))
 
     async def _view(self, org: str, job: UUID) -> JobView | None:
         key = (org, job)
-        return (await retried(lambda: job_store.get(self._line, [key]))).get(key)
+        return (await retried(lambda: job_store.get(self._db, [key]))).get(key)
 
-    async def _blockers(self, scene: _Scene) -> list[Blocker]:
-        view = scene.view
+    async def _blockers(self, circumstances: _Circumstances) -> list[Blocker]:
+        view = circumstances.view
         match view.state:
             case State.STAGED:
                 return [
@@ -183,9 +323,9 @@ class Explainer:
             case State.RETRYING:
                 return [await self._postponed(view)]
             case State.QUEUED:
-                return await self._queued(scene)
+                return await self._queued(circumstances)
             case _:
-                return [await self._held(scene)]
+                return [await self._held(circumstances)]
 
     async def _postponed(self, view: JobView) -> Blocker:
         again = f"The next attempt is at {clock(view.run_at, view.read_at)}."
@@ -213,8 +353,8 @@ class Explainer:
             until=view.run_at,
         )
 
-    async def _queued(self, scene: _Scene) -> list[Blocker]:
-        view, found = scene.view, scene.found
+    async def _queued(self, circumstances: _Circumstances) -> list[Blocker]:
+        view, found = circumstances.view, circumstances.found
         blockers = [await self._limit(view, each) for each in found if _is_full(each)]
         blockers += [_rate(each) for each in found if each.kind == "rate"]
         blockers += [_threads(view, each) for each in found if each.kind == "threads"]
@@ -230,8 +370,8 @@ class Explainer:
                 blockers.append(await self._share_used_up(view, kept))
         if not blockers:
             blockers += await self._of(view).full(view)
-        if scene.before is not None and scene.before.jobs:
-            blockers.append(_behind(view, scene.before))
+        if circumstances.before is not None and circumstances.before.jobs:
+            blockers.append(_behind(view, circumstances.before))
         return blockers
 
     async def _limit(self, view: JobView, limit: Circumstance) -> Blocker:
@@ -296,10 +436,10 @@ class Explainer:
 
     async def holders(self, org: str, scope: str, name: str) -> Sequence[Holder]:
         """The organisation's jobs that hold what a limit, a lane or an endpoint has to give."""
-        return await retried(lambda: explaining.holders(self._line, org, scope, name))
+        return await retried(lambda: explain.holders(self._db, org, scope, name))
 
-    async def _held(self, scene: _Scene) -> Blocker:
-        view, found = scene.view, scene.found
+    async def _held(self, circumstances: _Circumstances) -> Blocker:
+        view, found = circumstances.view, circumstances.found
         since = view.started_at or view.dispatched_at
         asked = " It was asked to stop." if view.state is State.CANCEL_REQUESTED else ""
         remote = next((each for each in found if each.kind == "remote"), None)
@@ -331,8 +471,8 @@ class Explainer:
             BlockerKind.RUNNING, f"It runs{lasting(since, view)}{attempt}.{asked}", since=since
         )
 
-    async def _eta(self, scene: _Scene, blockers: Sequence[Blocker]) -> Eta | None:
-        view = scene.view
+    async def _eta(self, circumstances: _Circumstances, blockers: Sequence[Blocker]) -> Eta | None:
+        view = circumstances.view
         if any(each.kind in _NO_FORECAST for each in blockers):
             return None
         form = await self.forecasts.form(view)
@@ -346,7 +486,11 @@ class Explainer:
                     ),
                     default=None,
                 )
-                return None if scene.before is None else eta_behind(scene.before, form, rate)
+                return (
+                    None
+                    if circumstances.before is None
+                    else eta_behind(circumstances.before, form, rate)
+                )
             case State.STAGED | State.RETRYING:
                 due = max(0.0, (view.run_at - view.read_at).total_seconds())
                 waits = form.waits or Spread(0.0, 0.0)

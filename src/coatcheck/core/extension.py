@@ -1,10 +1,10 @@
 """Queries that a product adds to an engine, on connections that the engine closes.
 
-    class Voices(EngineExtension):
+    class Orders(EngineExtension):
         def __init__(self, context: EngineContext) -> None:
-            self._line = context.line("voices", server_settings=PINNED_PLANS)
+            self._db = context.db("orders", server_settings=PINNED_PLANS)
 
-    voices = engine.extension(Voices)
+    orders = engine.extension(Orders)
 
 The engine makes one instance of each class when first asked for it, and closes it with itself.
 """
@@ -18,8 +18,8 @@ from uuid import UUID
 from coatcheck.blobs import BlobContainer, UrlSigner
 from coatcheck.core.submission import Preparer
 from coatcheck.core.submitter import Submitter
-from coatcheck.db.connection import Line
-from coatcheck.db.notify import Notifier
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import Notifier
 from coatcheck.settings import Settings
 
 
@@ -27,30 +27,30 @@ from coatcheck.settings import Settings
 class EngineContext:
     """What an extension may use of its engine.
 
-    ``read_line`` is for reads by key, many at once, with pinned plans; ``write_line`` for short
-    statements; ``background_line``, with pinned plans, for reads that may take longer. All three
-    are shared: a statement that may wait for a lock belongs on a ``line`` of its own.
+    ``read_db`` is for reads by key, many at once, with pinned plans; ``write_db`` for short
+    statements; ``background_db``, with pinned plans, for reads that may take longer. All three
+    are shared: a statement that may wait for a lock belongs on a ``db`` of its own.
     """
 
     settings: Settings
-    read_line: Line
-    write_line: Line
-    background_line: Line
+    read_db: Connection
+    write_db: Connection
+    background_db: Connection
     preparer: Preparer
     submitter: Submitter
     notifier: Notifier
     deployment: Callable[[], Awaitable[UUID]]
     signer: Callable[[], UrlSigner]
     blobs: Callable[[], BlobContainer]
-    lines: list[Line] = field(default_factory=list)
+    connections: list[Connection] = field(default_factory=list)
     """Those that extensions asked for."""
 
-    def line(self, name: str, *, server_settings: Mapping[str, str] | None = None) -> Line:
+    def db(self, name: str, *, server_settings: Mapping[str, str] | None = None) -> Connection:
         """A connection for one extension alone: opened when it is first used, closed with the
         engine."""
-        line = Line(self.settings.database_url, name=name, server_settings=server_settings)
-        self.lines.append(line)
-        return line
+        db = Connection(self.settings.database_url, name=name, server_settings=server_settings)
+        self.connections.append(db)
+        return db
 
 
 class EngineExtension:

@@ -8,10 +8,10 @@ import time
 from typing import Final
 
 from coatcheck.core.queries import roll_ups
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.telemetry import metrics
-from coatcheck.telemetry.job_stats import tally_of
+from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
 FLUSH_SECONDS: Final = 5.0
@@ -19,13 +19,13 @@ _LAST_FLUSH_SECONDS_MAX: Final = 5.0
 """A process that ends is not held up for longer: there are more important things to write down."""
 
 
-class TallyKeeper:
+class JobStatsRecorder:
     """Empties the process's tally for a database. An engine has one, and each worker: whoever is
     due first leaves the others nothing to do. The line stays its owner's to close."""
 
-    def __init__(self, line: Line) -> None:
-        self._tally = tally_of(line.database_url)
-        self._line = line
+    def __init__(self, db: Connection) -> None:
+        self._job_stats = job_stats_of(db.database_url)
+        self._db = db
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
@@ -48,28 +48,28 @@ class TallyKeeper:
 
     async def flush(self) -> None:
         """Add what was counted until now; what another keeper is adding has been added then."""
-        async with self._tally.flushing():
+        async with self._job_stats.flushing():
             await self._flush()
 
     async def _flush(self) -> None:
-        self._tally.flushed_at = time.monotonic()
-        counted = self._tally.take()
+        self._job_stats.flushed_at = time.monotonic()
+        counted = self._job_stats.take()
         if not counted:
             return
         try:
-            await roll_ups.add(self._line, counted)
-            metrics.record_tally(counted)
+            await roll_ups.add(self._db, counted)
+            metrics.record_job_stats(counted)
         except DatabaseUnavailable as error:
-            self._tally.give_back(counted)
+            self._job_stats.give_back(counted)
             _log.info("statistics wait for the database: %s", error)
         except OutcomeUnknown:
             # Perhaps it was added. Once too few misleads nobody; twice would.
-            metrics.record_tally(counted)
+            metrics.record_job_stats(counted)
             _log.info("some seconds of statistics may be lost")
 
     async def _run(self) -> None:
         while not await self._is_stopped_within(FLUSH_SECONDS):
-            if time.monotonic() - self._tally.flushed_at < FLUSH_SECONDS * 0.9:
+            if time.monotonic() - self._job_stats.flushed_at < FLUSH_SECONDS * 0.9:
                 continue
             await self._flush_if_possible()
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Turns:
+class KeyedSemaphore:
     """So many at once in all, and so many of each: one who is slow waits for its own."""
 
     def __init__(self, at_once: int, of_one: int) -> None:

@@ -29,10 +29,10 @@ from coatcheck.domain.org_jobs import (
     LIVE,
     UNSUCCESSFUL,
     Attempt,
-    ConsoleJob,
-    ConsolePage,
     LogEntry,
-    Wanted,
+    OrgJob,
+    OrgJobFilter,
+    OrgJobPage,
 )
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
@@ -54,27 +54,27 @@ SendRetry = Callable[[NewJob], Awaitable[console_store.Retried | None]]
 """Creates the new job of a retry: a statement that is sent again if its answer was lost."""
 
 
-class Console(EngineExtension):
+class OrgJobRepository(EngineExtension):
     """What is asked of jobs by those who look after them. Who may ask is the caller's to know."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._line = context.line("console", server_settings=PINNED_PLANS)
-        self._list_line = context.line("console lists", server_settings=LISTING)
-        self._changes_line = context.line("console changes", server_settings=LISTING)
+        self._line = context.db("console", server_settings=PINNED_PLANS)
+        self._list_db = context.db("console lists", server_settings=LISTING)
+        self._changes_line = context.db("console changes", server_settings=LISTING)
         self._submitter = context.submitter
 
-    async def get(self, org: str, job_id: UUID) -> ConsoleJob:
+    async def get(self, org: str, job_id: UUID) -> OrgJob:
         """A job as it is now, with its result if that is short. Raises JobNotFound."""
         found = await retried(lambda: console_store.get(self._line, org, job_id))
         if found is None:
             raise JobNotFound("there is no such job")
         return found
 
-    async def find(self, org: str, keys: Sequence[str]) -> Sequence[ConsoleJob]:
+    async def find(self, org: str, keys: Sequence[str]) -> Sequence[OrgJob]:
         """The jobs that hold any of these idempotency keys."""
         return await retried(lambda: console_store.find(self._line, org, keys))
 
-    async def page(self, wanted: Wanted, *, after: UUID | None, limit: int) -> ConsolePage:
+    async def page(self, wanted: OrgJobFilter, *, after: UUID | None, limit: int) -> OrgJobPage:
         """Jobs, newest first, those older than ``after``.
 
         Looks at so many jobs and no more, whatever is asked for. Jobs that go on, and those that
@@ -95,7 +95,7 @@ class Console(EngineExtension):
         way: console_store.Way = "walk"
         if wanted.states is not None and set(wanted.states) <= set(UNSUCCESSFUL):
             way = "walk_unsuccessful"
-        found: list[ConsoleJob] = []
+        found: list[OrgJob] = []
         first_step = max(_FIRST_STEP_ROWS, limit + 1)
         for rows_max in (first_step, WALKED_ROWS_MAX - first_step):
             step = await self._walk(
@@ -106,11 +106,11 @@ class Console(EngineExtension):
                 return _cut(found, limit)
             assert step.last is not None, "it walked over something"
             below = step.last
-        return ConsolePage(found, below)
+        return OrgJobPage(found, below)
 
     async def changes(
         self, org: str, reader: str | None, cursor: ChangeCursor, *, rows_max: int, limit: int
-    ) -> Changes[ConsoleJob]:
+    ) -> Changes[OrgJob]:
         """What changed among the organisation's newest ``rows_max`` jobs: of ``reader``, and what
         is anyone's; or all."""
         try:
@@ -146,7 +146,7 @@ class Console(EngineExtension):
 
     async def retry(
         self,
-        job: ConsoleJob,
+        job: OrgJob,
         *,
         idempotency_key: str | None,
         request_id: str | None,
@@ -196,7 +196,7 @@ class Console(EngineExtension):
     async def _walk(
         self,
         way: console_store.Way,
-        wanted: Wanted,
+        wanted: OrgJobFilter,
         below: UUID,
         above: UUID,
         *,
@@ -206,7 +206,7 @@ class Console(EngineExtension):
         try:
             return await retried(
                 lambda: console_store.walk(
-                    self._list_line,
+                    self._list_db,
                     way,
                     wanted,
                     below=below,
@@ -238,11 +238,11 @@ def _refuse(old: console_store.Retried | None) -> None:
     raise InputNotKept(INPUT_GONE)
 
 
-def _cut(found: Sequence[ConsoleJob], limit: int) -> ConsolePage:
+def _cut(found: Sequence[OrgJob], limit: int) -> OrgJobPage:
     """A page of what was looked for with one more job than it has."""
     if len(found) <= limit:
-        return ConsolePage(found, None)
-    return ConsolePage(found[:limit], found[limit - 1].uuid)
+        return OrgJobPage(found, None)
+    return OrgJobPage(found[:limit], found[limit - 1].uuid)
 
 
 def _later(moment: datetime) -> datetime:

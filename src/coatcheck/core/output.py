@@ -13,8 +13,8 @@ from typing import Final
 from uuid import UUID
 
 from coatcheck.core.queries import reports as report_store
-from coatcheck.db.batcher import Coalescer
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.batcher import Batcher
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.job import JobEvent
@@ -30,7 +30,7 @@ _Place = tuple[str, UUID, int]
 
 
 @dataclass(slots=True, frozen=True)
-class Tail:
+class OutputTail:
     """How a job stands, and what it said since. ``more``: there may be more to read already."""
 
     state: State
@@ -45,12 +45,12 @@ class OutputReader:
     """Reads what jobs say. Its connection is made when first needed."""
 
     def __init__(self, dsn: str) -> None:
-        self._line = Line(dsn, name="output", server_settings=PINNED_PLANS)
-        self._reader: Coalescer[_Place, Tail | None] = Coalescer(
+        self._db = Connection(dsn, name="output", server_settings=PINNED_PLANS)
+        self._reader: Batcher[_Place, OutputTail | None] = Batcher(
             self._read, rows_max=_READ_ROWS_MAX
         )
 
-    async def tail(self, org: str, job: UUID, after: int) -> Tail:
+    async def tail(self, org: str, job: UUID, after: int) -> OutputTail:
         """The events after the one numbered ``after``, a page at most, and the job's state as of
         the same moment: an ended job says nothing after a page that is not full.
 
@@ -66,24 +66,24 @@ class OutputReader:
 
         Reads all that the job said: for a reader who finds more than a page.
         """
-        found = await retried(lambda: report_store.last_mark(self._line, org, job, mark))
+        found = await retried(lambda: report_store.last_mark(self._db, org, job, mark))
         return found or 0
 
     async def close(self) -> None:
         await self._reader.drain()
-        await self._line.close()
+        await self._db.close()
 
-    async def _read(self, places: Sequence[_Place]) -> Sequence[Tail | None]:
+    async def _read(self, places: Sequence[_Place]) -> Sequence[OutputTail | None]:
         rows = await retried(
-            lambda: report_store.tails(self._line, {*places}, PAGE_EVENTS, PAGE_BYTES)
+            lambda: report_store.tails(self._db, {*places}, PAGE_EVENTS, PAGE_BYTES)
         )
         found = {(row.org, row.job, row.after): _tail(row) for row in rows}
         return [found.get(place) for place in places]
 
 
-def _tail(row: report_store.TailRow) -> Tail:
+def _tail(row: report_store.TailRow) -> OutputTail:
     state, events = State(row.state), row.events
-    return Tail(
+    return OutputTail(
         state,
         row.failures + row.crashes + (1 if state.held or state is State.COMPLETED else 0),
         row.error_code,

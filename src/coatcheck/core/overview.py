@@ -9,13 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries import maintenance as upkeep
-from coatcheck.core.queries import overview as store
-from coatcheck.core.queries import roll_ups, service_secrets
+from coatcheck.core.queries import maintenance, overview, roll_ups, service_secrets
 from coatcheck.core.queries import webhooks as webhook_store
 from coatcheck.core.queries.overview import WorkerView
 from coatcheck.core.queries.roll_ups import Stretch
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
@@ -39,7 +37,7 @@ _ORIGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class LaneBacklog:
+class LaneState:
     """What of a lane has not ended. ``is_exact``: all that is queued was counted."""
 
     lane: Lane
@@ -52,7 +50,7 @@ class LaneBacklog:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowBacklog:
+class QueueState:
     """A flow that has work. ``is_exact``: all that it has queued was counted."""
 
     org: str
@@ -65,15 +63,15 @@ class FlowBacklog:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class OverviewView:
     """All of it. ``series`` has a point for every stretch of the span, oldest first."""
 
     org: str
     generated_at: datetime
     stretch_seconds: int
     series: Sequence[Stretch]
-    lanes: Sequence[LaneBacklog]
-    flows: Sequence[FlowBacklog]
+    lanes: Sequence[LaneState]
+    flows: Sequence[QueueState]
     failures: Sequence[tuple[str, int]]
     workers: Sequence[WorkerView]
 
@@ -82,31 +80,31 @@ class Overviews:
     """Looks. Its connection is made when first needed."""
 
     def __init__(self, database_url: str) -> None:
-        self._line = Line(database_url, name="overview", server_settings=PINNED_PLANS)
+        self._db = Connection(database_url, name="overview", server_settings=PINNED_PLANS)
 
     async def close(self) -> None:
-        await self._line.close()
+        await self._db.close()
 
-    async def read(self, org: str, minutes: int) -> Overview:
+    async def read(self, org: str, minutes: int) -> OverviewView:
         """Of an organisation, or of all together (``*``), over the last so many minutes."""
-        line = self._line
+        db = self._db
         step, stretch = _resolution(minutes)
-        now = await retried(lambda: upkeep.clock(line))
+        now = await retried(lambda: maintenance.clock(db))
         first = _floor(now - timedelta(minutes=minutes), stretch)
         found = await retried(
             lambda: roll_ups.series(
-                line, org, step_seconds=step, since=first, stretch_seconds=stretch
+                db, org, step_seconds=step, since=first, stretch_seconds=stretch
             )
         )
         failures = await retried(
             lambda: roll_ups.failures(
-                line, org, step_seconds=step, since=first, codes_max=_CODES_SHOWN_MAX
+                db, org, step_seconds=step, since=first, codes_max=_CODES_SHOWN_MAX
             )
         )
-        queued = await retried(lambda: store.flows(line, org))
-        held = await retried(lambda: store.held(line, org))
-        postponed = await retried(lambda: store.postponed(line, org))
-        return Overview(
+        queued = await retried(lambda: overview.flows(db, org))
+        held = await retried(lambda: overview.held(db, org))
+        postponed = await retried(lambda: overview.postponed(db, org))
+        return OverviewView(
             org=org,
             generated_at=now,
             stretch_seconds=stretch,
@@ -120,14 +118,14 @@ class Overviews:
     async def queue(self) -> Queue:
         """What waits in the whole deployment, all of it counted: a long queue takes its time, for
         which nobody's questions about their jobs should wait."""
-        waiting = await retried(lambda: job_store.waiting(self._line))
-        overdue = await retried(lambda: webhook_store.overdue_seconds(self._line))
-        sealed = await retried(lambda: service_secrets.count(self._line))
+        waiting = await retried(lambda: job_store.waiting(self._db))
+        overdue = await retried(lambda: webhook_store.overdue_seconds(self._db))
+        sealed = await retried(lambda: service_secrets.count(self._db))
         return Queue(waiting, overdue or 0.0, sealed_secrets=sealed)
 
     async def workers(self) -> Sequence[WorkerView]:
         """The worker processes, newest first."""
-        return await retried(lambda: store.workers(self._line, _WORKERS_MAX))
+        return await retried(lambda: overview.workers(self._db, _WORKERS_MAX))
 
 
 def _resolution(minutes: int) -> tuple[int, int]:
@@ -160,26 +158,28 @@ def _without_gaps(
 
 def _lane(
     lane: Lane,
-    queued: Sequence[store.QueuedFlow],
-    held: Sequence[store.HeldFlow],
+    queued: Sequence[overview.QueuedFlow],
+    held: Sequence[overview.HeldFlow],
     postponed: dict[tuple[str, str], int],
-) -> LaneBacklog:
+) -> LaneState:
     waiting = [each for each in queued if each.lane == lane]
-    return LaneBacklog(
+    return LaneState(
         lane=lane,
         staged=postponed.get((lane, State.STAGED), 0),
         queued=sum(each.jobs for each in waiting),
         retrying=postponed.get((lane, State.RETRYING), 0),
         held=sum(each.jobs for each in held if each.lane == lane),
         oldest_queued_seconds=max((each.oldest_seconds for each in waiting), default=None),
-        is_exact=len(queued) < store.FLOWS_MAX and not any(each.is_more for each in waiting),
+        is_exact=len(queued) < overview.FLOWS_MAX and not any(each.is_more for each in waiting),
     )
 
 
-def _flows(queued: Sequence[store.QueuedFlow], held: Sequence[store.HeldFlow]) -> list[FlowBacklog]:
+def _flows(
+    queued: Sequence[overview.QueuedFlow], held: Sequence[overview.HeldFlow]
+) -> list[QueueState]:
     at_work = {(each.org, each.flow, each.endpoint, each.lane): each.jobs for each in held}
     flows = [
-        FlowBacklog(
+        QueueState(
             each.org,
             each.flow,
             each.endpoint,

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID, uuid4
 
-from coatcheck.core.queries import process_metrics as store
-from coatcheck.db.connection import Line
+from coatcheck.core.queries import process_metrics
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import CoatcheckError, DatabaseUnavailable
 from coatcheck.telemetry import snapshots
 from coatcheck.telemetry.snapshots import Snapshot
@@ -53,7 +53,7 @@ class ProcessMetrics:
     def __init__(self, database_url: str, kind: str, take: Take) -> None:
         self._kind = kind
         self._take = take
-        self._line = Line(database_url, name="metrics")
+        self._db = Connection(database_url, name="metrics")
         self._turn = asyncio.Lock()
         self._process = uuid4()
         self._pushes = 0
@@ -75,7 +75,7 @@ class ProcessMetrics:
                 await self.push(ended=True)
         except (CoatcheckError, TimeoutError) as error:
             _log.info("the last metrics could not be stored: %s", error)
-        await self._line.close()
+        await self._db.close()
 
     async def push(self, *, ended: bool = False) -> None:
         """Put what this process has counted into the database."""
@@ -85,7 +85,7 @@ class ProcessMetrics:
     async def of_all(self) -> Snapshot:
         """The sum over all processes, this one as it is now."""
         await self.push()
-        said = await store.read(self._line, SILENT_SECONDS)
+        said = await process_metrics.read(self._db, SILENT_SECONDS)
         # With many processes it takes long enough to be noticed by whoever else is answered.
         return await asyncio.to_thread(_sum, said)
 
@@ -93,7 +93,7 @@ class ProcessMetrics:
         taken = self._take()
         if await self._put(taken, ended=ended):
             return
-        counted = await store.folded_push(self._line, self._process)
+        counted = await process_metrics.folded_push(self._db, self._process)
         # Should nobody know any more: as far as we do, what was answered was counted.
         answered = min(self._sent, default=None)
         last = counted if counted is not None and counted in self._sent else answered
@@ -110,13 +110,15 @@ class ProcessMetrics:
         samples = snapshots.encoded(snapshots.less(taken, self._baseline))
         if not self._is_known:
             with self._sending(taken) as push:
-                await store.begin(self._line, self._process, self._kind, push, samples)
+                await process_metrics.begin(self._db, self._process, self._kind, push, samples)
             self._is_known = True
             self._forget_before(push)
             if not ended:
                 return True
         with self._sending(taken) as push:
-            is_there = await store.push(self._line, self._process, push, samples, ended=ended)
+            is_there = await process_metrics.push(
+                self._db, self._process, push, samples, ended=ended
+            )
         if not is_there:
             del self._sent[push]
             return False
@@ -151,7 +153,7 @@ class ProcessMetrics:
             await asyncio.sleep(PUSH_SECONDS)
 
 
-def _sum(said: Iterable[store.Said]) -> Snapshot:
+def _sum(said: Iterable[process_metrics.ProcessReport]) -> Snapshot:
     return snapshots.merged(
         whole if each.alive else snapshots.counts(whole)
         for each in said
@@ -160,7 +162,7 @@ def _sum(said: Iterable[store.Said]) -> Snapshot:
 
 
 async def fold(
-    line: Line, *, gone_seconds: float = GONE_SECONDS, rows_max: int = FOLDED_ROWS_MAX
+    db: Connection, *, gone_seconds: float = GONE_SECONDS, rows_max: int = FOLDED_ROWS_MAX
 ) -> int:
     """Count processes that have ended among those that are gone. How many there were."""
 
@@ -173,8 +175,8 @@ async def fold(
         )
         return snapshots.encoded(snapshots.bounded(whole, _LABEL_ROWS_MAX))
 
-    return await store.fold(
-        line,
+    return await process_metrics.fold(
+        db,
         add,
         silent_seconds=gone_seconds,
         remember_seconds=REMEMBERED_SECONDS,

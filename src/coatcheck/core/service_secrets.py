@@ -17,16 +17,16 @@ from uuid import UUID
 
 import msgspec
 
-from coatcheck.core.queries import service_secrets as store
+from coatcheck.core.queries import service_secrets
 from coatcheck.core.queries import services as service_store
 from coatcheck.core.queries.service_secrets import Resealed, Sealed, SecretsKey
-from coatcheck.db.batcher import Coalescer
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.batcher import Batcher
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import ServiceSpec
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
 from coatcheck.domain.registration import Concealed, conceal, wanted_secrets
-from coatcheck.domain.target_secrets import TargetSecrets, decode_secrets, encode_secrets
+from coatcheck.domain.service_definition import TargetSecrets, decode_secrets, encode_secrets
 from coatcheck.sealing import SealBroken, Sealer, UnknownKey
 from coatcheck.settings import Settings
 
@@ -99,14 +99,12 @@ class ServiceSecrets:
     A text is read with others that are asked for at the same time, and known for a second.
     """
 
-    def __init__(self, settings: Settings, line: Line | None = None) -> None:
+    def __init__(self, settings: Settings, db: Connection | None = None) -> None:
         self._sealer = SecretsSealer(settings)
-        self._own_line = None if line is not None else _line(settings)
-        self._line = line or self._own_line
+        self._own_line = None if db is not None else _db(settings)
+        self._db = db or self._own_line
         self._entries: dict[SecretsKey, _Entry] = {}
-        self._reader: Coalescer[SecretsKey, str | None] = Coalescer(
-            self._read, rows_max=_READ_ROWS_MAX
-        )
+        self._reader: Batcher[SecretsKey, str | None] = Batcher(self._read, rows_max=_READ_ROWS_MAX)
 
     async def close(self) -> None:
         await self._reader.drain()
@@ -140,9 +138,9 @@ class ServiceSecrets:
             del self._entries[next(iter(self._entries))]
 
     async def _read(self, keys: Sequence[SecretsKey]) -> Sequence[str | None]:
-        assert self._line is not None
-        line = self._line
-        found = await retried(lambda: store.find(line, [*set(keys)]))
+        assert self._db is not None
+        db = self._db
+        found = await retried(lambda: service_secrets.find(db, [*set(keys)]))
         return [found.get(key) for key in keys]
 
 
@@ -162,9 +160,9 @@ class SealingState:
         return not (self.old or self.locked or self.plain)
 
 
-async def sealing_state(line: Line, key_ids: Sequence[str]) -> SealingState:
+async def sealing_state(db: Connection, key_ids: Sequence[str]) -> SealingState:
     """How things stand with these keys, of which the first seals."""
-    counts = await retried(lambda: store.count(line))
+    counts = await retried(lambda: service_secrets.count(db))
     plain = counts.pop("", 0)
     return SealingState(
         current=sum(counts.get(each, 0) for each in key_ids[:1]),
@@ -180,20 +178,20 @@ class Resealer:
     In small steps: rows that a process reads or registers meanwhile are not in the way.
     """
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: Settings, db: Connection) -> None:
         self.sealer = SecretsSealer(settings)
-        self._line = line
+        self._db = db
         self._unreadable: set[SecretsKey] = set()
 
     async def state(self) -> SealingState:
-        return await sealing_state(self._line, self.sealer.key_ids)
+        return await sealing_state(self._db, self.sealer.key_ids)
 
     async def seal_plain(self) -> int:
         """One step of definitions that hold their secrets as they are. How many it sealed."""
         if not self.sealer.key_ids:
             return 0
         sealed = 0
-        for spec, before in await service_store.unsealed(self._line, RESEALED_ROWS_MAX):
+        for spec, before in await service_store.unsealed(self._db, RESEALED_ROWS_MAX):
             try:
                 concealed = conceal(spec.org, spec.versions, await self._stored(spec))
             except InvalidInput:
@@ -203,7 +201,7 @@ class Resealer:
                 )
                 continue
             sealed += await service_store.seal(
-                self._line,
+                self._db,
                 spec,
                 before,
                 concealed.versions.values(),
@@ -214,7 +212,7 @@ class Resealer:
     async def _stored(self, spec: ServiceSpec) -> dict[UUID, TargetSecrets]:
         """Those that its definition shows as hidden: an older server may have written it anew."""
         wanted = [(spec.org, each) for each in wanted_secrets(spec.org, spec.versions)]
-        found = await store.find(self._line, wanted) if wanted else {}
+        found = await service_secrets.find(self._db, wanted) if wanted else {}
         return {id_: self.sealer.opened(org, id_, text) for (org, id_), text in found.items()}
 
     async def reseal(self) -> int:
@@ -222,9 +220,11 @@ class Resealer:
         resealed = 0
         for key_id in self.sealer.key_ids[1:]:
             after = _BEFORE_ALL
-            while page := await store.sealed_with(self._line, key_id, after, RESEALED_ROWS_MAX):
+            while page := await service_secrets.sealed_with(
+                self._db, key_id, after, RESEALED_ROWS_MAX
+            ):
                 after = page[-1][0]
-                resealed += await store.reseal(self._line, [*self._anew(page)])
+                resealed += await service_secrets.reseal(self._db, [*self._anew(page)])
         return resealed
 
     def _anew(self, page: Iterable[tuple[SecretsKey, str]]) -> Iterable[Resealed]:
@@ -244,5 +244,5 @@ def _place(org: str, id_: UUID) -> tuple[str, str]:
     return org, str(id_)
 
 
-def _line(settings: Settings) -> Line:
-    return Line(settings.database_url, name="secrets", server_settings=PINNED_PLANS)
+def _db(settings: Settings) -> Connection:
+    return Connection(settings.database_url, name="secrets", server_settings=PINNED_PLANS)

@@ -7,8 +7,8 @@ from typing import Final
 from uuid import UUID
 
 from coatcheck.core.queries.stalls import stall_reasons
-from coatcheck.db.batcher import Coalescer
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.batcher import Batcher
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.job import JobView
 from coatcheck.settings import Settings
@@ -23,8 +23,8 @@ class Stalls:
 
     def __init__(self, settings: Settings) -> None:
         self._lanes = settings.lanes
-        self._line = Line(settings.database_url, name="stalls", server_settings=PINNED_PLANS)
-        self._reader: Coalescer[JobKey, str | None] = Coalescer(self._read, rows_max=_READ_ROWS_MAX)
+        self._db = Connection(settings.database_url, name="stalls", server_settings=PINNED_PLANS)
+        self._reader: Batcher[JobKey, str | None] = Batcher(self._read, rows_max=_READ_ROWS_MAX)
 
     async def reason(self, view: JobView) -> str | None:
         """Why the job waits or runs for longer than its lane should need, or None."""
@@ -34,7 +34,7 @@ class Stalls:
 
     async def close(self) -> None:
         await self._reader.drain()
-        await self._line.close()
+        await self._db.close()
 
     def _took_long(self, view: JobView) -> bool:
         """Whether it is old enough to be asked about, at all. A held job is from half of its lane's
@@ -46,5 +46,5 @@ class Stalls:
         return (view.read_at - view.created_at).total_seconds() > patience
 
     async def _read(self, keys: Sequence[JobKey]) -> Sequence[str | None]:
-        found = await retried(lambda: stall_reasons(self._line, [*set(keys)], self._lanes))
+        found = await retried(lambda: stall_reasons(self._db, [*set(keys)], self._lanes))
         return [found.get(key) for key in keys]

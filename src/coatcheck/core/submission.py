@@ -20,7 +20,7 @@ from coatcheck.domain.job import JobKind, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX, PAYLOAD_BYTES_MAX
 from coatcheck.domain.states import State
-from coatcheck.domain.webhooks import Told, target_id
+from coatcheck.domain.webhooks import WebhookScope, target_id
 from coatcheck.egress.urls import read_target
 from coatcheck.encoding import encode
 from coatcheck.service import Endpoint
@@ -34,7 +34,9 @@ _KINDS_MAX = 10_000
 """Kinds of jobs that need no second look."""
 _SECONDS_MIN = 1e-6
 _SECONDS_MAX = 2**31 - 1
-_STATE_WEBHOOKS: Final = MappingProxyType({"states": Told.EVERY_STATE, "phases": Told.PHASES})
+_STATE_WEBHOOKS: Final = MappingProxyType(
+    {"states": WebhookScope.EVERY_STATE, "phases": WebhookScope.PHASES}
+)
 
 
 class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
@@ -329,9 +331,9 @@ def _options(submission: Submission, defaults: _Defaults) -> dict[str, object]:
 
 def _webhooks(submission: Submission) -> dict[str, object]:
     """Who is told of the job, and of what: one URL that is named twice is told of all."""
-    told: dict[str, Told] = {}
+    told: dict[str, WebhookScope] = {}
     if submission.webhook_url is not None:
-        told[_callable("webhook_url", submission.webhook_url)] = Told.THE_END
+        told[_callable("webhook_url", submission.webhook_url)] = WebhookScope.THE_END
     if submission.state_webhook_url is not None:
         of_what = _STATE_WEBHOOKS.get(submission.state_webhook_detail)
         if of_what is None:

@@ -12,11 +12,10 @@ from coatcheck.core.queries import inputs as input_store
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.submission import NewTickets, Ticket
 from coatcheck.crash import crash_point
-from coatcheck.db.batcher import Coalescer
-from coatcheck.db.channels import READY
-from coatcheck.db.connection import Line
+from coatcheck.db.batcher import Batcher
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
-from coatcheck.db.notify import Notifier
+from coatcheck.db.notifications import READY, Notifier
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import Existing, JobKind, NewJob, PlainJob
@@ -24,7 +23,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import SUBMIT_ROWS_MAX
 from coatcheck.domain.states import State
 from coatcheck.telemetry import metrics
-from coatcheck.telemetry.job_stats import tally_of
+from coatcheck.telemetry.job_stats import job_stats_of
 
 _ROUNDS_MAX = 3
 _FEW_JOBS = 8
@@ -34,13 +33,15 @@ _QUIET_SECONDS = 0.02
 class Submitter:
     """The only door by which jobs come into being."""
 
-    def __init__(self, lines: Sequence[Line], bulk_line: Line, notifier: Notifier) -> None:
+    def __init__(
+        self, lines: Sequence[Connection], bulk_line: Connection, notifier: Notifier
+    ) -> None:
         self._idle_lines = list(lines)
-        self._bulk_line = bulk_line
+        self._bulk_db = bulk_line
         self._notifier = notifier
-        self._tally = tally_of(bulk_line.database_url)
+        self._job_stats = job_stats_of(bulk_line.database_url)
         self._told_at = 0.0
-        self._coalescer: Coalescer[NewJob, Ticket] = Coalescer(
+        self._coalescer: Batcher[NewJob, Ticket] = Batcher(
             self._flush, rows_max=SUBMIT_ROWS_MAX, flights=len(lines)
         )
 
@@ -51,26 +52,26 @@ class Submitter:
     async def submit_many(self, jobs: Sequence[NewJob]) -> list[Ticket]:
         """Create all of these jobs in one transaction, or find those their keys name."""
         created = await retried(
-            lambda: job_store.submit_atomically(self._bulk_line, jobs, SUBMIT_ROWS_MAX)
+            lambda: job_store.submit_atomically(self._bulk_db, jobs, SUBMIT_ROWS_MAX)
         )
         self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
         self._notifier.say(READY, {job.endpoint for job in jobs})
-        return await self._tickets(self._bulk_line, jobs, created)
+        return await self._tickets(self._bulk_db, jobs, created)
 
     async def submit_with_input(
-        self, line: Line, job: NewJob, stored: StoredInput, life_seconds: float
+        self, db: Connection, job: NewJob, stored: StoredInput, life_seconds: float
     ) -> Ticket:
         """Create one job and the record of its input, or find the one its key names."""
 
         async def insert(jobs: Sequence[NewJob]) -> dict[UUID, State]:
             (one,) = jobs
-            return await input_store.submit(line, one, stored, life_seconds)
+            return await input_store.submit(db, one, stored, life_seconds)
 
-        return await self.submit_apart(line, job, insert)
+        return await self.submit_apart(db, job, insert)
 
     async def submit_apart(
         self,
-        line: Line,
+        db: Connection,
         job: NewJob,
         insert: Callable[[Sequence[NewJob]], Awaitable[Mapping[UUID, State]]],
     ) -> Ticket:
@@ -81,7 +82,7 @@ class Submitter:
         if created:
             self._count({(job.org, job.lane): 1})
             self._notifier.say(READY, [job.endpoint])
-        (ticket,) = await self._tickets(line, [job], created, insert)
+        (ticket,) = await self._tickets(db, [job], created, insert)
         return ticket
 
     async def copy(
@@ -89,7 +90,7 @@ class Submitter:
     ) -> Sequence[Ticket]:
         """Create plain jobs, all or none. ``jobs`` gives the same ones each time it is called."""
         created: Tally[JobKind] = Tally()
-        await retried(lambda: job_store.copy(self._bulk_line, jobs, ids, created))
+        await retried(lambda: job_store.copy(self._bulk_db, jobs, ids, created))
         kinds: Tally[tuple[str, str]] = Tally()
         for kind, rows in created.items():
             kinds[kind.org, kind.lane] += rows
@@ -101,18 +102,18 @@ class Submitter:
         await self._coalescer.drain()
 
     async def _flush(self, jobs: list[NewJob]) -> Sequence[Ticket | Exception]:
-        line = self._idle_lines.pop()  # there is one for each flight
+        db = self._idle_lines.pop()  # there is one for each flight
         try:
             crash_point("submit.before_insert")
             tell = self._told_at_once(jobs)
-            created = await retried(lambda: job_store.submit(line, jobs, tell))
+            created = await retried(lambda: job_store.submit(db, jobs, tell))
             crash_point("submit.committed_not_answered")
             self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
             if tell is None:
                 self._notifier.say(READY, {job.endpoint for job in jobs})
-            return await self._tickets(line, jobs, created)
+            return await self._tickets(db, jobs, created)
         finally:
-            self._idle_lines.append(line)
+            self._idle_lines.append(db)
 
     def _told_at_once(self, jobs: Sequence[NewJob]) -> tuple[str, str] | None:
         """What to say within the transaction, if these are a few jobs at a quiet time.
@@ -131,7 +132,7 @@ class Submitter:
 
     def _count(self, created: Mapping[tuple[str, str], int]) -> None:
         """One statement created so many jobs, by organisation and lane."""
-        self._tally.submitted(created)
+        self._job_stats.submitted(created)
         lanes: Tally[Lane] = Tally()
         for (_, lane), rows in created.items():
             lanes[Lane(lane)] += rows
@@ -139,12 +140,12 @@ class Submitter:
 
     async def _tickets(
         self,
-        line: Line,
+        db: Connection,
         jobs: Sequence[NewJob],
         created: Mapping[UUID, State],
         insert: Callable[[Sequence[NewJob]], Awaitable[Mapping[UUID, State]]] | None = None,
     ) -> list[Ticket]:
-        insert = insert or partial(job_store.submit, line)
+        insert = insert or partial(job_store.submit, db)
         tickets = [
             Ticket(job.uuid, created[job.uuid], created=True) if job.uuid in created else None
             for job in jobs
@@ -154,7 +155,7 @@ class Submitter:
             if not open_positions:
                 break
             taken = [jobs[at] for at in open_positions]
-            existing = await retried(partial(job_store.find_existing, line, taken))
+            existing = await retried(partial(job_store.find_existing, db, taken))
             for at, position in enumerate(open_positions):
                 if at in existing:
                     tickets[position] = _known(jobs[position], existing[at])

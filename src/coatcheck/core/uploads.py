@@ -9,7 +9,7 @@ from uuid import UUID
 from coatcheck.blobs import SignedUrl
 from coatcheck.blobs.keys import upload_key
 from coatcheck.core.extension import EngineContext, EngineExtension
-from coatcheck.core.queries import uploads as store
+from coatcheck.core.queries import uploads
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import BodyTooLarge, UploadAlreadyUsed, UploadMissing
 from coatcheck.domain.ids import InvalidId, from_text, new_id
@@ -34,11 +34,11 @@ class StagedList:
     etag: str | None
 
 
-class Uploads(EngineExtension):
+class UploadRepository(EngineExtension):
     """Gives places for lists away, and finds what was put there."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._line = context.background_line
+        self._line = context.background_db
         self._deployment = context.deployment
         self._signer = context.signer
         self._blobs = context.blobs
@@ -49,7 +49,7 @@ class Uploads(EngineExtension):
         key = upload_key(await self._deployment(), upload)
         url = await self._signer().signed_put(key, UPLOAD_SECONDS, MEDIA_TYPE)
         await retried(
-            lambda: store.create(
+            lambda: uploads.create(
                 self._line,
                 org=org,
                 upload_id=upload,
@@ -70,7 +70,7 @@ class Uploads(EngineExtension):
             upload = from_text(upload_id)
         except InvalidId as error:
             raise UploadMissing(_MISSING) from error
-        found = await retried(lambda: store.get(self._line, org, upload))
+        found = await retried(lambda: uploads.get(self._line, org, upload))
         if found is None or found.owner != owner or found.is_expired:
             raise UploadMissing(_MISSING)
         if found.is_used:

@@ -24,21 +24,21 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
-from coatcheck.domain.webhooks import Notice, Tells
+from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
 
-JobRenderer = Callable[[Notice, JobView | None], Awaitable[Any]]
+JobRenderer = Callable[[DeliveryEvent, JobView | None], Awaitable[Any]]
 """Makes ``data`` of a notice of a job, and the job itself unless it is gone by now."""
 
-SubjectRenderer = Callable[[Notice], Awaitable[Any]]
+SubjectRenderer = Callable[[DeliveryEvent], Awaitable[Any]]
 """Makes ``data`` of a notice of something else than a job."""
 
-Render = Callable[[Notice], Awaitable[bytes]]
+Render = Callable[[DeliveryEvent], Awaitable[bytes]]
 """Makes the whole body."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
+class WebhookEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of a webhook, unless a surface has one of its own. Of a job it says what it went
     from and to."""
 
@@ -56,13 +56,13 @@ class WholeBody:
     value: Any
 
 
-class ToldEndpoint(msgspec.Struct, frozen=True):
+class TestPayload(msgspec.Struct, frozen=True):
     """What a test message says."""
 
     endpoint_id: str
 
 
-class GoneJob(msgspec.Struct, frozen=True):
+class ExpiredJob(msgspec.Struct, frozen=True):
     """A job whose retention ended before its webhook was delivered. ``expired`` is true, and the
     rest is as of the event."""
 
@@ -74,11 +74,11 @@ class GoneJob(msgspec.Struct, frozen=True):
     expired: bool = True
 
 
-def gone_job(notice: Notice) -> GoneJob:
+def expired_job(event: DeliveryEvent) -> ExpiredJob:
     """What is left to say of a job that is gone."""
-    facts = notice.facts
-    return GoneJob(
-        to_text(notice.subject),
+    facts = event.facts
+    return ExpiredJob(
+        to_text(event.subject),
         facts["state"],
         facts["attempt"],
         facts.get("error_code"),
@@ -86,7 +86,7 @@ def gone_job(notice: Notice) -> GoneJob:
     )
 
 
-class Notices:
+class WebhookPayloads:
     """Renders notices: of jobs by their service, ``otherwise`` by one renderer for all others (if
     there is none, plainly); of what is no job by its kind."""
 
@@ -96,40 +96,40 @@ class Notices:
         *,
         otherwise: JobRenderer | None = None,
         services: Mapping[str, JobRenderer] | None = None,
-        kinds: Mapping[Tells, SubjectRenderer] | None = None,
+        kinds: Mapping[SubjectKind, SubjectRenderer] | None = None,
     ) -> None:
         self._engine = engine
         self._otherwise = otherwise or _plain_job
         self._services = dict(services or {})
-        self._kinds = {Tells.TEST: _test, **(kinds or {})}
+        self._kinds = {SubjectKind.TEST: _test, **(kinds or {})}
 
-    async def body(self, notice: Notice) -> bytes:
+    async def body(self, event: DeliveryEvent) -> bytes:
         """The bytes to post. What no product that is on can show is said by the facts alone."""
-        if notice.kind is not Tells.JOB:
-            render = self._kinds.get(notice.kind, _facts)
-            return _encode(Envelope(notice.event, notice.at, await render(notice)))
-        data = await self._job(notice)
+        if event.kind is not SubjectKind.JOB:
+            render = self._kinds.get(event.kind, _facts)
+            return _encode(WebhookEnvelope(event.event, event.at, await render(event)))
+        data = await self._job(event)
         if isinstance(data, WholeBody):
             return _encode(data.value)
-        facts = notice.facts
+        facts = event.facts
         return _encode(
-            Envelope(notice.event, notice.at, data, facts.get("state"), facts.get("previous"))
+            WebhookEnvelope(event.event, event.at, data, facts.get("state"), facts.get("previous"))
         )
 
-    async def _job(self, notice: Notice) -> Any:
-        service = str(notice.facts.get("endpoint", "")).partition(".")[0]
+    async def _job(self, event: DeliveryEvent) -> Any:
+        service = str(event.facts.get("endpoint", "")).partition(".")[0]
         render = self._services.get(service, self._otherwise)
         try:
-            view = await self._engine.get(to_text(notice.subject), org=notice.org)
+            view = await self._engine.get(to_text(event.subject), org=event.org)
         except JobNotFound:
             view = None
-        return await render(notice, view)
+        return await render(event, view)
 
 
-async def _plain_job(notice: Notice, view: JobView | None) -> Any:
+async def _plain_job(event: DeliveryEvent, view: JobView | None) -> Any:
     """What is said of a job that is no product's: what the engine knows, without its result."""
     if view is None:
-        return gone_job(notice)
+        return expired_job(event)
     return {
         "id": view.id,
         "org_id": view.org,
@@ -141,10 +141,10 @@ async def _plain_job(notice: Notice, view: JobView | None) -> Any:
     }
 
 
-async def _facts(notice: Notice) -> Any:
-    facts = {name: fact for name, fact in notice.facts.items() if name != "as"}
-    return {"id": to_text(notice.subject), **facts}
+async def _facts(event: DeliveryEvent) -> Any:
+    facts = {name: fact for name, fact in event.facts.items() if name != "as"}
+    return {"id": to_text(event.subject), **facts}
 
 
-async def _test(notice: Notice) -> ToldEndpoint:
-    return ToldEndpoint(to_text(notice.subject))
+async def _test(event: DeliveryEvent) -> TestPayload:
+    return TestPayload(to_text(event.subject))

@@ -6,20 +6,24 @@ An endpoint of another organisation is as if it were not: NotFound.
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property, partial
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache, partial
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from uuid import UUID, uuid4
 
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from standardwebhooks import Webhook
+
 from coatcheck.core.queries import webhook_endpoints as endpoint_store
 from coatcheck.core.queries import webhooks as webhook_store
-from coatcheck.core.queries.webhooks import Claimed, Secret
-from coatcheck.core.webhook_responses import Answer, answered, judged
-from coatcheck.core.webhook_secrets import WebhookSecrets
-from coatcheck.db.connection import Line
+from coatcheck.core.queries.webhooks import Claimed, Mark, Secret
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
     InvalidSubmission,
@@ -32,20 +36,127 @@ from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.webhooks import (
     DESCRIPTION_CHARACTERS_MAX,
     ENDPOINTS_MAX,
+    PEACE_SECONDS_MAX,
+    DeliveryEvent,
+    DeliveryStatus,
     DeliveryView,
     EndpointView,
-    Notice,
-    Status,
     expand_events,
     first_delivery_at,
+    message_id,
+    retry_seconds,
 )
 from coatcheck.egress.urls import read_target
 from coatcheck.settings import Settings
 
+WITH_PEACE: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""The statuses whose Retry-After is obeyed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverAnswer:
+    """What a receiver answered, or why there is no answer. ``error`` is None if all is well.
+
+    ``error`` has no part of the URL, nor of what was answered.
+    """
+
+    status: int | None
+    error: str | None
+    asked_seconds: float | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        return self.status == HTTPStatus.GONE
+
+
+def answered(status: int, asked_seconds: float | None = None) -> ReceiverAnswer:
+    """What a status means. ``asked_seconds`` is what came with it as Retry-After."""
+    if 200 <= status < 300:
+        return ReceiverAnswer(status, None)
+    if 300 <= status < 400:
+        return ReceiverAnswer(status, f"answered {status}; redirects are not followed")
+    asked = None
+    if status in WITH_PEACE and asked_seconds is not None:
+        asked = min(max(asked_seconds, 0.0), PEACE_SECONDS_MAX)
+    return ReceiverAnswer(status, f"answered {status}", asked)
+
+
+def judged(
+    org: str,
+    delivery: UUID,
+    lease: UUID,
+    *,
+    tries: int,
+    answer: ReceiverAnswer,
+    luck: float,
+    fetched: bool = False,
+) -> Mark:
+    """What becomes of a delivery that had been tried ``tries`` times before. ``luck`` is in
+    [0, 1). One that was ``fetched`` has a schedule of its own."""
+    status, delay = DeliveryStatus.PENDING, None
+    if answer.error is None:
+        status = DeliveryStatus.DELIVERED
+    elif answer.is_gone:
+        status = DeliveryStatus.DISABLED
+    else:
+        delay = retry_seconds(tries + 1, luck, answer.asked_seconds, fetched=fetched)
+        if delay is None:
+            status = DeliveryStatus.EXHAUSTED
+    return Mark(
+        org, delivery, lease, status, answer.status, answer.error, delay, answer.asked_seconds
+    )
+
+
+_LABEL: Final = b"coatcheck/webhooks/v1\0"
+_ENDPOINT_LABEL: Final = b"coatcheck/webhooks/endpoint/v1\0"
+_SECRET_BYTES: Final = 32
+_PREFIX: Final = "whsec_"
+
+
+class WebhookSecrets:
+    """Every secret of the deployment that has this pepper."""
+
+    def __init__(self, pepper: str) -> None:
+        self._pepper = pepper.encode()
+        self._of = lru_cache(maxsize=1_000)(self._derive)
+
+    def text(self, org: str, generation: int, endpoint: UUID | None = None) -> str:
+        """A secret as receivers configure it, ``whsec_`` and base64: the organisation's, or that of
+        one of its endpoints."""
+        return _PREFIX + base64.b64encode(self._of(org, generation, endpoint)).decode()
+
+    def headers(self, claimed: Claimed, body: bytes, at: datetime) -> dict[str, str]:
+        """What is sent with a message: its type, its id, when it was sent, and its signatures, that
+        of the present secret first."""
+        event = claimed.event
+        endpoint = event.target if claimed.to_endpoint else None
+        message = message_id(event.id)
+        # The library takes the wall clock's digits for UTC, whatever zone they are of.
+        moment, text = at.astimezone(UTC), body.decode()
+        signatures = [
+            Webhook(self._of(event.org, generation, endpoint)).sign(message, moment, text)
+            for generation in claimed.generations
+        ]
+        return {
+            "content-type": "application/json",
+            "webhook-id": message,
+            "webhook-timestamp": str(int(moment.timestamp())),
+            "webhook-signature": " ".join(signatures),
+        }
+
+    def _derive(self, org: str, generation: int, endpoint: UUID | None) -> bytes:
+        if endpoint is None:
+            info = _LABEL + f"{generation}\0{org}".encode()
+        else:
+            info = _ENDPOINT_LABEL + f"{generation}\0{endpoint.hex}\0{org}".encode()
+        hkdf = HKDF(hashes.SHA256(), _SECRET_BYTES, salt=None, info=info)
+        return hkdf.derive(self._pepper)
+
+
 REPLAYED_MAX: Final = 1_000
 """Deliveries that one call sends again."""
-ENDED: Final = (Status.DELIVERED, Status.EXHAUSTED, Status.DISABLED)
-FAILED: Final = (Status.PENDING, Status.EXHAUSTED, Status.DISABLED)
+ENDED: Final = (DeliveryStatus.DELIVERED, DeliveryStatus.EXHAUSTED, DeliveryStatus.DISABLED)
+FAILED: Final = (DeliveryStatus.PENDING, DeliveryStatus.EXHAUSTED, DeliveryStatus.DISABLED)
 """What a replay sends again unless it is asked for something else. Of what is pending it is what
 has failed, and waits for its next try."""
 _ERROR_CHARACTERS_MAX: Final = 200
@@ -63,7 +174,7 @@ class SigningSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayOutcome:
     """How many deliveries are sent again. ``next`` is where to go on, if there may be more."""
 
     count: int
@@ -85,10 +196,10 @@ class Report:
 class Webhooks:
     """What an engine does for webhooks. Endpoints are named by their ``id``, a ULID."""
 
-    def __init__(self, settings: Settings, line: Line, list_line: Line) -> None:
+    def __init__(self, settings: Settings, db: Connection, list_line: Connection) -> None:
         self._settings = settings
-        self._line = line
-        self._list_line = list_line
+        self._db = db
+        self._list_db = list_line
 
     @cached_property
     def secrets(self) -> WebhookSecrets:
@@ -115,7 +226,7 @@ class Webhooks:
             raise InvalidSubmission("url: an endpoint has one, unless it is fetched from")
         insert = partial(
             endpoint_store.create,
-            self._line,
+            self._db,
             org,
             new_id(),
             url="" if url is None else _read_url(url),
@@ -132,11 +243,11 @@ class Webhooks:
 
     async def list_endpoints(self, org: str) -> list[EndpointView]:
         """All of them, oldest first."""
-        return await retried(partial(endpoint_store.list_all, self._line, org))
+        return await retried(partial(endpoint_store.list_all, self._db, org))
 
     async def get_endpoint(self, org: str, endpoint: str) -> EndpointView:
         return _found(
-            await retried(partial(endpoint_store.get, self._line, org, _endpoint(endpoint)))
+            await retried(partial(endpoint_store.get, self._db, org, _endpoint(endpoint)))
         )
 
     async def change_endpoint(
@@ -153,7 +264,7 @@ class Webhooks:
             raise InvalidSubmission("url: an endpoint that is fetched from has none")
         change = partial(
             endpoint_store.change,
-            self._line,
+            self._db,
             org,
             _endpoint(endpoint),
             url=None if url is None else _read_url(url),
@@ -165,38 +276,38 @@ class Webhooks:
     async def pause(self, org: str, endpoint: str) -> EndpointView:
         """Have it told nothing for now. What there is to tell is noted, and waits."""
         return _found(
-            await retried(partial(endpoint_store.pause, self._line, org, _endpoint(endpoint)))
+            await retried(partial(endpoint_store.pause, self._db, org, _endpoint(endpoint)))
         )
 
     async def resume(self, org: str, endpoint: str) -> EndpointView:
         """Have it told again, whether it was paused or had answered 410."""
         return _found(
-            await retried(partial(endpoint_store.resume, self._line, org, _endpoint(endpoint)))
+            await retried(partial(endpoint_store.resume, self._db, org, _endpoint(endpoint)))
         )
 
     async def delete_endpoint(self, org: str, endpoint: str) -> None:
         """Remove it. What waits for it ends as ``disabled``, and stays in the log for a while."""
-        delete = partial(endpoint_store.delete, self._line, org, _endpoint(endpoint))
+        delete = partial(endpoint_store.delete, self._db, org, _endpoint(endpoint))
         if not await retried(delete):
             raise NotFound
 
     async def secret(self, org: str, endpoint: str) -> SigningSecret:
         """What its messages are signed with."""
         named = _endpoint(endpoint)
-        read = partial(endpoint_store.secret, self._line, org, named)
+        read = partial(endpoint_store.secret, self._db, org, named)
         return self._shown(org, named, _found(await retried(read)))
 
     async def rotate(self, org: str, endpoint: str, generation: int) -> SigningSecret:
         """Give it the secret after this generation's, which signs along for a day. Of two that
         replace the same one, the second changes nothing."""
         named = _endpoint(endpoint)
-        rotate = partial(endpoint_store.rotate, self._line, org, named, generation)
+        rotate = partial(endpoint_store.rotate, self._db, org, named, generation)
         return self._shown(org, named, _found(await retried(rotate)))
 
     async def send_test(self, org: str, endpoint: str) -> DeliveryView:
         """Have a message sent to it that tells of nothing but that it works."""
         delivery = new_id()
-        send = partial(endpoint_store.send_test, self._line, org, _endpoint(endpoint), delivery)
+        send = partial(endpoint_store.send_test, self._db, org, _endpoint(endpoint), delivery)
         if not await retried(send):
             raise NotFound
         return await self.delivery(org, delivery)
@@ -209,7 +320,7 @@ class Webhooks:
         *,
         endpoint: str | None = None,
         job: UUID | None = None,
-        status: Status | None = None,
+        status: DeliveryStatus | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         after: UUID | None = None,
@@ -223,7 +334,7 @@ class Webhooks:
             older_than = bound if after is None else min(after, bound)
         read = partial(
             webhook_store.list_page,
-            self._list_line,
+            self._list_db,
             org,
             after=older_than,
             subject=job,
@@ -235,13 +346,13 @@ class Webhooks:
         return await retried(read)
 
     async def delivery(self, org: str, delivery: UUID) -> DeliveryView:
-        return _found(await retried(partial(webhook_store.get, self._line, org, delivery)))
+        return _found(await retried(partial(webhook_store.get, self._db, org, delivery)))
 
     async def replay(self, org: str, delivery: UUID) -> DeliveryView:
         """Have one sent again, at once and under the same id."""
-        shown = _found(await retried(partial(webhook_store.replay, self._line, org, delivery)))
+        shown = _found(await retried(partial(webhook_store.replay, self._db, org, delivery)))
         if shown.status in ENDED and shown.endpoint is not None:
-            read = partial(endpoint_store.get, self._line, org, shown.endpoint)
+            read = partial(endpoint_store.get, self._db, org, shown.endpoint)
             if await retried(read) is None:
                 raise WebhookEndpointDeleted("The endpoint that this was for was deleted.")
         return shown
@@ -252,11 +363,11 @@ class Webhooks:
         endpoint: str | None,
         since: datetime,
         until: datetime | None,
-        statuses: Sequence[Status] = FAILED,
+        statuses: Sequence[DeliveryStatus] = FAILED,
         *,
         after: UUID | None = None,
         limit: int = REPLAYED_MAX,
-    ) -> Replayed:
+    ) -> ReplayOutcome:
         """Have those sent again that were noted at ``since`` or later, before ``until``, and that
         have this status: of one endpoint, or all. Of what is pending, those whose last try failed.
         Oldest first; ``after`` goes on where the last call ended. What was for deleted endpoints is
@@ -266,7 +377,7 @@ class Webhooks:
             first = max(first, UUID(int=after.int + 1))
         replay = partial(
             webhook_store.replay_range,
-            self._line,
+            self._db,
             org,
             target=None if endpoint is None else (await self.get_endpoint(org, endpoint)).uuid,
             since=first,
@@ -275,11 +386,11 @@ class Webhooks:
             limit=limit,
         )
         again = await retried(replay)
-        return Replayed(len(again), again[-1] if len(again) == limit else None)
+        return ReplayOutcome(len(again), again[-1] if len(again) == limit else None)
 
-    async def told_before(self, notice: Notice) -> Mapping[str, Any] | None:
+    async def told_before(self, event: DeliveryEvent) -> Mapping[str, Any] | None:
         """The facts of the notice before this one, to the same target about the same subject."""
-        return await retried(partial(webhook_store.told_before, self._line, notice))
+        return await retried(partial(webhook_store.told_before, self._db, event))
 
     # Fetching
 
@@ -290,7 +401,7 @@ class Webhooks:
         not reported within the lease is given out again."""
         take = partial(
             endpoint_store.take,
-            self._line,
+            self._db,
             org,
             _endpoint(endpoint),
             uuid4(),
@@ -306,7 +417,7 @@ class Webhooks:
         is changed."""
         named = _endpoint(endpoint)
         pairs = [(each.delivery, each.lease) for each in reports]
-        tries = await retried(partial(endpoint_store.held, self._line, org, named, pairs))
+        tries = await retried(partial(endpoint_store.held, self._db, org, named, pairs))
         marks = [
             judged(
                 org,
@@ -320,7 +431,7 @@ class Webhooks:
             for each in reports
             if each.delivery in tries
         ]
-        marked = await retried(partial(webhook_store.mark, self._line, marks)) if marks else set()
+        marked = await retried(partial(webhook_store.mark, self._db, marks)) if marks else set()
         return [each.delivery in marked for each in reports]
 
     def _shown(self, org: str, endpoint: UUID, secret: Secret) -> SigningSecret:
@@ -335,11 +446,11 @@ class Webhooks:
         )
 
 
-def _answer(report: Report) -> Answer:
+def _answer(report: Report) -> ReceiverAnswer:
     if report.status_code is not None:
         return answered(report.status_code, report.asked_seconds)
     error = "".join(c for c in report.error or "" if c.isprintable())[:_ERROR_CHARACTERS_MAX]
-    return Answer(None, error or "no answer")
+    return ReceiverAnswer(None, error or "no answer")
 
 
 def _endpoint(text: str) -> UUID:

@@ -8,7 +8,7 @@ id of the page.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlencode
@@ -16,9 +16,49 @@ from urllib.parse import unquote, urlencode
 import msgspec
 
 from coatcheck.domain.errors import CoatcheckError
-from coatcheck.http.asgi import ASGIApp, Message, Scope
 from coatcheck.http.request import PLACE, HeldPlace
-from coatcheck.http.response import RawHeaders
+from coatcheck.http.response import ASGIApp, Message, RawHeaders, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class ApiEvent:
+    """One event. ``id`` is set if the server stores it, so that a client can resume after it."""
+
+    name: str
+    id: str | None
+    data: str
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.data)
+
+
+Events = AsyncGenerator[ApiEvent | None, None]
+
+
+async def read_events(pieces: AsyncIterator[bytes]) -> Events:
+    """Yield the events of a stream, and None for each keep-alive comment."""
+    unread = b""
+    try:
+        async for piece in pieces:
+            unread += piece
+            *blocks, unread = unread.split(b"\n\n")
+            for block in blocks:
+                yield _read(block.decode())
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()  # the reader may have left early
+
+
+def _read(block: str) -> ApiEvent | None:
+    fields: dict[str, str] = {}
+    for line in block.split("\n"):
+        name, _, value = line.partition(":")
+        if name:
+            fields[name] = value.removeprefix(" ")
+    if "event" not in fields:
+        return None
+    return ApiEvent(fields["event"], fields.get("id"), fields.get("data", ""))
+
 
 Query = Mapping[str, str | int | None]
 _JSON: Final = (b"content-type", b"application/json")

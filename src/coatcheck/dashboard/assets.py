@@ -17,9 +17,9 @@ from importlib.resources.abc import Traversable
 from typing import Final
 
 from coatcheck.domain.errors import NotFound
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, shared_reply
-from coatcheck.http.routing import Answer, Operation
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, shared_response
+from coatcheck.http.routing import ResponseSpec, Route
 
 _MEDIA_TYPES: Final = {
     ".css": b"text/css; charset=utf-8",
@@ -43,15 +43,15 @@ def address(name: str) -> str:
     return f"/ui/static/{_assets()[name].digest}/{name}"
 
 
-def operation() -> Operation:
+def route() -> Route:
     """``/ui/static/{digest}/{file}``."""
 
-    async def serve(call: Call) -> Reply:
-        asset = _assets().get(call.params["file"])
+    async def serve(request: Request) -> Response:
+        asset = _assets().get(request.params["file"])
         if asset is None:
             raise NotFound
         # During a deployment, pages of another version may ask. They get this one, uncached.
-        is_current = call.params["digest"] == asset.digest
+        is_current = request.params["digest"] == asset.digest
         headers = [
             (b"content-type", asset.media_type),
             (b"cache-control", _FOR_GOOD if is_current else b"no-store"),
@@ -59,17 +59,17 @@ def operation() -> Operation:
             (b"x-content-type-options", b"nosniff"),
             (b"cross-origin-resource-policy", b"same-origin"),
         ]
-        if "gzip" in (call.header(b"accept-encoding") or ""):
-            return shared_reply(asset.compressed, [*headers, (b"content-encoding", b"gzip")])
-        return shared_reply(asset.plain, headers)
+        if "gzip" in (request.header(b"accept-encoding") or ""):
+            return shared_response(asset.compressed, [*headers, (b"content-encoding", b"gzip")])
+        return shared_response(asset.plain, headers)
 
-    return Operation(
+    return Route(
         methods=["GET"],
         path="/ui/static/{digest}/{file}",
         name="ui_static",
         summary="A static file of the dashboard.",
         handler=serve,
-        answers=[Answer(HTTPStatus.OK, "The file.", media_type="*/*")],
+        responses=[ResponseSpec(HTTPStatus.OK, "The file.", media_type="*/*")],
         tag="dashboard",
         serves_code=True,
     )

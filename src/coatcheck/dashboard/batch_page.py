@@ -7,14 +7,14 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from coatcheck.dashboard import live, paths
-from coatcheck.dashboard.api_events import ApiEvent, Events, read_events
+from coatcheck.dashboard.api import ApiEvent, Events, read_events
 from coatcheck.dashboard.batches import is_other_org
-from coatcheck.dashboard.durations import between
-from coatcheck.dashboard.notices import Notice
+from coatcheck.dashboard.notices import FlashMessage
+from coatcheck.dashboard.rendering import between
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.routing import Route
 
 PATH: Final = "/ui/batches/{id}"
 API: Final = "/v1/jobs/{id}"
@@ -25,7 +25,7 @@ STATUSES: Final = ("pending", "running", "succeeded", "failed", "cancelled")
 """Of tasks, as the batches API names them."""
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [
         site.page(PATH, "ui_batch", _show),
         site.live(f"{PATH}/live", "ui_batch_live", _follow),
@@ -37,7 +37,7 @@ def operations(site: Site) -> list[Operation]:
     ]
 
 
-async def _show(visit: Visit) -> Reply | StreamReply:
+async def _show(visit: Visit) -> Response | StreamResponse:
     """The page, or for htmx the part that changes with the batch."""
     if is_other_org(visit):
         return visit.page("batches_other_org.html")
@@ -81,23 +81,23 @@ async def _show(visit: Visit) -> Reply | StreamReply:
     return visit.page("batch.html", **shown)
 
 
-async def _show_task(visit: Visit) -> Reply | StreamReply:
+async def _show_task(visit: Visit) -> Response | StreamResponse:
     base = paths.to(API, id=visit.params["id"])
     task = await visit.api.get(f"{base}/tasks/{paths.to('{id}', id=visit.params['task_id'])}")
     return visit.page("batch_task.html", batch_id=visit.params["id"], task=task, between=between)
 
 
-async def _cancel(visit: Visit) -> Reply | StreamReply:
+async def _cancel(visit: Visit) -> Response | StreamResponse:
     await visit.api.post(f"{paths.to(API, id=visit.params['id'])}/cancel")
     return _back(visit, "Cancellation requested. Running tasks are asked to stop.")
 
 
-async def _close(visit: Visit) -> Reply | StreamReply:
+async def _close(visit: Visit) -> Response | StreamResponse:
     await visit.api.post(f"{paths.to(API, id=visit.params['id'])}/close")
     return _back(visit, "Batch closed. It accepts no more tasks.")
 
 
-async def _rerun(visit: Visit) -> Reply | StreamReply:
+async def _rerun(visit: Visit) -> Response | StreamResponse:
     """Rerun all tasks, or those with a status or error code, of the current or a given run."""
     wanted: dict[str, Any] = {
         name: value for name in ("status", "error_code") if (value := visit.form.get(name))
@@ -109,7 +109,7 @@ async def _rerun(visit: Visit) -> Reply | StreamReply:
     return _back(visit, "New run started.")
 
 
-async def _export(visit: Visit) -> Reply | StreamReply:
+async def _export(visit: Visit) -> Response | StreamResponse:
     run = visit.form.get("run")
     await visit.api.post(
         f"{paths.to(API, id=visit.params['id'])}/exports", {"run": run} if run else None
@@ -117,8 +117,8 @@ async def _export(visit: Visit) -> Reply | StreamReply:
     return _back(visit, "Export started. The download appears here when it is ready.")
 
 
-def _back(visit: Visit, said: str) -> Reply:
-    return visit.redirect(paths.to(PATH, id=visit.params["id"]), Notice(said))
+def _back(visit: Visit, said: str) -> Response:
+    return visit.redirect(paths.to(PATH, id=visit.params["id"]), FlashMessage(said))
 
 
 def _run(batch: Mapping[str, Any], wanted: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _run(batch: Mapping[str, Any], wanted: str) -> dict[str, Any]:
     return next((run for run in runs if run["id"] == wanted), runs[-1])
 
 
-async def _follow(visit: Visit) -> Reply | StreamReply:
+async def _follow(visit: Visit) -> Response | StreamResponse:
     """Stream the batch's progress as parts of its page."""
     base = paths.to(API, id=visit.params["id"])
     stream = await visit.api.open(f"{base}/events")

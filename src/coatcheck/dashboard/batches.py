@@ -7,19 +7,19 @@ from typing import Final
 from coatcheck.dashboard import paths
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.routing import Route
 
 PATH: Final = "/ui/batches"
 API: Final = "/v1/jobs"
 _PAGE_ROWS: Final = 50
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [site.page(PATH, "ui_batches", _show)]
 
 
-async def _show(visit: Visit) -> Reply | StreamReply:
+async def _show(visit: Visit) -> Response | StreamResponse:
     if is_other_org(visit):
         return visit.page("batches_other_org.html")
     cursor = visit.query.get("cursor")

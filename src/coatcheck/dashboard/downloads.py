@@ -6,7 +6,7 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from coatcheck.http.response import SANDBOXED, RawHeaders, Reply, raw_header
+from coatcheck.http.response import SANDBOXED, RawHeaders, Response, raw_header
 
 HARMLESS: Final[RawHeaders] = (
     *SANDBOXED,
@@ -18,11 +18,11 @@ HARMLESS: Final[RawHeaders] = (
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def download(body: bytes, name: str, media_type: str) -> Reply:
+def download(body: bytes, name: str, media_type: str) -> Response:
     """``body`` as an attachment called ``name``; unusual characters become underscores."""
     headers = [
         raw_header("content-type", media_type),
         raw_header("content-disposition", f'attachment; filename="{_NOT_PLAIN.sub("_", name)}"'),
         *HARMLESS,
     ]
-    return Reply(HTTPStatus.OK, body, headers)
+    return Response(HTTPStatus.OK, body, headers)

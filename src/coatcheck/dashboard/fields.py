@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from coatcheck.domain.errors import InvalidBody, InvalidParameter, WrongMediaType
-from coatcheck.http.request import Call
+from coatcheck.http.request import Request
 
 FORM_BYTES_MAX: Final = 256 * 1024
 _FIELDS_MAX: Final = 1_000
@@ -33,18 +33,18 @@ class Fields:
         return iter(self.pairs)
 
 
-def read_query(call: Call) -> Fields:
+def read_query(request: Request) -> Fields:
     """Parse the query string. Raises InvalidParameter."""
     try:
-        return Fields(_parse(call.scope["query_string"]))
+        return Fields(_parse(request.scope["query_string"]))
     except ValueError:
         raise InvalidParameter("query", "must be UTF-8 text") from None
 
 
-async def read_form(call: Call, bytes_max: int = FORM_BYTES_MAX) -> Fields:
+async def read_form(request: Request, bytes_max: int = FORM_BYTES_MAX) -> Fields:
     """Parse a submitted form. Raises WrongMediaType, InvalidBody, BodyTooLarge."""
-    media_type = (call.header(b"content-type") or "").partition(";")[0].strip().lower()
-    body = await call.body(bytes_max)
+    media_type = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
+    body = await request.body(bytes_max)
     if body and media_type != _MEDIA_TYPE:
         raise WrongMediaType(f"Send forms as {_MEDIA_TYPE}.")
     try:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import quote
 
-from coatcheck.dashboard import paths, shown
+from coatcheck.dashboard import paths, rendering
 from coatcheck.dashboard.downloads import HARMLESS, download
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.errors import NotFound
-from coatcheck.http.response import Reply, StreamReply, raw_header
-from coatcheck.http.routing import Operation
+from coatcheck.http.response import Response, StreamResponse, raw_header
+from coatcheck.http.routing import Route
 
 API: Final = "/api/v1/orgs/{org}/jobs/{id}"
 _PATH: Final = "/ui/jobs/{id}"
@@ -40,7 +40,7 @@ def is_sound(media_type: str) -> bool:
     return _plain(media_type) in _SOUNDS
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [
         site.page(f"{_PATH}/files/{{name}}", "ui_job_file", _file),
         site.page(f"{_PATH}/files/{{name}}/receipt", "ui_job_file_receipt", _file_receipt),
@@ -49,12 +49,12 @@ def operations(site: Site) -> list[Operation]:
     ]
 
 
-async def _file(visit: Visit) -> Reply | StreamReply:
+async def _file(visit: Visit) -> Response | StreamResponse:
     name = visit.params["name"]
     asked = {
         each: value
         for each in ("range", "if-range", "if-none-match")
-        if (value := visit.call.header(each.encode())) is not None
+        if (value := visit.request.header(each.encode())) is not None
     }
     opened = await visit.api.open(_of_file(await _job(visit), name), headers=asked)
     passed_on = [
@@ -70,22 +70,22 @@ async def _file(visit: Visit) -> Reply | StreamReply:
         *passed_on,
         *HARMLESS,
     ]
-    return StreamReply(opened.status, opened.pieces, headers)
+    return StreamResponse(opened.status, opened.pieces, headers)
 
 
-async def _file_receipt(visit: Visit) -> Reply | StreamReply:
+async def _file_receipt(visit: Visit) -> Response | StreamResponse:
     url = f"{_of_file(await _job(visit), visit.params['name'])}/receipt"
     return _kept(await visit.api.get(url), f"receipt-{visit.params['id']}.json")
 
 
-async def _receipt(visit: Visit) -> Reply | StreamReply:
+async def _receipt(visit: Visit) -> Response | StreamResponse:
     url = (await _job(visit))["urls"]["receipt"]
     if url is None:
         raise NotFound
     return _kept(await visit.api.get(url), f"receipt-{visit.params['id']}.json")
 
 
-async def _input(visit: Visit) -> Reply | StreamReply:
+async def _input(visit: Visit) -> Response | StreamResponse:
     """The stored input, as it was submitted."""
     base = paths.to(API, org=visit.org, id=visit.params["id"])
     answered = await visit.api.call("GET", f"{base}/input")
@@ -103,8 +103,8 @@ def _of_file(job: dict[str, Any], name: str) -> str:
     return f"{job['urls']['artifacts']}/{quote(name, safe='')}"
 
 
-def _kept(value: Any, name: str) -> Reply:
-    return download(shown.pretty(value).encode(), name, "application/json")
+def _kept(value: Any, name: str) -> Response:
+    return download(rendering.pretty(value).encode(), name, "application/json")
 
 
 def _plain(media_type: str) -> str:

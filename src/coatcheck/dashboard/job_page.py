@@ -8,15 +8,14 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from coatcheck.dashboard import live, paths
-from coatcheck.dashboard.api import ApiProblem
-from coatcheck.dashboard.api_events import ApiEvent, Events, read_events
-from coatcheck.dashboard.durations import between
+from coatcheck.dashboard.api import ApiEvent, ApiProblem, Events, read_events
 from coatcheck.dashboard.job_files import is_picture, is_sound
-from coatcheck.dashboard.notices import Notice
+from coatcheck.dashboard.notices import FlashMessage
+from coatcheck.dashboard.rendering import between
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.routing import Route
 
 PATH: Final = "/ui/jobs/{id}"
 API: Final = "/api/v1/orgs/{org}/jobs/{id}"
@@ -27,7 +26,7 @@ _HIDDEN: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 """Statuses for details that only the job's owner may see, although others may see the job."""
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [
         site.page(PATH, "ui_job", _show),
         site.live(f"{PATH}/live", "ui_job_live", _follow),
@@ -36,7 +35,7 @@ def operations(site: Site) -> list[Operation]:
     ]
 
 
-async def _show(visit: Visit) -> Reply | StreamReply:
+async def _show(visit: Visit) -> Response | StreamResponse:
     """The page, or for htmx the parts that change with the job's state."""
     base = paths.to(API, org=visit.org, id=visit.params["id"])
     job = await visit.api.get(base)
@@ -70,19 +69,21 @@ async def _show(visit: Visit) -> Reply | StreamReply:
     )
 
 
-async def _cancel(visit: Visit) -> Reply | StreamReply:
+async def _cancel(visit: Visit) -> Response | StreamResponse:
     job_id = visit.params["id"]
     base = paths.to(API, org=visit.org, id=job_id)
     job = await visit.api.post(f"{base}/cancel")
     said = "Job cancelled." if job["terminal"] else "Cancellation requested."
-    return visit.redirect(paths.to(PATH, id=job_id), Notice(said))
+    return visit.redirect(paths.to(PATH, id=job_id), FlashMessage(said))
 
 
-async def _retry(visit: Visit) -> Reply | StreamReply:
+async def _retry(visit: Visit) -> Response | StreamResponse:
     """Retry as a new job, and go to its page."""
     job_id = visit.params["id"]
     new = await visit.api.post(f"{paths.to(API, org=visit.org, id=job_id)}/retry")
-    return visit.redirect(paths.to(PATH, id=new["id"]), Notice(f"This new job retries {job_id}."))
+    return visit.redirect(
+        paths.to(PATH, id=new["id"]), FlashMessage(f"This new job retries {job_id}.")
+    )
 
 
 # The parts of the page
@@ -148,10 +149,10 @@ def _line(event: ApiEvent) -> dict[str, Any]:
 # Live updates
 
 
-async def _follow(visit: Visit) -> Reply | StreamReply:
+async def _follow(visit: Visit) -> Response | StreamResponse:
     """Stream the job's events as parts of its page."""
     base = paths.to(API, org=visit.org, id=visit.params["id"])
-    after = visit.call.header(b"last-event-id") or visit.query.get("after", "0")
+    after = visit.request.header(b"last-event-id") or visit.query.get("after", "0")
     stream = await visit.api.open(f"{base}/events", query={"after": after})
     return visit.events(_parts(visit, read_events(stream.pieces)))
 

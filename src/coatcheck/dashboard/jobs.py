@@ -8,16 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from coatcheck.dashboard import paths
-from coatcheck.dashboard.durations import between
 from coatcheck.dashboard.fields import Fields
-from coatcheck.dashboard.notices import Notice
-from coatcheck.dashboard.shown import counted
+from coatcheck.dashboard.notices import FlashMessage
+from coatcheck.dashboard.rendering import between, counted
 from coatcheck.dashboard.site import Handler, Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.routing import Route
 
 PATH: Final = "/ui/jobs"
 API: Final = "/api/v1/orgs/{org}/jobs"
@@ -41,7 +40,7 @@ _NAMES: Final = (*_LISTING, "since")
 _WORDS: Final = {"cancel": "Cancelled", "retry": "Retried"}
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [
         site.page(PATH, "ui_jobs", _show),
         site.action(
@@ -53,7 +52,7 @@ def operations(site: Site) -> list[Operation]:
     ]
 
 
-async def _show(visit: Visit) -> Reply | StreamReply:
+async def _show(visit: Visit) -> Response | StreamResponse:
     filters = {name: visit.query.get(name) for name in _NAMES}
     cursor = visit.query.get("cursor")
     page = await visit.api.get(
@@ -91,12 +90,12 @@ async def _show(visit: Visit) -> Reply | StreamReply:
 
 
 def _bulk(action: str) -> Handler:
-    async def act(visit: Visit) -> Reply | StreamReply:
+    async def act(visit: Visit) -> Response | StreamResponse:
         form = visit.form
         back = paths.with_query(PATH, {name: form.get(name) for name in (*_NAMES, "cursor")})
         order = _order(action, form)
         if order is None:
-            return visit.redirect(back, Notice("No jobs selected.", "warning"))
+            return visit.redirect(back, FlashMessage("No jobs selected.", "warning"))
         done = await visit.api.post(f"{paths.to(API, org=visit.org)}/bulk", order)
         return visit.redirect(back, _summary(action, done["items"], more=done["more"]))
 
@@ -115,7 +114,7 @@ def _order(action: str, form: Fields) -> dict[str, Any] | None:
     return {"action": action, "ids": ids} if ids else None
 
 
-def _summary(action: str, items: Sequence[Mapping[str, Any]], *, more: bool) -> Notice:
+def _summary(action: str, items: Sequence[Mapping[str, Any]], *, more: bool) -> FlashMessage:
     """The result in a sentence or two: how many jobs changed, and why the others did not."""
     done = sum(item["ok"] for item in items)
     sentences = [f"{_WORDS[action]} {counted(done, 'job')}."]
@@ -126,7 +125,7 @@ def _summary(action: str, items: Sequence[Mapping[str, Any]], *, more: bool) -> 
     if more:
         sentences.append("More jobs match: repeat the action for the rest.")
     kind = "done" if not refused and not more else "warning" if done else "error"
-    return Notice(" ".join(sentences), kind)  # type: ignore[arg-type]  # one of the three
+    return FlashMessage(" ".join(sentences), kind)  # type: ignore[arg-type]  # one of the three
 
 
 def _created_after(since: str) -> str | None:

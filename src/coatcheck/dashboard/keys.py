@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from coatcheck.dashboard import paths
-from coatcheck.dashboard.notices import Notice
-from coatcheck.dashboard.shown import read_time
+from coatcheck.dashboard.notices import FlashMessage
+from coatcheck.dashboard.rendering import read_time
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.domain.identity import Scope
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.routing import Route
 
 PATH: Final = "/ui/keys"
 _API: Final = "/api/v1/orgs/{org}/api-keys"
@@ -28,7 +28,7 @@ LIVES: Final = {
 }
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [
         site.page(PATH, "ui_keys", _show),
         site.action(PATH, "ui_create_key", _create),
@@ -41,7 +41,7 @@ def operations(site: Site) -> list[Operation]:
     ]
 
 
-async def _show(visit: Visit) -> Reply | StreamReply:
+async def _show(visit: Visit) -> Response | StreamResponse:
     cursor = visit.query.get("cursor")
     page = await visit.api.get(
         paths.to(_API, org=visit.org), {"cursor": cursor or None, "limit": _PAGE_ROWS}
@@ -64,7 +64,7 @@ def _status(key: Mapping[str, Any]) -> str:
     return "expired" if is_over else "active"
 
 
-async def _create(visit: Visit) -> Reply | StreamReply:
+async def _create(visit: Visit) -> Response | StreamResponse:
     """Only this response ever shows the key, and nothing stores it."""
     form = visit.form
     wanted: dict[str, Any] = {"name": form.get("name")}
@@ -79,6 +79,6 @@ async def _create(visit: Visit) -> Reply | StreamReply:
     return visit.page("key_created.html", key=made)
 
 
-async def _revoke(visit: Visit) -> Reply | StreamReply:
+async def _revoke(visit: Visit) -> Response | StreamResponse:
     await visit.api.delete(paths.to(f"{_API}/{{id}}", org=visit.org, id=visit.params["id"]))
-    return visit.redirect(PATH, Notice("Key revoked."))
+    return visit.redirect(PATH, FlashMessage("Key revoked."))

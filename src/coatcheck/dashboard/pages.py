@@ -22,40 +22,39 @@ from coatcheck.dashboard import (
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.errors import NotFound
-from coatcheck.http.asgi import ASGIApp
-from coatcheck.http.context import Parts
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.http.context import ServerContext
+from coatcheck.http.request import Request
+from coatcheck.http.response import ASGIApp, Response, StreamResponse
+from coatcheck.http.routing import Route
 
 
-def operations(parts: Parts, api: ASGIApp) -> list[Operation]:
+def routes(server: ServerContext, api: ASGIApp) -> list[Route]:
     """The dashboard's routes; ``api`` is the ASGI application of the public API."""
-    site = Site(parts.settings, parts.draining, api)
+    site = Site(server.settings, server.draining, api)
     return [
-        assets.operation(),
-        *signing_in.operations(site),
-        *overview.operations(site),
-        *jobs.operations(site),
-        *job_page.operations(site),
-        *job_files.operations(site),
-        *batches.operations(site),
-        *batch_page.operations(site),
-        *webhooks.operations(site),
-        *services.operations(site),
-        *keys.operations(site),
-        *usage.operations(site),
+        assets.route(),
+        *signing_in.routes(site),
+        *overview.routes(site),
+        *jobs.routes(site),
+        *job_page.routes(site),
+        *job_files.routes(site),
+        *batches.routes(site),
+        *batch_page.routes(site),
+        *webhooks.routes(site),
+        *services.routes(site),
+        *keys.routes(site),
+        *usage.routes(site),
         *_entry_points(site),
     ]
 
 
-def _entry_points(site: Site) -> list[Operation]:
+def _entry_points(site: Site) -> list[Route]:
     """Redirects to the first page, and the 404 page."""
 
-    async def go_home(_: Call) -> Reply | StreamReply:
-        return Reply(HTTPStatus.SEE_OTHER, b"", [(b"location", paths.HOME.encode())])
+    async def go_home(_: Request) -> Response | StreamResponse:
+        return Response(HTTPStatus.SEE_OTHER, b"", [(b"location", paths.HOME.encode())])
 
-    async def not_found(_: Visit) -> Reply | StreamReply:
+    async def not_found(_: Visit) -> Response | StreamResponse:
         raise NotFound
 
     return [

@@ -7,8 +7,8 @@ from typing import Any, Final
 from coatcheck.dashboard import paths
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.routing import Route
 
 PATH: Final = "/ui/services"
 ONE: Final = "/ui/services/{ws}/{service}"
@@ -19,11 +19,11 @@ _PAGE_ENDPOINTS: Final = 100
 """Endpoints on one page: rendering several hundred would take too long."""
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [site.page(PATH, "ui_services", _list), site.page(ONE, "ui_service", _show)]
 
 
-async def _list(visit: Visit) -> Reply | StreamReply:
+async def _list(visit: Visit) -> Response | StreamResponse:
     cursor = visit.query.get("cursor")
     page = await visit.api.get(
         paths.to(_API, org=visit.org), {"cursor": cursor or None, "limit": _PAGE_ROWS}
@@ -36,7 +36,7 @@ async def _list(visit: Visit) -> Reply | StreamReply:
     )
 
 
-async def _show(visit: Visit) -> Reply | StreamReply:
+async def _show(visit: Visit) -> Response | StreamResponse:
     names = {name: visit.params[name] for name in ("ws", "service")}
     service = await visit.api.get(paths.to(_SERVICE, org=visit.org, **names))
     here = paths.to(ONE, **names)

@@ -10,17 +10,17 @@ from typing import Final
 
 import msgspec
 
-from coatcheck.dashboard import csrf, paths
+from coatcheck.dashboard import paths
+from coatcheck.dashboard import session as csrf
 from coatcheck.dashboard.api import ApiProblem
-from coatcheck.dashboard.cookies import Cookie
 from coatcheck.dashboard.fields import read_form, read_query
-from coatcheck.dashboard.notices import Notice
-from coatcheck.dashboard.session import CREDENTIAL_BYTES_MAX, begin
+from coatcheck.dashboard.notices import FlashMessage
+from coatcheck.dashboard.session import CREDENTIAL_BYTES_MAX, Cookie, begin
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.routing import Route
 
 _VISITOR: Final = Cookie("coatcheck_visitor", paths.SIGN_IN, 3600)
 """Identifies a visitor before there is a session, so that the sign-in form has a CSRF token, too:
@@ -33,7 +33,7 @@ _FIT: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _REFUSED: Final = "This API key or token is not valid. It may be mistyped, expired or revoked."
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [
         site.open_page(["GET"], paths.SIGN_IN, "ui_sign_in", _SignIn(site).show),
         site.open_page(["POST"], paths.SIGN_IN, "ui_sign_in_sent", _SignIn(site).enter),
@@ -47,65 +47,65 @@ class _SignIn:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def show(self, call: Call) -> Reply | StreamReply:
-        back = paths.own_page(read_query(call).get("next"))
-        if self._site.sessions.read(call) is not None:
-            return self._site.redirect(call, back)
-        return self._form(call, back)
+    async def show(self, request: Request) -> Response | StreamResponse:
+        back = paths.own_page(read_query(request).get("next"))
+        if self._site.sessions.read(request) is not None:
+            return self._site.redirect(request, back)
+        return self._form(request, back)
 
-    async def enter(self, call: Call) -> Reply | StreamReply:
-        form = await read_form(call, _FORM_BYTES_MAX)
-        visitor = _VISITOR.read(call) or ""
-        csrf.check(call, form, self._site.seal, visitor.encode(), self._site.public_url)
+    async def enter(self, request: Request) -> Response | StreamResponse:
+        form = await read_form(request, _FORM_BYTES_MAX)
+        visitor = _VISITOR.read(request) or ""
+        csrf.check(request, form, self._site.seal, visitor.encode(), self._site.public_url)
         back = paths.own_page(form.get("next"))
         credential = form.get("credential").encode()
         if not visitor or not credential:
-            return self._form(call, back, "Enter an API key or token.")
+            return self._form(request, back, "Enter an API key or token.")
         if len(credential) > CREDENTIAL_BYTES_MAX:
             said = (
                 f"The token has {len(credential)} bytes. A browser cookie holds at most "
                 f"{CREDENTIAL_BYTES_MAX}. Use an API key."
             )
-            return self._form(call, back, said)
+            return self._form(request, back, said)
         try:
-            me = await self._site.api_for(credential, call).get("/api/v1/me")
+            me = await self._site.api_for(credential, request).get("/api/v1/me")
         except ApiProblem as problem:
             if problem.status != HTTPStatus.UNAUTHORIZED:
                 raise
-            return self._form(call, back, _REFUSED)
-        secure = self._site.is_secure(call)
+            return self._form(request, back, _REFUSED)
+        secure = self._site.is_secure(request)
         session = self._site.sessions.cookie(begin(credential, me), secure=secure)
-        return self._site.redirect(call, back, more=[session, _VISITOR.clear(secure=secure)])
+        return self._site.redirect(request, back, more=[session, _VISITOR.clear(secure=secure)])
 
-    async def leave(self, visit: Visit) -> Reply | StreamReply:
-        gone = self._site.sessions.gone(secure=self._site.is_secure(visit.call))
-        return self._site.redirect(visit.call, paths.SIGN_IN, more=[gone])
+    async def leave(self, visit: Visit) -> Response | StreamResponse:
+        gone = self._site.sessions.gone(secure=self._site.is_secure(visit.request))
+        return self._site.redirect(visit.request, paths.SIGN_IN, more=[gone])
 
-    async def switch_org(self, visit: Visit) -> Reply | StreamReply:
+    async def switch_org(self, visit: Visit) -> Response | StreamResponse:
         org = visit.form.get("org")
         orgs = (await visit.api.get("/api/v1/operator/orgs"))["items"]
         if org not in {each["org_id"] for each in orgs}:
-            return visit.redirect("/ui/orgs", Notice("Organisation not found.", "error"))
+            return visit.redirect("/ui/orgs", FlashMessage("Organisation not found.", "error"))
         session = msgspec.structs.replace(visit.session, org=org)
-        cookie = self._site.sessions.cookie(session, secure=self._site.is_secure(visit.call))
-        return self._site.redirect(visit.call, paths.HOME, more=[cookie])
+        cookie = self._site.sessions.cookie(session, secure=self._site.is_secure(visit.request))
+        return self._site.redirect(visit.request, paths.HOME, more=[cookie])
 
-    def _form(self, call: Call, back: str, said: str = "") -> Reply:
+    def _form(self, request: Request, back: str, said: str = "") -> Response:
         # Keep an existing cookie, so that the sign-in form in another window stays valid.
-        visitor = _VISITOR.read(call) or ""
+        visitor = _VISITOR.read(request) or ""
         if _FIT.fullmatch(visitor) is None:
             visitor = base64.urlsafe_b64encode(os.urandom(_VISITOR_BYTES)).rstrip(b"=").decode()
         status = HTTPStatus.UNPROCESSABLE_ENTITY if said else HTTPStatus.OK
-        reply = self._site.render_open(
+        response = self._site.render_open(
             "sign_in.html",
             {"back": back, "said": said, "csrf_token": self._site.seal.token(visitor.encode())},
             status,
         )
-        cookie = _VISITOR.set(visitor, secure=self._site.is_secure(call))
-        reply.headers = [*reply.headers, cookie]
-        return reply
+        cookie = _VISITOR.set(visitor, secure=self._site.is_secure(request))
+        response.headers = [*response.headers, cookie]
+        return response
 
 
-async def _list_orgs(visit: Visit) -> Reply | StreamReply:
+async def _list_orgs(visit: Visit) -> Response | StreamResponse:
     orgs = (await visit.api.get("/api/v1/operator/orgs"))["items"]
     return visit.page("orgs.html", orgs=orgs)

@@ -10,8 +10,8 @@ from coatcheck.dashboard import paths
 from coatcheck.dashboard.downloads import download
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.routing import Route
 
 PATH: Final = "/ui/usage"
 _API: Final = "/api/v1/orgs/{org}/usage"
@@ -27,14 +27,14 @@ _SUMS: Final = (
 )
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [
         site.page(PATH, "ui_usage", _show),
         site.page(f"{PATH}.csv", "ui_usage_csv", _download),
     ]
 
 
-async def _show(visit: Visit) -> Reply | StreamReply:
+async def _show(visit: Visit) -> Response | StreamResponse:
     asked = _asked(visit)
     usage = await visit.api.get(paths.to(_API, org=visit.org), asked)
     rows = usage["items"]
@@ -53,7 +53,7 @@ async def _show(visit: Visit) -> Reply | StreamReply:
     )
 
 
-async def _download(visit: Visit) -> Reply | StreamReply:
+async def _download(visit: Visit) -> Response | StreamResponse:
     asked = {**_asked(visit), "format": "csv"}
     answered = await visit.api.call("GET", paths.to(_API, org=visit.org), query=asked)
     return download(answered.body, f"usage-{visit.org}.csv", "text/csv; charset=utf-8")

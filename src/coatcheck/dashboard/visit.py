@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from coatcheck.dashboard import headers, live
 from coatcheck.dashboard.api import Api
 from coatcheck.dashboard.fields import Fields
-from coatcheck.dashboard.notices import Notice
+from coatcheck.dashboard.notices import FlashMessage
 from coatcheck.dashboard.session import Session
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse
 
 if TYPE_CHECKING:
     from coatcheck.dashboard.site import Site
@@ -27,10 +27,10 @@ class Visit:
     """
 
     def __init__(
-        self, site: Site, call: Call, session: Session, api: Api, query: Fields, form: Fields
+        self, site: Site, request: Request, session: Session, api: Api, query: Fields, form: Fields
     ) -> None:
         self._site = site
-        self.call = call
+        self.request = request
         self.session = session
         self.api = api
         self.query = query
@@ -43,33 +43,33 @@ class Visit:
     @property
     def params(self) -> Mapping[str, str]:
         """The path parameters."""
-        return self.call.params
+        return self.request.params
 
     @property
     def by_htmx(self) -> bool:
         """Whether htmx asks for a part of a page."""
-        return is_by_htmx(self.call)
+        return is_by_htmx(self.request)
 
-    def page(self, template: str, status: int = HTTPStatus.OK, **context: Any) -> Reply:
+    def page(self, template: str, status: int = HTTPStatus.OK, **context: Any) -> Response:
         """Render a whole page. The site adds what ``base.html`` needs to ``context``."""
         return self._site.render(self, template, context, status=status)
 
-    def fragment(self, template: str, **context: Any) -> Reply:
+    def fragment(self, template: str, **context: Any) -> Response:
         """Render a part of a page for htmx to swap in."""
         body = self.text(template, **context).encode()
-        return Reply(HTTPStatus.OK, body, [headers.HTML, *headers.GUARDS, headers.NOT_KEPT])
+        return Response(HTTPStatus.OK, body, [headers.HTML, *headers.GUARDS, headers.NOT_KEPT])
 
     def text(self, template: str, **context: Any) -> str:
         """Render a part of a page as text, for a stream event."""
         return self._site.render_text(self, template, context)
 
-    def redirect(self, path: str, notice: Notice | None = None) -> Reply:
+    def redirect(self, path: str, notice: FlashMessage | None = None) -> Response:
         """Redirect to another page of the dashboard, which shows ``notice`` once."""
-        return self._site.redirect(self.call, path, notice)
+        return self._site.redirect(self.request, path, notice)
 
-    def events(self, pieces: AsyncIterator[bytes]) -> StreamReply:
+    def events(self, pieces: AsyncIterator[bytes]) -> StreamResponse:
         """A stream of events (``dashboard.live.event``), for htmx's ``sse-connect``."""
-        return StreamReply(
+        return StreamResponse(
             HTTPStatus.OK,
             pieces,
             [
@@ -86,5 +86,5 @@ class Visit:
         return await self._site.pause(seconds)
 
 
-def is_by_htmx(call: Call) -> bool:
-    return call.header(b"hx-request") == "true"
+def is_by_htmx(request: Request) -> bool:
+    return request.header(b"hx-request") == "true"

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from coatcheck.dashboard import paths
-from coatcheck.dashboard.notices import Notice
-from coatcheck.dashboard.shown import counted
+from coatcheck.dashboard.notices import FlashMessage
+from coatcheck.dashboard.rendering import counted
 from coatcheck.dashboard.site import Handler, Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.domain.webhooks import EVENTS, MANY_EVENTS, Status
-from coatcheck.http.response import Reply, StreamReply
-from coatcheck.http.routing import Operation
+from coatcheck.domain.webhooks import EVENTS, MANY_EVENTS, DeliveryStatus
+from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.routing import Route
 
 PATH: Final = "/ui/webhooks"
 ENDPOINT: Final = f"{PATH}/endpoints/{{id}}"
@@ -22,10 +22,10 @@ _PAGE_ROWS: Final = 50
 _REPLAY_ORDERS_MAX: Final = 20
 _REPLAY_HOURS: Final = {"1": "the last hour", "24": "the last 24 hours", "168": "the last 7 days"}
 EVENT_WORDS: Final = (*MANY_EVENTS, *sorted(EVENTS))
-STATUSES: Final = tuple(status.value for status in Status)
+STATUSES: Final = tuple(status.value for status in DeliveryStatus)
 
 
-def operations(site: Site) -> list[Operation]:
+def routes(site: Site) -> list[Route]:
     return [
         site.page(PATH, "ui_webhooks", _show),
         site.action(PATH, "ui_create_webhook", _create),
@@ -58,7 +58,7 @@ def operations(site: Site) -> list[Operation]:
     ]
 
 
-async def _show(visit: Visit) -> Reply | StreamReply:
+async def _show(visit: Visit) -> Response | StreamResponse:
     base = paths.to(API, org=visit.org)
     chosen = {name: visit.query.get(name) for name in ("status", "job_id")}
     shown = await _deliveries(visit, f"{base}/deliveries", PATH, chosen)
@@ -73,7 +73,7 @@ async def _show(visit: Visit) -> Reply | StreamReply:
     )
 
 
-async def _show_endpoint(visit: Visit) -> Reply | StreamReply:
+async def _show_endpoint(visit: Visit) -> Response | StreamResponse:
     base = _api_of(visit)
     here = _page_of(visit)
     chosen = {name: visit.query.get(name) for name in ("status", "job_id")}
@@ -100,7 +100,7 @@ async def _deliveries(visit: Visit, api: str, page: str, chosen: dict[str, str])
     }
 
 
-async def _create(visit: Visit) -> Reply | StreamReply:
+async def _create(visit: Visit) -> Response | StreamResponse:
     form = visit.form
     made = await visit.api.post(
         f"{paths.to(API, org=visit.org)}/endpoints",
@@ -110,10 +110,10 @@ async def _create(visit: Visit) -> Reply | StreamReply:
             "description": form.get("description"),
         },
     )
-    return visit.redirect(paths.to(ENDPOINT, id=made["id"]), Notice("Endpoint registered."))
+    return visit.redirect(paths.to(ENDPOINT, id=made["id"]), FlashMessage("Endpoint registered."))
 
 
-async def _change(visit: Visit) -> Reply | StreamReply:
+async def _change(visit: Visit) -> Response | StreamResponse:
     form = visit.form
     changes: dict[str, Any] = {
         "description": form.get("description"),
@@ -122,28 +122,28 @@ async def _change(visit: Visit) -> Reply | StreamReply:
     if form.get("url"):
         changes["url"] = form.get("url")
     await visit.api.patch(_api_of(visit), changes)
-    return visit.redirect(_page_of(visit), Notice("Endpoint updated."))
+    return visit.redirect(_page_of(visit), FlashMessage("Endpoint updated."))
 
 
 def _steer(verb: str, said: str) -> Handler:
-    async def steer(visit: Visit) -> Reply | StreamReply:
+    async def steer(visit: Visit) -> Response | StreamResponse:
         await visit.api.post(f"{_api_of(visit)}/{verb}")
-        return visit.redirect(_page_of(visit), Notice(said))
+        return visit.redirect(_page_of(visit), FlashMessage(said))
 
     return steer
 
 
-async def _rotate(visit: Visit) -> Reply | StreamReply:
+async def _rotate(visit: Visit) -> Response | StreamResponse:
     """Rotate the secret that the visitor saw once, even if the form is sent twice."""
     generation = visit.form.get("generation")
     order = {"generation": int(generation)} if re.fullmatch(r"[0-9]{1,9}", generation) else None
     await visit.api.post(f"{_api_of(visit)}/secret/rotate", order)
     return visit.redirect(
-        _page_of(visit), Notice("Secret rotated. The previous one stays valid for 24 hours.")
+        _page_of(visit), FlashMessage("Secret rotated. The previous one stays valid for 24 hours.")
     )
 
 
-async def _show_secret(visit: Visit) -> Reply | StreamReply:
+async def _show_secret(visit: Visit) -> Response | StreamResponse:
     """A form and not a link, so that no browser history or prefetch contains the secret."""
     base = _api_of(visit)
     secret = await visit.api.get(f"{base}/secret")
@@ -159,19 +159,21 @@ async def _show_secret(visit: Visit) -> Reply | StreamReply:
     )
 
 
-async def _delete(visit: Visit) -> Reply | StreamReply:
+async def _delete(visit: Visit) -> Response | StreamResponse:
     await visit.api.delete(_api_of(visit))
-    return visit.redirect(PATH, Notice("Endpoint deleted."))
+    return visit.redirect(PATH, FlashMessage("Endpoint deleted."))
 
 
-async def _replay(visit: Visit) -> Reply | StreamReply:
+async def _replay(visit: Visit) -> Response | StreamResponse:
     delivery = paths.to("/deliveries/{id}/replay", id=visit.params["id"])
     await visit.api.post(f"{paths.to(API, org=visit.org)}{delivery}")
     back = paths.own_page(visit.form.get("back"))
-    return visit.redirect(PATH if back == paths.HOME else back, Notice("Delivery queued again."))
+    return visit.redirect(
+        PATH if back == paths.HOME else back, FlashMessage("Delivery queued again.")
+    )
 
 
-async def _replay_span(visit: Visit) -> Reply | StreamReply:
+async def _replay_span(visit: Visit) -> Response | StreamResponse:
     """Resend the failed deliveries of a period, to all endpoints."""
     hours = visit.form.get("hours")
     since = datetime.now(UTC) - timedelta(hours=int(hours if hours in _REPLAY_HOURS else "1"))
@@ -182,14 +184,14 @@ async def _replay_span(visit: Visit) -> Reply | StreamReply:
         count += done["replayed"]
         if done["next"] is None:
             return visit.redirect(
-                PATH, Notice(f"Resending {counted(count, 'delivery', 'deliveries')}.")
+                PATH, FlashMessage(f"Resending {counted(count, 'delivery', 'deliveries')}.")
             )
         order["cursor"] = done["next"]
     said = (
         f"Resending {counted(count, 'delivery', 'deliveries')}. "
         "Resend the rest with: coatcheck webhooks replay"
     )
-    return visit.redirect(PATH, Notice(said, "warning"))
+    return visit.redirect(PATH, FlashMessage(said, "warning"))
 
 
 def _api_of(visit: Visit) -> str:

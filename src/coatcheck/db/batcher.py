@@ -14,7 +14,7 @@ Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 
-class Coalescer(Generic[Request, Answer]):
+class Batcher(Generic[Request, Answer]):
     """Gathers requests for ``flush``, which answers a whole batch, in order.
 
     With more ``flights`` than one, so many statements may be under way at a time: the server works

@@ -16,9 +16,9 @@ from coatcheck.db.errors import translate
 
 Result = TypeVar("Result")
 if TYPE_CHECKING:
-    Connection = asyncpg.Connection[asyncpg.Record]
+    RawConnection = asyncpg.Connection[asyncpg.Record]
 else:
-    Connection = asyncpg.Connection
+    RawConnection = asyncpg.Connection
 
 PINNED_PLANS: Mapping[str, str] = {
     "plan_cache_mode": "force_generic_plan",
@@ -29,7 +29,7 @@ PINNED_PLANS: Mapping[str, str] = {
     "jit": "off",
 }
 """For hot statements: each has one right plan, through its index, whatever the statistics say.
-Unpinned, batches of 1,000 flip to a sequential scan of the history (docs/adr/0004)."""
+Unpinned, groups of 1,000 flip to a sequential scan of the history (docs/adr/0004)."""
 
 _SET = (
     "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS s (name, value)"
@@ -44,7 +44,7 @@ _STATEMENT_CHARACTERS_CACHED_MAX = 64 * 1024
 """A longer statement would be planned anew each time: for a claim that is ten times its cost."""
 
 
-class Line:
+class Connection:
     """A connection made when first used and made anew after it broke."""
 
     def __init__(
@@ -62,18 +62,18 @@ class Line:
             **(server_settings or {}),
         }
         self._statement_seconds_max = statement_seconds_max
-        self._connection: Connection | None = None
+        self._connection: RawConnection | None = None
         self._turn = asyncio.Lock()
 
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run one statement in a transaction of its own."""
 
-        async def statement(connection: Connection) -> list[asyncpg.Record]:
+        async def statement(connection: RawConnection) -> list[asyncpg.Record]:
             return await connection.fetch(query, *arguments)
 
         return await self.run(statement)
 
-    async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+    async def run(self, work: Callable[[RawConnection], Awaitable[Result]]) -> Result:
         """Give the connection to ``work``. Its errors of availability become Coatcheck's."""
         async with self._turn:
             connection = await self._connected()
@@ -99,7 +99,7 @@ class Line:
                 except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     connection.terminate()
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> RawConnection:
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
         try:
@@ -111,8 +111,8 @@ class Line:
             raise known from error
         return self._connection
 
-    async def _connect(self) -> Connection:
-        connection: Connection = await asyncpg.connect(
+    async def _connect(self) -> RawConnection:
+        connection: RawConnection = await asyncpg.connect(
             self.database_url,
             timeout=_CONNECT_SECONDS_MAX,
             command_timeout=self._statement_seconds_max,

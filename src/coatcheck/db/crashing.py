@@ -12,24 +12,24 @@ from typing import Any
 import asyncpg
 
 from coatcheck.crash import crash_point, is_armed
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 
 
 async def fetch_or_die(
-    line: Line, point: str, query: str, *arguments: Any, answers_rows: bool = True
+    db: Connection, point: str, query: str, *arguments: Any, answers_rows: bool = True
 ) -> list[asyncpg.Record]:
     """Run one statement; die before its commit if ``point`` is armed.
 
     A statement that answers rows dies only when it did something, which the rows show.
     """
     if not is_armed(point):
-        return await line.fetch(query, *arguments)
+        return await db.fetch(query, *arguments)
 
-    async def in_transaction(connection: Connection) -> list[asyncpg.Record]:
+    async def in_transaction(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
             rows = await connection.fetch(query, *arguments)
             if rows or not answers_rows:
                 crash_point(point)
             return rows
 
-    return await line.run(in_transaction)
+    return await db.run(in_transaction)

@@ -12,7 +12,7 @@ from typing import Final
 
 import asyncpg
 
-from coatcheck.db.connection import Connection
+from coatcheck.db.connection import RawConnection
 from coatcheck.db.errors import translate
 from coatcheck.db.migrate import check_schema
 from coatcheck.db.sessions import keeps_sessions
@@ -26,7 +26,7 @@ _CLOCK_SAMPLES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerFacts:
     """Which PostgreSQL answered, and whether it takes writes."""
 
     version: str
@@ -60,7 +60,7 @@ def explain(error: BaseException) -> str | None:
 class Diagnosis:
     """Questions to one database, over two connections of their own."""
 
-    def __init__(self, first: Connection, second: Connection) -> None:
+    def __init__(self, first: RawConnection, second: RawConnection) -> None:
         self._first = first
         self._second = second
 
@@ -78,11 +78,11 @@ class Diagnosis:
         finally:
             await first.close()
 
-    async def server(self) -> Server:
+    async def server(self) -> ServerFacts:
         version = await self._first.fetchval("SHOW server_version")
         number = int(await self._first.fetchval("SHOW server_version_num"))
         read_only = await self._first.fetchval("SHOW transaction_read_only")
-        return Server(version.split()[0], number // 10_000, read_only == "on")
+        return ServerFacts(version.split()[0], number // 10_000, read_only == "on")
 
     async def schema(self) -> str:
         """The newest schema step. Raises SchemaMismatch."""
@@ -131,9 +131,9 @@ class Diagnosis:
         return ahead
 
 
-async def _connect(dsn: str) -> Connection:
+async def _connect(dsn: str) -> RawConnection:
     try:
-        connection: Connection = await asyncpg.connect(
+        connection: RawConnection = await asyncpg.connect(
             dsn,
             timeout=_CONNECT_SECONDS_MAX,
             statement_cache_size=0,  # poolers, too, must be able to answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 
 _SILENT_SECONDS_MAX = 10.0
 """Upkeep asks something every second or so. One that was frozen (a laptop that sleeps), or cut off
@@ -25,18 +25,18 @@ def session_that_ends_if_silent(seconds: float | None = None) -> dict[str, str]:
 class Election:
     """Whether this process is the one that does a named thing."""
 
-    def __init__(self, line: Line, name: str) -> None:
-        self._line = line
+    def __init__(self, db: Connection, name: str) -> None:
+        self._db = db
         self._key = int.from_bytes(
             hashlib.blake2b(f"coatcheck {name}".encode(), digest_size=8).digest(), signed=True
         )
-        self._held_on: Connection | None = None
+        self._held_on: RawConnection | None = None
 
     async def won(self) -> bool:
         """Take the lock, or find that it is still held on the same connection, which is heard of
         by that: see ``session_that_ends_if_silent``."""
 
-        async def try_lock(connection: Connection) -> bool:
+        async def try_lock(connection: RawConnection) -> bool:
             if self._held_on is connection:
                 await connection.execute("SELECT")
                 return True
@@ -44,4 +44,4 @@ class Election:
             self._held_on = connection if won else None
             return won
 
-        return await self._line.run(try_lock)
+        return await self._db.run(try_lock)

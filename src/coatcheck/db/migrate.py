@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import asyncpg
 
-from coatcheck.db.connection import Connection
+from coatcheck.db.connection import RawConnection
 from coatcheck.db.errors import translated
 from coatcheck.db.statements import read_sql
 from coatcheck.domain.errors import DatabaseBeforeFirstRelease, SchemaMismatch
@@ -117,7 +117,7 @@ async def migrate(dsn: str, packages: Sequence[SchemaPackage] | None = None) -> 
 
 
 async def check_schema(
-    connection: Connection, packages: Sequence[SchemaPackage] | None = None
+    connection: RawConnection, packages: Sequence[SchemaPackage] | None = None
 ) -> str:
     """The name of the core's newest step, if the database is exactly at this version's schema."""
     if not await _has_ledger(connection):
@@ -133,7 +133,7 @@ async def check_schema(
     return core.steps[-1].name
 
 
-async def _has_ledger(connection: Connection) -> bool:
+async def _has_ledger(connection: RawConnection) -> bool:
     """Whether anybody has migrated this database. Raises DatabaseBeforeFirstRelease."""
     (found,) = await connection.fetch(_LEDGERS)
     if found["has_old"]:
@@ -142,7 +142,7 @@ async def _has_ledger(connection: Connection) -> bool:
 
 
 async def _missing(
-    connection: Connection, packages: Sequence[SchemaPackage] | None
+    connection: RawConnection, packages: Sequence[SchemaPackage] | None
 ) -> list[SchemaStep]:
     """The steps that the database lacks, in order.
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import asyncpg
 
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import translated
 from coatcheck.domain.errors import SessionsNotKept
 
@@ -35,13 +35,13 @@ _STATEMENT_MODE: Final = "statement pooling mode"
 """What PgBouncer says of a BEGIN in that mode, before it hangs up."""
 
 
-async def require_sessions(line: Line) -> None:
-    """Raise SessionsNotKept if what ``line`` leads through lends its sessions out."""
+async def require_sessions(db: Connection) -> None:
+    """Raise SessionsNotKept if what ``db`` leads through lends its sessions out."""
     try:
-        if await line.run(_is_direct):
+        if await db.run(_is_direct):
             return
         async with AsyncExitStack() as closing:
-            first, second = [await _connect(line, closing) for _ in range(2)]
+            first, second = [await _connect(db, closing) for _ in range(2)]
             async with translated():
                 kept = await keeps_sessions(first, second)
     except _SAID_BY_ANOTHER_SESSION as error:
@@ -50,7 +50,7 @@ async def require_sessions(line: Line) -> None:
         raise _refusal()
 
 
-async def keeps_sessions(first: Connection, second: Connection) -> bool:
+async def keeps_sessions(first: RawConnection, second: RawConnection) -> bool:
     """Whether two connections, made without a cache of statements, have a session each."""
     try:
         for _ in range(_ROUNDS):
@@ -71,15 +71,15 @@ async def keeps_sessions(first: Connection, second: Connection) -> bool:
     return True
 
 
-async def _is_direct(connection: Connection) -> bool:
+async def _is_direct(connection: RawConnection) -> bool:
     told: int = await connection.fetchval(_BACKEND)
     return told == connection.get_server_pid()
 
 
-async def _connect(line: Line, closing: AsyncExitStack) -> Connection:
+async def _connect(db: Connection, closing: AsyncExitStack) -> RawConnection:
     async with translated(in_flight=False):
-        connection: Connection = await asyncpg.connect(
-            line.database_url,
+        connection: RawConnection = await asyncpg.connect(
+            db.database_url,
             timeout=_CONNECT_SECONDS_MAX,
             command_timeout=_CONNECT_SECONDS_MAX,
             statement_cache_size=0,

@@ -6,18 +6,20 @@ organisation registered an http upstream or a remote function).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from itertools import groupby
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from coatcheck.domain.endpoint_names import endpoint_key, engine_name
-from coatcheck.domain.endpoint_paths import PathTable
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.service_definition import (
     HIDDEN,
+    UPSTREAM,
+    Address,
     Auth,
     EndpointDefinition,
     HttpTargetDefinition,
@@ -27,8 +29,77 @@ from coatcheck.domain.service_definition import (
     ServiceDefinition,
     TargetDefinition,
     VersionDefinition,
+    endpoint_key,
+    engine_name,
+    is_service_name,
+    path_parameters,
+    path_shape,
 )
-from coatcheck.domain.target_secrets import UPSTREAM, Address
+
+Target = TypeVar("Target")
+
+_NO_DOTS = r"(?!(?:\.|%2[eE]){1,2}(?:/|\Z))"
+"""A parameter is never "." or "..": in an upstream's URL those would leave its path."""
+
+
+class PathTable(Generic[Target]):
+    """Maps methods and paths to targets."""
+
+    __slots__ = ("_by_method",)
+
+    def __init__(self, entries: Iterable[tuple[str, str, Target]]) -> None:
+        """``entries`` are tuples of a method, a path template and their target."""
+        self._by_method: dict[str, _Paths[Target]] = {}
+        for method, path, target in entries:
+            self._by_method.setdefault(method, _Paths()).add(path, target)
+
+    def match(self, method: str, path: str) -> tuple[Target, dict[str, str]] | None:
+        """The target for the method and path, and the values of the template's parameters."""
+        paths = self._by_method.get(method)
+        return None if paths is None else paths.match(path)
+
+    def methods(self, path: str) -> tuple[str, ...]:
+        """The methods that have a target for the path."""
+        return tuple(
+            sorted(method for method, paths in self._by_method.items() if paths.match(path))
+        )
+
+
+class _Paths(Generic[Target]):
+    __slots__ = ("_fixed", "_templates")
+
+    def __init__(self) -> None:
+        self._fixed: dict[str, Target] = {}
+        self._templates: dict[int, list[tuple[list[bool], re.Pattern[str], Target]]] = {}
+
+    def add(self, path: str, target: Target) -> None:
+        if not path_parameters(path):
+            self._fixed[path] = target
+            return
+        parts = path.split("/")
+        templates = self._templates.setdefault(len(parts), [])
+        templates.append(([part.startswith("{") for part in parts], _pattern(parts), target))
+        templates.sort(key=lambda template: template[0])
+
+    def match(self, path: str) -> tuple[Target, dict[str, str]] | None:
+        fixed = self._fixed.get(path)
+        if fixed is not None:
+            return fixed, {}
+        for _, pattern, target in self._templates.get(path.count("/") + 1, ()):
+            found = pattern.fullmatch(path)
+            if found is not None:
+                return target, found.groupdict()
+        return None
+
+
+def _pattern(parts: list[str]) -> re.Pattern[str]:
+    return re.compile(
+        "/".join(
+            f"(?P<{part[1:-1]}>{_NO_DOTS}[^/]+)" if part.startswith("{") else re.escape(part)
+            for part in parts
+        )
+    )
+
 
 __all__ = [
     "UPSTREAM_ENDPOINT",
@@ -63,7 +134,7 @@ apart."""
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
     """An upstream to call. ``headers`` are hidden values by name; their real values are sealed
-    under ``secrets_id``, which is empty if there are none (``domain/target_secrets.py``)."""
+    under ``secrets_id``, which is empty if there are none (``domain/service_definition.py``)."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -302,3 +373,129 @@ def _shown_target(spec: EndpointSpec) -> TargetDefinition:
         shown = {**fields, "type": "remote", "secrets": hidden}
         return msgspec.convert(shown, RemoteTargetDefinition)
     return PythonTargetDefinition()
+
+
+_DESCRIBED_MAX: Final = 10
+_VERSION: Final = re.compile(r"v([1-9][0-9]{0,3})")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedDefinition:
+    """One definition of an endpoint, and the live workers that publish it, newest first.
+
+    ``unserved_since`` is when the last of them was found dead; None while there are some.
+    """
+
+    spec: EndpointSpec
+    published_at: datetime
+    unserved_since: datetime | None
+    workers: tuple[str, ...]
+    boots: tuple[int, ...]
+
+    @property
+    def is_live(self) -> bool:
+        return bool(self.boots)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationConflict:
+    """An endpoint with different definitions from live workers, the applicable one first."""
+
+    definitions: Sequence[PublishedDefinition]
+
+    @property
+    def endpoint(self) -> str:
+        return self.in_force.spec.engine_endpoint
+
+    @property
+    def in_force(self) -> PublishedDefinition:
+        return self.definitions[0]
+
+    @property
+    def boots(self) -> set[int]:
+        return {boot for each in self.definitions for boot in each.boots}
+
+    @property
+    def differing(self) -> list[str]:
+        """The options that differ, by name."""
+        specs = [each.spec for each in self.definitions]
+        return [
+            field.name.removesuffix("_seconds")
+            for field in fields(EndpointSpec)
+            if any(getattr(spec, field.name) != getattr(specs[0], field.name) for spec in specs)
+        ]
+
+
+def by_endpoint(
+    definitions: Iterable[PublishedDefinition],
+) -> list[tuple[str, list[PublishedDefinition]]]:
+    """The definitions of each endpoint by its name, the applicable one first.
+
+    ``definitions`` are in the order of the store: those of an endpoint together.
+    """
+    together = groupby(definitions, key=lambda each: each.spec.engine_endpoint)
+    return [(endpoint, list(each)) for endpoint, each in together]
+
+
+def conflicts_of(definitions: Iterable[PublishedDefinition]) -> list[RegistrationConflict]:
+    """The endpoints on which live workers disagree, by name or by the calls they match.
+
+    Definitions with different text but the same meaning do not conflict: ``30`` and ``30.0``, or
+    those of a release with fewer options.
+    """
+    live = by_endpoint(each for each in definitions if each.is_live)
+    conflicts = [RegistrationConflict(each) for _, each in live if len(each) > 1]
+    answering: dict[tuple[str, int, str, str], list[PublishedDefinition]] = {}
+    for _, (newest, *_) in live:
+        spec = newest.spec
+        call = (spec.service, spec.version, spec.method, path_shape(spec.path))
+        answering.setdefault(call, []).append(newest)
+    for each in answering.values():
+        if len(each) > 1:
+            each.sort(key=lambda one: one.published_at, reverse=True)
+            conflicts.append(RegistrationConflict(each))
+    return [conflict for conflict in conflicts if conflict.differing]
+
+
+def unserved_of(definitions: Iterable[PublishedDefinition]) -> list[PublishedDefinition]:
+    """The endpoints that no live worker publishes, each with its applicable definition."""
+    return [each[0] for _, each in by_endpoint(definitions) if not each[0].is_live]
+
+
+def described(conflicts: Sequence[RegistrationConflict]) -> str:
+    """The endpoints, each with its differing options: ``docs.post__count (lane, retries)``."""
+    shown = [
+        f"{conflict.endpoint} ({', '.join(conflict.differing)})"
+        for conflict in conflicts[:_DESCRIBED_MAX]
+    ]
+    more = len(conflicts) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+class EndpointSelector(NamedTuple):
+    """What a name selects: a service, a version of it, or one endpoint of a version."""
+
+    service: str
+    version: int | None = None
+    key: str | None = None
+
+
+def parse_name(name: str) -> EndpointSelector | None:
+    """Parse ``docs``, ``docs.v2``, ``docs.post__count`` or ``docs.v2.post__count``; None if it is
+    none of these."""
+    service, *rest = name.split(".")
+    version = _VERSION.fullmatch(rest[0]) if rest else None
+    key = rest[1:] if version else rest
+    if not is_service_name(service) or len(key) > 1 or "\0" in name:
+        return None
+    if version is None:
+        return EndpointSelector(service, 1, key[0]) if key else EndpointSelector(service)
+    return EndpointSelector(service, int(version[1]), key[0] if key else None)
+
+
+class Forgotten(NamedTuple):
+    """The endpoints removed from the catalogue, and those that stay because their workers are live
+    or went silent so recently that they may come back."""
+
+    forgotten: tuple[str, ...]
+    served: tuple[str, ...]

@@ -17,14 +17,14 @@ ORG_TURNS_MAX: Final = 10_000
 Others start with their first flow."""
 
 
-class FlowPlace(NamedTuple):
+class QueuePosition(NamedTuple):
     """An endpoint, and the smallest name that its next flow may have."""
 
     endpoint: str
     flow: str
 
 
-class ClaimTurns:
+class ClaimRotation:
     """The cursors of one lane, in one kind of claim."""
 
     __slots__ = ("_orgs", "_places", "after_org")
@@ -32,13 +32,13 @@ class ClaimTurns:
     def __init__(self) -> None:
         self.after_org = ""
         """The organisation that the next claim starts after; empty at the beginning."""
-        self._places: dict[str, FlowPlace] = {}
+        self._places: dict[str, QueuePosition] = {}
         self._orgs: list[str] = []  # the keys of _places, sorted
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def next_places(self, orgs_max: int) -> dict[str, FlowPlace]:
+    def next_places(self, orgs_max: int) -> dict[str, QueuePosition]:
         """The flow cursors of the organisations that the next claim may reach."""
         if not self._places:
             return {}
@@ -49,7 +49,7 @@ class ClaimTurns:
     def move(
         self,
         sent: Iterable[str],
-        places: Mapping[str, FlowPlace],
+        places: Mapping[str, QueuePosition],
         after_org: str | None,
     ) -> None:
         """Advance to where a claim ended: ``after_org`` is None if it saw all organisations.

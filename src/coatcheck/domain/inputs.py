@@ -8,6 +8,25 @@ from enum import StrEnum
 from uuid import UUID
 
 
+@dataclass(frozen=True, slots=True)
+class StagedUpload:
+    """A place for a file. ``is_expired`` is by the database's clock; ``used_by`` has taken it."""
+
+    org: str
+    uuid: UUID
+    owner: str
+    blob_key: str
+    created_at: datetime
+    expires_at: datetime
+    is_expired: bool
+    used_by: UUID | None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether its list is somebody's input by now, and not to be changed."""
+        return self.used_by is not None
+
+
 class Layer(StrEnum):
     """Where a copy of a customer's bytes, or a reference to them, can be."""
 

@@ -147,7 +147,7 @@ class JobView:
 
 
 @dataclass(slots=True, frozen=True)
-class Page:
+class JobPage:
     """A page of jobs, newest first, without results, and the length of the whole list.
 
     ``total`` stops at a limit; ``total_is_exact`` says whether it was below it.

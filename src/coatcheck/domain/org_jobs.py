@@ -36,7 +36,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsoleJob:
+class OrgJob:
     """A job, and what there is besides: its input while it is kept, and its retries.
 
     ``view.result`` is there if it was asked for and is short.
@@ -73,7 +73,7 @@ class ConsoleJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class OrgJobFilter:
     """Which of an organisation's jobs are asked for. What is None does not narrow it.
 
     ``reader`` is whose jobs are shown, besides those that are anyone's; ``retryable``: only those
@@ -96,11 +96,11 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsolePage:
+class OrgJobPage:
     """Jobs, newest first. ``following`` is where the next page goes on, None if there is none: a
     page may have fewer than were asked for, or none at all, and still be followed by another."""
 
-    items: Sequence[ConsoleJob]
+    items: Sequence[OrgJob]
     following: UUID | None
 
 

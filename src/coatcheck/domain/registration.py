@@ -15,14 +15,6 @@ from coatcheck.domain.catalogue import (
     RemoteTarget,
     VersionSpec,
 )
-from coatcheck.domain.endpoint_names import (
-    endpoint_key,
-    is_path,
-    is_reserved,
-    is_service_name,
-    path_parameters,
-    path_shape,
-)
 from coatcheck.domain.errors import FieldIssue, InvalidInput, InvalidParameter
 from coatcheck.domain.service_definition import (
     ADAPTERS,
@@ -33,9 +25,16 @@ from coatcheck.domain.service_definition import (
     HttpTargetDefinition,
     RemoteTargetDefinition,
     ServiceDefinition,
+    TargetSecrets,
     VersionDefinition,
+    endpoint_key,
+    is_path,
+    is_reserved,
+    is_service_name,
+    path_parameters,
+    path_shape,
+    secrets_id,
 )
-from coatcheck.domain.target_secrets import TargetSecrets, secrets_id
 
 _SENT_BY_THE_CONNECTION: Final = frozenset(
     {

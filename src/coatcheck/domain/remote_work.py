@@ -8,6 +8,40 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+FIRST_LOOK_SECONDS: Final = 0.2
+LOOK_SECONDS_MAX: Final = 30.0
+_STEP: Final = 0.25
+"""A fraction of its age, or of the time it is late."""
+_SPREADS: Final = 2.0
+"""How many times its usual spread work may be early or late."""
+_CLOSE: Final = 0.05
+"""While it may be done, the interval is this part of the usual time, or a part of its spread."""
+_QUICK_LOOKS: Final = 2
+
+FAULT_SECONDS_MIN: Final = 1.0
+"""The pause after an unusable answer; doubled for each in a row."""
+
+
+def seconds_to_next_look(
+    age: float, looks: int, usual: float | None, spread: float | None
+) -> float:
+    """The pause after the ``looks``-th poll of work that started ``age`` seconds ago."""
+    grown = max(FIRST_LOOK_SECONDS, age * _STEP)
+    if usual is None or spread is None or looks < _QUICK_LOOKS:
+        return min(LOOK_SECONDS_MAX, grown)
+    close = max(FIRST_LOOK_SECONDS, usual * _CLOSE, spread * _STEP)
+    earliest = max(0.0, usual - _SPREADS * spread) * (1.0 - _CLOSE)
+    if age < earliest:
+        return min(LOOK_SECONDS_MAX, max(FIRST_LOOK_SECONDS, earliest - age))
+    late = max(0.0, age - usual - _SPREADS * spread)
+    return min(LOOK_SECONDS_MAX, max(close, late * _STEP))
+
+
+def seconds_after_faults(faults: int, asked_for: float | None = None) -> float:
+    """The pause after so many unusable answers in a row, or a longer one if requested."""
+    pause = min(LOOK_SECONDS_MAX, FAULT_SECONDS_MIN * 2.0 ** min(faults - 1, 10))
+    return pause if asked_for is None else max(pause, asked_for)
+
 
 class OperatorRemote(msgspec.Struct, frozen=True):
     """The operator's own remote, from the settings: a definition, and the values of its secrets by
@@ -29,7 +63,7 @@ class Destination(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where work goes: a target that a tenant defined, or one of the operator's.
 
     ``target`` is a definition (``remotes/definitions.py``). ``secrets_id`` says where its secrets
-    are sealed, if it has any (``domain/target_secrets.py``): no value is ever in here. ``note`` is
+    are sealed, if it has any (``service_definition.py``): no value is ever in here. ``note`` is
     for whoever stores the result.
     """
 
@@ -65,18 +99,18 @@ class RemoteWork(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         return f"<RemoteWork {self.to!r}>"
 
 
-class _Payload(msgspec.Struct, frozen=True):
+class _WorkPayload(msgspec.Struct, frozen=True):
     work: RemoteWork
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(_Payload).decode
+_decode: Final = msgspec.json.Decoder(_WorkPayload).decode
 _decode_destination: Final = msgspec.json.Decoder(Destination).decode
 
 
 def encode_work(to: Destination, body: bytes) -> bytes:
     """Encode the payload of such a job; ``body`` is JSON."""
-    return _encode(_Payload(RemoteWork(to, msgspec.Raw(body))))
+    return _encode(_WorkPayload(RemoteWork(to, msgspec.Raw(body))))
 
 
 def decode_work(payload: bytes) -> RemoteWork:

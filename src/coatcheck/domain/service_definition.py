@@ -5,13 +5,134 @@ The types here limit single fields; ``registration`` checks the rest.
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Container, Mapping
+from functools import lru_cache
 from typing import Annotated, Final, Literal
+from uuid import UUID
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from coatcheck.domain.endpoint_names import KEY_PATTERN, PATH_PATTERN
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.patterns import whole
+
+Address = tuple[str, str]
+"""The recipient of a target's secrets: the kind of service (``http``, ``runpod``), and its URL."""
+
+UPSTREAM: Final = "upstream"
+"""The kind of an http upstream."""
+_LABEL: Final = "coatcheck/target-secrets/v1"
+
+
+class TargetSecrets(msgspec.Struct, frozen=True):
+    """The values by name, and the address they were given for: they are sent nowhere else.
+
+    For an upstream, the names are those of its headers.
+    """
+
+    address: Address
+    values: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"<TargetSecrets of {self.address[0]}>"
+
+    def are_for_url(self, url: str) -> bool:
+        """Whether an upstream's secrets may be sent to ``url``: its registered URL or below."""
+        base = self.address[1].rstrip("/")
+        return (
+            self.address[0] == UPSTREAM
+            and url.startswith(base)
+            and url[len(base) :][:1] in ("", "/", "?")
+        )
+
+
+def secrets_id(org: str, endpoint_id: str, address: Address) -> UUID:
+    """The id of the secrets that an endpoint sends to an address.
+
+    It stays the same when the service is registered again, so a waiting job uses the values that
+    are valid when it runs. Another address has another id: values given for one address are never
+    used for another.
+    """
+    digest = hashlib.sha256(msgspec.json.encode([_LABEL, org, endpoint_id, *address])).digest()
+    return UUID(bytes=digest[:16])
+
+
+def texts_to_mask(values: Mapping[str, str]) -> tuple[str, ...]:
+    """The texts to mask where an upstream may have repeated its headers: each value, and the part
+    after its scheme."""
+    return tuple(
+        part
+        for value in values.values()
+        for part in (value, value.partition(" ")[2].strip())
+        if part
+    )
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(TargetSecrets).decode
+
+
+def encode_secrets(secrets: TargetSecrets) -> bytes:
+    """Encode for sealing."""
+    return _encode(secrets)
+
+
+def decode_secrets(plain: bytes) -> TargetSecrets:
+    return _decode(plain)
+
+
+SERVICE_NAME_PATTERN: Final = r"[A-Za-z][A-Za-z0-9_-]{0,62}"
+PATH_PATTERN: Final = r"/|(?:/(?:[A-Za-z0-9._~-]+|\{[A-Za-z_][A-Za-z0-9_]*\}))+"
+KEY_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9_]*"
+VERSION_MAX: Final = 9_999
+
+_RESERVED_PREFIX: Final = "coatcheck"
+
+_SERVICE_NAME = re.compile(SERVICE_NAME_PATTERN)
+_PATH = re.compile(PATH_PATTERN)
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
+
+
+def is_service_name(name: str) -> bool:
+    """Whether this is a valid service name: a letter, then letters, digits, '-', '_', up to 63."""
+    return _SERVICE_NAME.fullmatch(name) is not None
+
+
+def is_reserved(name: str, of_products: Container[str]) -> bool:
+    """Whether no user's service may be called so: ``of_products`` are the names of services that
+    belong to products."""
+    lowered = name.lower()
+    return lowered in of_products or lowered.startswith(_RESERVED_PREFIX)
+
+
+def is_path(path: str) -> bool:
+    """Whether this is a path template: each part is plain characters or a ``{parameter}``."""
+    return _PATH.fullmatch(path) is not None
+
+
+def path_parameters(path: str) -> list[str]:
+    """The names of a template's parameters, in order."""
+    return _PARAMETER.findall(path)
+
+
+def path_shape(path: str) -> str:
+    """The template without parameter names: two of one shape match the same paths."""
+    return _PARAMETER.sub("{}", path)
+
+
+def endpoint_key(method: str, path: str) -> str:
+    """The key of an endpoint: ``post__analyze`` for POST /analyze."""
+    return f"{method.lower()}__{_NOT_ALPHANUMERIC.sub('_', path).strip('_')}"
+
+
+@lru_cache(maxsize=10_000)  # every request uses one of a few
+def engine_name(service: str, version: int, key: str) -> str:
+    """The ``endpoint`` of its jobs: ``docs.post__analyze``, or ``docs.v2.post__analyze``."""
+    return f"{service}.{key}" if version == 1 else f"{service}.v{version}.{key}"
+
 
 VERSIONS_MAX: Final = 20
 ENDPOINTS_MAX: Final = 100

@@ -9,7 +9,15 @@ import sys
 from collections import defaultdict
 from typing import Final, assert_never
 
-from coatcheck.domain.states import HELD, INITIAL, TERMINAL, TRANSITIONS, WAITING, Event, State
+from coatcheck.domain.states import (
+    HELD,
+    INITIAL,
+    TERMINAL,
+    TRANSITIONS,
+    WAITING,
+    State,
+    TransitionEvent,
+)
 
 
 def markdown() -> str:
@@ -20,7 +28,7 @@ def markdown() -> str:
 def _diagram() -> str:
     lines = ["```mermaid", "stateDiagram-v2"]
     lines += [f"    [*] --> {state}" for state in State if state in INITIAL]
-    events: defaultdict[tuple[State, State], list[Event]] = defaultdict(list)
+    events: defaultdict[tuple[State, State], list[TransitionEvent]] = defaultdict(list)
     for source, event, target in _steps():
         events[source, target].append(event)
     lines += [
@@ -39,7 +47,7 @@ def _states() -> str:
 
 def _events() -> str:
     lines = ["| event | caused by | meaning | from | to |", "| --- | --- | --- | --- | --- |"]
-    for event in Event:
+    for event in TransitionEvent:
         who, what = _story(event)
         targets: defaultdict[State, list[State]] = defaultdict(list)
         for source, stepped, target in _steps():
@@ -51,12 +59,12 @@ def _events() -> str:
     return "\n".join(lines)
 
 
-def _steps() -> list[tuple[State, Event, State]]:
+def _steps() -> list[tuple[State, TransitionEvent, State]]:
     """The table in the order in which states and events are declared."""
     return [
         (state, event, TRANSITIONS[state, event])
         for state in State
-        for event in Event
+        for event in TransitionEvent
         if (state, event) in TRANSITIONS
     ]
 
@@ -96,44 +104,44 @@ def _meaning(state: State) -> str:
             assert_never(state)
 
 
-def _story(event: Event) -> tuple[str, str]:
+def _story(event: TransitionEvent) -> tuple[str, str]:
     """What causes an event, and what it means."""
     match event:
-        case Event.DUE:
+        case TransitionEvent.DUE:
             return "the stager", "it became due"
-        case Event.CLAIM:
+        case TransitionEvent.CLAIM:
             return "a worker", "claimed it"
-        case Event.START:
+        case TransitionEvent.START:
             return "its worker", "the handler has been running for a while"
-        case Event.FINALIZE:
+        case TransitionEvent.FINALIZE:
             return "its worker", "the remote work is done; its result is being stored"
-        case Event.COMPLETE:
+        case TransitionEvent.COMPLETE:
             return "its worker", "the handler returned"
-        case Event.FAIL:
+        case TransitionEvent.FAIL:
             return (
                 "its worker, the expirer or the rescuer",
                 "failed for good, or no attempt is left",
             )
-        case Event.RETRY:
+        case TransitionEvent.RETRY:
             return "its worker or the expirer", "failed, or ran too long, and an attempt is left"
-        case Event.UNREACHABLE:
+        case TransitionEvent.UNREACHABLE:
             return "its worker", "what it needs is unreachable; spends no attempt"
-        case Event.POSTPONE:
+        case TransitionEvent.POSTPONE:
             return "its worker", "its call broke off, which is counted separately; no attempt"
-        case Event.RELEASE:
+        case TransitionEvent.RELEASE:
             return "its worker", "the worker is stopping; spends no attempt"
-        case Event.CRASH:
+        case TransitionEvent.CRASH:
             return "the rescuer", "its worker died or went silent, for the first time"
-        case Event.CRASH_AGAIN:
+        case TransitionEvent.CRASH_AGAIN:
             return (
                 "the rescuer",
                 "its worker died or went silent, and not for the first time; due after a delay",
             )
-        case Event.CANCEL:
+        case TransitionEvent.CANCEL:
             return "the caller", "requested cancellation"
-        case Event.ACKNOWLEDGE_CANCEL:
+        case TransitionEvent.ACKNOWLEDGE_CANCEL:
             return "its worker", "the handler stopped as requested"
-        case Event.EXPIRE:
+        case TransitionEvent.EXPIRE:
             return "the expirer", "it did not start before its deadline"
         case _:
             assert_never(event)

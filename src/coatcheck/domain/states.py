@@ -36,7 +36,7 @@ class State(StrEnum):
         return self in HELD
 
 
-class Event(StrEnum):
+class TransitionEvent(StrEnum):
     """What can happen to a job. The comment names the cause."""
 
     DUE = "due"  # the stager: its run_at has come
@@ -63,43 +63,43 @@ RUNNING: Final = frozenset({State.DISPATCHING, State.PROCESSING, State.FINALIZIN
 HELD: Final = RUNNING | {State.CANCEL_REQUESTED}
 
 
-def _table() -> dict[tuple[State, Event], State]:
-    table: dict[tuple[State, Event], State] = {
-        (State.STAGED, Event.DUE): State.QUEUED,
-        (State.RETRYING, Event.DUE): State.QUEUED,
-        (State.QUEUED, Event.CLAIM): State.DISPATCHING,
-        (State.DISPATCHING, Event.START): State.PROCESSING,
-        (State.PROCESSING, Event.FINALIZE): State.FINALIZING,
+def _table() -> dict[tuple[State, TransitionEvent], State]:
+    table: dict[tuple[State, TransitionEvent], State] = {
+        (State.STAGED, TransitionEvent.DUE): State.QUEUED,
+        (State.RETRYING, TransitionEvent.DUE): State.QUEUED,
+        (State.QUEUED, TransitionEvent.CLAIM): State.DISPATCHING,
+        (State.DISPATCHING, TransitionEvent.START): State.PROCESSING,
+        (State.PROCESSING, TransitionEvent.FINALIZE): State.FINALIZING,
     }
     for waiting in WAITING:
-        table[waiting, Event.CANCEL] = State.CANCELLED
-        table[waiting, Event.EXPIRE] = State.FAILED
+        table[waiting, TransitionEvent.CANCEL] = State.CANCELLED
+        table[waiting, TransitionEvent.EXPIRE] = State.FAILED
     for running in RUNNING:
         # A short job ends before its start is recorded, so `dispatching` can end like `processing`.
-        table[running, Event.COMPLETE] = State.COMPLETED
-        table[running, Event.FAIL] = State.FAILED
-        table[running, Event.RETRY] = State.RETRYING
-        table[running, Event.UNREACHABLE] = State.RETRYING
-        table[running, Event.POSTPONE] = State.RETRYING
-        table[running, Event.RELEASE] = State.QUEUED
-        table[running, Event.CRASH] = State.QUEUED
-        table[running, Event.CRASH_AGAIN] = State.RETRYING
-        table[running, Event.CANCEL] = State.CANCEL_REQUESTED
+        table[running, TransitionEvent.COMPLETE] = State.COMPLETED
+        table[running, TransitionEvent.FAIL] = State.FAILED
+        table[running, TransitionEvent.RETRY] = State.RETRYING
+        table[running, TransitionEvent.UNREACHABLE] = State.RETRYING
+        table[running, TransitionEvent.POSTPONE] = State.RETRYING
+        table[running, TransitionEvent.RELEASE] = State.QUEUED
+        table[running, TransitionEvent.CRASH] = State.QUEUED
+        table[running, TransitionEvent.CRASH_AGAIN] = State.RETRYING
+        table[running, TransitionEvent.CANCEL] = State.CANCEL_REQUESTED
     # After a cancellation request, a job that ended keeps its true end; one that would have run
     # again is cancelled.
     asked = State.CANCEL_REQUESTED
-    table[asked, Event.COMPLETE] = State.COMPLETED
-    table[asked, Event.FAIL] = State.FAILED
+    table[asked, TransitionEvent.COMPLETE] = State.COMPLETED
+    table[asked, TransitionEvent.FAIL] = State.FAILED
     for would_run_again in (
-        Event.RETRY,
-        Event.UNREACHABLE,
-        Event.POSTPONE,
-        Event.RELEASE,
-        Event.CRASH,
-        Event.CRASH_AGAIN,
+        TransitionEvent.RETRY,
+        TransitionEvent.UNREACHABLE,
+        TransitionEvent.POSTPONE,
+        TransitionEvent.RELEASE,
+        TransitionEvent.CRASH,
+        TransitionEvent.CRASH_AGAIN,
     ):
         table[asked, would_run_again] = State.CANCELLED
-    table[asked, Event.ACKNOWLEDGE_CANCEL] = State.CANCELLED
+    table[asked, TransitionEvent.ACKNOWLEDGE_CANCEL] = State.CANCELLED
     return table
 
 
@@ -109,6 +109,6 @@ EDGES: Final = frozenset((source, target) for (source, _), target in TRANSITIONS
 """Every pair of states that some event connects; the test trigger allows only these."""
 
 
-def after(state: State, event: Event) -> State | None:
+def after(state: State, event: TransitionEvent) -> State | None:
     """The state that ``event`` leads to from ``state``, or None if it changes nothing."""
     return TRANSITIONS.get((state, event))

@@ -68,7 +68,7 @@ _MESSAGE: Final = "msg_"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Status(StrEnum):
+class DeliveryStatus(StrEnum):
     """The status of a delivery."""
 
     PENDING = "pending"
@@ -79,7 +79,7 @@ class Status(StrEnum):
     """The receiver answered 410: it wants no more webhooks."""
 
 
-class Tells(StrEnum):
+class SubjectKind(StrEnum):
     """The kind of subject of a delivery."""
 
     JOB = "job"
@@ -91,7 +91,7 @@ class Tells(StrEnum):
     """A usage report."""
 
 
-class Told(IntEnum):
+class WebhookScope(IntEnum):
     """Which of a job's moves a target is sent, as ``job_webhooks.tells`` spells it."""
 
     THE_END = 1
@@ -106,7 +106,7 @@ moves, because nobody submitted it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class DeliveryEvent:
     """A webhook event for one ``target``: something happened to a subject.
 
     ``facts`` are what its row may no longer say: ``state``, ``previous`` (the state before),
@@ -118,7 +118,7 @@ class Notice:
     org: str
     id: UUID
     target: UUID
-    kind: Tells
+    kind: SubjectKind
     subject: UUID
     run: UUID | None
     event: str
@@ -132,7 +132,7 @@ class DeliveryView:
 
     org: str
     id: UUID
-    kind: Tells
+    kind: SubjectKind
     subject: UUID
     run: UUID | None
     event: str
@@ -141,7 +141,7 @@ class DeliveryView:
     """The endpoint that it is or was for; None if a job or batch named the URL."""
     paused: bool
     """Whether it waits because its endpoint is paused."""
-    status: Status
+    status: DeliveryStatus
     tries: int
     last_status_code: int | None
     last_error: str | None

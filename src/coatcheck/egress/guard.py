@@ -15,12 +15,19 @@ from typing import Final
 import httpx2
 
 from coatcheck.domain.errors import UrlForbidden
-from coatcheck.egress.addresses import Address, is_public
 from coatcheck.egress.resolver import NameNotFound, Resolver, shared_resolver
 from coatcheck.egress.transport import guarded_client
-from coatcheck.egress.urls import Target, read_target
+from coatcheck.egress.urls import Address, Target, is_public, read_target
 from coatcheck.settings import Settings
-from coatcheck.settings.egress_allow import AllowRule
+from coatcheck.settings.egress_allow import AllowRule, parse_allow
+
+_LOOPBACK: Final = parse_allow("localhost,127.0.0.0/8,::1")
+
+
+def receiver_guard(settings: Settings) -> Guard:
+    """The guard for webhooks, made from the settings."""
+    return guard_of(settings, allow=_LOOPBACK if settings.webhook_loopback else ())
+
 
 _PORTS_BELOW_1024: Final = frozenset({80, 443})
 _FIRST_UNPRIVILEGED_PORT: Final = 1024

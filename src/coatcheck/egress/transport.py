@@ -8,6 +8,7 @@ address.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Iterable
 from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -17,11 +18,50 @@ from typing import Any, Final, Protocol
 import httpcore2
 import httpx2
 
-from coatcheck.egress.addresses import Address
-from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.egress.resolver import NameNotFound
-from coatcheck.egress.streams import Connection
-from coatcheck.egress.urls import Scheme, Target, target_of
+from coatcheck.egress.urls import Address, Scheme, Target, target_of, trusted_authorities
+
+
+class GuardedConnection(httpcore2.AsyncNetworkStream):
+    """An httpcore2 stream that remembers its socket."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._socket = stream.get_extra_info("socket")
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        return GuardedConnection(
+            await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        )
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable":
+            return self._is_readable()
+        return self._stream.get_extra_info(info)
+
+    def _is_readable(self) -> bool:
+        """Whether unexpected data arrived: on an idle connection, that it was closed."""
+        descriptor = -1 if self._socket is None else self._socket.fileno()
+        if descriptor < 0:
+            return True  # closed already
+        watch = select.poll()
+        watch.register(descriptor, select.POLLIN)
+        return bool(watch.poll(0))
+
 
 _ORG_EXTENSION: Final = "coatcheck.org"
 _org: ContextVar[str] = ContextVar("organisation of the request that connects", default="")
@@ -137,7 +177,7 @@ class _CheckedConnector(httpcore2.AsyncNetworkBackend):
             left = None if deadline is None else max(0.0, deadline - loop.time())
             share = None if left is None else left / (len(addresses) - tried)
             try:
-                return Connection(
+                return GuardedConnection(
                     await self._sockets.connect_tcp(
                         str(address), port, share, local_address, socket_options
                     )

@@ -7,15 +7,120 @@ client read differently. So odd URLs are refused, and httpx2 alone reads the res
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ssl import SSLContext
 from typing import Final, Literal, cast
 
 import httpx2
 
 from coatcheck.domain.errors import UrlForbidden
-from coatcheck.egress.addresses import Address
 from coatcheck.settings.egress_allow import looks_numeric
+
+Address = IPv4Address | IPv6Address
+
+_IPV4_UNICAST_FIRST: Final = IPv4Address("1.0.0.0")
+_IPV4_UNICAST_LAST: Final = IPv4Address("223.255.255.255")
+
+_IPV4_SPECIAL: Final = tuple(
+    map(
+        IPv4Network,
+        (
+            "10.0.0.0/8",  # private
+            "100.64.0.0/10",  # carrier-grade NAT; 100.100.100.200 is Alibaba's metadata
+            "127.0.0.0/8",  # loopback
+            "168.63.129.16/32",  # Azure's metadata
+            "169.254.0.0/16",  # link-local; 169.254.169.254 is most clouds' metadata
+            "172.16.0.0/12",  # private
+            "192.0.0.0/24",  # protocol assignments; 192.0.0.192 is Oracle's metadata
+            "192.0.2.0/24",  # documentation
+            "192.31.196.0/24",  # AS112
+            "192.52.193.0/24",  # multicast tunnels
+            "192.88.99.0/24",  # 6to4 relays
+            "192.168.0.0/16",  # private
+            "192.175.48.0/24",  # AS112
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+        ),
+    )
+)
+
+_IPV6_UNICAST: Final = IPv6Network("2000::/3")
+"""Everything IANA has allocated. Mapped, compatible, NAT64, ULA, link- and site-local lie
+outside."""
+
+_IPV6_SPECIAL: Final = tuple(
+    map(
+        IPv6Network,
+        (
+            "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID and others
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4: any IPv4 address in disguise
+            "2620:4f:8000::/48",  # AS112
+            "3ffe::/16",  # the former 6bone
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+
+
+def is_public(address: Address) -> bool:
+    """Whether this is an ordinary unicast address of the internet."""
+    if isinstance(address, IPv4Address):
+        return _IPV4_UNICAST_FIRST <= address <= _IPV4_UNICAST_LAST and not any(
+            address in special for special in _IPV4_SPECIAL
+        )
+    return (
+        address.scope_id is None
+        and address in _IPV6_UNICAST
+        and not any(address in special for special in _IPV6_SPECIAL)
+    )
+
+
+def trusted_authorities(*, trust_env: bool = True) -> SSLContext:
+    """The system's authorities, or with ``trust_env`` those of SSL_CERT_FILE or SSL_CERT_DIR.
+
+    All callers share one context: use it, do not change it.
+    """
+    named = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return _read(trust_env, named if trust_env else None)
+
+
+@cache
+def _read(trust_env: bool, _named: tuple[str | None, str | None] | None) -> SSLContext:
+    return httpx2.create_ssl_context(trust_env=trust_env)
+
+
+def asked_seconds(headers: Mapping[str, str], now: datetime, most: float) -> float | None:
+    """The delay that ``Retry-After`` asks for in seconds, between 0 and ``most``, or None.
+
+    ``headers`` has lower-case names. A date is compared with the server's own ``Date`` if it sent
+    one.
+    """
+    value = headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return min(float(value), most)
+    due = _date(value)
+    if due is None:
+        return None
+    seconds = (due - (_date(headers.get("date", "")) or now)).total_seconds()
+    return min(max(seconds, 0.0), most)
+
+
+def _date(value: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
 
 URL_CHARACTERS_MAX: Final = 2_048
 

@@ -12,10 +12,10 @@ from typing import Final, Self
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.remote.calls import RemoteCalls
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.election import session_that_ends_if_silent
-from coatcheck.db.notify import Notifier
-from coatcheck.maintenance.remote_poller import Poller, RemoteKeeper
+from coatcheck.db.notifications import Notifier
+from coatcheck.maintenance.remote_poller import Poller, RemoteCleanup
 from coatcheck.product import Products, WorkerContext
 from coatcheck.service import Service
 from coatcheck.settings import Settings
@@ -45,17 +45,17 @@ class RemoteExecutor:
             blobs=self._open_blobs,
             operators=products.operator_remotes(settings),
         )
-        self._line = Line(
+        self._db = Connection(
             settings.database_url,
             name="poller",
             server_settings=session_that_ends_if_silent(_SILENT_SECONDS_MAX),
         )
-        self._loops = (Poller(self._line, self.calls), RemoteKeeper(self._line, self.calls))
+        self._loops = (Poller(self._db, self.calls), RemoteCleanup(self._db, self.calls))
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._closing.enter_async_context(self.calls)
-        self._closing.push_async_callback(self._line.close)
+        self._closing.push_async_callback(self._db.close)
         for loop in self._loops:
             self._closing.push_async_callback(loop.stop)
             loop.start()
@@ -85,9 +85,9 @@ async def open_workers(
     registered can then call its services. There are none if there is nothing to run.
     """
     async with AsyncExitStack() as closing:
-        notify_line = Line(settings.database_url, name="worker notify")
-        closing.push_async_callback(notify_line.close)
-        notifier = Notifier(notify_line)
+        notify_db = Connection(settings.database_url, name="worker notify")
+        closing.push_async_callback(notify_db.close)
+        notifier = Notifier(notify_db)
         # Calls wait for others, some for an hour: they have slots of their own, so that none of
         # them takes one from a handler.
         calling = _calling(settings)

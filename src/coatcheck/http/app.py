@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from coatcheck.http.asgi import ASGIApp
-from coatcheck.http.context import Parts
+from coatcheck.http.context import ServerContext
 from coatcheck.http.cors import CrossOrigin
 from coatcheck.http.dispatch import Dispatcher
 from coatcheck.http.problem_formats import ProblemFormat
+from coatcheck.http.response import ASGIApp
 from coatcheck.http.routes import (
     api_keys,
     blobs,
@@ -26,15 +26,15 @@ from coatcheck.http.routes import (
     usage_reports,
     webhooks,
 )
-from coatcheck.http.routing import Operation
+from coatcheck.http.routing import Route
 from coatcheck.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
-class Surface:
+class ProductRoutes:
     """What a product adds to the HTTP API."""
 
-    operations: Callable[[Parts], Sequence[Operation]]
+    routes: Callable[[ServerContext], Sequence[Route]]
     """Makes its routes on the control plane's parts."""
     unrouted_formats: Mapping[str, ProblemFormat] = field(default_factory=dict)
     """How errors are written where no route is found, by path prefix."""
@@ -44,12 +44,12 @@ class Surface:
     """What its routes answer, and pages of other origins may read."""
 
 
-Pages = Callable[[Parts, ASGIApp], Sequence[Operation]]
+Pages = Callable[[ServerContext, ASGIApp], Sequence[Route]]
 """Makes pages for people, which ask the application that it is given: the public API."""
 
 
 def create_app(
-    parts: Parts, surfaces: Sequence[Surface] = (), pages: Pages | None = None
+    server: ServerContext, surfaces: Sequence[ProductRoutes] = (), pages: Pages | None = None
 ) -> Dispatcher:
     """The application that ``coatcheck serve`` runs.
 
@@ -57,45 +57,45 @@ def create_app(
     them, and they cannot be reached through the application that they are given.
     """
 
-    operations = [
-        *health.operations(parts.readiness.checks()),
-        *metrics.operations(parts.engine.overviews.queue, parts.process_metrics),
-        *me.operations(parts.gate),
-        *usage.operations(parts.engine),
-        *usage_reports.operations(parts.engine),
-        *overview.operations(parts.engine),
-        *api_keys.operations(parts.settings, parts.tenants),
-        *stripe.operations(parts.settings, parts.tenants),
-        *webhooks.operations(parts.engine.webhooks, parts.receivers, parts.tenants),
-        *blobs.operations(parts.engine, parts.tenants),
-        *remote_callbacks.operations(parts.remote_calls),
+    routes = [
+        *health.routes(server.readiness.checks()),
+        *metrics.routes(server.engine.overviews.queue, server.process_metrics),
+        *me.routes(server.gate),
+        *usage.routes(server.engine),
+        *usage_reports.routes(server.engine),
+        *overview.routes(server.engine),
+        *api_keys.routes(server.settings, server.tenants),
+        *stripe.routes(server.settings, server.tenants),
+        *webhooks.routes(server.engine.webhooks, server.receivers, server.tenants),
+        *blobs.routes(server.engine, server.tenants),
+        *remote_callbacks.routes(server.remote_calls),
     ]
     for surface in surfaces:
-        operations += surface.operations(parts)
-    operations += docs.operations()
-    operations.append(openapi.operation(operations, version=__version__))
-    api = _dispatcher(operations, parts, surfaces)
+        routes += surface.routes(server)
+    routes += docs.routes()
+    routes.append(openapi.route(routes, version=__version__))
+    api = _dispatcher(routes, server, surfaces)
     if pages is None:
         return api
-    return _dispatcher([*operations, *pages(parts, api)], parts, surfaces)
+    return _dispatcher([*routes, *pages(server, api)], server, surfaces)
 
 
 def _dispatcher(
-    operations: list[Operation], parts: Parts, surfaces: Sequence[Surface]
+    routes: list[Route], server: ServerContext, surfaces: Sequence[ProductRoutes]
 ) -> Dispatcher:
     formats: dict[str, ProblemFormat] = {}
     for surface in surfaces:
         formats |= surface.unrouted_formats
     return Dispatcher(
-        operations,
-        parts.gate.admit,
-        parts.gate.watch,
-        lambda: parts.draining.begun,
-        parts.held_answers,
-        bodies=parts.bodies,
-        large_answers=parts.large_answers,
+        routes,
+        server.gate.admit,
+        server.gate.watch,
+        lambda: server.draining.begun,
+        server.open_responses,
+        bodies=server.bodies,
+        large_responses=server.large_responses,
         cross_origin=CrossOrigin(
-            parts.settings.cors_origins,
+            server.settings.cors_origins,
             request_headers=chain.from_iterable(each.request_headers for each in surfaces),
             response_headers=chain.from_iterable(each.response_headers for each in surfaces),
         ),

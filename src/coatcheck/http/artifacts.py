@@ -21,20 +21,20 @@ from coatcheck.blobs.disposition import with_extension
 from coatcheck.core import Engine
 from coatcheck.domain.artifacts import ArtifactRecord
 from coatcheck.domain.errors import JobNotEnded, JobNotFound
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import InvalidId, from_text, to_text
 from coatcheck.domain.job import Artifact, JobView
-from coatcheck.http.context import Parts
-from coatcheck.http.file_responses import FILE_PARAMETERS, StoredFile, file_answers, file_reply
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.context import ServerContext
+from coatcheck.http.files import FILE_PARAMETERS, StoredFile, file_response, file_responses
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply, json_reply
-from coatcheck.http.routing import Access, Answer, Operation, Parameter
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse, json_response
+from coatcheck.http.routing import Access, Parameter, ResponseSpec, Route
 
 SIGNED_SECONDS: Final = 3_600
 
 
-class JobArtifact(msgspec.Struct, frozen=True):
+class ArtifactItem(msgspec.Struct, frozen=True):
     """A file that a job made. ``url`` takes the caller's credential; ``signed_url`` needs none, and
     is good until ``signed_url_expires_at``. ``expires_at`` is when the file goes with its job; null
     if that is not known yet."""
@@ -53,11 +53,11 @@ class JobArtifact(msgspec.Struct, frozen=True):
 class ArtifactList(msgspec.Struct, frozen=True):
     """The files of a job, by name."""
 
-    items: list[JobArtifact]
+    items: list[ArtifactItem]
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ArtifactOwner:
     """A job whose caller may see it. ``url`` is where it is read."""
 
     org: str
@@ -71,18 +71,18 @@ class Holder:
     """How long the signed URLs of its files live."""
 
     @classmethod
-    def of(cls, view: JobView, url: str, *, shows: bool = True) -> Holder:
+    def of(cls, view: JobView, url: str, *, shows: bool = True) -> ArtifactOwner:
         return cls(view.org, view.uuid, url, view.terminal, view.expires_at, shows)
 
 
 class ArtifactFinder(Protocol):
     """Which job the path of a call names, and whether the caller may see it."""
 
-    async def job(self, call: Call, scope: Scope) -> Holder:
+    async def job(self, request: Request, scope: Scope) -> ArtifactOwner:
         """The job. Raises JobNotFound, the same for a foreign one as for an absent."""
         ...
 
-    async def record(self, call: Call, name: str) -> ArtifactRecord | None:
+    async def record(self, request: Request, name: str) -> ArtifactRecord | None:
         """What is known of the job's artifact ``name``, whether or not the job is still there; None
         if that is nothing, or nothing that the caller may see."""
         ...
@@ -99,7 +99,7 @@ class OwnedJobs:
     def __init__(
         self,
         engine: Engine,
-        job: Callable[[Call], Awaitable[JobView]],
+        job: Callable[[Request], Awaitable[JobView]],
         url: Callable[[str], str],
         endpoints: Collection[str],
         *,
@@ -111,66 +111,68 @@ class OwnedJobs:
         self._endpoints = endpoints
         self._shows = shows
 
-    async def job(self, call: Call, _: Scope) -> Holder:
-        view = await self._job(call)
+    async def job(self, request: Request, _: Scope) -> ArtifactOwner:
+        view = await self._job(request)
         shows = self._shows is None or self._shows(view)
-        return Holder.of(view, self._url(view.id), shows=shows)
+        return ArtifactOwner.of(view, self._url(view.id), shows=shows)
 
-    async def record(self, call: Call, name: str) -> ArtifactRecord | None:
+    async def record(self, request: Request, name: str) -> ArtifactRecord | None:
         try:
-            job = from_text(call.params["id"])
+            job = from_text(request.params["id"])
         except InvalidId:
             return None
-        principal = call.principal
-        record = await self._engine.artifact_desk.record(principal.org, job, name)
+        principal = request.principal
+        record = await self._engine.artifact_repository.record(principal.org, job, name)
         if record is None or record.endpoint not in self._endpoints:
             return None
         return record if principal.may_see(record.owner) else None
 
 
-class ArtifactAnswers:
+class ArtifactResponses:
     """Answers about the artifacts of one surface's jobs."""
 
     def __init__(
-        self, parts: Parts, finder: ArtifactFinder, shown_id: Callable[[UUID], str]
+        self, server: ServerContext, finder: ArtifactFinder, shown_id: Callable[[UUID], str]
     ) -> None:
-        self._engine = parts.engine
+        self._engine = server.engine
         self._finder = finder
         self._shown_id = shown_id
-        self._signer = receipts.Signer.from_pepper(parts.settings.require("key_pepper"))
+        self._signer = receipts.Signer.from_pepper(server.settings.require("key_pepper"))
 
-    async def list(self, call: Call) -> Reply:
-        holder = await self._finder.job(call, Scope.READ)
+    async def list(self, request: Request) -> Response:
+        holder = await self._finder.job(request, Scope.READ)
         items = [await self._item(holder, artifact) for artifact in await self._of(holder)]
-        return json_reply(ArtifactList(items))
+        return json_response(ArtifactList(items))
 
-    async def fetch(self, call: Call) -> Reply | StreamReply:
-        holder = await self._finder.job(call, Scope.READ)
+    async def fetch(self, request: Request) -> Response | StreamResponse:
+        holder = await self._finder.job(request, Scope.READ)
         for artifact in await self._of(holder):
-            if artifact.name == call.params["name"]:
-                return await self._file(call, artifact)
+            if artifact.name == request.params["name"]:
+                return await self._file(request, artifact)
         raise JobNotFound("it has no such file")
 
-    async def delete(self, call: Call) -> Reply:
-        holder = await self._finder.job(call, Scope.SUBMIT)
+    async def delete(self, request: Request) -> Response:
+        holder = await self._finder.job(request, Scope.SUBMIT)
         if not holder.terminal:
             raise JobNotEnded("The job goes on; its files can be deleted once it has ended.")
-        name = call.params["name"]
-        return self._receipt(await self._engine.artifact_desk.delete(holder.org, holder.job, name))
+        name = request.params["name"]
+        return self._receipt(
+            await self._engine.artifact_repository.delete(holder.org, holder.job, name)
+        )
 
-    async def receipt(self, call: Call) -> Reply:
+    async def receipt(self, request: Request) -> Response:
         """Signed anew each time: what it says is what is known now."""
-        return self._receipt(await self._finder.record(call, call.params["name"]))
+        return self._receipt(await self._finder.record(request, request.params["name"]))
 
-    async def _of(self, holder: Holder) -> Sequence[Artifact]:
+    async def _of(self, holder: ArtifactOwner) -> Sequence[Artifact]:
         if not holder.shows:
             return ()
         return await self._engine.artifacts(to_text(holder.job), org=holder.org)
 
-    async def _item(self, holder: Holder, artifact: Artifact) -> JobArtifact:
+    async def _item(self, holder: ArtifactOwner, artifact: Artifact) -> ArtifactItem:
         seconds = signed_seconds(holder.expires_at, holder.url_seconds)
         signed = await self._engine.sign_artifact(artifact, seconds)
-        return JobArtifact(
+        return ArtifactItem(
             name=artifact.name,
             media_type=artifact.media_type,
             bytes=artifact.size,
@@ -182,7 +184,7 @@ class ArtifactAnswers:
             signed_url_expires_at=signed.expires_at,
         )
 
-    async def _file(self, call: Call, artifact: Artifact) -> Reply | StreamReply:
+    async def _file(self, request: Request, artifact: Artifact) -> Response | StreamResponse:
         blobs = self._engine.blobs
         try:
             # Before the answer begins: after its head there is no way to say that it is not there.
@@ -197,13 +199,13 @@ class ArtifactAnswers:
             with_extension(artifact.name, artifact.media_type),
             artifact.media_type,
         )
-        return file_reply(call, blobs, file)
+        return file_response(request, blobs, file)
 
-    def _receipt(self, record: ArtifactRecord | None) -> Reply:
+    def _receipt(self, record: ArtifactRecord | None) -> Response:
         if record is None:
             raise JobNotFound("it never had such a file")
         receipt = receipts.describe_artifact(record, self._shown_id(record.job))
-        return json_reply(self._signer.sign_artifact(receipt))
+        return json_response(self._signer.sign_artifact(receipt))
 
 
 def artifact_url(job_url: str, name: str) -> str:
@@ -219,54 +221,54 @@ def signed_seconds(expires_at: datetime | None, most: int = SIGNED_SECONDS) -> i
     return max(1, min(left, most))
 
 
-def artifact_operations(
-    parts: Parts,
+def artifact_routes(
+    server: ServerContext,
     finder: ArtifactFinder,
     *,
     path: str,
     name: str,
     tag: str,
     parameters: Sequence[Parameter] = (),
-    also: Sequence[Answer] = (),
+    also: Sequence[ResponseSpec] = (),
     shown_id: Callable[[UUID], str] = to_text,
     handler_lets_in: bool = False,
-) -> list[Operation]:
+) -> list[Route]:
     """The routes of artifacts below ``path``, the one of a job.
 
     ``name`` is what a job is called in the names of operations, ``parameters`` are those of the
     path, ``also`` the answers that the finder may cause. ``handler_lets_in``: the finder checks the
     caller's credential and scope itself.
     """
-    answers = ArtifactAnswers(parts, finder, shown_id)
+    responses = ArtifactResponses(server, finder, shown_id)
     reading = Access.HANDLER if handler_lets_in else Scope.READ
     steering = Access.HANDLER if handler_lets_in else Scope.SUBMIT
     one = f"{path}/artifacts/{{name}}"
     of_one = (*parameters, _NAME)
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{path}/artifacts",
             name=f"{name}_artifacts",
             summary="The files that a job made, each with a signed URL.",
-            handler=answers.list,
+            handler=responses.list,
             access=reading,
             tag=tag,
             parameters=parameters,
-            answers=(Answer(HTTPStatus.OK, "The files.", ArtifactList), *also),
+            responses=(ResponseSpec(HTTPStatus.OK, "The files.", ArtifactList), *also),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=one,
             name=f"{name}_artifact",
             summary="A file that a job made.",
             description="Also answers HEAD. Takes one `Range`, `If-Range` and `If-None-Match`.",
-            handler=answers.fetch,
+            handler=responses.fetch,
             access=reading,
             tag=tag,
             parameters=(*of_one, *FILE_PARAMETERS),
-            answers=(*file_answers("The SHA-256 of the file."), *also),
+            responses=(*file_responses("The SHA-256 of the file."), *also),
         ),
-        Operation(
+        Route(
             methods=("DELETE",),
             path=one,
             name=f"delete_{name}_artifact",
@@ -274,30 +276,30 @@ def artifact_operations(
             description="Answers the receipt. If the blob store is away, that is not complete yet: "
             "the file cannot be read any more, and its bytes are deleted once the store is back. "
             "Deleting what is deleted answers the receipt again.",
-            handler=answers.delete,
+            handler=responses.delete,
             access=steering,
             tag=tag,
             parameters=of_one,
-            answers=(
-                Answer(HTTPStatus.OK, "It is deleted.", receipts.SignedArtifactReceipt),
-                Answer(
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "It is deleted.", receipts.SignedArtifactReceipt),
+                ResponseSpec(
                     HTTPStatus.CONFLICT, "The job goes on (`job_not_ended`).", Problem, MEDIA_TYPE
                 ),
                 *also,
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{one}/receipt",
             name=f"{name}_artifact_receipt",
             summary="When a file was stored, and when and by what it was deleted; signed.",
             description="There until 90 days after the deletion, whether or not the job still is.",
-            handler=answers.receipt,
+            handler=responses.receipt,
             access=reading,
             tag=tag,
             parameters=of_one,
-            answers=(
-                Answer(HTTPStatus.OK, "The receipt.", receipts.SignedArtifactReceipt),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The receipt.", receipts.SignedArtifactReceipt),
                 *also,
             ),
         ),

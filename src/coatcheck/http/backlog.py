@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coatcheck.domain.errors import QueueFull
-from coatcheck.domain.identity import Principal
+from coatcheck.domain.tenants import Principal
 from coatcheck.telemetry import metrics
 
 COUNT_SECONDS: Final = 1.0

@@ -2,7 +2,7 @@
 
 A connection costs memory and a file of the system, whoever opened it. So there are only so many in
 all. Of one address there are only so many that have shown no valid credential; with one, the bounds
-of its key and its organisation count (``held_answers.py``). When the server is full, connections
+of its key and its organisation count (``open_responses.py``). When the server is full, connections
 that wait for a next request are closed first. If there are none, a new connection is read all the
 same, for a moment: health checks and the deployment's operators are answered, others are told to
 come again (``WhenFull``).
@@ -25,11 +25,11 @@ from typing import Any, Final, Protocol
 
 from coatcheck.domain import ids
 from coatcheck.domain.errors import CoatcheckError
-from coatcheck.http.asgi import ASGIApp, Receive, Scope, Send
 from coatcheck.http.gate import Gate
 from coatcheck.http.problem_formats import unrouted_format
 from coatcheck.http.problems import problem
-from coatcheck.http.request import Call
+from coatcheck.http.request import Request
+from coatcheck.http.response import ASGIApp, Receive, Scope, Send
 from coatcheck.settings.parsers import Network
 
 CONNECTIONS: Final = 10_000
@@ -51,7 +51,7 @@ _FILES_KEPT: Final = 256
 """Of those that a process may open, for what is no caller's connection."""
 
 
-class Addresses:
+class ClientAddresses:
     """What to count an address under."""
 
     def __init__(self, proxies: Sequence[Network]) -> None:
@@ -73,7 +73,7 @@ class Addresses:
         return str(address)
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """One connection, as far as it matters here."""
 
     def idle_until(self) -> float | None:
@@ -101,14 +101,14 @@ class Connections:
         """``of_one_address_most`` 0: addresses are not counted."""
         self._most = most
         self._of_one_address_most = of_one_address_most
-        self._addresses = Addresses(proxies)
+        self._addresses = ClientAddresses(proxies)
         self._strangers: Counter[str] = Counter()
-        self._address_of: dict[Connection, str] = {}
-        self._closing: set[Connection] = set()
+        self._address_of: dict[ClientConnection, str] = {}
+        self._closing: set[ClientConnection] = set()
         self._look_again_at = 0.0
 
     def arrived(
-        self, connection: Connection, host: str | None, everyone: Collection[Any], now: float
+        self, connection: ClientConnection, host: str | None, everyone: Collection[Any], now: float
     ) -> Arrival:
         """Count a new connection. ``everyone``: all that are open, this one among them."""
         address = None
@@ -127,7 +127,7 @@ class Connections:
             return Arrival.WELCOME
         return Arrival.CUT_OFF if over > OVER_MAX else Arrival.FULL
 
-    def is_known(self, connection: Connection) -> None:
+    def is_known(self, connection: ClientConnection) -> None:
         """It has shown a valid credential, and is not counted to its address any more."""
         address = self._address_of.pop(connection, None)
         if address is not None:
@@ -135,12 +135,12 @@ class Connections:
             if not self._strangers[address]:
                 del self._strangers[address]
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: ClientConnection) -> None:
         """It is closed."""
         self.is_known(connection)
         self._closing.discard(connection)
 
-    def _make_room(self, everyone: Collection[Connection], now: float) -> int:
+    def _make_room(self, everyone: Collection[ClientConnection], now: float) -> int:
         """Close those that have been idle for longest; how many."""
         idle = (
             (until, id(each), each)
@@ -167,24 +167,24 @@ class WhenFull:
         self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = Call(scope, receive, ids.to_text(ids.new_id()))
-        if call.path in ANSWERED_WHEN_FULL or await self._is_by_operator(call):
+        request = Request(scope, receive, ids.to_text(ids.new_id()))
+        if request.path in ANSWERED_WHEN_FULL or await self._is_by_operator(request):
             await self._app(scope, receive, send)
             return
-        call.problem_format = unrouted_format(self._app, call.raw_path)
+        request.problem_format = unrouted_format(self._app, request.raw_path)
         reply = problem(
-            call,
+            request,
             HTTPStatus.SERVICE_UNAVAILABLE,
             "too_many_connections",
             "The server has too many connections; try again.",
             headers=[RETRY_AFTER],
         )
-        request_id = (b"x-request-id", call.request_id.encode())
-        await reply.send(send, [request_id], head=call.method == "HEAD")
+        request_id = (b"x-request-id", request.request_id.encode())
+        await reply.send(send, [request_id], head=request.method == "HEAD")
 
-    async def _is_by_operator(self, call: Call) -> bool:
+    async def _is_by_operator(self, request: Request) -> bool:
         try:
-            principal = await self._gate.caller(call)
+            principal = await self._gate.caller(request)
         except CoatcheckError:
             return False  # it could not be found out, or is not one
         return principal is not None and self._gate.operates(principal)

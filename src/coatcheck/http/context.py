@@ -12,25 +12,23 @@ from coatcheck.core import Engine
 from coatcheck.core.catalogue import Catalogue
 from coatcheck.core.process_metrics import ProcessMetrics
 from coatcheck.core.remote.calls import RemoteCalls
-from coatcheck.core.remote.result_store import Keeper
-from coatcheck.db.channels import KEYS, SERVICES
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.db.listen import Listener
+from coatcheck.core.remote.result_store import ResultStore
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.notifications import KEYS, SERVICES, NotificationListener
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.egress import Guard, guard_of, receiver_guard
 from coatcheck.http import connections
 from coatcheck.http.auth import Authenticator
 from coatcheck.http.backlog import Backlog
 from coatcheck.http.billing import Subscriptions
-from coatcheck.http.draining import Draining
 from coatcheck.http.gate import Gate
-from coatcheck.http.job_responses import JobAnswers
-from coatcheck.http.large_responses import LargeAnswers
+from coatcheck.http.job_responses import JobResponses
+from coatcheck.http.large_responses import LargeResponses
+from coatcheck.http.lifecycle import Readiness, ServerDraining
 from coatcheck.http.memory_budget import BodyBudget, ByteBudget
-from coatcheck.http.open_responses import HeldAnswers, HeldLimits
+from coatcheck.http.open_responses import OpenResponseLimits, OpenResponses
 from coatcheck.http.rate_limits import RateLimiter
-from coatcheck.http.readiness import Readiness
-from coatcheck.http.retry_after import Pace
+from coatcheck.http.retry_after import RetryAfterEstimator
 from coatcheck.settings import Settings
 from coatcheck.telemetry import metrics
 
@@ -41,50 +39,52 @@ refused within a second even when the connection that would have told of it has 
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServerContext:
     """What routes and surfaces may use."""
 
     settings: Settings
     engine: Engine
     catalogue: Catalogue
     gate: Gate
-    answers: JobAnswers
+    responses: JobResponses
     bodies: BodyBudget
     """Room for the bodies that arrive."""
-    large_answers: ByteBudget
+    large_responses: ByteBudget
     """Room for the large answers that are sent."""
     guard: Guard
     receivers: Guard
     """Of webhooks."""
     readiness: Readiness
     subscriptions: Subscriptions
-    tenants: Line
-    draining: Draining
+    tenants: Connection
+    draining: ServerDraining
     remote_calls: RemoteCalls
     """Jobs that are done elsewhere."""
-    held_answers: HeldAnswers
+    open_responses: OpenResponses
     process_metrics: ProcessMetrics
     """What all processes say about themselves."""
 
 
 @asynccontextmanager
-async def open_parts(
+async def open_server_context(
     settings: Settings,
     engine: Engine,
     *,
-    keepers: Mapping[str, Keeper] = MappingProxyType({}),
+    result_stores: Mapping[str, ResultStore] = MappingProxyType({}),
     operators: Mapping[str, OperatorRemote] = MappingProxyType({}),
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[ServerContext]:
     """The parts on ``engine``, which stays the caller's to close.
 
-    ``keepers`` and ``operators`` are for jobs that are done elsewhere (``RemoteCalls``).
+    ``result_stores`` and ``operators`` are for jobs that are done elsewhere (``RemoteCalls``).
     """
     async with AsyncExitStack() as closing:
-        credentials = Line(settings.database_url, name="credentials", server_settings=PINNED_PLANS)
+        credentials = Connection(
+            settings.database_url, name="credentials", server_settings=PINNED_PLANS
+        )
         closing.push_async_callback(credentials.close)
-        tenants = Line(settings.database_url, name="tenants")
+        tenants = Connection(settings.database_url, name="tenants")
         closing.push_async_callback(tenants.close)
-        rates = Line(settings.database_url, name="rates", server_settings=PINNED_PLANS)
+        rates = Connection(settings.database_url, name="rates", server_settings=PINNED_PLANS)
         closing.push_async_callback(rates.close)
 
         def trusted() -> bool:
@@ -109,7 +109,7 @@ async def open_parts(
             subscriptions.forget_all()
             catalogue.forget_all()
 
-        listener = Listener(
+        listener = NotificationListener(
             settings.database_url,
             {KEYS: keys_changed, SERVICES: catalogue.heard},
             on_gap=gap,
@@ -121,9 +121,9 @@ async def open_parts(
         async def waiting(org: str, most: int) -> int:
             return await engine.backlog(org, None, most)
 
-        draining = Draining()
+        draining = ServerDraining()
         remote_calls = await closing.enter_async_context(
-            RemoteCalls(settings, keepers, blobs=lambda: engine.blobs, operators=operators)
+            RemoteCalls(settings, result_stores, blobs=lambda: engine.blobs, operators=operators)
         )
         process_metrics = await closing.enter_async_context(
             ProcessMetrics(settings.database_url, "serve", lambda: metrics.snapshot("serve"))
@@ -136,21 +136,23 @@ async def open_parts(
             timeout_seconds_max=settings.call_timeout_seconds_max,
             operator_org=settings.operator_org,
         )
-        large_answers = ByteBudget("answers", settings.answer_memory_mb * _MIB, is_of_bodies=False)
-        yield Parts(
+        large_responses = ByteBudget(
+            "answers", settings.answer_memory_mb * _MIB, is_of_bodies=False
+        )
+        yield ServerContext(
             settings=settings,
             engine=engine,
             catalogue=catalogue,
             gate=gate,
-            answers=JobAnswers(
+            responses=JobResponses(
                 engine,
-                Pace(engine.explainer.forecasts.eta_in_queue),
+                RetryAfterEstimator(engine.explainer.forecasts.eta_in_queue),
                 draining,
                 gate,
-                LargeAnswers(engine, large_answers),
+                LargeResponses(engine, large_responses),
             ),
             bodies=BodyBudget(settings.body_memory_mb * _MIB),
-            large_answers=large_answers,
+            large_responses=large_responses,
             guard=guard_of(settings),
             receivers=receiver_guard(settings),
             readiness=readiness,
@@ -158,12 +160,12 @@ async def open_parts(
             tenants=tenants,
             draining=draining,
             remote_calls=remote_calls,
-            held_answers=HeldAnswers(
-                HeldLimits(
+            open_responses=OpenResponses(
+                OpenResponseLimits(
                     of_one_key=settings.held_answers_per_key,
                     of_one_org=settings.held_answers_per_org,
                     of_one_address=settings.connections_per_address,
-                    in_all=HeldLimits.in_all_of(connections.possible(settings.connections)),
+                    in_all=OpenResponseLimits.in_all_of(connections.possible(settings.connections)),
                 ),
                 settings.proxies,
             ),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from http import HTTPStatus
 from typing import Final
 
-from coatcheck.http.response import RawHeaders, Reply
+from coatcheck.http.response import RawHeaders, Response
 from coatcheck.http.routing import EVERY_METHOD
 
 ANY_ORIGIN: Final = "*"
@@ -64,12 +64,12 @@ class CrossOrigin:
             return (_VARY,)
         return ((b"access-control-allow-origin", origin), self._expose, _VARY)
 
-    def preflight(self, asked: bytes | None, allowed: RawHeaders) -> Reply:
+    def preflight(self, asked: bytes | None, allowed: RawHeaders) -> Response:
         """The answer to a browser that asks before it calls. ``asked``: the headers that the page
         wants to send; any is fine, as none has a meaning that a page may not use."""
         if not any(name == b"access-control-allow-origin" for name, _ in allowed):
-            return Reply(HTTPStatus.NO_CONTENT, b"", [_VARY_PREFLIGHT])
-        return Reply(
+            return Response(HTTPStatus.NO_CONTENT, b"", [_VARY_PREFLIGHT])
+        return Response(
             HTTPStatus.NO_CONTENT,
             b"",
             [

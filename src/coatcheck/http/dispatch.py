@@ -29,25 +29,30 @@ from typing import Any, Final
 
 from coatcheck.domain import ids
 from coatcheck.domain.errors import ClientGone, CoatcheckError, NotServedAsCode, Unauthenticated
-from coatcheck.http.asgi import Message, Receive, Scope, Send
 from coatcheck.http.auth.credential_watch import CredentialWatch
 from coatcheck.http.cors import CrossOrigin
 from coatcheck.http.memory_budget import BodyBudget, ByteBudget
 from coatcheck.http.one_write_responses import write_whole
-from coatcheck.http.open_responses import HeldAnswers, asks_to_be_held
+from coatcheck.http.open_responses import OpenResponses, asks_to_be_held
+from coatcheck.http.parameters import ignored_note, refuse_unknown
 from coatcheck.http.problem_formats import ProblemFormat, UnroutedFormats
 from coatcheck.http.problems import internal_error, method_not_allowed, problem, problem_of, stopped
-from coatcheck.http.queries import ignored_note, refuse_unknown
-from coatcheck.http.request import ARRIVING, PLACE, Call
-from coatcheck.http.response import SLICE_BYTES_MAX, RawHeaders, Reply, StreamReply
-from coatcheck.http.response_compression import (
+from coatcheck.http.request import ARRIVING, PLACE, Request
+from coatcheck.http.response import (
     BYTES_MIN,
+    SLICE_BYTES_MAX,
+    Message,
+    RawHeaders,
+    Receive,
+    Response,
+    Scope,
+    Send,
+    StreamResponse,
     compressed,
     compressed_stream,
     is_compressible,
 )
-from coatcheck.http.router import Match, Router
-from coatcheck.http.routing import Access, Held, Operation
+from coatcheck.http.routing import Access, HoldsOpen, Match, Route, Router
 from coatcheck.telemetry import context, metrics, traceparents, tracing
 from coatcheck.telemetry.event_log import EVENTS
 
@@ -71,9 +76,9 @@ _SHOWN_SECONDS: Final = 0.2
 """After which a request shows in the metrics, at the latest."""
 _COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 
-Admit = Callable[[Call, Operation], Awaitable[RawHeaders]]
+Admit = Callable[[Request, Route], Awaitable[RawHeaders]]
 """Lets a call in, or raises. Gives the headers that its answer shall carry."""
-Watch = Callable[[Call, Callable[[], None]], contextlib.AbstractContextManager[CredentialWatch]]
+Watch = Callable[[Request, Callable[[], None]], contextlib.AbstractContextManager[CredentialWatch]]
 """Has something called once what a call was let in with stops counting."""
 _WHERE: Final = frozenset({b"location", b"link", b"x-job-id", b"idempotent-replayed"})
 """The headers that say where a job is found, also if there is no room for the answer itself."""
@@ -85,7 +90,7 @@ _LAST_WORDS_SECONDS_MAX: Final = 1.0
 
 
 def _unwatched(
-    _: Call, wake: Callable[[], None]
+    _: Request, wake: Callable[[], None]
 ) -> contextlib.AbstractContextManager[CredentialWatch]:
     return contextlib.nullcontext(CredentialWatch(None, wake))
 
@@ -99,28 +104,28 @@ class Dispatcher:
 
     def __init__(
         self,
-        operations: Sequence[Operation],
+        routes: Sequence[Route],
         admit: Admit,
         watch: Watch = _unwatched,
         drains: Callable[[], bool] = _never,
-        held: HeldAnswers | None = None,
+        held: OpenResponses | None = None,
         *,
         bodies: BodyBudget | None = None,
-        large_answers: ByteBudget | None = None,
+        large_responses: ByteBudget | None = None,
         cross_origin: CrossOrigin | None = None,
         unrouted_formats: Mapping[str, ProblemFormat] | None = None,
     ) -> None:
-        """``bodies`` and ``large_answers`` bound what all requests hold; None: nothing does.
+        """``bodies`` and ``large_responses`` bound what all requests hold; None: nothing does.
         ``unrouted_formats``: how errors are written where no route is found, by path prefix."""
-        self.operations = tuple(operations)
-        self._router = Router(operations)
-        self.unrouted_formats = UnroutedFormats(operations, unrouted_formats or {})
+        self.routes = tuple(routes)
+        self._router = Router(routes)
+        self.unrouted_formats = UnroutedFormats(routes, unrouted_formats or {})
         self._admit = admit
         self._watch = watch
         self._drains = drains
-        self._held = held or HeldAnswers()
+        self._held = held or OpenResponses()
         self._bodies = bodies
-        self._large_answers = large_answers
+        self._large_responses = large_responses
         self._cross_origin = cross_origin or CrossOrigin()
         self._ids = _request_ids()
         self._to_be_shown = False
@@ -136,42 +141,46 @@ class Dispatcher:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request_id, traceparent, destination = self._named(scope)
-        call = Call(scope, receive, request_id, self._bodies)
+        request = Request(scope, receive, request_id, self._bodies)
         token = context.request_id.set(request_id)
-        method = call.method
+        method = request.method
         route = _NO_ROUTE
         status = 0
-        reply: Reply | StreamReply | None = None
+        response: Response | StreamResponse | None = None
         try:
-            origin = call.headers.get(b"origin") if self._cross_origin.is_on else None
+            origin = request.headers.get(b"origin") if self._cross_origin.is_on else None
             if origin is not None:
-                call.cross_origin_headers = self._cross_origin.headers(origin, call.path)
-            found = self._router.find(method, call.raw_path)
-            if origin is not None and _is_preflight(call):
-                asked = call.headers.get(b"access-control-request-headers")
-                reply = self._cross_origin.preflight(asked, call.cross_origin_headers)
+                request.cross_origin_headers = self._cross_origin.headers(origin, request.path)
+            found = self._router.find(method, request.raw_path)
+            if origin is not None and _is_preflight(request):
+                asked = request.headers.get(b"access-control-request-headers")
+                response = self._cross_origin.preflight(asked, request.cross_origin_headers)
             elif isinstance(found, Match):
-                route = found.operation.path
-                call.problem_format = found.operation.problem_format
-                if destination in CODE_DESTINATIONS and not found.operation.serves_code:
-                    reply = _not_code(call, destination)
+                route = found.route.path
+                request.problem_format = found.route.problem_format
+                if destination in CODE_DESTINATIONS and not found.route.serves_code:
+                    response = _not_code(request, destination)
                 elif traceparent is None and not tracing.is_on():
-                    reply = await self._run(call, found)
+                    response = await self._run(request, found)
                 else:
-                    reply = await self._run_traced(call, found, traceparent)
+                    response = await self._run_traced(request, found, traceparent)
             else:
-                call.problem_format = self.unrouted_formats.of(call.raw_path)
-                reply = _not_served(call, found)
-            if isinstance(reply, Reply) and len(reply.body) > SLICE_BYTES_MAX:
-                reply = self._bounded(reply, call)
-            if isinstance(reply, StreamReply):
+                request.problem_format = self.unrouted_formats.of(request.raw_path)
+                response = _not_served(request, found)
+            if isinstance(response, Response) and len(response.body) > SLICE_BYTES_MAX:
+                response = self._bounded(response, request)
+            if isinstance(response, StreamResponse):
                 # The head of one says how long it is, which is not known of what is compressed.
-                if reply.is_compressible and method != "HEAD" and is_compressible(reply.headers):
-                    reply = compressed_stream(reply, call.headers.get(b"accept-encoding"))
-            elif len(reply.body) >= BYTES_MIN and ARRIVING in scope and _may_shrink(reply):
-                reply = await compressed(reply, call.headers.get(b"accept-encoding"))
-            status = reply.status
-            await self._send(reply, call, send)
+                if (
+                    response.is_compressible
+                    and method != "HEAD"
+                    and is_compressible(response.headers)
+                ):
+                    response = compressed_stream(response, request.headers.get(b"accept-encoding"))
+            elif len(response.body) >= BYTES_MIN and ARRIVING in scope and _may_shrink(response):
+                response = await compressed(response, request.headers.get(b"accept-encoding"))
+            status = response.status
+            await self._send(response, request, send)
         except ClientGone:
             _log.debug("the caller left", extra={"path": route})
         except Exception:
@@ -179,11 +188,11 @@ class Dispatcher:
             _log.exception("unexpected error in the answer to %s %s", method, route)
             raise
         finally:
-            if call.place is not None and PLACE not in scope:
-                call.place.leave()
-            call.forget_body()
-            if reply is not None and reply.reservation is not None:
-                reply.reservation.end()
+            if request.place is not None and PLACE not in scope:
+                request.place.leave()
+            request.forget_body()
+            if response is not None and response.reservation is not None:
+                response.reservation.end()
             counted = method if method in _COUNTED_METHODS else "other"
             metrics.record_request(counted, route, status, time.perf_counter() - began)
             if not self._to_be_shown:
@@ -196,101 +205,113 @@ class Dispatcher:
                     route,
                     status,
                     time.perf_counter() - began,
-                    org=_org_of(call),
-                    job_id=_job_of(call, route, reply),
+                    org=_org_of(request),
+                    job_id=_job_of(request, route, response),
                 )
             context.request_id.reset(token)
 
-    async def _run(self, call: Call, match: Match) -> Reply | StreamReply:
-        operation = match.operation
-        call.params = match.params
+    async def _run(self, request: Request, match: Match) -> Response | StreamResponse:
+        route = match.route
+        request.params = match.params
         try:
-            held = operation.held
-            if held is not Held.NEVER and call.place is None and asks_to_be_held(call, held):
-                call.place = self._held.enter(call)
-            if operation.access is not Access.OPEN:
-                if operation.access is not Access.HANDLER:
-                    call.reply_headers = await self._admit(call, operation)
-                if call.scope["query_string"] and not operation.any_query:
-                    if operation.ignores_query:
-                        note = ignored_note(call.query, operation.query_names)
-                        call.reply_headers = [*call.reply_headers, *note]
+            held = route.held
+            if (
+                held is not HoldsOpen.NEVER
+                and request.place is None
+                and asks_to_be_held(request, held)
+            ):
+                request.place = self._held.enter(request)
+            if route.access is not Access.OPEN:
+                if route.access is not Access.HANDLER:
+                    request.response_headers = await self._admit(request, route)
+                if request.scope["query_string"] and not route.any_query:
+                    if route.ignores_query:
+                        note = ignored_note(request.query, route.query_names)
+                        request.response_headers = [*request.response_headers, *note]
                     else:
-                        refuse_unknown(call.query, operation.query_names)
-            return await operation.handler(call)
+                        refuse_unknown(request.query, route.query_names)
+            return await route.handler(request)
         except ClientGone:
             raise
         except CoatcheckError as error:
-            return problem_of(call, error)
+            return problem_of(request, error)
         except asyncio.CancelledError:
             if not self._drains():
                 raise
             # The grace is over, and the server cancels what is left. Not answered here, it would
             # be told that there was an error, in a form that no client of ours reads.
-            return stopped(call)
+            return stopped(request)
         except Exception:  # noqa: BLE001 - logged whole; the caller gets a 500 that says nothing
-            _log.exception("unexpected error in %s %s", call.method, operation.path)
-            return internal_error(call)
+            _log.exception("unexpected error in %s %s", request.method, route.path)
+            return internal_error(request)
 
     async def _run_traced(
-        self, call: Call, match: Match, traceparent: str | None
-    ) -> Reply | StreamReply:
+        self, request: Request, match: Match, traceparent: str | None
+    ) -> Response | StreamResponse:
         """Run it as a part of the trace that it came with."""
-        operation = match.operation
-        if operation.access is Access.OPEN or not tracing.is_on():
+        route = match.route
+        if route.access is Access.OPEN or not tracing.is_on():
             with contextlib.nullcontext() if traceparent is None else tracing.passing(traceparent):
-                return await self._run(call, match)
+                return await self._run(request, match)
         with tracing.span(
-            f"{call.method} {operation.path}",
+            f"{request.method} {route.path}",
             "server",
             # A page of ours that asks the API does so as a part of its own trace.
             traceparent or tracing.current(),
             {
-                "http.request.method": call.method,
-                "http.route": operation.path,
-                "coatcheck.request_id": call.request_id,
+                "http.request.method": request.method,
+                "http.route": route.path,
+                "coatcheck.request_id": request.request_id,
             },
         ) as part:
-            reply = await self._run(call, match)
-            part.note({"http.response.status_code": int(reply.status)})
-            if reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                part.failed(str(int(reply.status)))
-            return reply
+            response = await self._run(request, match)
+            part.note({"http.response.status_code": int(response.status)})
+            if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                part.failed(str(int(response.status)))
+            return response
 
-    def _bounded(self, reply: Reply, call: Call) -> Reply:
+    def _bounded(self, response: Response, request: Request) -> Response:
         """A large answer, if there is room for it while it is read; else the refusal.
 
         One that all callers are sent alike is held once, however many read it.
         """
-        if self._large_answers is None or reply.is_shared:
-            return reply
-        owner = call.address if call.caller is None else call.caller.org
+        if self._large_responses is None or response.is_shared:
+            return response
+        owner = request.address if request.caller is None else request.caller.org
         try:
-            reply.reservation = self._large_answers.reserve_now(owner, len(reply.body))
+            response.reservation = self._large_responses.reserve_now(owner, len(response.body))
         except CoatcheckError as error:
-            refusal = problem_of(call, error)
+            refusal = problem_of(request, error)
             # What was asked for may be done: where it is found is still told.
-            found = [each for each in reply.headers if each[0] in _WHERE]
+            found = [each for each in response.headers if each[0] in _WHERE]
             refusal.headers = [*refusal.headers, *found]
             return refusal
-        return reply
+        return response
 
-    async def _send(self, reply: Reply | StreamReply, call: Call, send: Send) -> None:
+    async def _send(
+        self, response: Response | StreamResponse, request: Request, send: Send
+    ) -> None:
         extra = [
-            (REQUEST_ID_HEADER, call.request_id.encode("latin-1")),
-            *call.reply_headers,
-            *call.cross_origin_headers,
+            (REQUEST_ID_HEADER, request.request_id.encode("latin-1")),
+            *request.response_headers,
+            *request.cross_origin_headers,
         ]
-        if isinstance(reply, Reply) and reply.is_our_own and len(reply.body) <= SLICE_BYTES_MAX:
-            cycle = call.scope.get(ARRIVING)
-            if cycle is not None and write_whole(cycle, reply, extra):
+        if (
+            isinstance(response, Response)
+            and response.is_our_own
+            and len(response.body) <= SLICE_BYTES_MAX
+        ):
+            cycle = request.scope.get(ARRIVING)
+            if cycle is not None and write_whole(cycle, response, extra):
                 return
-        if isinstance(reply, StreamReply):
-            await self._stream(reply, call, send, extra)
+        if isinstance(response, StreamResponse):
+            await self._stream(response, request, send, extra)
         else:
-            await reply.send(send, extra, head=call.method == "HEAD")
+            await response.send(send, extra, head=request.method == "HEAD")
 
-    async def _stream(self, reply: StreamReply, call: Call, send: Send, extra: RawHeaders) -> None:
+    async def _stream(
+        self, response: StreamResponse, request: Request, send: Send, extra: RawHeaders
+    ) -> None:
         """Send a stream until it ends, its reader has gone, or may hear no more of it."""
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         has_begun = False
@@ -300,28 +321,28 @@ class Dispatcher:
             await send(message)
             has_begun = True
 
-        with self._watch(call, partial(_settle, lost)) as credential:
-            reply.pieces = _while_it_counts(reply.pieces, credential)
-            sending = reply.send(sent, extra, head=call.method == "HEAD")
-            if await _sent_whole(call, sending, lost) or not credential.lost:
+        with self._watch(request, partial(_settle, lost)) as credential:
+            response.pieces = _while_it_counts(response.pieces, credential)
+            sending = response.send(sent, extra, head=request.method == "HEAD")
+            if await _sent_whole(request, sending, lost) or not credential.lost:
                 return
         _log.info("an answer ends before its time: its credential does not count any more")
         try:
             async with asyncio.timeout(_LAST_WORDS_SECONDS_MAX):
                 if not has_begun:
-                    await problem_of(call, Unauthenticated()).send(send, extra, head=False)
-                elif not reply.is_measured:
+                    await problem_of(request, Unauthenticated()).send(send, extra, head=False)
+                elif not response.is_measured:
                     await send(
                         {
                             "type": "http.response.body",
-                            "body": reply.last_words,
+                            "body": response.last_words,
                             "more_body": False,
                         }
                     )
                 else:
-                    _hang_up(call)
+                    _hang_up(request)
         except TimeoutError:
-            _hang_up(call)
+            _hang_up(request)
 
     @staticmethod
     async def _live(receive: Receive, send: Send) -> None:
@@ -365,11 +386,11 @@ async def _while_it_counts(
 
 
 async def _sent_whole(
-    call: Call, sending: Coroutine[Any, Any, None], lost: asyncio.Future[None]
+    request: Request, sending: Coroutine[Any, Any, None], lost: asyncio.Future[None]
 ) -> bool:
     """Send a stream; whether it was sent to its end. Stops when its reader has gone, which the
     server would not say, and when ``lost`` is there."""
-    task, gone = asyncio.create_task(sending), asyncio.create_task(call.disconnected())
+    task, gone = asyncio.create_task(sending), asyncio.create_task(request.disconnected())
     try:
         await asyncio.wait({task, gone, lost}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -387,34 +408,34 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _hang_up(call: Call) -> None:
+def _hang_up(request: Request) -> None:
     """Break the connection: the only honest end of a body that cannot be what its head said."""
-    cycle = call.scope.get(ARRIVING)
+    cycle = request.scope.get(ARRIVING)
     if cycle is not None:
         cycle.disconnected = True
         cycle.transport.abort()
 
 
-def _is_preflight(call: Call) -> bool:
-    return call.method == "OPTIONS" and b"access-control-request-method" in call.headers
+def _is_preflight(request: Request) -> bool:
+    return request.method == "OPTIONS" and b"access-control-request-method" in request.headers
 
 
-def _may_shrink(reply: Reply) -> bool:
-    return not reply.is_shared and is_compressible(reply.headers)
+def _may_shrink(response: Response) -> bool:
+    return not response.is_shared and is_compressible(response.headers)
 
 
-def _org_of(call: Call) -> str | None:
+def _org_of(request: Request) -> str | None:
     """The organisation that a call is of, as far as it is known. What a path says is believed of
     callers alone that were let in: a stranger's words are not logged."""
-    return None if call.caller is None else call.params.get("org", call.caller.org)
+    return None if request.caller is None else request.params.get("org", request.caller.org)
 
 
-def _job_of(call: Call, route: str, reply: Reply | StreamReply | None) -> str | None:
+def _job_of(request: Request, route: str, response: Response | StreamResponse | None) -> str | None:
     """The job that a call was about: named by its path, or made by it."""
-    if _NAMES_JOB.search(route) and _JOB_ID.fullmatch(named := call.params.get("id", "")):
+    if _NAMES_JOB.search(route) and _JOB_ID.fullmatch(named := request.params.get("id", "")):
         return named
-    if reply is not None and call.method != "GET":
-        for name, value in reply.headers:
+    if response is not None and request.method != "GET":
+        for name, value in response.headers:
             if name in _WHERE and (found := _JOB_IN_HEADER.search(value)):
                 return found[1].decode("ascii")
     return None
@@ -426,16 +447,16 @@ def _request_ids() -> Iterator[str]:
     return (f"{boot}-{number}" for number in itertools.count(1))
 
 
-def _not_code(call: Call, destination: bytes | None) -> Reply:
+def _not_code(request: Request, destination: bytes | None) -> Response:
     metrics.record_bound_met("code")
     asked = str(destination or b"", "latin-1")
     return problem_of(
-        call, NotServedAsCode(f"Nothing at this path is to be loaded as a {asked} of a page.")
+        request, NotServedAsCode(f"Nothing at this path is to be loaded as a {asked} of a page.")
     )
 
 
-def _not_served(call: Call, allowed: frozenset[str]) -> Reply:
+def _not_served(request: Request, allowed: frozenset[str]) -> Response:
     if not allowed:
         detail = "Nothing is served at this path. /docs shows what is."
-        return problem(call, HTTPStatus.NOT_FOUND, "not_found", detail)
-    return method_not_allowed(call, allowed)
+        return problem(request, HTTPStatus.NOT_FOUND, "not_found", detail)
+    return method_not_allowed(request, allowed)

@@ -7,19 +7,22 @@ they are now; the stream ends after the event that shows the end.
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from coatcheck.core import Engine
+from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound, OutcomeUnknown
 from coatcheck.domain.job import JobEvent, JobView
 from coatcheck.domain.limits import EVENT_RESULT_BYTES_MAX, EVENTS_PAGE_BYTES_MAX
-from coatcheck.http.draining import Draining
+from coatcheck.http.lifecycle import ServerDraining
 
 KEEP_ALIVE_SECONDS: Final = 15.0
 RECONNECT_MILLISECONDS: Final = 1_000
@@ -34,7 +37,7 @@ Show = Callable[[JobView], Awaitable[Any]]
 class EventStream:
     """Makes streams of jobs' events."""
 
-    def __init__(self, engine: Engine, draining: Draining) -> None:
+    def __init__(self, engine: Engine, draining: ServerDraining) -> None:
         self._engine = engine
         self._draining = draining
 
@@ -146,3 +149,91 @@ def _event_of(told: JobEvent) -> bytes:
         case other:
             raise AssertionError(f"an event of kind {other!r}")
     return b"id: %d\n" % told.seq + event(name, data)
+
+
+CHANGES_PAGE: Final = 50
+CHANGES_WALKED_MAX: Final = 10_000
+"""Among how many jobs, the newest, a look finds what has changed."""
+_REST_SECONDS_MIN: Final = 0.2
+_REST_FACTOR: Final = 20
+
+T = TypeVar("T")
+LookForChanges = Callable[[ChangeCursor], Awaitable[Changes[T]]]
+"""A page of at most ``CHANGES_PAGE`` changes behind the cursor."""
+ShowChange = Callable[[T], Awaitable[Any]]
+
+
+class ChangeStream:
+    """Makes streams of changes."""
+
+    def __init__(self, engine: Engine, draining: ServerDraining) -> None:
+        self._engine = engine
+        self._draining = draining
+
+    async def follow(
+        self,
+        name: str,
+        look: LookForChanges[T],
+        show: ShowChange[T],
+        cursor: ChangeCursor,
+        *,
+        seconds: float | None,
+    ) -> AsyncIterator[bytes]:
+        """Events called ``name`` behind the cursor, until the reader leaves, or for so long."""
+        yield b"retry: %d\n\n" % RECONNECT_MILLISECONDS
+        try:
+            async with aclosing(self._told(name, look, show, cursor, seconds)) as told:
+                async for piece in told:
+                    yield piece
+        except (DatabaseUnavailable, OutcomeUnknown):  # to who reads, they are the same
+            yield RECONNECT
+
+    async def _told(
+        self,
+        name: str,
+        look: LookForChanges[T],
+        show: ShowChange[T],
+        cursor: ChangeCursor,
+        seconds: float | None,
+    ) -> AsyncGenerator[bytes, None]:
+        began_at = said_at = time.monotonic()
+        is_first = True
+        with self._engine.watch_all() as watch:
+            while True:
+                looked_at = time.monotonic()
+                # The rest of a look that was cut off tells nothing of what has changed since.
+                is_up_to_now = cursor.until is None
+                changes = await look(cursor)
+                rest = max(_REST_SECONDS_MIN, _REST_FACTOR * (time.monotonic() - looked_at))
+                is_whole = len(changes.items) < CHANGES_PAGE
+                pieces = []
+                for at, (uuid, item) in enumerate(changes.items, start=1):
+                    cursor = ChangeCursor(cursor.since, changes.until, uuid)
+                    if is_whole and at == len(changes.items):
+                        cursor = ChangeCursor(changes.until)
+                    pieces.append(_id(cursor) + event(name, await show(item)))
+                if is_whole:
+                    cursor = ChangeCursor(changes.until)
+                is_over = seconds is not None and time.monotonic() - began_at >= seconds
+                ends = is_whole and is_up_to_now and (is_over or self._draining.begun)
+                is_silent = time.monotonic() - said_at >= KEEP_ALIVE_SECONDS
+                if not pieces and (is_first or is_silent or ends):
+                    # An id alone is no event: it moves on where the reader goes on.
+                    pieces.append(_id(cursor) + b"\n" + KEEP_ALIVE)
+                if ends:
+                    pieces.append(RECONNECT)
+                is_first = False
+                if pieces:
+                    yield b"".join(pieces)
+                    said_at = time.monotonic()
+                if ends:
+                    return
+                if is_whole and is_up_to_now:
+                    async with self._draining.cut_short():
+                        ends_at = math.inf if seconds is None else began_at + seconds
+                        await asyncio.sleep(max(0.0, min(rest, ends_at - time.monotonic())))
+                        await watch.changed(max(0.0, ends_at - time.monotonic()))
+
+
+def _id(cursor: ChangeCursor) -> bytes:
+    return b"id: %b\n" % str(cursor).encode("ascii")

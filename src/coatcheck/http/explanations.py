@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from coatcheck.domain.explanation import Blocker, BlockerKind, Explanation, Holder
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import to_text
-from coatcheck.http.routing import Access, Answer, Handler, Operation, Parameter
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.routing import Access, Handler, Parameter, ResponseSpec, Route
 
 HOLDERS_SHOWN_MAX: Final = 10
 _DIGITS: Final = 3
@@ -100,7 +100,7 @@ def _blocker(
     )
 
 
-def explain_operation(
+def explain_route(
     path: str,
     name: str,
     handler: Handler,
@@ -108,11 +108,11 @@ def explain_operation(
     tag: str,
     access: Access | Scope = Scope.READ,
     parameters: Sequence[Parameter] = (),
-    answers: Sequence[Answer] = (),
+    responses: Sequence[ResponseSpec] = (),
     operable: bool = False,
-) -> Operation:
+) -> Route:
     """``GET {job}/explain`` of a surface whose job is at ``path``."""
-    return Operation(
+    return Route(
         methods=("GET",),
         path=f"{path}/explain",
         name=name,
@@ -121,6 +121,6 @@ def explain_operation(
         access=access,
         tag=tag,
         parameters=parameters,
-        answers=(Answer(HTTPStatus.OK, "The explanation.", ExplainedJob), *answers),
+        responses=(ResponseSpec(HTTPStatus.OK, "The explanation.", ExplainedJob), *responses),
         operable=operable,
     )

@@ -13,16 +13,15 @@ from coatcheck.domain.errors import (
     SubscriptionInactive,
     Unauthenticated,
 )
-from coatcheck.domain.identity import Principal, Scope
-from coatcheck.domain.tenants import is_org_id
+from coatcheck.domain.tenants import Principal, Scope, is_org_id
 from coatcheck.http.auth import Authenticator
 from coatcheck.http.auth.credential_watch import CredentialWatch
 from coatcheck.http.backlog import Backlog
 from coatcheck.http.billing import Subscriptions
 from coatcheck.http.rate_limits import RateLimiter
-from coatcheck.http.request import CONNECTION, Call
+from coatcheck.http.request import CONNECTION, Request
 from coatcheck.http.response import RawHeaders
-from coatcheck.http.routing import Access, Operation
+from coatcheck.http.routing import Access, Route
 
 
 class Gate:
@@ -47,23 +46,23 @@ class Gate:
         self._timeout_seconds_max = timeout_seconds_max
         self._operator_org = operator_org
 
-    async def admit(self, call: Call, operation: Operation) -> RawHeaders:
+    async def admit(self, request: Request, route: Route) -> RawHeaders:
         """Let in a call to an operation that names its scope; for the dispatcher."""
-        if not isinstance(operation.access, Scope):
-            assert operation.access is Access.HANDLER
+        if not isinstance(route.access, Scope):
+            assert route.access is Access.HANDLER
             return ()
-        principal = await self.caller(call)
+        principal = await self.caller(request)
         if principal is None:
             raise Unauthenticated
-        check_scope(principal, operation.access)
-        call.principal = self._acting(principal, call, operation)
+        check_scope(principal, route.access)
+        request.principal = self._acting(principal, request, route)
         return await self.count(principal)
 
-    def _acting(self, principal: Principal, call: Call, operation: Operation) -> Principal:
+    def _acting(self, principal: Principal, request: Request, route: Route) -> Principal:
         """The caller as one of the organisation that the path names. Raises NotFound; and
         MissingScope where only operators may come in."""
-        org = call.params.get("org", principal.org)
-        if operation.operable or operation.operators_only:
+        org = request.params.get("org", principal.org)
+        if route.operable or route.operators_only:
             if self.operates(principal):
                 if not is_org_id(org):
                     raise NotFound
@@ -77,7 +76,7 @@ class Gate:
                     org_timeout_max=longest,
                     is_operator=True,
                 )
-            if operation.operators_only:
+            if route.operators_only:
                 raise MissingScope(
                     "Only the deployment's operators may call this: the admins of the organisation "
                     "that COATCHECK_OPERATOR_ORG names."
@@ -90,30 +89,30 @@ class Gate:
         """Whether the caller operates the deployment."""
         return principal.org == self._operator_org and Scope.ADMIN in principal.scopes
 
-    async def caller(self, call: Call) -> Principal | None:
+    async def caller(self, request: Request) -> Principal | None:
         """Who calls; None if no credential was given. Raises Unauthenticated for a bad one, and
         TooManyHeldAnswers if the answer is to be held and too many of the caller's are."""
-        credential = _credential(call)
+        credential = _credential(request)
         principal = None
         if credential is not None:
             principal = self._authenticator.known(credential)
             if principal is None:
                 principal = await self._authenticator.check(credential)
-            call.credential = credential
-            connection = call.scope.get(CONNECTION)
+            request.credential = credential
+            connection = request.scope.get(CONNECTION)
             if connection is not None:
                 connection.is_known()
-        if call.place is not None:
+        if request.place is not None:
             operates = principal is not None and self.operates(principal)
-            call.place.belongs_to(principal, call.params.get("org", ""), operates=operates)
+            request.place.belongs_to(principal, request.params.get("org", ""), operates=operates)
         return principal
 
     def watch(
-        self, call: Call, wake: Callable[[], None]
+        self, request: Request, wake: Callable[[], None]
     ) -> AbstractContextManager[CredentialWatch]:
         """Have ``wake`` called once what the call was let in with stops counting: for streams, and
         for answers that are held."""
-        return self._authenticator.watch(call.credential, wake)
+        return self._authenticator.watch(request.credential, wake)
 
     async def anonymous(self, org: str) -> Principal:
         """A caller without a credential, for what is open to anyone."""
@@ -162,10 +161,10 @@ def check_scope(principal: Principal, scope: Scope) -> None:
         raise MissingScope(f"The credential lacks the scope {scope.value!r}.")
 
 
-def _credential(call: Call) -> bytes | None:
-    authorization = call.headers.get(b"authorization")
+def _credential(request: Request) -> bytes | None:
+    authorization = request.headers.get(b"authorization")
     if authorization is None:
-        return call.headers.get(b"x-api-key")
+        return request.headers.get(b"x-api-key")
     kind, _, credential = authorization.partition(b" ")
     if kind.lower() != b"bearer":
         raise Unauthenticated

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coatcheck.core import Engine, Ticket
-from coatcheck.core.org_jobs import Console
+from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.core.remote.calls import RemoteCalls
-from coatcheck.domain.identity import Principal
-from coatcheck.domain.org_jobs import ConsoleJob
+from coatcheck.domain.org_jobs import OrgJob
+from coatcheck.domain.tenants import Principal
 
 
 class JobLabel(NamedTuple):
@@ -26,7 +26,7 @@ class JobLabel(NamedTuple):
     endpoint: str
 
 
-class JobPlaces(NamedTuple):
+class JobPaths(NamedTuple):
     """Where a job is found on its own surface, as paths of this server."""
 
     job: str | None
@@ -35,7 +35,7 @@ class JobPlaces(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RetryOrder:
+class RetryRequest:
     """Who wants a job to be done again, and under which key, as it is stored."""
 
     principal: Principal
@@ -43,7 +43,7 @@ class RetryOrder:
     request_id: str | None
 
 
-class JobDesk(ABC):
+class JobAdapter(ABC):
     """Speaks for the jobs of one surface. What is said here goes for most of them."""
 
     surface: str
@@ -54,39 +54,39 @@ class JobDesk(ABC):
         self._remote_calls = remote_calls
 
     @abstractmethod
-    async def label(self, job: ConsoleJob, /) -> JobLabel:
+    async def label(self, job: OrgJob, /) -> JobLabel:
         """What people call it."""
 
     @abstractmethod
-    def places(self, job: ConsoleJob) -> JobPlaces:
+    def places(self, job: OrgJob) -> JobPaths:
         """Where it is found."""
 
-    def result(self, job: ConsoleJob) -> bytes | None:
+    def result(self, job: OrgJob) -> bytes | None:
         """The result as its surface shows it, as JSON; None if there is none, or not in the row."""
         return job.view.result
 
-    def shows_artifacts(self, _: ConsoleJob, /) -> bool:
+    def shows_artifacts(self, _: OrgJob, /) -> bool:
         """Whether its files are shown as it is now."""
         return True
 
-    async def input(self, job: ConsoleJob) -> bytes:
+    async def input(self, job: OrgJob) -> bytes:
         """What its caller handed in, as JSON, and nothing that others put into its payload. Raises
         InputNotKept."""
-        return await self._engine.extension(Console).input_of(job.view.org, job.uuid)
+        return await self._engine.extension(OrgJobRepository).input_of(job.view.org, job.uuid)
 
-    def refusal(self, _: ConsoleJob, /) -> str | None:
+    def refusal(self, _: OrgJob, /) -> str | None:
         """Why jobs of its kind are not retried, and what to do instead; None if they are."""
         return None
 
-    async def cancel(self, job: ConsoleJob) -> None:
+    async def cancel(self, job: OrgJob) -> None:
         """Ask for its end, here and where it is done. Raises JobAlreadyEnded."""
         after = await self._engine.cancel(job.id, org=job.view.org)
         if after.execution_id is not None:
             await self._remote_calls.cancel(after.org, after.uuid)
 
-    async def retry(self, job: ConsoleJob, order: RetryOrder) -> Ticket:
+    async def retry(self, job: OrgJob, order: RetryRequest) -> Ticket:
         """Have it done again, as a new job. Raises JobNotEnded, InputNotKept or NotRetryable."""
-        return await self._engine.extension(Console).retry(
+        return await self._engine.extension(OrgJobRepository).retry(
             job, idempotency_key=order.idempotency_key, request_id=order.request_id
         )
 

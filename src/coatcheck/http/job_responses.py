@@ -22,23 +22,27 @@ from coatcheck.domain.errors import (
     TooManyBytesInFlight,
     Unauthenticated,
 )
-from coatcheck.domain.explanation import Explanation, Holder
-from coatcheck.domain.forecast import retry_when_due
-from coatcheck.domain.identity import ANYONE, Principal, Scope
+from coatcheck.domain.explanation import Explanation, Holder, retry_when_due
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
-from coatcheck.http.change_stream import ChangeStream, LookForChanges, ShowChange
-from coatcheck.http.draining import Draining
-from coatcheck.http.event_stream import RECONNECT, EventStream
+from coatcheck.domain.tenants import ANYONE, Principal, Scope
+from coatcheck.http.event_stream import (
+    RECONNECT,
+    ChangeStream,
+    EventStream,
+    LookForChanges,
+    ShowChange,
+)
 from coatcheck.http.explanations import shown
 from coatcheck.http.gate import Gate
-from coatcheck.http.large_responses import LargeAnswers, Stored
-from coatcheck.http.prefer_header import Preferences, read_preferences
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply, StreamReply, encoded, json_reply
-from coatcheck.http.retry_after import UNKNOWN_SECONDS, Pace, kind_of
-from coatcheck.http.routing import Answer, Parameter
+from coatcheck.http.large_responses import LargeResponses, LeftOutResult
+from coatcheck.http.lifecycle import ServerDraining
+from coatcheck.http.parameters import Preferences, read_preferences
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response, StreamResponse, encoded, json_response
+from coatcheck.http.retry_after import UNKNOWN_SECONDS, RetryAfterEstimator, kind_of
+from coatcheck.http.routing import Parameter, ResponseSpec
 
 _SEQ_DIGITS_MAX: Final = 18
 T = TypeVar("T")
@@ -47,7 +51,7 @@ CancelElsewhere = Callable[[str, UUID], Awaitable[None]]
 """Cancels what is done elsewhere for the job of an organisation; nothing if nothing is."""
 
 
-class JobUrls(NamedTuple):
+class JobLinks(NamedTuple):
     """Where a job is found, as paths of this server."""
 
     poll: str
@@ -87,7 +91,7 @@ class Look(NamedTuple):
         return HTTPStatus.ACCEPTED if unfinished else HTTPStatus.OK
 
 
-class JobShow(Protocol):
+class JobRepresentation(Protocol):
     """What a surface's jobs look like to those who read them.
 
     ``shows_long_results``: a job is shown with its result, also with one that ``Engine.look``
@@ -100,24 +104,29 @@ class JobShow(Protocol):
         """The body that shows a job."""
 
 
-class JobPresenter(JobShow, Protocol):
+class JobPresenter(JobRepresentation, Protocol):
     """What a surface's jobs look like, and the tickets for them."""
 
-    def urls(self, job_id: str) -> JobUrls: ...
+    def urls(self, job_id: str) -> JobLinks: ...
 
-    def ticket(self, job_id: str, state: State, urls: JobUrls) -> Any:
+    def ticket(self, job_id: str, state: State, urls: JobLinks) -> Any:
         """The body of an answer to a submission whose job has not ended, as far as is known."""
 
 
-class JobAnswers:
+class JobResponses:
     """Answers about jobs."""
 
     def __init__(
-        self, engine: Engine, pace: Pace, draining: Draining, gate: Gate, large: LargeAnswers
+        self,
+        engine: Engine,
+        retry_after: RetryAfterEstimator,
+        draining: ServerDraining,
+        gate: Gate,
+        large: LargeResponses,
     ) -> None:
         self.large = large
         self._engine = engine
-        self._pace = pace
+        self._retry_after = retry_after
         self._draining = draining
         self._gate = gate
         self._streams = EventStream(engine, draining)
@@ -133,11 +142,11 @@ class JobAnswers:
         preferences: Preferences,
         view: JobView | None = None,
         delay: float = 0.0,
-    ) -> Reply | StreamReply:
+    ) -> Response | StreamResponse:
         """202 with the ticket; or 200 with the job, if it was waited for and has ended in time.
 
-        ``kind`` is what jobs like it are known by (``pace.kind_of``); ``view`` the job after the
-        wait, if there was one; ``delay`` the seconds after which it may start, if it is new.
+        ``kind`` is what jobs like it are known by (``retry_after.kind_of``); ``view`` the job after
+        the wait, if there was one; ``delay`` the seconds after which it may start, if it is new.
         """
         headers = [*preferences.headers, *replay_headers(ticket)]
         job_id = ticket.id
@@ -155,31 +164,33 @@ class JobAnswers:
         elif view is None and delay > 0 and ticket.created:
             seconds = retry_when_due(delay)
         else:
-            seconds = self._pace.retry_after(kind, lane, view)
+            seconds = self._retry_after.retry_after(kind, lane, view)
         headers += [*urls.headers(), (b"retry-after", b"%d" % seconds)]
         body = presenter.ticket(job_id, state, urls)
-        return json_reply(body, HTTPStatus.ACCEPTED, headers)
+        return json_response(body, HTTPStatus.ACCEPTED, headers)
 
-    async def status(self, call: Call, view: JobView, presenter: JobShow) -> Reply | StreamReply:
+    async def status(
+        self, request: Request, view: JobView, presenter: JobRepresentation
+    ) -> Response | StreamResponse:
         """The job as it is, or as it is once the caller's conditions are met."""
-        look = await self._look(call, view)
+        look = await self._look(request, view)
         headers = self.paced_headers(look)
         if look.is_known:
-            return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
+            return Response(HTTPStatus.NOT_MODIFIED, b"", headers)
         return await self.shown(look.view, presenter, look.status, headers)
 
     async def shown(
-        self, view: JobView, presenter: JobShow, status: HTTPStatus, headers: RawHeaders
-    ) -> Reply | StreamReply:
+        self, view: JobView, presenter: JobRepresentation, status: HTTPStatus, headers: RawHeaders
+    ) -> Response | StreamResponse:
         """A job as a surface shows it, with its result however long that is, if the surface shows
         results at all."""
         if not view.result_is_left_out or not presenter.shows_long_results:
-            return json_reply(await presenter.job(view), status, headers)
+            return json_response(await presenter.job(view), status, headers)
 
         async def body(result: bytes) -> bytes:
             return encoded(await presenter.job(replace(view, result=result)))
 
-        return await self.large.reply(
+        return await self.large.response(
             stored(view), (type(presenter), etag(view)), body, status, headers
         )
 
@@ -189,60 +200,62 @@ class JobAnswers:
         if view.terminal:
             return look.headers
         kind = kind_of(view.org, view.endpoint, view.flow)
-        seconds = self._pace.retry_after(kind, view.lane, view, look.foreseen)
+        seconds = self._retry_after.retry_after(kind, view.lane, view, look.foreseen)
         return [*look.headers, (b"retry-after", b"%d" % seconds)]
 
-    async def look(self, call: Call, view: JobView) -> Look:
+    async def look(self, request: Request, view: JobView) -> Look:
         """The job once the caller's conditions are met, for a surface that answers in its way: with
         its result, unless the caller knows it."""
-        look = await self._look(call, view)
+        look = await self._look(request, view)
         if look.is_known:
             return look
         return look._replace(view=await self._engine.with_result(look.view))
 
-    async def _look(self, call: Call, view: JobView) -> Look:
-        preferences = read_preferences(call)
-        known = call.headers.get(b"if-none-match")
+    async def _look(self, request: Request, view: JobView) -> Look:
+        preferences = read_preferences(request)
+        known = request.headers.get(b"if-none-match")
         unchanged = known is None or _matches(known, view)
         if preferences.wait is not None and not view.terminal and unchanged:
-            view = await self.held_look(call, view.id, view.org, preferences.wait, since=known)
+            view = await self.held_look(request, view.id, view.org, preferences.wait, since=known)
         if view.terminal:
-            self._pace.learn(view)
+            self._retry_after.learn(view)
         return Look(
             view,
             [(b"etag", etag(view)), *preferences.headers],
             is_known=known is not None and _matches(known, view),
             waited=preferences.wait is not None,
-            foreseen=None if view.terminal else await self._pace.foresee(view),
+            foreseen=None if view.terminal else await self._retry_after.foresee(view),
         )
 
-    async def explained(self, call: Call, view: JobView) -> Reply:
+    async def explained(self, request: Request, view: JobView) -> Response:
         """Why the job waits or what it does; the same document on every surface."""
         explanation = await self._engine.explainer.explain(view)
-        return self.explanation(call, view.org, explanation, unknown=self.paced(view))
+        return self.explanation(request, view.org, explanation, unknown=self.paced(view))
 
     def paced(self, view: JobView, unknown: int = UNKNOWN_SECONDS) -> int:
         """When to ask again about a job, by what others like it took; ``unknown`` if none has
         ended yet."""
         kind = kind_of(view.org, view.endpoint, view.flow)
-        return self._pace.retry_after(kind, view.lane, view, unknown=unknown)
+        return self._retry_after.retry_after(kind, view.lane, view, unknown=unknown)
 
     async def foreseen(self, view: JobView, unknown: int) -> int:
         """As ``paced``, with a look at the queue for a job that has waited longer than others."""
         kind = kind_of(view.org, view.endpoint, view.flow)
-        foreseen = await self._pace.foresee(view)
-        return self._pace.retry_after(kind, view.lane, view, foreseen, unknown)
+        foreseen = await self._retry_after.foresee(view)
+        return self._retry_after.retry_after(kind, view.lane, view, foreseen, unknown)
 
     def learn(self, view: JobView) -> None:
         """Take note of what a job took that has ended, for a surface that answers in its way."""
-        self._pace.learn(view)
+        self._retry_after.learn(view)
 
-    def explanation(self, call: Call, org: str, explanation: Explanation, *, unknown: int) -> Reply:
+    def explanation(
+        self, request: Request, org: str, explanation: Explanation, *, unknown: int
+    ) -> Response:
         """An explanation as the caller may see it; ``unknown`` is when to ask again if it does not
         say."""
         if not explanation.retry_after and not explanation.terminal:
             explanation = replace(explanation, retry_after=unknown)
-        caller = call.caller
+        caller = request.caller
 
         def is_seen(holder: Holder) -> bool:
             if caller is None or caller.org != org:
@@ -255,11 +268,15 @@ class JobAnswers:
         headers = [(b"cache-control", b"no-store")]
         if not explanation.terminal:
             headers.append((b"retry-after", b"%d" % explanation.retry_after))
-        return json_reply(body, headers=headers)
+        return json_response(body, headers=headers)
 
     async def cancel(
-        self, view: JobView, presenter: JobShow, *, elsewhere: CancelElsewhere | None = None
-    ) -> Reply:
+        self,
+        view: JobView,
+        presenter: JobRepresentation,
+        *,
+        elsewhere: CancelElsewhere | None = None,
+    ) -> Response:
         """200 if the job is cancelled, 202 if it was told to stop. Raises JobAlreadyEnded.
 
         ``elsewhere`` cancels what a remote does for the job, if any does, and so ends it.
@@ -269,30 +286,32 @@ class JobAnswers:
             await elsewhere(after.org, after.uuid)
             after = await self._engine.get(view.id, org=view.org)
         status = HTTPStatus.OK if after.terminal else HTTPStatus.ACCEPTED
-        return json_reply(await presenter.job(after), status, [(b"etag", etag(after))])
+        return json_response(await presenter.job(after), status, [(b"etag", etag(after))])
 
-    async def events(self, call: Call, view: JobView, presenter: JobShow) -> StreamReply:
+    async def events(
+        self, request: Request, view: JobView, presenter: JobRepresentation
+    ) -> StreamResponse:
         """The job's states, progress, log lines and output, as they come."""
-        pieces = self._streams.follow(view, presenter.job, after=resume_after(call))
-        return StreamReply(HTTPStatus.OK, pieces, _STREAM_HEADERS, RECONNECT)
+        pieces = self._streams.follow(view, presenter.job, after=resume_after(request))
+        return StreamResponse(HTTPStatus.OK, pieces, _STREAM_HEADERS, RECONNECT)
 
     def changes(
-        self, call: Call, name: str, look: LookForChanges[T], show: ShowChange[T]
-    ) -> StreamReply:
+        self, request: Request, name: str, look: LookForChanges[T], show: ShowChange[T]
+    ) -> StreamResponse:
         """All that changes among many jobs, as events called ``name``. Raises InvalidParameter."""
-        seconds = read_preferences(call).wait
-        pieces = self._changes.follow(name, look, show, change_cursor(call), seconds=seconds)
-        return StreamReply(HTTPStatus.OK, pieces, _STREAM_HEADERS, RECONNECT)
+        seconds = read_preferences(request).wait
+        pieces = self._changes.follow(name, look, show, change_cursor(request), seconds=seconds)
+        return StreamResponse(HTTPStatus.OK, pieces, _STREAM_HEADERS, RECONNECT)
 
-    async def held(self, call: Call, job_id: str, org: str, seconds: float) -> JobView:
+    async def held(self, request: Request, job_id: str, org: str, seconds: float) -> JobView:
         """The job once it has ended, or the time is up; with its result.
 
         Raises Unauthenticated as ``held_look`` does.
         """
-        return await self._engine.with_result(await self.held_look(call, job_id, org, seconds))
+        return await self._engine.with_result(await self.held_look(request, job_id, org, seconds))
 
     async def held_look(
-        self, call: Call, job_id: str, org: str, seconds: float, *, since: bytes | None = None
+        self, request: Request, job_id: str, org: str, seconds: float, *, since: bytes | None = None
     ) -> JobView:
         """The job once it has ended, or changed since that ETag, or the time is up. A long result
         is left out.
@@ -302,7 +321,7 @@ class JobAnswers:
         deadline = time.monotonic() + seconds
         with (
             self._engine.watch(job_id) as watch,
-            self._gate.watch(call, watch.wake) as credential,
+            self._gate.watch(request, watch.wake) as credential,
         ):
             while True:
                 view = await self._engine.look(job_id, org=org)
@@ -311,7 +330,7 @@ class JobAnswers:
                 remaining = deadline - time.monotonic()
                 changed = since is not None and not _matches(since, view)
                 if view.terminal:
-                    self._pace.learn(view)
+                    self._retry_after.learn(view)
                 if view.terminal or changed or remaining <= 0 or self._draining.begun:
                     return view
                 async with self._draining.cut_short():
@@ -349,10 +368,10 @@ def may_see(principal: Principal | None, job: Owned, org: str) -> bool:
     return principal.may_see(job.owner)
 
 
-def stored(view: JobView) -> Stored:
+def stored(view: JobView) -> LeftOutResult:
     """The result that was left out of a job."""
     assert view.result_bytes is not None
-    return Stored(view.org, view.uuid, view.result_bytes)
+    return LeftOutResult(view.org, view.uuid, view.result_bytes)
 
 
 def etag(view: JobView) -> bytes:
@@ -366,27 +385,27 @@ def _matches(known: bytes, view: JobView) -> bool:
     return known.strip() == b"*" or etag(view).removeprefix(b"W/") in known
 
 
-def _last_event(call: Call) -> tuple[str | None, str, str]:
+def _last_event(request: Request) -> tuple[str | None, str, str]:
     """The event to go on behind, and the field that names it, and where that is. The header goes
     first: a browser that reconnects sends it along with the query as it was."""
-    given = call.header(b"last-event-id")
+    given = request.header(b"last-event-id")
     if given:
         return given, "Last-Event-ID", "header"
-    return call.query.get("after"), "after", "query"
+    return request.query.get("after"), "after", "query"
 
 
-def change_cursor(call: Call) -> ChangeCursor:
+def change_cursor(request: Request) -> ChangeCursor:
     """Where a stream of changes is to go on. Raises InvalidParameter."""
-    given, name, place = _last_event(call)
+    given, name, place = _last_event(request)
     try:
         return ChangeCursor.read(given or "")
     except InvalidCursor as error:
         raise InvalidParameter(name, "must be the id of an event of this stream", place) from error
 
 
-def resume_after(call: Call) -> int:
+def resume_after(request: Request) -> int:
     """The number of the event that a job's stream goes on behind."""
-    given, name, place = _last_event(call)
+    given, name, place = _last_event(request)
     if not given:
         return 0
     if not given.isascii() or not given.isdigit() or len(given) > _SEQ_DIGITS_MAX:
@@ -419,7 +438,7 @@ RESUME_PARAMETERS: Final = (
     Parameter("Last-Event-ID", "header", "Go on after this event.", _EVENT_ID),
     Parameter("after", "query", "The same, for those who cannot set headers.", _EVENT_ID),
 )
-EVENTS: Final = Answer(
+EVENTS: Final = ResponseSpec(
     HTTPStatus.OK,
     "Events `state`, `progress`, `log`, `chunk`, `alert`, and `end`, after which the stream "
     "closes. Those with an `id` are kept: name the last one to go on. `reconnect` says that this "
@@ -455,9 +474,9 @@ _STREAM_HEADERS: Final[RawHeaders] = [
 ]
 
 
-def changes_answer(name: str, what: str) -> Answer:
+def changes_answer(name: str, what: str) -> ResponseSpec:
     """How a stream of changes is declared."""
-    return Answer(
+    return ResponseSpec(
         HTTPStatus.OK,
         f"Events `{name}`, each with {what} as it stands, and an `id`: name the last one to go on "
         "behind it. `reconnect` says that this server cannot go on, and another can; or that the "
@@ -485,6 +504,6 @@ TICKET_HEADERS: Final = RETRY_AFTER_HEADER | {
     "Idempotency-Mismatch": "`true`: it was known with another payload.",
     "Preference-Applied": "What was made of `Prefer`.",
 }
-NOT_MODIFIED: Final = Answer(
+NOT_MODIFIED: Final = ResponseSpec(
     HTTPStatus.NOT_MODIFIED, "The job is as it was.", empty=True, headers={"ETag": "As it was."}
 )

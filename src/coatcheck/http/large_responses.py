@@ -16,7 +16,7 @@ from uuid import UUID
 
 from coatcheck.core import Engine
 from coatcheck.http.memory_budget import ANSWER_WAIT_SECONDS_MAX, ByteBudget, Reservation
-from coatcheck.http.response import JSON, SLICE_BYTES_MAX, RawHeaders, StreamReply
+from coatcheck.http.response import JSON, SLICE_BYTES_MAX, RawHeaders, StreamResponse
 
 _ENVELOPE_BYTES: Final = 16 * 1024
 """What is reserved for the rest of a body, until it is known."""
@@ -25,7 +25,7 @@ Encode = Callable[[bytes], Awaitable[bytes]]
 """Makes the body of an answer, given the result."""
 
 
-class Stored(NamedTuple):
+class LeftOutResult(NamedTuple):
     """A result that was left out: whose it is, and how long."""
 
     org: str
@@ -33,7 +33,7 @@ class Stored(NamedTuple):
     size: int
 
 
-class LargeAnswers:
+class LargeResponses:
     """Makes answers of results that are too long to be read with their jobs."""
 
     def __init__(self, engine: Engine, budget: ByteBudget) -> None:
@@ -42,9 +42,14 @@ class LargeAnswers:
         self._bodies: dict[Hashable, _SharedBody] = {}
         self._turn = asyncio.Lock()
 
-    async def reply(
-        self, stored: Stored, form: Hashable, encode: Encode, status: int, headers: RawHeaders
-    ) -> StreamReply:
+    async def response(
+        self,
+        stored: LeftOutResult,
+        form: Hashable,
+        encode: Encode,
+        status: int,
+        headers: RawHeaders,
+    ) -> StreamResponse:
         """An answer whose body ``encode`` makes of the result.
 
         Readers share it who ask for the same ``form`` of a result: it names all that the body
@@ -63,12 +68,12 @@ class LargeAnswers:
             body.end()
             raise
         length = (b"content-length", b"%d" % len(made))
-        reply = StreamReply(status, _slices(made), [JSON, length, *headers])
-        reply.reservation = _Reader(body)
-        reply.is_compressible = True
-        return reply
+        response = StreamResponse(status, _slices(made), [JSON, length, *headers])
+        response.reservation = _Reader(body)
+        response.is_compressible = True
+        return response
 
-    async def _make(self, body: _SharedBody, stored: Stored, encode: Encode) -> bytes:
+    async def _make(self, body: _SharedBody, stored: LeftOutResult, encode: Encode) -> bytes:
         try:
             body.reservation = await self._budget.reserve(
                 stored.org, stored.size + _ENVELOPE_BYTES, ANSWER_WAIT_SECONDS_MAX

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from coatcheck.http.response import RawHeaders, Reply
+from coatcheck.http.response import RawHeaders, Response
 
 
-def write_whole(cycle: RequestResponseCycle, reply: Reply, extra: RawHeaders) -> bool:
+def write_whole(cycle: RequestResponseCycle, response: Response, extra: RawHeaders) -> bool:
     """Answer the request of ``cycle``; False, and nothing is done, if that is Uvicorn's to do."""
     if (
         not cycle.keep_alive
@@ -23,11 +23,11 @@ def write_whole(cycle: RequestResponseCycle, reply: Reply, extra: RawHeaders) ->
         or cycle.scope["method"] == "HEAD"
     ):
         return False
-    body = reply.body
-    lines = [STATUS_LINE[reply.status]]
+    body = response.body
+    lines = [STATUS_LINE[response.status]]
     for name, value in cycle.default_headers:
         lines += (name, b": ", value, b"\r\n")
-    for name, value in reply.headers:
+    for name, value in response.headers:
         lines += (name, b": ", value, b"\r\n")
     for name, value in extra:
         lines += (name, b": ", value, b"\r\n")

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from coatcheck.domain.errors import TooManyHeldAnswers
-from coatcheck.domain.identity import Principal
-from coatcheck.http.connections import CONNECTIONS, CONNECTIONS_OF_ONE_ADDRESS, Addresses
-from coatcheck.http.prefer_header import read_preferences
-from coatcheck.http.request import Call
-from coatcheck.http.routing import Held
+from coatcheck.domain.tenants import Principal
+from coatcheck.http.connections import CONNECTIONS, CONNECTIONS_OF_ONE_ADDRESS, ClientAddresses
+from coatcheck.http.parameters import read_preferences
+from coatcheck.http.request import Request
+from coatcheck.http.routing import HoldsOpen
 from coatcheck.settings.parsers import Network
 from coatcheck.telemetry import metrics
 
@@ -34,7 +34,7 @@ _Holder = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldLimits:
+class OpenResponseLimits:
     """How many answers may be held on one server; 0 is no limit."""
 
     of_one_key: int = HELD_OF_ONE_KEY
@@ -48,12 +48,14 @@ class HeldLimits:
         return max(1, int(connections * _HELD_SHARE))
 
 
-class HeldAnswers:
+class OpenResponses:
     """The answers that one server holds open."""
 
-    def __init__(self, limits: HeldLimits | None = None, proxies: Sequence[Network] = ()) -> None:
-        self._limits = limits or HeldLimits()
-        self._addresses = Addresses(proxies)
+    def __init__(
+        self, limits: OpenResponseLimits | None = None, proxies: Sequence[Network] = ()
+    ) -> None:
+        self._limits = limits or OpenResponseLimits()
+        self._addresses = ClientAddresses(proxies)
         self._held: Counter[_Holder] = Counter()
         self._places = 0
 
@@ -62,11 +64,11 @@ class HeldAnswers:
         """How many are held just now, or about to be."""
         return self._places
 
-    def enter(self, call: Call) -> Place:
+    def enter(self, request: Request) -> OpenResponseSlot:
         """A place for an answer that is about to be held. Raises TooManyHeldAnswers."""
-        client = call.scope.get("client")
+        client = request.scope.get("client")
         address = None if client is None else self._addresses.counted(client[0])
-        place = Place(self)
+        place = OpenResponseSlot(self)
         if address is not None:
             place.take([(("address", "", address), self._limits.of_one_address)])
         self._places += 1
@@ -116,13 +118,13 @@ _WHOSE: Final = {
 }
 
 
-class Place:
+class OpenResponseSlot:
     """One answer that is held, or is about to be."""
 
-    __slots__ = ("_answers", "_has_owner", "_taken")
+    __slots__ = ("_has_owner", "_responses", "_taken")
 
-    def __init__(self, answers: HeldAnswers) -> None:
-        self._answers = answers
+    def __init__(self, responses: OpenResponses) -> None:
+        self._responses = responses
         self._taken: list[_Holder] = []
         self._has_owner = False
 
@@ -135,27 +137,27 @@ class Place:
             return
         self._has_owner = True
         if not operates:
-            self.take(self._answers.holders(principal, org))
+            self.take(self._responses.holders(principal, org))
 
     def take(self, holders: Sequence[tuple[_Holder, int]]) -> None:
         for holder, most in holders:
-            self._answers.take(holder, most)
+            self._responses.take(holder, most)
             self._taken.append(holder)
 
     def leave(self) -> None:
         """The answer was sent, or nobody is there for it. To be called once."""
-        self._answers.left(self._taken)
+        self._responses.left(self._taken)
 
 
-def asks_to_be_held(call: Call, held: Held | None) -> bool:
+def asks_to_be_held(request: Request, held: HoldsOpen | None) -> bool:
     """Whether the answer to this call is one that is held."""
     match held:
-        case Held.NEVER | None:
+        case HoldsOpen.NEVER | None:
             return False
-        case Held.IF_ASKED:
-            return read_preferences(call).wait is not None
-        case Held.UNLESS_ASYNC:
-            preferences = read_preferences(call, in_query=False)
+        case HoldsOpen.IF_ASKED:
+            return read_preferences(request).wait is not None
+        case HoldsOpen.UNLESS_ASYNC:
+            preferences = read_preferences(request, in_query=False)
             return preferences.wait is not None or not preferences.respond_async
-        case Held.ALWAYS:
+        case HoldsOpen.ALWAYS:
             return True

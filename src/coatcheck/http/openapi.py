@@ -9,27 +9,26 @@ from typing import Any, Final
 
 import msgspec
 
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.problem_formats import MEDIA_TYPE, Problem
-from coatcheck.http.router import VERSION_DIGITS_MAX
-from coatcheck.http.routing import Access, Answer, Operation, Parameter
+from coatcheck.http.routing import VERSION_DIGITS_MAX, Access, Parameter, ResponseSpec, Route
 
 _REFERENCE = "#/components/schemas/{name}"
 
 
-def build_document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]:
-    """The document for ``operations``, with one schema for each type they take or answer."""
-    types = sorted(set(_types(operations)), key=lambda body: (body.__name__, body.__module__))
+def build_document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
+    """The document for ``routes``, with one schema for each type they take or answer."""
+    types = sorted(set(_types(routes)), key=lambda body: (body.__name__, body.__module__))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     schema_of = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for operation in operations:
-        path = paths.setdefault(operation.path.replace(":path}", "}"), {})
-        for method in operation.methods:
-            name = operation.name
-            if len(operation.methods) > 1:
+    for route in routes:
+        path = paths.setdefault(route.path.replace(":path}", "}"), {})
+        for method in route.methods:
+            name = route.name
+            if len(route.methods) > 1:
                 name = f"{name}_{method.lower()}"
-            path[method.lower()] = _describe(operation, name, schema_of)
+            path[method.lower()] = _describe(route, name, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -46,40 +45,38 @@ def build_document(operations: Sequence[Operation], *, version: str) -> dict[str
     }
 
 
-def _types(operations: Iterable[Operation]) -> Iterable[type[msgspec.Struct]]:
-    for operation in operations:
-        yield operation.problem_format.body
-        if operation.body is not None and operation.body.body is not None:
-            yield operation.body.body
-        for answer in operation.answers:
+def _types(routes: Iterable[Route]) -> Iterable[type[msgspec.Struct]]:
+    for route in routes:
+        yield route.problem_format.body
+        if route.body is not None and route.body.body is not None:
+            yield route.body.body
+        for answer in route.responses:
             if answer.body is not None:
                 yield answer.body
 
 
-def _describe(
-    operation: Operation, name: str, schema_of: dict[Any, dict[str, Any]]
-) -> dict[str, Any]:
-    answers = {answer.status: answer for answer in _common_answers(operation)}
-    answers |= {answer.status: answer for answer in operation.answers}
+def _describe(route: Route, name: str, schema_of: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    responses = {answer.status: answer for answer in _common_responses(route)}
+    responses |= {answer.status: answer for answer in route.responses}
     described: dict[str, Any] = {
         "operationId": name,
-        "summary": operation.summary,
-        "tags": [operation.tag],
-        "parameters": [*_path_parameters(operation), *_parameters(operation)],
+        "summary": route.summary,
+        "tags": [route.tag],
+        "parameters": [*_path_parameters(route), *_parameters(route)],
         "responses": {
             str(int(status)): _describe_answer(
-                _in_format(answers[status], operation),
+                _in_format(responses[status], route),
                 schema_of,
-                is_counted=operation.access is not Access.OPEN and status not in _UNCOUNTED,
+                is_counted=route.access is not Access.OPEN and status not in _UNCOUNTED,
             )
-            for status in sorted(answers)
+            for status in sorted(responses)
         },
-        "security": _security(operation),
+        "security": _security(route),
     }
-    if operation.description:
-        described["description"] = operation.description
-    if operation.body is not None:
-        body = operation.body
+    if route.description:
+        described["description"] = route.description
+    if route.body is not None:
+        body = route.body
         schema = dict(body.schema or {}) if body.body is None else schema_of[body.body]
         described["requestBody"] = {
             "description": body.description,
@@ -90,8 +87,8 @@ def _describe(
     return described
 
 
-def _security(operation: Operation) -> list[dict[str, list[str]]]:
-    match operation.access:
+def _security(route: Route) -> list[dict[str, list[str]]]:
+    match route.access:
         case Access.OPEN:
             return []
         case Access.HANDLER:
@@ -100,9 +97,9 @@ def _security(operation: Operation) -> list[dict[str, list[str]]]:
             return [{"bearer": []}, {"apiKey": []}]
 
 
-def _common_answers(operation: Operation) -> list[Answer]:
+def _common_responses(route: Route) -> list[ResponseSpec]:
     """What any operation of the kind may answer, so that none has to repeat it."""
-    answers = [
+    responses = [
         _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "A fault of ours; see the log."),
         _problem(HTTPStatus.BAD_REQUEST, "The request is wrong; `details` says how."),
         _problem(
@@ -110,14 +107,14 @@ def _common_answers(operation: Operation) -> list[Answer]:
             "The path and the headers are too large together.",
         ),
     ]
-    if operation.body is not None:
-        answers += [
+    if route.body is not None:
+        responses += [
             _problem(HTTPStatus.REQUEST_TIMEOUT, "The body did not arrive in time."),
             _problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."),
             _problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body's type or coding is not taken."),
         ]
-    if operation.access is not Access.OPEN:
-        answers += [
+    if route.access is not Access.OPEN:
+        responses += [
             _problem(
                 HTTPStatus.UNAUTHORIZED,
                 "No credential that counts.",
@@ -137,23 +134,23 @@ def _common_answers(operation: Operation) -> list[Answer]:
                 {"Retry-After": "Seconds to wait before asking again."},
             ),
         ]
-    return answers
+    return responses
 
 
-def _in_format(answer: Answer, operation: Operation) -> Answer:
+def _in_format(answer: ResponseSpec, route: Route) -> ResponseSpec:
     """Problems are declared once, and look as their operation's do."""
     if answer.body is not Problem:
         return answer
-    written = operation.problem_format
+    written = route.problem_format
     return replace(answer, body=written.body, media_type=written.media_type)
 
 
-def _problem(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> Answer:
-    return Answer(status, text, Problem, MEDIA_TYPE, headers or {})
+def _problem(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> ResponseSpec:
+    return ResponseSpec(status, text, Problem, MEDIA_TYPE, headers or {})
 
 
-def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
-    declared = {parameter.name for parameter in operation.parameters if parameter.place == "path"}
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    declared = {parameter.name for parameter in route.parameters if parameter.place == "path"}
     return [
         {
             "name": name,
@@ -162,12 +159,12 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
             "description": _PATH_PARAMETERS.get(name, ""),
             "schema": _PATH_SCHEMAS.get(name, _NAME),
         }
-        for name in operation.parameter_names
+        for name in route.parameter_names
         if name not in declared
     ]
 
 
-def _parameters(operation: Operation) -> list[dict[str, Any]]:
+def _parameters(route: Route) -> list[dict[str, Any]]:
     return [
         {
             "name": parameter.name,
@@ -176,12 +173,12 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
             "description": parameter.description,
             "schema": dict(parameter.schema),
         }
-        for parameter in (_REQUEST_ID, *operation.parameters)
+        for parameter in (_REQUEST_ID, *route.parameters)
     ]
 
 
 def _describe_answer(
-    answer: Answer, schema_of: dict[Any, dict[str, Any]], *, is_counted: bool
+    answer: ResponseSpec, schema_of: dict[Any, dict[str, Any]], *, is_counted: bool
 ) -> dict[str, Any]:
     """``is_counted``: it is an answer to a request that counts against the caller's limits."""
     headers = {"X-Request-Id": "The request's id, the caller's or a fresh one."} | dict(

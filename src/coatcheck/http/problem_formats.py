@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
-    from coatcheck.http.routing import Operation
+    from coatcheck.http.routing import Route
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -66,18 +66,14 @@ class UnroutedFormats:
     such a route, all of ``/v1/things`` is answered with problem documents.
     """
 
-    def __init__(
-        self, operations: Iterable[Operation], registered: Mapping[str, ProblemFormat]
-    ) -> None:
+    def __init__(self, routes: Iterable[Route], registered: Mapping[str, ProblemFormat]) -> None:
         self._registered = {
             tuple(segment for segment in prefix.split("/") if segment): each
             for prefix, each in registered.items()
         }
         self._depth_max = max(map(len, self._registered), default=0)
         self._documents = frozenset(
-            self._split(each.path)[1]
-            for each in operations
-            if each.problem_format is PROBLEM_DOCUMENT
+            self._split(each.path)[1] for each in routes if each.problem_format is PROBLEM_DOCUMENT
         )
 
     def of(self, raw_path: str) -> ProblemFormat:

@@ -53,8 +53,8 @@ from coatcheck.domain.errors import (
     WrongMediaType,
 )
 from coatcheck.http.problem_formats import MEDIA_TYPE, Detail, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response
 
 __all__ = [
     "MEDIA_TYPE",
@@ -112,15 +112,15 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
 
 
 def problem(
-    call: Call,
+    request: Request,
     status: HTTPStatus,
     code: str,
     detail: str,
     *,
     details: Sequence[Detail] = (),
     headers: RawHeaders = (),
-) -> Reply:
-    """A problem as an answer to ``call``, in the format of its route."""
+) -> Response:
+    """A problem as an answer to ``request``, in the format of its route."""
     body = Problem(
         type=f"urn:coatcheck:problem:{code}",
         title=status.phrase,
@@ -128,29 +128,29 @@ def problem(
         detail=detail,
         # The occurrence, not the path: a foreign id's answer shall differ in nothing from an
         # absent one's but the request's id and the time.
-        instance=f"urn:coatcheck:request:{call.request_id}",
+        instance=f"urn:coatcheck:request:{request.request_id}",
         code=code,
         message=detail,
         timestamp=datetime.now(UTC),
-        request_id=call.request_id,
+        request_id=request.request_id,
         details=list(details),
     )
-    written = call.problem_format
+    written = request.problem_format
     content_type = (b"content-type", written.media_type.encode())
-    return Reply(status, msgspec.json.encode(written.convert(body)), [content_type, *headers])
+    return Response(status, msgspec.json.encode(written.convert(body)), [content_type, *headers])
 
 
-def problem_of(call: Call, error: CoatcheckError) -> Reply:
+def problem_of(request: Request, error: CoatcheckError) -> Response:
     """The answer to an error that was raised on purpose."""
     kind = next((kind for kind in type(error).__mro__ if kind in _STATUSES), None)
     if kind is None:
         _log.error("an error without an HTTP meaning: %s", type(error).__name__, exc_info=error)
-        return internal_error(call)
+        return internal_error(request)
     status = _STATUSES[kind]
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         _log.warning("answered 503: %s", error)
     return problem(
-        call,
+        request,
         status,
         error.code,
         said_of(error),
@@ -164,11 +164,11 @@ def said_of(error: CoatcheckError) -> str:
     return error.public_text or str(error)
 
 
-def method_not_allowed(call: Call, methods: Collection[str]) -> Reply:
+def method_not_allowed(request: Request, methods: Collection[str]) -> Response:
     """The answer to a path that takes other ``methods`` only."""
     taken = {*methods, "HEAD"} if "GET" in methods else methods
     return problem(
-        call,
+        request,
         HTTPStatus.METHOD_NOT_ALLOWED,
         "method_not_allowed",
         "This path does not take that method; see the Allow header.",
@@ -176,10 +176,10 @@ def method_not_allowed(call: Call, methods: Collection[str]) -> Reply:
     )
 
 
-def stopped(call: Call) -> Reply:
+def stopped(request: Request) -> Response:
     """The answer to a request that was under way when its server's grace was over."""
     return problem(
-        call,
+        request,
         HTTPStatus.SERVICE_UNAVAILABLE,
         OutcomeUnknown.code,
         "The server stopped before the request was done. It may have taken effect: send it again "
@@ -188,10 +188,10 @@ def stopped(call: Call) -> Reply:
     )
 
 
-def internal_error(call: Call) -> Reply:
+def internal_error(request: Request) -> Response:
     """The answer to what nobody foresaw; it gives nothing away."""
     return problem(
-        call,
+        request,
         HTTPStatus.INTERNAL_SERVER_ERROR,
         CoatcheckError.code,
         "Something went wrong here. The request's id finds it in the log.",

@@ -4,7 +4,7 @@ Uvicorn parses and answers; added here is what it leaves open. A request's head 
 its headers) must be whole in time and in size, and name what must be named exactly once. While
 requests wait for the answer before theirs, the connection is not read, and only so many may wait. A
 body that nobody wants is thrown away only so long. An answer that nobody reads, or that is read too
-slowly, is given up. Bodies that are wanted are bounded where they are read, in ``call.py``; until
+slowly, is given up. Bodies that are wanted are bounded where they are read (``request.py``); until
 somebody does, no more than the beginning of one is taken in.
 
 What is refused here never became a request, so the application cannot answer it: the refusal is
@@ -35,7 +35,6 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from coatcheck.domain import ids
-from coatcheck.http.asgi import ASGIApp
 from coatcheck.http.connections import (
     CONNECTIONS,
     CONNECTIONS_OF_ONE_ADDRESS,
@@ -46,8 +45,8 @@ from coatcheck.http.connections import (
 )
 from coatcheck.http.problem_formats import unrouted_format
 from coatcheck.http.problems import problem
-from coatcheck.http.request import ARRIVING, CONNECTION, FIELDS, Call
-from coatcheck.http.response import RawHeaders
+from coatcheck.http.request import ARRIVING, CONNECTION, FIELDS, Request
+from coatcheck.http.response import ASGIApp, RawHeaders
 from coatcheck.settings.parsers import Network
 from coatcheck.telemetry import metrics
 
@@ -126,7 +125,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_over = False
         self._is_stranger = True
         self._wire: asyncio.Transport
-        self._answers: _Lingering
+        self._responses: _Lingering
         self._in_head = False
         self._heard = False
         self._head_began = False
@@ -155,9 +154,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._wire = transport
-        self._answers = _Lingering(transport, self)
-        super().connection_made(self._answers)  # type: ignore[arg-type]
-        self.flow = _PipelineFlow(self._answers, self.pipeline)  # type: ignore[arg-type]
+        self._responses = _Lingering(transport, self)
+        super().connection_made(self._responses)  # type: ignore[arg-type]
+        self.flow = _PipelineFlow(self._responses, self.pipeline)  # type: ignore[arg-type]
         host = None if self.client is None else self.client[0]
         arrival = self._others.arrived(self, host, self.connections, self.loop.time())
         if arrival is not Arrival.WELCOME:
@@ -574,12 +573,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _render(self, status: HTTPStatus, code: str, detail: str, headers: RawHeaders) -> bytes:
         request_id = ids.to_text(ids.new_id())
-        call = Call({"method": "", "path": "/", "headers": ()}, _never, request_id)
+        request = Request({"method": "", "path": "/", "headers": ()}, _never, request_id)
         # Of what is no HTTP, the path is no path.
         if self._has_url and status is not HTTPStatus.BAD_REQUEST:
             path = self.url.partition(b"?")[0].decode("latin-1")
-            call.problem_format = unrouted_format(self.config.loaded_app, path)
-        reply = problem(call, status, code, detail, headers=headers)
+            request.problem_format = unrouted_format(self.config.loaded_app, path)
+        reply = problem(request, status, code, detail, headers=headers)
         fields = [
             *self.server_state.default_headers,
             *reply.headers,
@@ -605,7 +604,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Close the connection, so that the caller can still read what was written."""
         if self.hanging_up:
             return
-        self._answers.flush()
+        self._responses.flush()
         whole = not self._in_head and not self._deaf
         latest = self._latest
         if whole and (latest is None or not latest.more_body):

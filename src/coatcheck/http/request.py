@@ -17,11 +17,10 @@ from coatcheck.domain.errors import (
     InvalidBody,
     InvalidParameter,
 )
-from coatcheck.domain.identity import Principal
 from coatcheck.domain.limits import INFLATED_BYTES_FREE, INFLATED_RATIO_MAX
-from coatcheck.http.asgi import Receive, Scope
+from coatcheck.domain.tenants import Principal
 from coatcheck.http.problem_formats import PROBLEM_DOCUMENT, ProblemFormat
-from coatcheck.http.response import RawHeaders
+from coatcheck.http.response import RawHeaders, Receive, Scope
 
 if TYPE_CHECKING:
     from coatcheck.http.memory_budget import BodyBudget, Reservation
@@ -101,7 +100,7 @@ class Arriving(Protocol):
     more_body: bool
 
 
-class Call:
+class Request:
     """One request: what was asked, by whom, and under which id."""
 
     __slots__ = (
@@ -120,8 +119,8 @@ class Call:
         "payer",
         "place",
         "problem_format",
-        "reply_headers",
         "request_id",
+        "response_headers",
         "scope",
     )
 
@@ -143,11 +142,11 @@ class Call:
         self.path: str = scope["path"]
         self.headers: Mapping[bytes, bytes] = scope.get(FIELDS) or dict(scope["headers"])
         self.params: Mapping[str, str] = {}
-        self.reply_headers: RawHeaders = ()
+        self.response_headers: RawHeaders = ()
         self.cross_origin_headers: RawHeaders = ()
         self.problem_format: ProblemFormat = PROBLEM_DOCUMENT
         self.place: HeldPlace | None = scope.get(PLACE)
-        """Where its answer is held, if it is (``held_answers.py``)."""
+        """Where its answer is held, if it is (``open_responses.py``)."""
         self._query: dict[str, str] | None = None
         self._body: bytes | None = None
         self._principal: Principal | None = None

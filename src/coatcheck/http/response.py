@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import asyncio
+import re
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    MutableMapping,
+    Sequence,
+)
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from coatcheck.http.asgi import Send
+from coatcheck.compression import gzipped, gzipped_pieces
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -30,7 +46,7 @@ class HeldBytes(Protocol):
     def end(self) -> None: ...
 
 
-class Reply:
+class Response:
     """A whole answer: its status, its headers (names in lower case) and its body.
 
     ``is_our_own``: no header came from elsewhere, none says anything of the connection or of a
@@ -61,7 +77,7 @@ class Reply:
         await send({"type": "http.response.body", "body": body})
 
 
-class StreamReply:
+class StreamResponse:
     """An answer whose body is made while it is sent. ``reservation`` is as of a Reply.
 
     ``last_words`` end a body whose caller may hear no more of it; without any it just ends.
@@ -124,19 +140,78 @@ def encoded(value: Any) -> bytes:
     return _encode(value)
 
 
-def json_reply(value: Any, status: int = 200, headers: RawHeaders = ()) -> Reply:
+def json_response(value: Any, status: int = 200, headers: RawHeaders = ()) -> Response:
     """``value`` as JSON."""
-    reply = Reply(status, _encode(value), [JSON, *headers])
-    reply.is_our_own = True
-    return reply
+    response = Response(status, _encode(value), [JSON, *headers])
+    response.is_our_own = True
+    return response
 
 
-def shared_reply(body: bytes, headers: RawHeaders) -> Reply:
+def shared_response(body: bytes, headers: RawHeaders) -> Response:
     """A body that is made once, and sent to all callers as it is."""
-    reply = Reply(200, body, headers)
-    reply.is_shared = True
-    return reply
+    response = Response(200, body, headers)
+    response.is_shared = True
+    return response
 
 
 def raw_header(name: str, value: str) -> tuple[bytes, bytes]:
     return name.lower().encode("latin-1"), value.encode("latin-1")
+
+
+BYTES_MIN: Final = 4 * 1024
+"""A shorter answer is as good as it is: it fits a packet or two."""
+_AT_ONCE_BYTES: Final = 64 * 1024
+"""A longer one is compressed in a thread."""
+_TYPES: Final = (b"application/json", b"application/problem+json", b"text/csv")
+_NEVER: Final = frozenset({b"content-encoding", b"content-range", b"set-cookie"})
+_WEIGHT: Final = rb"\s*(?:;\s*q\s*=\s*([0-9.]+))?\s*(?:,|$)"
+_GZIP: Final = re.compile(rb"(?:^|[,\s])(?:gzip|x-gzip)" + _WEIGHT)
+_ANY: Final = re.compile(rb"(?:^|[,\s])\*" + _WEIGHT)
+_VARY: Final = (b"vary", b"accept-encoding")
+_CODING: Final = (b"content-encoding", b"gzip")
+
+
+def accepts_gzip(accepted: bytes | None) -> bool:
+    """Whether an ``Accept-Encoding`` takes gzip."""
+    if accepted is None:
+        return False
+    accepted = accepted.lower()
+    # What is said of gzip itself counts before what is said of all others.
+    found = _GZIP.search(accepted) or _ANY.search(accepted)
+    return found is not None and (found[1] is None or found[1].strip(b"0.") != b"")
+
+
+def is_compressible(headers: RawHeaders) -> bool:
+    """Whether what these headers go with may be compressed at all."""
+    fits = False
+    for name, value in headers:
+        if name in _NEVER or (name == b"cache-control" and b"no-store" in value):
+            return False
+        if name == b"content-type":
+            fits = value.startswith(_TYPES)
+    return fits
+
+
+async def compressed(response: Response, accepted: bytes | None) -> Response:
+    """The answer as gzip, if the caller takes that; else as it is, with what caches need."""
+    if not accepts_gzip(accepted):
+        response.headers = [*response.headers, _VARY]
+        return response
+    body = response.body
+    if len(body) <= _AT_ONCE_BYTES:
+        response.body = gzipped(body)
+    else:
+        response.body = await asyncio.to_thread(gzipped, body)
+    response.headers = [*response.headers, _VARY, _CODING]
+    return response
+
+
+def compressed_stream(response: StreamResponse, accepted: bytes | None) -> StreamResponse:
+    """The same of an answer that is sent in pieces. Its length is then not known before."""
+    if not accepts_gzip(accepted):
+        response.headers = [*response.headers, _VARY]
+        return response
+    response.pieces = gzipped_pieces(response.pieces)
+    headers = [each for each in response.headers if each[0] != b"content-length"]
+    response.headers = [*headers, _VARY, _CODING]
+    return response

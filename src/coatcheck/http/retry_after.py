@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
-from coatcheck.domain.explanation import Eta
-from coatcheck.domain.forecast import retry_after, retry_when_due
+from coatcheck.domain.explanation import Eta, retry_after, retry_when_due
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
@@ -55,7 +54,7 @@ def kind_of(org: str, endpoint: str, flow: str) -> str:
     return f"{org}/{flow}" if endpoint == UPSTREAM_ENDPOINT else endpoint
 
 
-class Pace:
+class RetryAfterEstimator:
     """Running means by kind and lane, learned from the ended jobs that were shown; and forecasts by
     line, for the jobs that take longer."""
 

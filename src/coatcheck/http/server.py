@@ -11,10 +11,10 @@ from typing import Final
 import uvicorn
 
 from coatcheck.domain.errors import CoatcheckError
-from coatcheck.http.asgi import ASGIApp
 from coatcheck.http.connections import Connections
-from coatcheck.http.draining import Draining
+from coatcheck.http.lifecycle import ServerDraining
 from coatcheck.http.protocol import BoundedProtocol, Bounds
+from coatcheck.http.response import ASGIApp
 
 _BACKLOG: Final = 2048
 _KEEP_ALIVE_SECONDS: Final = 75
@@ -26,7 +26,7 @@ class ListenError(CoatcheckError):
     code = "cannot_listen"
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Uvicorn, stopped by ``stop``: signals are the command's to handle, not the server's.
 
     ``draining`` is told when it stops, so that whoever waits for the sake of a caller answers.
@@ -38,11 +38,11 @@ class Server(uvicorn.Server):
         app: ASGIApp,
         *,
         drain_seconds: float,
-        draining: Draining | None = None,
+        draining: ServerDraining | None = None,
         bounds: Bounds | None = None,
         when_full: ASGIApp | None = None,
     ) -> None:
-        self._draining = draining or Draining()
+        self._draining = draining or ServerDraining()
         bounds = bounds or Bounds()
         protocol = functools.partial(
             BoundedProtocol,

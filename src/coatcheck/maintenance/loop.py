@@ -14,7 +14,7 @@ import random
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.election import Election
 from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.retry import BLOB_BACKOFF, DATABASE_BACKOFF
@@ -32,9 +32,9 @@ class Loop(ABC):
     elected: ClassVar[bool] = True
     """Whether one replica ticks at a time. What shares its work out by itself ticks on all."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
-        self._election = Election(line, self.name)
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        self._election = Election(db, self.name)
         self._task: asyncio.Task[None] | None = None
 
     @abstractmethod

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from coatcheck.core.queries.remote_calls import FIRST, TakenCall
 from coatcheck.core.remote.calls import Action, RemoteCalls
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown
 from coatcheck.maintenance.loop import Loop
 
@@ -40,8 +40,8 @@ class Poller(Loop):
     name: ClassVar[str] = "poller"
     elected: ClassVar[bool] = False
 
-    def __init__(self, line: Line, calls: RemoteCalls) -> None:
-        super().__init__(line)
+    def __init__(self, db: Connection, calls: RemoteCalls) -> None:
+        super().__init__(db)
         self._calls = calls
         self._after = FIRST
         self._under_way: set[asyncio.Task[None]] = set()
@@ -112,14 +112,14 @@ class Poller(Loop):
             self._looked_at -= Counter(call.org for call in calls)
 
 
-class RemoteKeeper(Loop):
+class RemoteCleanup(Loop):
     """Clears away what is left of jobs that ended while nobody looked at their work: cancelled
     while they waited to be tried again, say."""
 
     name: ClassVar[str] = "remote keeper"
 
-    def __init__(self, line: Line, calls: RemoteCalls) -> None:
-        super().__init__(line)
+    def __init__(self, db: Connection, calls: RemoteCalls) -> None:
+        super().__init__(db)
         self._calls = calls
         self._ticks = 0
 

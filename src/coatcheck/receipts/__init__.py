@@ -1,14 +1,16 @@
 """Deletion receipts: signed, offline-verifiable statements of what became of each copy of a job's
 input and of the files a job produced."""
 
-from coatcheck.receipts.artifacts import (
+from coatcheck.receipts.document import (
     ArtifactReceipt,
+    Receipt,
+    ReceiptLayer,
     SignedArtifactReceipt,
+    SignedReceipt,
+    describe,
     describe_artifact,
 )
-from coatcheck.receipts.document import Receipt, ReceiptLayer, SignedReceipt, describe
-from coatcheck.receipts.keys import PublicKey, read_public_keys
-from coatcheck.receipts.signature import ReceiptRefused, Signer, verify
+from coatcheck.receipts.signature import PublicKey, ReceiptRefused, Signer, read_public_keys, verify
 
 __all__ = [
     "ArtifactReceipt",

@@ -7,24 +7,97 @@ credentials are removed from its error texts, in case it repeats them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import httpx2
 import msgspec
 
 from coatcheck.domain.errors import LookUpRefused, UrlForbidden
 from coatcheck.egress import charged_to
-from coatcheck.egress.retry_after import asked_seconds
-from coatcheck.remotes.error_text import said, shown
+from coatcheck.egress.urls import asked_seconds
 from coatcheck.remotes.errors import RemoteError, RemoteFaulty, RemoteRefused, RemoteUnreachable
-from coatcheck.remotes.retry_policy import Patience
+from coatcheck.remotes.protocol import RemoteStatus, RemoteUnclear
 from coatcheck.telemetry import traceparents, tracing
+from coatcheck.telemetry.redaction import REDACTED, redact
 from coatcheck.version import __version__
+
+TEXT_CHARACTERS_MAX: Final = 500
+_SECRET_CHARACTERS_MIN: Final = 4
+"""Shorter secrets would match parts of ordinary words."""
+_SAID_IN: Final = ("detail", "error", "message", "msg", "title")
+_DEPTH_MAX: Final = 3
+
+
+def shown(text: str, secrets: Iterable[str] = ()) -> str:
+    """``text`` without ``secrets``, on one line, cut to the length of an error message."""
+    text = without_secrets(text, secrets)
+    # Cut after removing secrets: half a secret would not be found.
+    one_line = " ".join(redact(text).split())
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in one_line)
+    if len(printable) <= TEXT_CHARACTERS_MAX:
+        return printable
+    return printable[: TEXT_CHARACTERS_MAX - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """``text`` without ``secrets``, however a URL or JSON would encode them."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SECRET_CHARACTERS_MIN:
+            in_json = msgspec.json.encode(secret).decode()[1:-1]
+            for encoded in (secret, quote(secret, safe=""), in_json, in_json.replace("/", "\\/")):
+                text = text.replace(encoded, REDACTED)
+    return text
+
+
+def said(body: bytes) -> str:
+    """The message in a JSON error body; empty if there is none or it is not JSON."""
+    try:
+        return sentence(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+def sentence(value: Any, depth: int = 0) -> str:
+    """The human-readable text in a JSON value: the value itself, or one of its message fields."""
+    match value:
+        case str():
+            return value
+        case dict() if depth < _DEPTH_MAX:
+            found = (sentence(value.get(name), depth + 1) for name in _SAID_IN)
+            return next(filter(None, found), "")
+        case [first, *_] if depth < _DEPTH_MAX:
+            return sentence(first, depth + 1)
+        case _:
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTimeouts:
+    """Independent limits, in seconds."""
+
+    connect_seconds: float = 5.0
+    call_seconds: float = 30.0
+    """For a request and its whole response; for a result, until its headers."""
+    silence_seconds: float = 60.0
+    """Between two pieces of a result."""
+    trickle_seconds: float = 60.0
+    """After this time a result must arrive at a minimum rate, however steadily it trickles."""
+    bytes_per_second_min: int = 32_768
+
 
 Decoded = TypeVar("Decoded")
 
@@ -42,7 +115,7 @@ _IDENTITY: Final = ("", "identity")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RemoteAnswer:
     """A complete response with a success status, or one that the caller accepts."""
 
     status: int
@@ -71,12 +144,12 @@ class Address:
         return (url.scheme, url.host, url.port) == (self.url.scheme, self.url.host, self.url.port)
 
 
-class Caller:
+class RemoteCaller:
     """A client for one remote's API."""
 
-    def __init__(self, address: Address, patience: Patience) -> None:
+    def __init__(self, address: Address, timeouts: RemoteTimeouts) -> None:
         self.address = address
-        self.patience = patience
+        self.timeouts = timeouts
 
     async def ask(
         self,
@@ -88,7 +161,7 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         bear: Collection[int] = (),
         hide: Collection[str] = (),
-    ) -> Answer:
+    ) -> RemoteAnswer:
         """Send a request and read the whole response. Raises RemoteError.
 
         ``path`` is appended to the API's base URL. ``bear`` are error statuses that the caller
@@ -99,7 +172,7 @@ class Caller:
             if not (response.is_success or response.status_code in bear):
                 raise await self.refusal(response, method, hide)
             body = await _whole(response, ANSWER_BYTES_MAX)
-        return Answer(response.status_code, body)
+        return RemoteAnswer(response.status_code, body)
 
     async def open(self, path: str, *, query: Mapping[str, str] | None = None) -> httpx2.Response:
         """GET something long: returns at the headers; the caller reads and closes the response."""
@@ -146,7 +219,7 @@ class Caller:
     async def _refusal_body(self, response: httpx2.Response) -> bytes:
         """The response's body, or nothing if it does not arrive: the status alone suffices."""
         try:
-            async with asyncio.timeout(self.patience.call_seconds):
+            async with asyncio.timeout(self.timeouts.call_seconds):
                 return await _beginning(response, REFUSAL_BYTES_MAX)
         except (httpx2.HTTPError, TimeoutError):
             return b""
@@ -204,16 +277,16 @@ class Caller:
 
     def _timeout(self) -> httpx2.Timeout:
         return httpx2.Timeout(
-            self.patience.silence_seconds, connect=self.patience.connect_seconds, pool=None
+            self.timeouts.silence_seconds, connect=self.timeouts.connect_seconds, pool=None
         )
 
     @asynccontextmanager
     async def _within_time(self, method: str) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(self.patience.call_seconds):
+            async with asyncio.timeout(self.timeouts.call_seconds):
                 yield
         except TimeoutError as error:
-            raise timed_out(self.patience.call_seconds, method) from error
+            raise timed_out(self.timeouts.call_seconds, method) from error
 
 
 def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
@@ -291,3 +364,42 @@ async def _beginning(response: httpx2.Response, bytes_max: int) -> bytes:
         if len(read) >= bytes_max:
             break
     return bytes(read[:bytes_max])
+
+
+AT_ONCE: Final = 8
+
+
+async def of_each(
+    ids: Sequence[str], ask: Callable[[str], Awaitable[RemoteStatus]]
+) -> dict[str, RemoteStatus]:
+    """The status of each of ``ids``. If one query fails, its id is Unclear and the others go on.
+
+    If the remote is unreachable or hangs repeatedly, all remaining ids become Unclear for the same
+    reason, so that a long list does not wait for each of them.
+    """
+    found: dict[str, RemoteStatus] = {}
+    ahead = iter(dict.fromkeys(ids))
+    hopeless: RemoteError | None = None
+    hangs = 0
+
+    async def work() -> None:
+        nonlocal hopeless, hangs
+        for remote_id in ahead:
+            if hopeless is not None:
+                found[remote_id] = RemoteUnclear(hopeless)
+                continue
+            try:
+                found[remote_id] = await ask(remote_id)
+            except RemoteUnreachable as error:
+                hopeless = error
+                found[remote_id] = RemoteUnclear(error)
+            except RemoteError as error:
+                hangs += isinstance(error, RemoteFaulty) and error.code == HANGS
+                if hangs >= AT_ONCE:
+                    hopeless = error
+                found[remote_id] = RemoteUnclear(error)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(len(ids), AT_ONCE)):
+            group.create_task(work())
+    return found

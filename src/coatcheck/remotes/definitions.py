@@ -12,8 +12,7 @@ import msgspec
 from coatcheck.domain.patterns import whole
 from coatcheck.remotes import fal, replicate, runpod
 from coatcheck.remotes.errors import RemoteMisdefined
-from coatcheck.remotes.inputs import Marks
-from coatcheck.remotes.outputs import OutputChoice
+from coatcheck.remotes.payloads import Marks, OutputChoice
 
 _SEGMENT: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
@@ -31,7 +30,7 @@ class _Target(
     kind: Literal["remote"]
 
 
-class HttpTarget(_Target, frozen=True, tag="http", kw_only=True):
+class HttpRemoteTarget(_Target, frozen=True, tag="http", kw_only=True):
     """A server with submit-job, job-status, job-result and job-cancel below ``url``."""
 
     url: Url
@@ -83,7 +82,7 @@ class FalTarget(_Target, frozen=True, tag="fal", kw_only=True):
     output: OutputChoice = OutputChoice()
 
 
-RemoteTarget = HttpTarget | ModalTarget | ReplicateTarget | RunpodTarget | FalTarget
+RemoteTarget = HttpRemoteTarget | ModalTarget | ReplicateTarget | RunpodTarget | FalTarget
 _ADAPTERS: Final = ("http", "modal", "replicate", "runpod", "fal")
 
 

@@ -12,22 +12,19 @@ from urllib.parse import quote
 
 import msgspec
 
-from coatcheck.remotes.bulk_status import of_each
-from coatcheck.remotes.caller import GONE, Caller, decoded
-from coatcheck.remotes.error_text import sentence
+from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, of_each, sentence
 from coatcheck.remotes.files import Files, result_gone
-from coatcheck.remotes.inputs import Marks, check_id, marked
-from coatcheck.remotes.outputs import OutputChoice, result_of
+from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of
 from coatcheck.remotes.protocol import (
     FAILED_THERE,
-    Completed,
-    Failed,
     Reattach,
+    RemoteCompleted,
+    RemoteFailed,
     RemoteResult,
+    RemoteRunning,
     RemoteStatus,
-    Running,
+    RemoteUnknown,
     SpawnRequest,
-    Unknown,
 )
 
 URL: Final = "https://queue.fal.run"
@@ -37,11 +34,11 @@ _ALREADY_ENDED: Final = frozenset({*GONE, 400})
 """fal answers a late cancel with 400, ALREADY_COMPLETED."""
 
 
-class _Spawned(msgspec.Struct):
+class _FalRequest(msgspec.Struct):
     request_id: str
 
 
-class _Status(msgspec.Struct):
+class _FalStatus(msgspec.Struct):
     status: Literal["IN_QUEUE", "IN_PROGRESS", "COMPLETED"]
     error: Any = None
 
@@ -52,7 +49,7 @@ class FalRemote:
     reattach = Reattach.NONE
 
     def __init__(
-        self, caller: Caller, files: Files, *, model: str, marks: Marks, output: OutputChoice
+        self, caller: RemoteCaller, files: Files, *, model: str, marks: Marks, output: OutputChoice
     ) -> None:
         self._caller = caller
         self._files = files
@@ -72,7 +69,7 @@ class FalRemote:
             content=bytes(marked(request.body, self._marks.of(request))),
             hide=tuple(called.values()),
         )
-        return check_id(decoded(answer.body, _Spawned).request_id)
+        return check_id(decoded(answer.body, _FalRequest).request_id)
 
     async def find(self, token: str) -> str | None:  # noqa: ARG002 - fal knows no tokens
         return None
@@ -95,11 +92,11 @@ class FalRemote:
     async def _status(self, remote_id: str) -> RemoteStatus:
         answer = await self._caller.ask("GET", f"{self._of(remote_id)}/status", bear=GONE)
         if answer.status in GONE:
-            return Unknown()
-        status = decoded(answer.body, _Status)
+            return RemoteUnknown()
+        status = decoded(answer.body, _FalStatus)
         if status.status != "COMPLETED":
-            return Running()
+            return RemoteRunning()
         if status.error:
             said = sentence(status.error) or "The request failed without a reason."
-            return Failed(FAILED_THERE, self._caller.shown(said))
-        return Completed()
+            return RemoteFailed(FAILED_THERE, self._caller.shown(said))
+        return RemoteCompleted()

@@ -18,10 +18,9 @@ import httpx2
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.domain.limits import ARTIFACT_BYTES_MAX
 from coatcheck.egress.urls import read_target
-from coatcheck.remotes.caller import GONE, Caller, fault_of
+from coatcheck.remotes.caller import GONE, RemoteCaller, RemoteTimeouts, fault_of
 from coatcheck.remotes.errors import RESULT_TOO_SLOW, RemoteFaulty, RemoteRefused
 from coatcheck.remotes.protocol import RemoteResult
-from coatcheck.remotes.retry_policy import Patience
 
 BINARY: Final = "application/octet-stream"
 JSON: Final = "application/json"
@@ -38,7 +37,7 @@ _PIECE_BYTES: Final = 256 * 1024
 class Files:
     """Downloads the results of one remote."""
 
-    def __init__(self, caller: Caller, guarded: httpx2.AsyncClient) -> None:
+    def __init__(self, caller: RemoteCaller, guarded: httpx2.AsyncClient) -> None:
         self._caller = caller
         self._guarded = guarded
 
@@ -96,7 +95,7 @@ class Files:
             await response.aclose()
             raise _too_large()
         return RemoteResult(
-            _pieces(response, self._caller.patience),
+            _pieces(response, self._caller.timeouts),
             media_type=media_type or _media_type(response),
             length=length,
             metadata={**metadata, **_duration(response)},
@@ -150,7 +149,9 @@ def result_gone() -> RemoteFaulty:
     )
 
 
-async def _pieces(response: httpx2.Response, patience: Patience) -> AsyncGenerator[bytes, None]:
+async def _pieces(
+    response: httpx2.Response, timeouts: RemoteTimeouts
+) -> AsyncGenerator[bytes, None]:
     """The pieces of a response, as long as they come fast enough. Only the time that we wait for
     the remote counts, not the time that the consumer takes."""
     loop = asyncio.get_running_loop()
@@ -162,7 +163,7 @@ async def _pieces(response: httpx2.Response, patience: Patience) -> AsyncGenerat
             read += len(piece)
             if read > ARTIFACT_BYTES_MAX:
                 raise _too_large()
-            if read < (waited - patience.trickle_seconds) * patience.bytes_per_second_min:
+            if read < (waited - timeouts.trickle_seconds) * timeouts.bytes_per_second_min:
                 raise _too_slow()
             yield piece
             asked_at = loop.time()

@@ -11,22 +11,20 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from coatcheck.remotes.bulk_status import of_each
-from coatcheck.remotes.caller import GONE, Caller, decoded
-from coatcheck.remotes.error_text import sentence
+from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, of_each, sentence
 from coatcheck.remotes.files import Files
-from coatcheck.remotes.inputs import Marks, check_id, marked
+from coatcheck.remotes.payloads import Marks, check_id, marked
 from coatcheck.remotes.protocol import (
     CANCELLED_THERE,
     FAILED_THERE,
-    Completed,
-    Failed,
     Reattach,
+    RemoteCompleted,
+    RemoteFailed,
     RemoteResult,
+    RemoteRunning,
     RemoteStatus,
-    Running,
+    RemoteUnknown,
     SpawnRequest,
-    Unknown,
 )
 
 _MARKS = Marks(token="token", callback_url="callback_url")  # noqa: S106 - the field's name
@@ -38,7 +36,7 @@ class _Submitted(msgspec.Struct):
     job_id: str
 
 
-class _Status(msgspec.Struct):
+class _HttpStatus(msgspec.Struct):
     status: Literal["queued", "pending", "running", "completed", "failed", "cancelled"]
     error: Any = None
     progress: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
@@ -49,7 +47,7 @@ class HttpRemote:
 
     reattach = Reattach.SAME_TOKEN
 
-    def __init__(self, caller: Caller, files: Files, media_type: str | None = None) -> None:
+    def __init__(self, caller: RemoteCaller, files: Files, media_type: str | None = None) -> None:
         self._caller = caller
         self._files = files
         self._media_type = media_type
@@ -83,18 +81,18 @@ class HttpRemote:
             "GET", "/job-status", query={"job_id": remote_id}, bear=GONE
         )
         if answer.status in GONE:
-            return Unknown()
-        status = decoded(answer.body, _Status)
+            return RemoteUnknown()
+        status = decoded(answer.body, _HttpStatus)
         match status.status:
             case "completed":
-                return Completed()
+                return RemoteCompleted()
             case "failed":
                 said = sentence(status.error) or "The remote gives no reason."
-                return Failed(FAILED_THERE, self._caller.shown(said))
+                return RemoteFailed(FAILED_THERE, self._caller.shown(said))
             case "cancelled":
-                return Failed(CANCELLED_THERE, "The job was cancelled at the remote.")
+                return RemoteFailed(CANCELLED_THERE, "The job was cancelled at the remote.")
             case _:
-                return Running(status.progress)
+                return RemoteRunning(status.progress)
 
 
 def _callback(request: SpawnRequest) -> tuple[str, ...]:

@@ -21,9 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from coatcheck.encoding import encode
-from coatcheck.remotes.bulk_status import of_each
-from coatcheck.remotes.caller import HANGS, decoded, timed_out
-from coatcheck.remotes.error_text import shown
+from coatcheck.remotes.caller import HANGS, RemoteTimeouts, decoded, of_each, shown, timed_out
 from coatcheck.remotes.errors import (
     RemoteError,
     RemoteFaulty,
@@ -32,22 +30,20 @@ from coatcheck.remotes.errors import (
     RemoteUnreachable,
 )
 from coatcheck.remotes.files import BINARY, Files, held, result_gone
-from coatcheck.remotes.inputs import Marks, check_id, marked
-from coatcheck.remotes.outputs import OutputChoice, result_of
+from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of
 from coatcheck.remotes.protocol import (
     CANCELLED_THERE,
     FAILED_THERE,
     TIMED_OUT_THERE,
-    Completed,
-    Failed,
     Reattach,
+    RemoteCompleted,
+    RemoteFailed,
     RemoteResult,
+    RemoteRunning,
     RemoteStatus,
-    Running,
+    RemoteUnknown,
     SpawnRequest,
-    Unknown,
 )
-from coatcheck.remotes.retry_policy import Patience
 
 _REFUSALS: Final = (
     "AlreadyExistsError",
@@ -100,7 +96,7 @@ class ModalRemote:
         credentials: tuple[str, str] | None,
         marks: Marks,
         output: OutputChoice,
-        patience: Patience,
+        timeouts: RemoteTimeouts,
     ) -> None:
         self._modal = modal
         self._errors: Any = modal.exception
@@ -111,7 +107,7 @@ class ModalRemote:
         self._credentials = credentials
         self._marks = marks
         self._output = output
-        self._patience = patience
+        self._timeouts = timeouts
         self._client: Any = None
 
     async def spawn(self, request: SpawnRequest) -> str:
@@ -168,11 +164,11 @@ class ModalRemote:
         try:
             await call.get.aio(timeout=0)
         except errors.InputCancellation:  # not an Exception: it would end the task
-            return Failed(CANCELLED_THERE, "The call was cancelled at Modal.")
+            return RemoteFailed(CANCELLED_THERE, "The call was cancelled at Modal.")
         except (errors.OutputExpiredError, errors.NotFoundError):
-            return Unknown()
+            return RemoteUnknown()
         except errors.FunctionTimeoutError:
-            return Failed(TIMED_OUT_THERE, "The function timed out at Modal.")
+            return RemoteFailed(TIMED_OUT_THERE, "The function timed out at Modal.")
         except self._named(_ENDINGS) as error:
             return self._failed(error)
         except SystemExit as error:  # raised by the function: it must not end this process
@@ -183,9 +179,9 @@ class ModalRemote:
             if not _is_ambiguous(error) or await self._has_ended(call):
                 return self._failed(error)
             if isinstance(error, TimeoutError):
-                return Running()
+                return RemoteRunning()
             raise
-        return Completed()
+        return RemoteCompleted()
 
     async def _has_ended(self, call: Any) -> bool:
         """Whether Modal says that the call ended without success."""
@@ -195,10 +191,10 @@ class ModalRemote:
                 return name not in (_PENDING, _SUCCESS)
         return False
 
-    def _failed(self, error: BaseException) -> Failed:
+    def _failed(self, error: BaseException) -> RemoteFailed:
         text = str(error)
         reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return Failed(FAILED_THERE, shown(reason, self._credentials or ()))
+        return RemoteFailed(FAILED_THERE, shown(reason, self._credentials or ()))
 
     async def _call(self, remote_id: str) -> Any:
         client = await self._connected()
@@ -208,7 +204,7 @@ class ModalRemote:
         """A client with these credentials, or with those that Modal's client finds itself."""
         if self._client is None:
             client = self._modal.Client
-            seconds = min(_LOGIN_SECONDS_MAX, self._patience.call_seconds / 2)
+            seconds = min(_LOGIN_SECONDS_MAX, self._timeouts.call_seconds / 2)
             try:
                 async with asyncio.timeout(seconds):
                     if self._credentials is None:
@@ -229,7 +225,7 @@ class ModalRemote:
             hidden.append(request.callback_url)
         method = "GET" if what == "get" else "POST"
         try:
-            async with asyncio.timeout(self._patience.call_seconds):
+            async with asyncio.timeout(self._timeouts.call_seconds):
                 try:
                     yield
                 except RemoteError:
@@ -240,7 +236,7 @@ class ModalRemote:
                     # Without its cause, whose text was not searched for secrets.
                     raise self._meaning(error, hidden, method) from None
         except TimeoutError as error:
-            raise timed_out(self._patience.call_seconds, method) from error
+            raise timed_out(self._timeouts.call_seconds, method) from error
 
     def _meaning(self, error: Exception, hidden: Sequence[str], method: str) -> RemoteError:
         text = shown(f"Modal: {type(error).__name__}: {error}", hidden)

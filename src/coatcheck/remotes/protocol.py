@@ -32,19 +32,19 @@ class SpawnRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RemoteRunning:
     """Queued at the remote or running. ``progress`` is 0 to 1 if the remote reports it."""
 
     progress: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class RemoteCompleted:
     """Finished: ``result`` returns the result."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RemoteFailed:
     """It ended without a result, for the remote's reason."""
 
     code: str
@@ -52,18 +52,18 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class RemoteUnknown:
     """The remote does not know the id: it never did, or has forgotten it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
+class RemoteUnclear:
     """The status of this id could not be determined; that of others in the same call may be."""
 
     error: RemoteError
 
 
-RemoteStatus = Running | Completed | Failed | Unknown | Unclear
+RemoteStatus = RemoteRunning | RemoteCompleted | RemoteFailed | RemoteUnknown | RemoteUnclear
 
 FAILED_THERE = "remote_failed"
 CANCELLED_THERE = "remote_cancelled"

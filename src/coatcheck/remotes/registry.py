@@ -17,12 +17,11 @@ import httpx2
 
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
-from coatcheck.egress.authorities import trusted_authorities
-from coatcheck.egress.urls import read_target
-from coatcheck.remotes.caller import Address, Caller
+from coatcheck.egress.urls import read_target, trusted_authorities
+from coatcheck.remotes.caller import Address, RemoteCaller, RemoteTimeouts
 from coatcheck.remotes.definitions import (
     FalTarget,
-    HttpTarget,
+    HttpRemoteTarget,
     ModalTarget,
     ReplicateTarget,
     RunpodTarget,
@@ -35,7 +34,6 @@ from coatcheck.remotes.http import HttpRemote
 from coatcheck.remotes.modal import ModalRemote, load_modal
 from coatcheck.remotes.protocol import Remote
 from coatcheck.remotes.replicate import ReplicateRemote
-from coatcheck.remotes.retry_policy import Patience
 from coatcheck.remotes.runpod import RunpodRemote
 
 SecretOf = Callable[[str], str | None]
@@ -54,9 +52,9 @@ class Remotes:
     """
 
     def __init__(
-        self, guard: Guard, *, patience: Patience | None = None, tls: SSLContext | None = None
+        self, guard: Guard, *, timeouts: RemoteTimeouts | None = None, tls: SSLContext | None = None
     ) -> None:
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or RemoteTimeouts()
         limits = httpx2.Limits(
             max_connections=None,  # bounded by the number of concurrent queries
             max_keepalive_connections=_KEPT_CONNECTIONS_MAX,
@@ -95,7 +93,7 @@ class Remotes:
         """
         target = read_definition(definition)
         match target:
-            case HttpTarget():
+            case HttpRemoteTarget():
                 caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator, org)
                 return HttpRemote(caller, self._files(caller), target.media_type)
             case ReplicateTarget():
@@ -147,14 +145,14 @@ class Remotes:
         nowhere = Address(httpx2.URL("https://modal.invalid"), self._guarded, None, ())
         return ModalRemote(
             load_modal(),
-            self._files(Caller(nowhere, self._patience)),
+            self._files(RemoteCaller(nowhere, self._timeouts)),
             app=target.app,
             function=target.function,
             environment=target.environment,
             credentials=credentials,
             marks=target.marks,
             output=target.output,
-            patience=self._patience,
+            timeouts=self._timeouts,
         )
 
     def _caller(
@@ -165,7 +163,7 @@ class Remotes:
         secret: SecretOf,
         by_operator: bool,
         org: str,
-    ) -> Caller:
+    ) -> RemoteCaller:
         value = None if name is None else _value(name, secret)
         address = Address(
             _read_url(url),
@@ -174,9 +172,9 @@ class Remotes:
             () if value is None else (value,),
             org,
         )
-        return Caller(address, self._patience)
+        return RemoteCaller(address, self._timeouts)
 
-    def _files(self, caller: Caller) -> Files:
+    def _files(self, caller: RemoteCaller) -> Files:
         return Files(caller, self._guarded)
 
 

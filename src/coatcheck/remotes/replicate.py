@@ -12,24 +12,21 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
-from coatcheck.remotes.bulk_status import of_each
-from coatcheck.remotes.caller import GONE, Caller, decoded, garbage
-from coatcheck.remotes.error_text import sentence
+from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, garbage, of_each, sentence
 from coatcheck.remotes.errors import RemoteRefused
 from coatcheck.remotes.files import Files, result_gone
-from coatcheck.remotes.inputs import Marks, check_id, marked
-from coatcheck.remotes.outputs import OutputChoice, result_of, seconds
+from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of, seconds
 from coatcheck.remotes.protocol import (
     CANCELLED_THERE,
     FAILED_THERE,
-    Completed,
-    Failed,
     Reattach,
+    RemoteCompleted,
+    RemoteFailed,
     RemoteResult,
+    RemoteRunning,
     RemoteStatus,
-    Running,
+    RemoteUnknown,
     SpawnRequest,
-    Unknown,
 )
 
 URL: Final = "https://api.replicate.com/v1"
@@ -50,14 +47,14 @@ class _Prediction(msgspec.Struct):
     data_removed: bool = False
 
 
-class _State(msgspec.Struct):
+class _PredictionState(msgspec.Struct):
     """A prediction without its output, for polling."""
 
     status: Literal["starting", "processing", "succeeded", "failed", "canceled", "aborted"]
     error: Any = None
 
 
-class _Spawned(msgspec.Struct):
+class _CreatedPrediction(msgspec.Struct):
     id: str
 
 
@@ -66,7 +63,7 @@ class _Listed(msgspec.Struct):
     input: Any = None
 
 
-class _Page(msgspec.Struct):
+class _PredictionPage(msgspec.Struct):
     results: list[_Listed]
     next: str | None = None
 
@@ -77,7 +74,7 @@ class ReplicateRemote:
 
     def __init__(
         self,
-        caller: Caller,
+        caller: RemoteCaller,
         files: Files,
         *,
         path: str,
@@ -109,14 +106,16 @@ class ReplicateRemote:
             content=msgspec.json.encode(prediction),
             hide=() if request.public_callback_url is None else (request.public_callback_url,),
         )
-        return check_id(decoded(answer.body, _Spawned).id)
+        return check_id(decoded(answer.body, _CreatedPrediction).id)
 
     async def find(self, token: str) -> str | None:
         if self._marks.token is None:
             return None
         query: dict[str, str] | None = None
         for _ in range(FOUND_PAGES_MAX):
-            page = decoded((await self._caller.ask("GET", "/predictions", query=query)).body, _Page)
+            page = decoded(
+                (await self._caller.ask("GET", "/predictions", query=query)).body, _PredictionPage
+            )
             for listed in page.results:
                 if isinstance(listed.input, dict) and listed.input.get(self._marks.token) == token:
                     return check_id(listed.id)
@@ -147,18 +146,18 @@ class ReplicateRemote:
     async def _status(self, remote_id: str) -> RemoteStatus:
         answer = await self._caller.ask("GET", _of(remote_id), bear=GONE)
         if answer.status in GONE:
-            return Unknown()
-        prediction = decoded(answer.body, _State)
+            return RemoteUnknown()
+        prediction = decoded(answer.body, _PredictionState)
         match prediction.status:
             case "starting" | "processing":
-                return Running()
+                return RemoteRunning()
             case "succeeded":
-                return Completed()
+                return RemoteCompleted()
             case "failed":
                 said = sentence(prediction.error) or "The prediction failed without a reason."
-                return Failed(FAILED_THERE, self._caller.shown(said))
+                return RemoteFailed(FAILED_THERE, self._caller.shown(said))
             case "canceled" | "aborted":
-                return Failed(CANCELLED_THERE, "The prediction was cancelled at Replicate.")
+                return RemoteFailed(CANCELLED_THERE, "The prediction was cancelled at Replicate.")
 
 
 def _of(remote_id: str) -> str:

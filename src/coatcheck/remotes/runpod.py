@@ -13,25 +13,22 @@ from urllib.parse import quote
 
 import msgspec
 
-from coatcheck.remotes.bulk_status import of_each
-from coatcheck.remotes.caller import GONE, Caller, decoded
-from coatcheck.remotes.error_text import sentence
+from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, of_each, sentence
 from coatcheck.remotes.errors import RemoteRefused
 from coatcheck.remotes.files import Files, result_gone
-from coatcheck.remotes.inputs import Marks, check_id, marked
-from coatcheck.remotes.outputs import OutputChoice, result_of, seconds
+from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of, seconds
 from coatcheck.remotes.protocol import (
     CANCELLED_THERE,
     FAILED_THERE,
     TIMED_OUT_THERE,
-    Completed,
-    Failed,
     Reattach,
+    RemoteCompleted,
+    RemoteFailed,
     RemoteResult,
+    RemoteRunning,
     RemoteStatus,
-    Running,
+    RemoteUnknown,
     SpawnRequest,
-    Unknown,
 )
 
 URL: Final = "https://api.runpod.ai/v2"
@@ -41,11 +38,11 @@ _StatusWord = Literal[
 ]
 
 
-class _Spawned(msgspec.Struct):
+class _RunpodJob(msgspec.Struct):
     id: str
 
 
-class _State(msgspec.Struct):
+class _RunpodState(msgspec.Struct):
     status: _StatusWord
     error: Any = None
 
@@ -62,7 +59,13 @@ class RunpodRemote:
     reattach = Reattach.NONE
 
     def __init__(
-        self, caller: Caller, files: Files, *, endpoint: str, marks: Marks, output: OutputChoice
+        self,
+        caller: RemoteCaller,
+        files: Files,
+        *,
+        endpoint: str,
+        marks: Marks,
+        output: OutputChoice,
     ) -> None:
         self._caller = caller
         self._files = files
@@ -80,7 +83,7 @@ class RunpodRemote:
             content=msgspec.json.encode(job),
             hide=() if request.public_callback_url is None else (request.public_callback_url,),
         )
-        return check_id(decoded(answer.body, _Spawned).id)
+        return check_id(decoded(answer.body, _RunpodJob).id)
 
     async def find(self, token: str) -> str | None:  # noqa: ARG002 - RunPod lists no jobs
         return None
@@ -107,17 +110,17 @@ class RunpodRemote:
     async def _status(self, remote_id: str) -> RemoteStatus:
         answer = await self._caller.ask("GET", self._of("status", remote_id), bear=GONE)
         if answer.status in GONE:
-            return Unknown()
-        job = decoded(answer.body, _State)
+            return RemoteUnknown()
+        job = decoded(answer.body, _RunpodState)
         match job.status:
             case "IN_QUEUE" | "IN_PROGRESS" | "RUNNING":
-                return Running()
+                return RemoteRunning()
             case "COMPLETED":
-                return Completed()
+                return RemoteCompleted()
             case "FAILED":
                 said = sentence(job.error) or "The job failed without a reason."
-                return Failed(FAILED_THERE, self._caller.shown(said))
+                return RemoteFailed(FAILED_THERE, self._caller.shown(said))
             case "CANCELLED":
-                return Failed(CANCELLED_THERE, "The job was cancelled at RunPod.")
+                return RemoteFailed(CANCELLED_THERE, "The job was cancelled at RunPod.")
             case "TIMED_OUT":
-                return Failed(TIMED_OUT_THERE, "The job timed out at RunPod.")
+                return RemoteFailed(TIMED_OUT_THERE, "The job timed out at RunPod.")

@@ -20,7 +20,10 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args
 
 from coatcheck.domain.catalogue import Auth, EndpointSpec, Method, VersionSpec
-from coatcheck.domain.endpoint_names import (
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.service_definition import (
+    SYNC_TIMEOUT_SECONDS,
+    SYNC_TIMEOUT_SECONDS_MAX,
     VERSION_MAX,
     endpoint_key,
     engine_name,
@@ -30,8 +33,6 @@ from coatcheck.domain.endpoint_names import (
     path_parameters,
     path_shape,
 )
-from coatcheck.domain.lanes import Lane
-from coatcheck.domain.service_definition import SYNC_TIMEOUT_SECONDS, SYNC_TIMEOUT_SECONDS_MAX
 from coatcheck.encoding import encode
 from coatcheck.installed import reserved_services
 from coatcheck.service.signature import Signature

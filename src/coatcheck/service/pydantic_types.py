@@ -23,7 +23,7 @@ from coatcheck.service.issues import (
     shown_name,
     unexpected,
 )
-from coatcheck.service.type_tree import declares_fields
+from coatcheck.service.signature import declares_fields
 
 _OWN_ERRORS: Final = frozenset(get_args(core_schema.ErrorType))
 _QUOTING_ERRORS: Final = frozenset({"value_error", "assertion_error", "union_tag_invalid"})

@@ -11,8 +11,23 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+from uuid import UUID
 
 import msgspec
 from msgspec.structs import asdict
@@ -30,8 +45,115 @@ from coatcheck.service.issues import (
     shown_name,
     unexpected,
 )
-from coatcheck.service.parameter_kinds import parameter_kind
-from coatcheck.service.type_tree import mentions_pydantic, msgspec_knows, msgspec_names
+
+
+def mentions_pydantic(annotation: Any) -> bool:
+    """Whether a type contains something that msgspec would accept but ignore.
+
+    That is pydantic's metadata in ``Annotated``, and pydantic dataclasses, whose validators msgspec
+    would skip.
+    """
+    return _mentions_pydantic(annotation, set())
+
+
+def msgspec_knows(annotation: Any) -> bool:
+    """Whether msgspec supports the type by itself. Raises TypeError for an unsupported union."""
+    msgspec.json.Decoder(annotation)
+    return not any(isinstance(node, msgspec.inspect.CustomType) for node in _type_nodes(annotation))
+
+
+def msgspec_names(annotation: Any) -> frozenset[str]:
+    """The field names of every Struct, dataclass and TypedDict within a type msgspec supports."""
+    return frozenset(
+        field.encode_name
+        for node in _type_nodes(annotation)
+        for field in getattr(node, "fields", ())
+    )
+
+
+def declares_fields(annotation: Any) -> bool:
+    """Whether the type is a dataclass, a TypedDict or a NamedTuple, which have typed fields."""
+    return isinstance(annotation, type) and (
+        dataclasses.is_dataclass(annotation)
+        or hasattr(annotation, "__total__")
+        or hasattr(annotation, "_field_defaults")
+    )
+
+
+def _mentions_pydantic(annotation: Any, seen: set[int]) -> bool:
+    if id(annotation) in seen:
+        return False
+    seen.add(id(annotation))
+    for metadata in getattr(annotation, "__metadata__", ()):
+        if type(metadata).__module__.partition(".")[0] in {"pydantic", "annotated_types"}:
+            return True
+    if hasattr(annotation, "__pydantic_validator__"):
+        return True
+    inner = list(get_args(annotation))
+    if declares_fields(annotation):
+        inner.extend(get_type_hints(annotation, include_extras=True).values())
+    return any(_mentions_pydantic(part, seen) for part in inner)
+
+
+def _type_nodes(annotation: Any) -> Iterator[msgspec.inspect.Type]:
+    """Every type within a type, each once: a Struct may contain itself."""
+    seen: set[int] = set()
+    pending: list[Any] = [msgspec.inspect.type_info(annotation)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, tuple):
+            pending.extend(node)
+        elif isinstance(node, msgspec.inspect.Field):
+            pending.append(node.type)
+        elif isinstance(node, msgspec.inspect.Type) and id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            pending.extend(getattr(node, name) for name in node.__struct_fields__)
+
+
+_WRITTEN_AS_TEXT: Final = (str, bytes, UUID, datetime, date, time, timedelta, Decimal)
+
+
+def parameter_kind(annotation: Any) -> ParameterKind:
+    """The kind of value that a type accepts; ``other`` if there are several or it is not a scalar.
+
+    None is ignored: an optional value has the kind of its value.
+    """
+    kinds = {_kind(part) for part in _alternatives(annotation)}
+    if kinds == {"integer", "number"}:
+        return "number"
+    return kinds.pop() if len(kinds) == 1 else "other"
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """The members of a union and the types of a Literal's values, recursively."""
+    origin = get_origin(annotation)
+    for named in ("__value__", "__supertype__"):  # a type alias, a NewType
+        if hasattr(annotation, named):
+            return _alternatives(getattr(annotation, named))
+    if origin is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if origin in (Union, UnionType):
+        return [part for inner in get_args(annotation) for part in _alternatives(inner)]
+    if origin is Literal:
+        return [type(value) for value in get_args(annotation) if value is not None]
+    return [] if annotation in (None, NoneType) else [annotation]
+
+
+def _kind(annotation: Any) -> ParameterKind:
+    if not isinstance(annotation, type):
+        return "other"
+    if issubclass(annotation, Enum):
+        values = {_kind(type(member.value)) for member in annotation}
+        return values.pop() if len(values) == 1 else "other"
+    if issubclass(annotation, bool):
+        return "boolean"
+    if issubclass(annotation, int):
+        return "integer"
+    if issubclass(annotation, float):
+        return "number"
+    return "string" if issubclass(annotation, _WRITTEN_AS_TEXT) else "other"
+
 
 if TYPE_CHECKING:
     from coatcheck.service.pydantic_types import PydanticReader
@@ -43,7 +165,7 @@ _UNREADABLE: Final = (ValueError, TypeError, RecursionError)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Parameter:
+class HandlerParameter:
     """One argument that is decoded from the payload."""
 
     name: str
@@ -124,7 +246,7 @@ class Signature:
         return issues or [FieldIssue(WHOLE_PAYLOAD, "does not fit the endpoint's arguments")]
 
 
-def _field_issues(parameter: Parameter, json: bytes) -> list[FieldIssue]:
+def _field_issues(parameter: HandlerParameter, json: bytes) -> list[FieldIssue]:
     name, annotation = parameter.name, parameter.annotation
     try:
         value = msgspec.json.decode(json)
@@ -139,11 +261,13 @@ def _field_issues(parameter: Parameter, json: bytes) -> list[FieldIssue]:
     return []
 
 
-def _read_parameters(function: Callable[..., Any]) -> tuple[str | None, dict[str, Parameter]]:
+def _read_parameters(
+    function: Callable[..., Any],
+) -> tuple[str | None, dict[str, HandlerParameter]]:
     described = f"{function.__module__}.{function.__qualname__}"
     hints = _type_hints(function, described)
     job_parameter: str | None = None
-    parameters: dict[str, Parameter] = {}
+    parameters: dict[str, HandlerParameter] = {}
     for name, declared in inspect.signature(function).parameters.items():
         if declared.kind not in _BY_NAME:
             raise TypeError(
@@ -170,7 +294,7 @@ def _type_hints(function: Callable[..., Any], described: str) -> dict[str, Any]:
         ) from error
 
 
-def _parameter(described: str, name: str, annotation: Any, default: Any) -> Parameter:
+def _parameter(described: str, name: str, annotation: Any, default: Any) -> HandlerParameter:
     if type(default).__module__ == "pydantic.fields":
         raise TypeError(
             f"{described}: write {name} as Annotated[type, Field(...)] with a plain default"
@@ -181,13 +305,13 @@ def _parameter(described: str, name: str, annotation: Any, default: Any) -> Para
     if not mentions_pydantic(annotation):
         try:
             if msgspec_knows(annotation):
-                return Parameter(name, annotation, default, None)
+                return HandlerParameter(name, annotation, default, None)
         except TypeError as error:
             refusal = error
     from coatcheck.service.pydantic_types import PydanticReader
 
     try:
-        return Parameter(name, annotation, default, PydanticReader(annotation))
+        return HandlerParameter(name, annotation, default, PydanticReader(annotation))
     except (RuntimeError, TypeError) as error:
         # pydantic's declaration errors are RuntimeErrors.
         raise TypeError(
@@ -197,7 +321,7 @@ def _parameter(described: str, name: str, annotation: Any, default: Any) -> Para
         ) from error
 
 
-def _struct_decoder(parameters: dict[str, Parameter]) -> Callable[[bytes], Any]:
+def _struct_decoder(parameters: dict[str, HandlerParameter]) -> Callable[[bytes], Any]:
     fields = [
         (
             parameter.name,

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from coatcheck.settings.parsers import Network, Refused
+from coatcheck.settings.parsers import Network, SettingRefused
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -43,13 +43,13 @@ def parse_allow(text: str) -> tuple[AllowRule, ...]:
 def _rule(entry: str) -> AllowRule:
     host, port = _without_port(entry)
     if port is not None and not 1 <= port <= _PORT_MAX:
-        raise Refused
+        raise SettingRefused
     try:
         return AllowRule(None, ipaddress.ip_network(host), port)
     except ValueError:
         pass  # neither an address nor a network, so it must be a name
     if not _NAME.fullmatch(host) or len(host) > _NAME_CHARACTERS_MAX or looks_numeric(host):
-        raise Refused
+        raise SettingRefused
     return AllowRule(host.lower(), None, port)
 
 

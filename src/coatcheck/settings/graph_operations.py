@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coatcheck.domain.endpoint_names import endpoint_key, engine_name
+from coatcheck.domain.service_definition import endpoint_key, engine_name
 
 GRAPHS_SERVICE: Final = "graphs"
 """The service that analyses archives."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from coatcheck.settings.parsers import Refused, http_url
+from coatcheck.settings.parsers import SettingRefused, http_url
 
 ONLY_TARGET: Final = "default"
 """The name of the target that COATCHECK_LLM_URL defines."""
@@ -40,7 +40,7 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
 def bearer_token(text: str) -> str:
     """A token that a header can carry: visible ASCII without spaces."""
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise Refused
+        raise SettingRefused
     return text
 
 
@@ -49,28 +49,30 @@ def parse_targets(text: str) -> tuple[LlmTarget, ...]:
     try:
         written = msgspec.json.decode(text.encode(), type=list[_Written])
     except msgspec.MsgspecError as error:
-        raise Refused(str(error)) from None
+        raise SettingRefused(str(error)) from None
     if len(written) > _TARGETS_MAX:
-        raise Refused(f"there are more than {_TARGETS_MAX}")
+        raise SettingRefused(f"there are more than {_TARGETS_MAX}")
     targets = tuple(_target(number, each) for number, each in enumerate(written, start=1))
     if len({target.name for target in targets}) < len(targets):
-        raise Refused("two of them have the same name")
+        raise SettingRefused("two of them have the same name")
     return targets
 
 
 def _target(number: int, written: _Written) -> LlmTarget:
     if not _NAME.fullmatch(written.name):
-        raise Refused(
+        raise SettingRefused(
             f"the name of target {number} must have 1 to 63 letters, digits, '.', '_' and '-'"
         )
     try:
         url = http_url(written.url)
-    except Refused:
-        raise Refused(f"the url of target {number} is not valid") from None
+    except SettingRefused:
+        raise SettingRefused(f"the url of target {number} is not valid") from None
     try:
         token = bearer_token(written.token) if written.token else ""
-    except Refused:
-        raise Refused(f"the token of target {number} cannot be sent in a header") from None
+    except SettingRefused:
+        raise SettingRefused(f"the token of target {number} cannot be sent in a header") from None
     if not 1 <= written.concurrency <= CONCURRENCY_MAX:
-        raise Refused(f"the concurrency of target {number} must be from 1 to {CONCURRENCY_MAX}")
+        raise SettingRefused(
+            f"the concurrency of target {number} must be from 1 to {CONCURRENCY_MAX}"
+        )
     return LlmTarget(written.name, url, token, written.concurrency)

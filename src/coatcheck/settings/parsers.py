@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
-from coatcheck.domain import api_keys
+from coatcheck.domain import tenants
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.tenants import is_org_id
 from coatcheck.domain.usage import METERED
@@ -26,7 +26,7 @@ _PORT_MAX: Final = 65_535
 _DNS_PORT: Final = 53
 
 
-class Refused(ValueError):
+class SettingRefused(ValueError):
     """The text is not allowed; the declaration's ``allowed`` says what is.
 
     The message may give a reason, without quoting a secret.
@@ -38,9 +38,9 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
         try:
             number = int(text)
         except ValueError:
-            raise Refused from None
+            raise SettingRefused from None
         if not low <= number <= high:
-            raise Refused
+            raise SettingRefused
         return number
 
     return parse
@@ -51,9 +51,9 @@ def number(low: float, high: float) -> Callable[[str], float]:
         try:
             number = float(text)
         except ValueError:
-            raise Refused from None
+            raise SettingRefused from None
         if not math.isfinite(number) or not low <= number <= high:
-            raise Refused
+            raise SettingRefused
         return number
 
     return parse
@@ -62,7 +62,7 @@ def number(low: float, high: float) -> Callable[[str], float]:
 def one_of(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.lower() not in choices:
-            raise Refused
+            raise SettingRefused
         return text.lower()
 
     return parse
@@ -70,7 +70,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def switch(text: str) -> bool:
     if text.lower() not in ("on", "off"):
-        raise Refused
+        raise SettingRefused
     return text.lower() == "on"
 
 
@@ -85,7 +85,7 @@ def by_lane(
             name, equals, value = pair.partition("=")
             lane = name.strip().lower()
             if not equals or lane not in set(Lane) or Lane(lane) in values:
-                raise Refused
+                raise SettingRefused
             values[Lane(lane)] = parse_value(value.strip())
         return values
 
@@ -108,7 +108,7 @@ def by_operation(
             name, equals, value = pair.partition("=")
             operation = name.strip().lower()
             if not equals or operation not in operations or operation in values:
-                raise Refused
+                raise SettingRefused
             values[operation] = parse_value(value.strip())
         return MappingProxyType(values)
 
@@ -120,11 +120,11 @@ def http_url(text: str) -> str:
         parts = urlsplit(non_empty(text))
         _ = parts.port  # raises ValueError if it is out of range
     except ValueError:
-        raise Refused from None
+        raise SettingRefused from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise Refused
+        raise SettingRefused
     if parts.query or parts.fragment:
-        raise Refused  # a path is appended to it
+        raise SettingRefused  # a path is appended to it
     return text.rstrip("/")
 
 
@@ -138,20 +138,20 @@ def origins(text: str) -> tuple[str, ...]:
             parts = urlsplit(origin)
             _ = parts.port
         except ValueError:
-            raise Refused from None
+            raise SettingRefused from None
         # Exactly: a browser sends no path, no default port and no upper case.
         spelt = f"{parts.scheme}://{parts.netloc}"
         if parts.scheme not in ("http", "https") or not parts.hostname or spelt != origin:
-            raise Refused
+            raise SettingRefused
         if not origin.isascii() or origin != origin.lower() or "@" in parts.netloc:
-            raise Refused
+            raise SettingRefused
     return given
 
 
 def database_url(text: str) -> str:
     # The driver checks the rest: it supports lists of hosts, sockets and parameters.
     if not text.startswith(("postgresql://", "postgres://")):
-        raise Refused
+        raise SettingRefused
     return text
 
 
@@ -161,21 +161,21 @@ CLOUD_BLOB_SCHEMES: Final = ("s3", "az", "abfs", "abfss", "gs")
 def blob_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.query or parts.fragment:
-        raise Refused
+        raise SettingRefused
     if parts.scheme == "file":
         # Anything before the path is a host, or part of a path meant to be relative.
         acceptable = not parts.netloc and parts.path.startswith("/")
     else:
         acceptable = parts.scheme in CLOUD_BLOB_SCHEMES and bool(parts.hostname)
     if not acceptable:
-        raise Refused
+        raise SettingRefused
     return text
 
 
 def absolute_path(text: str) -> Path:
     path = Path(text).expanduser()
     if not path.is_absolute():
-        raise Refused
+        raise SettingRefused
     return path
 
 
@@ -189,12 +189,12 @@ def networks(text: str) -> tuple[Network, ...]:
     try:
         return tuple(ipaddress.ip_network(each.strip()) for each in text.split(","))
     except ValueError:
-        raise Refused from None
+        raise SettingRefused from None
 
 
 def non_empty(text: str) -> str:
     if not text or any(character.isspace() for character in text):
-        raise Refused
+        raise SettingRefused
     return text
 
 
@@ -213,14 +213,14 @@ def _name_server(entry: str) -> str:
         entry = f"[{entry}]"  # an IPv6 address without a port
     parts = _WITH_PORT.fullmatch(entry)
     if parts is None:
-        raise Refused
+        raise SettingRefused
     try:
         address = ipaddress.ip_address(parts[1] or parts[2])
     except ValueError:
-        raise Refused from None
+        raise SettingRefused from None
     port = int(parts[3] or _DNS_PORT)
     if not 1 <= port <= _PORT_MAX or (address.version == 6) is (parts[2] is None):
-        raise Refused
+        raise SettingRefused
     return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
@@ -230,20 +230,20 @@ def product_names(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")] if text else []
     for name in names:
         if _PRODUCT_NAME.fullmatch(name) is None:
-            raise Refused
+            raise SettingRefused
     return tuple(dict.fromkeys(names))
 
 
 def org_id(text: str) -> str:
     if not is_org_id(text):
-        raise Refused
+        raise SettingRefused
     return text
 
 
 def long_secret(characters_min: int) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if len(text) < characters_min:
-            raise Refused
+            raise SettingRefused
         return text
 
     return parse
@@ -253,9 +253,9 @@ def secret_keys(characters_min: int) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         keys = tuple(text.replace(",", " ").split())
         if any(len(key) < characters_min for key in keys):
-            raise Refused(f"one of its keys has fewer than {characters_min} characters")
+            raise SettingRefused(f"one of its keys has fewer than {characters_min} characters")
         if len(set(keys)) < len(keys):
-            raise Refused("it contains a key twice")
+            raise SettingRefused("it contains a key twice")
         return keys
 
     return parse
@@ -263,14 +263,14 @@ def secret_keys(characters_min: int) -> Callable[[str], tuple[str, ...]]:
 
 def stripe_secret(text: str) -> str:
     if not text.startswith("whsec_") or text == "whsec_":
-        raise Refused
+        raise SettingRefused
     return text
 
 
 def stripe_api_key(text: str) -> str:
     kind, _, rest = text.partition("_")
     if kind not in ("sk", "rk") or not rest or not text.isascii() or not text.isprintable():
-        raise Refused
+        raise SettingRefused
     return text
 
 
@@ -281,14 +281,14 @@ def stripe_meters(text: str) -> Mapping[str, str]:
         measure, _, name = (word.strip() for word in pair.partition("="))
         is_new = measure not in meters and name not in meters.values()
         if measure not in METERED or not is_new or not _EVENT_NAME.fullmatch(name):
-            raise Refused
+            raise SettingRefused
         meters[measure] = name
     return MappingProxyType(meters)
 
 
 def api_key(text: str) -> str:
-    if api_keys.parse(text.encode()) is None:
-        raise Refused
+    if tenants.parse(text.encode()) is None:
+        raise SettingRefused
     return text
 
 
@@ -296,4 +296,4 @@ def token_issuers(text: str) -> tuple[TokenIssuer, ...]:
     try:
         return read_issuers(text)
     except ValueError as error:
-        raise Refused(str(error)) from None
+        raise SettingRefused(str(error)) from None

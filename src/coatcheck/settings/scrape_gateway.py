@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import quote, urlsplit
 
-from coatcheck.settings.parsers import Refused, non_empty
+from coatcheck.settings.parsers import SettingRefused, non_empty
 
 TARGET: Final = "{url}"
 """The placeholder for the page's URL in a template."""
@@ -39,18 +39,18 @@ def parse_gateway(text: str) -> ScrapeGateway:
 def _template(text: str) -> ScrapeGateway:
     before, target, after = text.partition(TARGET)
     if not target or "{" in before + after or "}" in before + after:
-        raise Refused("braces are allowed only in one {url}")
+        raise SettingRefused("braces are allowed only in one {url}")
     try:
         parts = urlsplit(non_empty(text))
         _ = parts.port  # raises ValueError if it is out of range
     except ValueError:
-        raise Refused from None
+        raise SettingRefused from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
-        raise Refused
+        raise SettingRefused
     if parts.username is not None:
-        raise Refused("only a proxy may have user:password@")
+        raise SettingRefused("only a proxy may have user:password@")
     if TARGET in parts.netloc:
-        raise Refused("{url} must be in the path or the query")
+        raise SettingRefused("{url} must be in the path or the query")
     return ScrapeGateway("template", text)
 
 
@@ -59,9 +59,9 @@ def _proxy(text: str) -> ScrapeGateway:
         parts = urlsplit(non_empty(text))
         port = parts.port
     except ValueError:
-        raise Refused from None
+        raise SettingRefused from None
     if parts.scheme != "http" or not parts.hostname or port is None:
-        raise Refused
+        raise SettingRefused
     if parts.path.strip("/") or parts.query or parts.fragment:
-        raise Refused("a proxy has no path; a template contains {url}")
+        raise SettingRefused("a proxy has no path; a template contains {url}")
     return ScrapeGateway("proxy", text.rstrip("/"))

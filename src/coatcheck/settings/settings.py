@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, cast
 
-from coatcheck.domain import api_keys
+import msgspec
+
+from coatcheck.domain import tenants
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.domain.limits import (
@@ -40,10 +43,35 @@ from coatcheck.settings.llm_targets import (
     bearer_token,
     parse_targets,
 )
-from coatcheck.settings.operator_remotes import parse_remotes
+from coatcheck.settings.parsers import SettingRefused
 from coatcheck.settings.scrape_gateway import ScrapeGateway, parse_gateway
 from coatcheck.settings.speech_remote import over_http, parse_remote
 from coatcheck.telemetry.logs import LogFormat
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def parse_remotes(text: str) -> Mapping[str, OperatorRemote]:
+    """Parse the JSON object; empty text has none. Errors quote no secret."""
+    remotes: dict[str, OperatorRemote] = {}
+    try:
+        written = _decode(text or "{}")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingRefused(str(error)) from None
+    for name, each in written.items():
+        if _NAME.fullmatch(name) is None:
+            raise SettingRefused(
+                f"{name[:80]!r} is not a valid remote name: use letters, digits, '-' and '_'"
+            )
+        try:
+            remote = parse_remote(bytes(each).decode())
+        except SettingRefused as error:
+            raise SettingRefused(f"{name}: {error}") from None
+        assert remote is not None, "each value is non-empty JSON"
+        remotes[name] = remote
+    return remotes
+
 
 NOT_SETTINGS: Final = frozenset(
     {
@@ -362,8 +390,8 @@ class Settings:
         "The secret that API keys are hashed with. It must be the same on every server of one "
         "database; changing it invalidates every key. `coatcheck up` creates one in its data "
         "folder.",
-        allowed=f"at least {api_keys.PEPPER_CHARACTERS_MIN} characters",
-        parse=parsers.optional(parsers.long_secret(api_keys.PEPPER_CHARACTERS_MIN)),
+        allowed=f"at least {tenants.PEPPER_CHARACTERS_MIN} characters",
+        parse=parsers.optional(parsers.long_secret(tenants.PEPPER_CHARACTERS_MIN)),
         default="",
         shown_default="none: `coatcheck serve` and commands that create keys need it",
         secret=True,
@@ -384,7 +412,7 @@ class Settings:
         "DEV_KEY",
         "The API key that `coatcheck up` creates for you, instead of a random one. No other "
         "command uses it.",
-        allowed=api_keys.FORMAT,
+        allowed=tenants.FORMAT,
         parse=parsers.optional(parsers.api_key),
         default="",
         shown_default="a random key",
@@ -815,7 +843,7 @@ def _read(environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         if given:
             try:
                 values[name] = declared.parse(given)
-            except parsers.Refused as refused:
+            except parsers.SettingRefused as refused:
                 problems[declared.variable] = _refusal(declared, given, str(refused))
         elif declared.required:
             problems[declared.variable] = f"is not set; allowed: {declared.allowed}"

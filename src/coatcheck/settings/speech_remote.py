@@ -9,13 +9,13 @@ import msgspec
 
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.settings.llm_targets import bearer_token
-from coatcheck.settings.parsers import Refused
+from coatcheck.settings.parsers import SettingRefused
 
 _TOKEN: Final = "token"  # noqa: S105 - the name of a secret, not one
 _KIND: Final = {"kind": "remote"}
 
 
-class _Written(msgspec.Struct, forbid_unknown_fields=True):
+class _WrittenRemote(msgspec.Struct, forbid_unknown_fields=True):
     """A remote in the setting's JSON."""
 
     target: dict[str, Any]
@@ -35,14 +35,14 @@ def parse_remote(text: str) -> OperatorRemote | None:
     if not text:
         return None
     try:
-        written = msgspec.json.decode(text.encode(), type=_Written)
+        written = msgspec.json.decode(text.encode(), type=_WrittenRemote)
     except msgspec.MsgspecError as error:
-        raise Refused(str(error)) from None
+        raise SettingRefused(str(error)) from None
     if not isinstance(written.target.get("adapter"), str):
-        raise Refused("its target has no adapter")
+        raise SettingRefused("its target has no adapter")
     for name, value in written.secrets.items():
         try:
             bearer_token(value)
-        except Refused:
-            raise Refused(f"its secret {name!r} cannot be sent in a header") from None
+        except SettingRefused:
+            raise SettingRefused(f"its secret {name!r} cannot be sent in a header") from None
     return OperatorRemote(target=_KIND | written.target, secrets=written.secrets)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from coatcheck.telemetry.snapshots import OTHER, Across
 
 
-class Declared(NamedTuple):
+class DeclaredMetric(NamedTuple):
     """The declaration of a metric."""
 
     name: str
@@ -27,7 +27,7 @@ REGISTRY: Final = CollectorRegistry()
 ACROSS: Final[dict[str, Across]] = {}
 """How a gauge is combined over several processes; one not listed here is summed."""
 
-DECLARED: Final[list[Declared]] = []
+DECLARED: Final[list[DeclaredMetric]] = []
 """All declarations, in order."""
 
 LABEL_VALUES_MAX: Final = 200
@@ -75,16 +75,16 @@ class Bounded:
 
 
 def counter(name: str, text: str, *labels: str) -> Counter:
-    DECLARED.append(Declared(name, "counter", text, labels))
+    DECLARED.append(DeclaredMetric(name, "counter", text, labels))
     return Counter(name, text, labels, registry=REGISTRY)
 
 
 def gauge(name: str, text: str, *labels: str, across: Across = "sum") -> Gauge:
     ACROSS[name] = across
-    DECLARED.append(Declared(name, "gauge", text, labels))
+    DECLARED.append(DeclaredMetric(name, "gauge", text, labels))
     return Gauge(name, text, labels, registry=REGISTRY)
 
 
 def histogram(name: str, text: str, *labels: str, buckets: Sequence[float]) -> BatchHistogram:
-    DECLARED.append(Declared(name, "histogram", text, labels))
+    DECLARED.append(DeclaredMetric(name, "histogram", text, labels))
     return BatchHistogram(name, text, labels, buckets=tuple(buckets), registry=REGISTRY)

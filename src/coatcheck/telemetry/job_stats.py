@@ -29,7 +29,7 @@ _CODES_KNOWN_SECONDS: Final = 3_600.0
 
 
 @dataclass(slots=True)
-class Counts:
+class JobCounts:
     """Job counts of one organisation in one lane."""
 
     submitted: int = 0
@@ -42,7 +42,7 @@ class Counts:
     waits: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     runs: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: JobCounts) -> None:
         self.submitted += other.submitted
         self.started += other.started
         self.completed += other.completed
@@ -58,14 +58,14 @@ class Counts:
 class Counted:
     """Counts by organisation and lane, and failures by organisation and code."""
 
-    jobs: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    jobs: dict[tuple[str, str], JobCounts] = field(default_factory=dict)
     failures: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.jobs or self.failures)
 
 
-class Tally:
+class JobStats:
     """Counts for one database. Not thread-safe."""
 
     def __init__(self) -> None:
@@ -151,11 +151,11 @@ class Tally:
         for (org, code), jobs in counted.failures.items():
             self._failed(org, code, jobs)
 
-    def _of(self, org: str, lane: str) -> Counts:
+    def _of(self, org: str, lane: str) -> JobCounts:
         jobs = self._counted.jobs
         counts = jobs.get((org, lane))
         if counts is None:
-            counts = jobs[org, lane] = Counts()
+            counts = jobs[org, lane] = JobCounts()
         return counts
 
     def _failed(self, org: str, code: str, jobs: int) -> None:
@@ -168,22 +168,22 @@ class Tally:
         failures[org, code] = failures.get((org, code), 0) + jobs
 
 
-class NoTally(Tally):
+class NoJobStats(JobStats):
     """A tally that discards everything, for callers that nobody flushes."""
 
-    def _of(self, org: str, lane: str) -> Counts:  # noqa: ARG002 - counted for nobody
-        return Counts()
+    def _of(self, org: str, lane: str) -> JobCounts:  # noqa: ARG002 - counted for nobody
+        return JobCounts()
 
     def _failed(self, org: str, code: str, jobs: int) -> None:
         pass
 
 
-_tallies: Final[WeakValueDictionary[str, Tally]] = WeakValueDictionary()
+_tallies: Final[WeakValueDictionary[str, JobStats]] = WeakValueDictionary()
 
 
-def tally_of(database_url: str) -> Tally:
+def job_stats_of(database_url: str) -> JobStats:
     """The process's tally for a database. It is dropped, unflushed, with its last user."""
-    tally = _tallies.get(database_url)
-    if tally is None:
-        tally = _tallies[database_url] = Tally()
-    return tally
+    job_stats = _tallies.get(database_url)
+    if job_stats is None:
+        job_stats = _tallies[database_url] = JobStats()
+    return job_stats

@@ -311,7 +311,7 @@ def record_finished(endpoint: str, state: State, jobs: int = 1) -> None:
     child.inc(jobs)
 
 
-def record_tally(counted: Counted) -> None:
+def record_job_stats(counted: Counted) -> None:
     """Record job counts since the last call, summed over all organisations."""
     for (_, lane), counts in counted.jobs.items():
         for total, jobs in (

@@ -10,32 +10,32 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import HELD, WAITING, State
-from coatcheck.telemetry.instruments import Declared
+from coatcheck.telemetry.instruments import DeclaredMetric
 from coatcheck.telemetry.snapshots import Snapshot, taken
 
-DATABASE_UP: Final = Declared(
+DATABASE_UP: Final = DeclaredMetric(
     "coatcheck_database_up", "gauge", "1 if the database answered this scrape.", ()
 )
-DEPTH: Final = Declared(
+DEPTH: Final = DeclaredMetric(
     "coatcheck_queue_depth",
     "gauge",
     "Jobs that have not ended, by lane and state.",
     ("lane", "state"),
 )
-OLDEST: Final = Declared(
+OLDEST: Final = DeclaredMetric(
     "coatcheck_queue_oldest_seconds",
     "gauge",
     "How long the longest-waiting job in a lane has been due; 0 if none waits.",
     ("lane",),
 )
-OVERDUE: Final = Declared(
+OVERDUE: Final = DeclaredMetric(
     "coatcheck_webhooks_overdue_seconds",
     "gauge",
     "How long the most overdue webhook has been due; 0 if none is. Excludes receivers that are "
     "paused, that poll for events, or that asked to wait.",
     (),
 )
-SEALED: Final = Declared(
+SEALED: Final = DeclaredMetric(
     "coatcheck_sealed_secrets",
     "gauge",
     "Secrets of registered services, by the id of the key that sealed them. `none`: services whose "
@@ -46,7 +46,7 @@ QUEUE_METRICS: Final = (DATABASE_UP, DEPTH, OLDEST, OVERDUE, SEALED)
 _UNSEALED: Final = "none"
 
 
-class Waiting(NamedTuple):
+class QueueWaiting(NamedTuple):
     """The number of jobs in a state in a lane, and how long the first of them has been due."""
 
     lane: Lane
@@ -60,7 +60,7 @@ class Queue:
     """The live jobs, and how long the most overdue webhook has been due. If not ``is_counted``,
     counting took too long, and neither is known."""
 
-    waiting: Sequence[Waiting] = field(default=())
+    waiting: Sequence[QueueWaiting] = field(default=())
     webhooks_overdue_seconds: float = 0.0
     is_counted: bool = True
     sealed_secrets: Mapping[str, int] = field(default_factory=dict)
@@ -93,5 +93,5 @@ def queue_snapshot(queue: Queue | None) -> Snapshot:
     return taken(registry, {})
 
 
-def _gauge(declared: Declared, registry: CollectorRegistry) -> Gauge:
+def _gauge(declared: DeclaredMetric, registry: CollectorRegistry) -> Gauge:
     return Gauge(declared.name, declared.text, declared.labels, registry=registry)

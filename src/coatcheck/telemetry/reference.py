@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from coatcheck.telemetry import metrics  # noqa: F401 - which declares them
-from coatcheck.telemetry.instruments import DECLARED, LABEL_VALUES_MAX, Declared
+from coatcheck.telemetry.instruments import DECLARED, LABEL_VALUES_MAX, DeclaredMetric
 from coatcheck.telemetry.queue_metrics import QUEUE_METRICS
 
 
@@ -35,7 +35,7 @@ def markdown() -> str:
     )
 
 
-def _table(declared: Iterable[Declared]) -> Iterable[str]:
+def _table(declared: Iterable[DeclaredMetric]) -> Iterable[str]:
     yield "| metric | type | labels | meaning |"
     yield "| --- | --- | --- | --- |"
     for name, kind, text, labels in declared:

@@ -39,7 +39,7 @@ class Family(msgspec.Struct, array_like=True):
     samples: dict[Series, float]
 
 
-class _Stored(msgspec.Struct, array_like=True):
+class _StoredSample(msgspec.Struct, array_like=True):
     """A family as stored: msgpack map keys must be plain there."""
 
     name: str
@@ -53,7 +53,7 @@ Snapshot = dict[str, Family]
 """Families by name."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(list[_Stored])
+_decoder: Final = msgspec.msgpack.Decoder(list[_StoredSample])
 
 
 def taken(registry: CollectorRegistry, across: Mapping[str, Across]) -> Snapshot:
@@ -75,7 +75,7 @@ def taken(registry: CollectorRegistry, across: Mapping[str, Across]) -> Snapshot
 def encoded(snapshot: Snapshot) -> bytes:
     """Encode for storage. Compressed here: names and labels repeat, and the server is busy."""
     stored = [
-        _Stored(
+        _StoredSample(
             family.name,
             family.kind,
             family.text,
@@ -153,11 +153,11 @@ def bounded(snapshot: Snapshot, rows_max: int) -> Snapshot:
 def shown(*snapshots: Snapshot) -> bytes:
     """Render as Prometheus text."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Shown(snapshots))
+    registry.register(_SnapshotCollector(snapshots))
     return generate_latest(registry)
 
 
-class _Shown(Collector):
+class _SnapshotCollector(Collector):
     def __init__(self, snapshots: Iterable[Snapshot]) -> None:
         self._snapshots = snapshots
 

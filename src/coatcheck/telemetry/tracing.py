@@ -14,18 +14,67 @@ Spans contain ids and names, never payloads; of an error they contain its type a
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 from coatcheck.telemetry import context
 from coatcheck.telemetry.traceparents import is_sampled, is_valid
+from coatcheck.version import __version__
+
+_FLUSH_SECONDS_MAX: Final = 5.0
+
+
+class SpanExport:
+    """The tracer of a process, and the thread that sends its spans."""
+
+    def __init__(self, kind: str) -> None:
+        # Imported late: a process without an exporter must not pay for these.
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import (
+            SERVICE_INSTANCE_ID,
+            SERVICE_NAME,
+            SERVICE_VERSION,
+            Resource,
+        )
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        ours = {
+            SERVICE_NAME: f"coatcheck-{kind}",
+            SERVICE_VERSION: __version__,
+            SERVICE_INSTANCE_ID: f"{socket.gethostname()}:{os.getpid()}",
+        }
+        # The variables take precedence over our values.
+        configured = {
+            name: value
+            for name, value in Resource.create().attributes.items()
+            if not (name == SERVICE_NAME and str(value).startswith("unknown_service"))
+        }
+        self._provider = TracerProvider(
+            resource=Resource({**ours, **configured}), shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        # So that spans that handlers record with OpenTelemetry's own API are exported, too.
+        trace.set_tracer_provider(self._provider)
+        self.tracer = self._provider.get_tracer("coatcheck", __version__)
+
+    def close(self) -> None:
+        """Send remaining spans; give up after a few seconds."""
+        # In a thread that may be left behind: a hanging collector must not block the exit.
+        flush = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        flush.start()
+        flush.join(_FLUSH_SECONDS_MAX)
+
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-    from coatcheck.telemetry.span_export import Export
+    from coatcheck.telemetry.tracing import SpanExport
 
 Attributes = Mapping[str, str | int | float | bool]
 Kind = Literal["server", "consumer", "client", "internal"]
@@ -34,7 +83,7 @@ _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_E
 _TRUE: Final = "true"
 
 _tracer: Tracer | None = None
-_export: Export | None = None
+_export: SpanExport | None = None
 
 
 class Part:
@@ -77,9 +126,9 @@ def start(kind: str) -> bool:
     """
     global _export, _tracer  # one per process, like its logs
     if _tracer is None and is_wanted():
-        from coatcheck.telemetry.span_export import Export
+        from coatcheck.telemetry.tracing import SpanExport
 
-        _export = Export(kind)
+        _export = SpanExport(kind)
         _tracer = _export.tracer
     return _tracer is not None
 

@@ -16,26 +16,47 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from coatcheck.core.queries import leases
-from coatcheck.core.queries.leases import ClaimOrder, Completion, Cursor, Settlement
+from coatcheck.core.queries.leases import ClaimOrder, Cursor, FinishedJob, Settlement
 from coatcheck.core.queries.limits import sharing
 from coatcheck.crash import crash_point
-from coatcheck.db.channels import CHANGED
-from coatcheck.db.connection import Line
-from coatcheck.db.notify import Notifier
-from coatcheck.domain.claim_order import ClaimTurns
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import CHANGED, Notifier
+from coatcheck.domain.claim_order import ClaimRotation
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import CLAIM_ROWS_MAX
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.service import Endpoint
 from coatcheck.telemetry import alerts, metrics
 from coatcheck.telemetry.event_log import EVENTS
-from coatcheck.telemetry.job_stats import NoTally, tally_of
-from coatcheck.worker.lease import LeaseKeeper
-from coatcheck.worker.poll_interval import PollInterval
-from coatcheck.worker.slots import Crew
+from coatcheck.telemetry.job_stats import NoJobStats, job_stats_of
+from coatcheck.worker.lease import LeaseRenewer
+from coatcheck.worker.slots import SlotPool
+
+_SUCCESSES_BEFORE_FASTER = 3
+
+
+class PollInterval:
+    """Doubles on each failure, up to a maximum; halves after three successes in a row."""
+
+    def __init__(self, seconds_min: float, seconds_max: float) -> None:
+        self._min = seconds_min
+        self._max = seconds_max
+        self._successes = 0
+        self.seconds = seconds_min
+
+    def succeeded(self) -> None:
+        self._successes += 1
+        if self._successes >= _SUCCESSES_BEFORE_FASTER:
+            self._successes = 0
+            self.seconds = max(self._min, self.seconds / 2)
+
+    def failed(self) -> None:
+        self._successes = 0
+        self.seconds = min(self._max, self.seconds * 2)
+
 
 _log = logging.getLogger(__name__)
 _FEW_JOBS = 32
@@ -45,22 +66,22 @@ _LOOK_AGAIN_SECONDS_MIN = 0.005
 _IDS_TOLD_MAX = 200
 """More finished jobs than this in one batch are told as "look yourself"."""
 
-Claims = Callable[[Line, ClaimOrder], Awaitable[list[ClaimedJob]]]
+Claims = Callable[[Connection, ClaimOrder], Awaitable[list[ClaimedJob]]]
 """A way of taking out work, in place of the engine's own. It claims under the order's lease, and in
 each lane no more than there is room for. It takes all it can, or says that there may be more by the
 order's ``look_again_seconds``. The line need not wait for the disk."""
 
 
-class Counter:
+class ExchangeLoop:
     """Exchanges finished jobs for new ones, until told to stop asking."""
 
     def __init__(
         self,
-        line: Line,
-        claim_line: Line,
-        keeper: LeaseKeeper,
+        db: Connection,
+        claim_line: Connection,
+        keeper: LeaseRenewer,
         notifier: Notifier,
-        crews: Mapping[Lane, Crew],
+        slot_pools: Mapping[Lane, SlotPool],
         endpoints: Mapping[str, Endpoint],
         poll: PollInterval,
         *,
@@ -70,11 +91,11 @@ class Counter:
         on_ended: Mapping[str, Callable[[ClaimedJob], None]],
         claims: Claims | None = None,
     ) -> None:
-        self._line = line
-        self._claim_line = claim_line
+        self._db = db
+        self._claim_db = claim_line
         self._keeper = keeper
         self._notifier = notifier
-        self._crews = crews
+        self._slot_pools = slot_pools
         self._served = endpoints
         self._endpoints: list[str] = []
         self._timeouts: list[float] = []
@@ -86,11 +107,11 @@ class Counter:
         self._claims = claims
         # Nobody submitted what products run for themselves.
         counted = not all(endpoint.internal for endpoint in endpoints.values())
-        self._tally = tally_of(line.database_url) if counted else NoTally()
-        self._completions: list[Completion] = []
+        self._job_stats = job_stats_of(db.database_url) if counted else NoJobStats()
+        self._completions: list[FinishedJob] = []
         self._settlements: list[Settlement] = []
         self._cursors: dict[str, Cursor] = {}
-        self._turns: dict[str, ClaimTurns] = {}
+        self._turns: dict[str, ClaimRotation] = {}
         self._reason = asyncio.Event()
         self._work_may_wait = True
         self._limits_unknown = True
@@ -110,7 +131,7 @@ class Counter:
 
     # What others tell the counter
 
-    def hand_in(self, completion: Completion) -> None:
+    def hand_in(self, completion: FinishedJob) -> None:
         self._completions.append(completion)
         self._reason.set()
 
@@ -273,13 +294,13 @@ class Counter:
         slots left are kept for organisations that hold none, those that hold some are named."""
         now = time.monotonic()
         rooms: list[tuple[int, set[str] | None]] = []
-        for lane, crew in self._crews.items():
+        for lane, slots in self._slot_pools.items():
             if not self._asking or not self._keeper.holds(lane, now):
                 rooms.append((0, None))
-            elif room := crew.room():
+            elif room := slots.room():
                 rooms.append((room, None))
-            elif room := crew.room_for_newcomers():
-                rooms.append((room, crew.holders()))
+            elif room := slots.room_for_newcomers():
+                rooms.append((room, slots.holders()))
             else:
                 rooms.append((0, None))
         return rooms
@@ -287,7 +308,7 @@ class Counter:
     async def _send_settlements(self) -> None:
         batch = self._settlements[:CLAIM_ROWS_MAX]
         with self._handing_in([settlement.job for settlement in batch]):
-            settled = await leases.settle(self._line, batch, self._keep_failed_seconds)
+            settled = await leases.settle(self._db, batch, self._keep_failed_seconds)
         crash_point("settle.committed_not_notified")
         del self._settlements[: len(batch)]
         ended: Numbers[tuple[str, State]] = Numbers()
@@ -298,8 +319,8 @@ class Counter:
                 self._too_late(job)
                 continue
             state = now.state
-            failed = settlement.event in (Event.FAIL, Event.RETRY)
-            self._tally.moved(
+            failed = settlement.event in (TransitionEvent.FAIL, TransitionEvent.RETRY)
+            self._job_stats.moved(
                 job.org,
                 job.lane,
                 state,
@@ -318,7 +339,7 @@ class Counter:
                     seconds=settlement.ran_seconds,
                     error_code=now.error_code,
                 )
-                if settlement.event is Event.RETRY and state is State.FAILED:
+                if settlement.event is TransitionEvent.RETRY and state is State.FAILED:
                     alerts.sound(job.uuid, job.endpoint, job.request_id)
                 self._ended(job)
         for (endpoint, state), jobs in ended.items():
@@ -337,7 +358,7 @@ class Counter:
         with self._claiming(order), self._handing_in([done.job for done in completions]):
             claimed, accepted = await leases.exchange(
                 # A claim alone need not wait for the disk: see Worker.
-                self._line if completions else self._claim_line,
+                self._db if completions else self._claim_db,
                 order,
                 completions,
                 self._keep_completed_seconds,
@@ -361,7 +382,7 @@ class Counter:
             crash_point("claim.before_statement")
             sent_at = time.monotonic()
             with self._claiming(order):
-                claimed = await claims(self._claim_line, order)
+                claimed = await claims(self._claim_db, order)
             metrics.record_claim(time.monotonic() - sent_at, len(claimed))
             self._look_again_in(order.look_again_seconds)
             self._begin(claimed)
@@ -372,9 +393,9 @@ class Counter:
         if self._limits_unknown or now - self._limits_seen_at >= self._poll.seconds:
             self._limits_unknown = False
             self._limits_seen_at = now
-            self._limited, shared = await sharing(self._line)
-            for crew in self._crews.values():
-                crew.share(shared)
+            self._limited, shared = await sharing(self._db)
+            for slots in self._slot_pools.values():
+                slots.share(shared)
         if not self._limited:
             self._look_again_at = None
             return
@@ -382,7 +403,7 @@ class Counter:
         if any(order.room):
             with self._claiming(order):
                 # Durable at once: a limit must hold across a crash of the server, too.
-                claimed = await leases.claim_limited(self._line, order)
+                claimed = await leases.claim_limited(self._db, order)
             self._look_again_in(order.look_again_seconds)
             self._take(claimed)
 
@@ -416,16 +437,16 @@ class Counter:
     async def _give_back_lost_claims(self) -> None:
         while self._lost_claims:
             lease = self._lost_claims[-1]
-            given_back = await leases.release_claim(self._line, lease, self._keep_failed_seconds)
+            given_back = await leases.release_claim(self._db, lease, self._keep_failed_seconds)
             self._lost_claims.remove(lease)  # others may have been added meanwhile
             if given_back:
                 _log.info("gave back %d jobs of a claim whose answer was lost", len(given_back))
                 self._tell(given_back)
 
     def _order(self, *, room: bool = True) -> ClaimOrder:
-        rooms = self._room() if room else [(0, None)] * len(self._crews)
+        rooms = self._room() if room else [(0, None)] * len(self._slot_pools)
         return ClaimOrder(
-            lanes=[lane.value for lane in self._crews],
+            lanes=[lane.value for lane in self._slot_pools],
             room=[places for places, _ in rooms],
             endpoints=self._endpoints,
             timeouts=self._timeouts,
@@ -443,10 +464,10 @@ class Counter:
     def _begin(self, claimed: list[ClaimedJob]) -> None:
         if claimed:
             crash_point("claim.committed_not_dispatched")
-            self._tally.started(claimed)
+            self._job_stats.started(claimed)
             self._accept(claimed)
 
-    def _completed(self, completions: list[Completion], accepted: set[UUID]) -> None:
+    def _completed(self, completions: list[FinishedJob], accepted: set[UUID]) -> None:
         told = [completion.job for completion in completions]
         if len(accepted) < len(completions):
             newest = newest_leases(told)
@@ -459,7 +480,7 @@ class Counter:
             completions = [
                 done for done in completions if (done.job.uuid, done.job.lease) not in refused
             ]
-        self._tally.completed((done.job, done.ran_seconds) for done in completions)
+        self._job_stats.completed((done.job, done.ran_seconds) for done in completions)
         if EVENTS.is_on:
             EVENTS.jobs_completed(_end_of(completion) for completion in completions)
         ran: dict[str, list[float]] = {}
@@ -503,7 +524,7 @@ class Counter:
         self._notifier.say(CHANGED, [job_id.hex for job_id in job_ids] if few else None)
 
 
-def _end_of(completion: Completion) -> tuple[UUID, str, str, str | None, int, float]:
+def _end_of(completion: FinishedJob) -> tuple[UUID, str, str, str | None, int, float]:
     """What the line of a job that completed says (``EventLog.jobs_completed``)."""
     job = completion.job
     return job.uuid, job.org, job.endpoint, job.request_id, job.attempt, completion.ran_seconds

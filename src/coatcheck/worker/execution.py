@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any, assert_never
 
@@ -9,10 +10,31 @@ from coatcheck.domain.outcome import Outcome
 from coatcheck.job import Job
 from coatcheck.service import Endpoint
 from coatcheck.settings import Settings
-from coatcheck.worker.executors import inline
 from coatcheck.worker.executors.isolated import IsolatedExecutor
+from coatcheck.worker.executors.outcomes import log_error, outcome_of_error, outcome_of_value
 from coatcheck.worker.executors.thread import ThreadExecutor
 from coatcheck.worker.temp_dirs import TempRoot
+
+
+async def run(endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
+    """Run the handler once. Cancelling the awaiting task stops the handler and raises."""
+    try:
+        arguments = endpoint.decode(payload)
+        if endpoint.job_parameter is not None:
+            arguments[endpoint.job_parameter] = job
+        value = await endpoint.function(**arguments)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise  # the task was cancelled from outside, for a known reason
+        # Nobody cancelled the task: the handler awaited something that was cancelled.
+        log_error(job, error)
+        return outcome_of_error(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises is its outcome
+        # SystemExit from a handler must not end the worker, with every other job in it.
+        log_error(job, error)
+        return outcome_of_error(error)
+    return outcome_of_value(value, endpoint.encode)
 
 
 class Executors:
@@ -27,7 +49,7 @@ class Executors:
         """Run the handler once. Cancelling the awaiting task stops it as far as possible."""
         match endpoint.kind:
             case "inline":
-                return inline.run(endpoint, job, payload)
+                return run(endpoint, job, payload)
             case "thread":
                 return self._threads.run(endpoint, job, payload)
             case "isolated":

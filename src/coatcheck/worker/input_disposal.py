@@ -1,7 +1,7 @@
 """Deletes a job's input as soon as the job's end is committed.
 
 Nothing waits for it or depends on it: if a worker dies or the store is unreachable, a maintenance
-loop deletes the input a second later (maintenance/input_expirer.py).
+loop deletes the input a second later (maintenance/retention.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, Self
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.core.input_deleter import Shredder
+from coatcheck.core.artifacts import InputDeleter
 from coatcheck.core.queries import inputs
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.inputs import Mechanism
 from coatcheck.domain.job import ClaimedJob
@@ -32,14 +32,14 @@ class InputDisposal:
     whole run: leaving it waits for deletions in progress.
 
     >>> async with InputDisposal(settings, blobs) as disposal:
-    ...     await Worker(settings, services, on_ended={"graphs.post__call": disposal.ended}).run()
+    ...     await Worker(settings, services, on_ended={"docs.post__read": disposal.ended}).run()
     """
 
     def __init__(self, settings: Settings, blobs: BlobContainer) -> None:
-        self._line = Line(
+        self._db = Connection(
             settings.database_url, name="worker disposal", server_settings=PINNED_PLANS
         )
-        self._shredder = Shredder(self._line, blobs)
+        self._shredder = InputDeleter(self._db, blobs)
         self._waiting: list[tuple[str, UUID]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -57,7 +57,7 @@ class InputDisposal:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        await self._line.close()
+        await self._db.close()
 
     def ended(self, job: ClaimedJob) -> None:
         """Called when the end of ``job`` is committed."""
@@ -71,7 +71,7 @@ class InputDisposal:
         try:
             while self._waiting:
                 jobs, self._waiting = self._waiting, []
-                copies = await inputs.open_blobs(self._line, jobs)
+                copies = await inputs.open_blobs(self._db, jobs)
                 await self._shredder.shred([(copy, Mechanism.WORKER) for copy in copies])
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             self._waiting.clear()

@@ -40,7 +40,7 @@ from uuid import UUID
 
 from coatcheck.core.queries import leases
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
@@ -52,13 +52,13 @@ _CLAIM_BITS = 40
 """Numbers for 34 years of 1,000 claims a second, and for 8 million boots."""
 
 
-class LeaseKeeper:
+class LeaseRenewer:
     """Renews this worker's leases and knows how long each lane's lease still holds."""
 
     def __init__(
         self,
-        line: Line,
-        registry_line: Line,
+        db: Connection,
+        registry_line: Connection,
         lanes: Mapping[Lane, LanePolicy],
         *,
         name: str,
@@ -70,7 +70,7 @@ class LeaseKeeper:
         on_held_again: Callable[[], None],
         handing_in_failed_for: Callable[[], float],
     ) -> None:
-        self._line = line
+        self._db = db
         self._registry_line = registry_line
         self._lanes = dict(lanes)
         self._name = name
@@ -143,7 +143,7 @@ class LeaseKeeper:
         self.give_up_what_is_lost(sent_at)
         try:
             async with asyncio.timeout(self._heartbeat_timeout(sent_at)):
-                to_cancel = await leases.heartbeat(self._line, self.boot)
+                to_cancel = await leases.heartbeat(self._db, self.boot)
         except leases.RegistrationGone:
             # Rescued while we were away and pruned, or wrongly declared dead. Our jobs are lost;
             # start over.

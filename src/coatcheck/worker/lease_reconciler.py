@@ -20,14 +20,14 @@ from collections.abc import Callable, Collection
 from uuid import UUID
 
 from coatcheck.core.queries import leases
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
-from coatcheck.worker.running import RunningJob
+from coatcheck.worker.slots import RunningJob
 
 _log = logging.getLogger(__name__)
 
 
-class Holdings:
+class LeaseReconciler:
     """Checks periodically; stops lost attempts, and releases unknown leases.
 
     ``running`` are the running attempts. ``known`` are all leases that the worker knows: claims in
@@ -36,7 +36,7 @@ class Holdings:
 
     def __init__(
         self,
-        line: Line,
+        db: Connection,
         *,
         boot: Callable[[], int],
         running: Callable[[], Collection[RunningJob]],
@@ -44,7 +44,7 @@ class Holdings:
         lose: Callable[[RunningJob], None],
         give_back: Callable[[int], None],
     ) -> None:
-        self._line = line
+        self._db = db
         self._boot = boot
         self._running = running
         self._known = known
@@ -67,7 +67,7 @@ class Holdings:
     async def look(self) -> None:
         """Check once. Acts on what was already found the time before."""
         began = set(self._running())
-        held = await leases.holdings(self._line, self._boot())
+        held = await leases.holdings(self._db, self._boot())
         still = {(each.job_id, each.lease) for each in held}
         lost = {each for each in began & set(self._running()) if not _is_one_of(still, each)}
         for running in lost & self._lost:

@@ -24,12 +24,11 @@ import msgspec
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifact_key
-from coatcheck.core.artifact_deleter import ArtifactShredder
+from coatcheck.core.artifacts import ArtifactDeleter
 from coatcheck.core.queries import reports
 from coatcheck.crash import crash_point
-from coatcheck.db.channels import CHANGED
-from coatcheck.db.connection import Line
-from coatcheck.db.notify import Notifier
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import CHANGED, Notifier
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown, ReportsNotAwaited
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import (
@@ -41,7 +40,7 @@ from coatcheck.domain.limits import (
     UNAWAITED_REPORTS_BYTES_PER_JOB,
 )
 from coatcheck.domain.retry import DATABASE_BACKOFF
-from coatcheck.job import DONE, Attachment, Chunk, LogLine, Progress, Report
+from coatcheck.job import DONE, Attachment, Chunk, LogLine, ProgressReport, Report
 from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)
@@ -57,11 +56,13 @@ _LAST_WORDS_SECONDS = 1.0
 _encode = msgspec.json.Encoder().encode
 
 
-class ReportDesk:
+class ReportWriter:
     """Accepts the reports of all jobs of a worker and stores them."""
 
-    def __init__(self, line: Line, notifier: Notifier, blobs: Callable[[], BlobContainer]) -> None:
-        self._line = line
+    def __init__(
+        self, db: Connection, notifier: Notifier, blobs: Callable[[], BlobContainer]
+    ) -> None:
+        self._db = db
         self._notifier = notifier
         self._blobs = blobs
         self._deployment: UUID | None = None
@@ -80,7 +81,7 @@ class ReportDesk:
     def take(self, claimed: ClaimedJob, report: Report) -> Awaitable[None]:
         """Accept a report, on the worker's event loop."""
         match report:
-            case Progress(fraction=fraction, note=note):
+            case ProgressReport(fraction=fraction, note=note):
                 earlier = self._progress.get(id(claimed))
                 kept = note if note is not None or earlier is None else earlier[2]
                 self._progress[id(claimed)] = (claimed, fraction, kept)
@@ -95,7 +96,7 @@ class ReportDesk:
         if not self._waiting.is_full_for(claimed):
             return DONE
         metrics.record_bound_met("reports")
-        return _Room(self, claimed)
+        return _ReportBudget(self, claimed)
 
     def _add(self, event: _Event) -> None:
         claimed = event[0]
@@ -153,7 +154,7 @@ class ReportDesk:
                 events = self._next_events()
                 try:
                     if progress:
-                        await reports.set_progress(self._line, list(progress.values()))
+                        await reports.set_progress(self._db, list(progress.values()))
                     if events:
                         events = await self._store_events(events)
                 except (DatabaseUnavailable, OutcomeUnknown) as error:
@@ -195,12 +196,12 @@ class ReportDesk:
         if self._unanswered is not None:
             sent, batch = self._unanswered
             for claimed in {id(event[0]): event[0] for event in sent}.values():
-                if await reports.events_added(self._line, claimed, batch):
+                if await reports.events_added(self._db, claimed, batch):
                     self._unanswered = None
                     return sent
         batch = random.getrandbits(63)
         try:
-            await reports.add_events(self._line, events, batch)
+            await reports.add_events(self._db, events, batch)
         except OutcomeUnknown:
             self._unanswered = (events, batch)
             raise
@@ -234,7 +235,7 @@ class ReportDesk:
 
     async def _deployment_id(self) -> UUID:
         if self._deployment is None:
-            self._deployment = await reports.deployment(self._line)
+            self._deployment = await reports.deployment(self._db)
         return self._deployment
 
     async def _store(self, claimed: ClaimedJob, attachment: Attachment) -> None:
@@ -249,7 +250,7 @@ class ReportDesk:
         ours, replaced = await _until_back(
             partial(
                 reports.add_artifact,
-                self._line,
+                self._db,
                 claimed,
                 name=attachment.name,
                 blob_key=stored.key,
@@ -261,7 +262,7 @@ class ReportDesk:
         if not ours:
             await blobs.delete([stored.key])
         elif replaced is not None:
-            await _until_back(partial(ArtifactShredder(self._line, blobs).shred, [replaced]))
+            await _until_back(partial(ArtifactDeleter(self._db, blobs).shred, [replaced]))
 
 
 class WaitingBytes:
@@ -328,7 +329,7 @@ class JobReporter:
 
     __slots__ = ("claimed", "desk", "used")
 
-    def __init__(self, desk: ReportDesk, claimed: ClaimedJob) -> None:
+    def __init__(self, desk: ReportWriter, claimed: ClaimedJob) -> None:
         self.desk = desk
         self.claimed = claimed
         self.used = False
@@ -338,12 +339,12 @@ class JobReporter:
         return self.desk.take(self.claimed, report)
 
 
-class _Room:
+class _ReportBudget:
     """Waits, if awaited, until there is room for more reports."""
 
     __slots__ = ("_claimed", "_store")
 
-    def __init__(self, store: ReportDesk, claimed: ClaimedJob) -> None:
+    def __init__(self, store: ReportWriter, claimed: ClaimedJob) -> None:
         self._store = store
         self._claimed = claimed
 
@@ -351,5 +352,5 @@ class _Room:
         return self._store.room(self._claimed).__await__()
 
 
-def _log_data(line: LogLine) -> dict[str, object]:
-    return {"level": line.level, "message": line.message, "fields": line.fields}
+def _log_data(db: LogLine) -> dict[str, object]:
+    return {"level": db.level, "message": db.message, "fields": db.fields}

@@ -17,18 +17,17 @@ from typing import assert_never
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.core.job_stats import TallyKeeper
+from coatcheck.core.job_stats import JobStatsRecorder
 from coatcheck.core.queries import leases
-from coatcheck.core.queries.leases import Completion, Settlement
+from coatcheck.core.queries.leases import FinishedJob, Settlement
 from coatcheck.core.queries.limits import declare_limits
 from coatcheck.core.queries.services import list_published
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.crash import crash_point
-from coatcheck.db.channels import CANCEL, CHANGED, READY
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
-from coatcheck.db.listen import Listener
-from coatcheck.db.notify import Notifier
+from coatcheck.db.notifications import CANCEL, CHANGED, READY, NotificationListener, Notifier
+from coatcheck.domain.catalogue import conflicts_of, described
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -48,23 +47,20 @@ from coatcheck.domain.outcome import (
     Retryable,
     Unreachable,
 )
-from coatcheck.domain.publications import conflicts_of, described
 from coatcheck.domain.retry import JOB_BACKOFF, UNREACHABLE_BACKOFF
-from coatcheck.domain.states import Event
+from coatcheck.domain.states import TransitionEvent
 from coatcheck.job import Job
 from coatcheck.process_access import close_to_others
 from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
 from coatcheck.telemetry import context, metrics, tracing
 from coatcheck.version import __version__
-from coatcheck.worker.exchange_loop import Claims, Counter, newest_leases
+from coatcheck.worker.exchange_loop import Claims, ExchangeLoop, PollInterval, newest_leases
 from coatcheck.worker.execution import Executors
-from coatcheck.worker.lease import LeaseKeeper
-from coatcheck.worker.lease_reconciler import Holdings
-from coatcheck.worker.poll_interval import PollInterval
-from coatcheck.worker.reports import ReportDesk
-from coatcheck.worker.running import RunningJob, StopReason
-from coatcheck.worker.slots import Crew
+from coatcheck.worker.lease import LeaseRenewer
+from coatcheck.worker.lease_reconciler import LeaseReconciler
+from coatcheck.worker.reports import ReportWriter
+from coatcheck.worker.slots import RunningJob, SlotPool, StopReason
 from coatcheck.worker.temp_dirs import TempRoot
 
 _log = logging.getLogger(__name__)
@@ -124,31 +120,31 @@ class Worker:
         if not self._endpoints:
             raise SettingsInvalid("a worker needs at least one service with an endpoint")
         dsn = settings.database_url
-        self._exchange_line = Line(dsn, name="worker exchange", server_settings=PINNED_PLANS)
-        self._claim_line = Line(
+        self._exchange_line = Connection(dsn, name="worker exchange", server_settings=PINNED_PLANS)
+        self._claim_db = Connection(
             dsn, name="worker claim", server_settings={**PINNED_PLANS, **_ASYNC_COMMIT}
         )
-        self._heartbeat_line = Line(
+        self._heartbeat_line = Connection(
             dsn, name="worker heartbeat", server_settings={**PINNED_PLANS, **_ASYNC_COMMIT}
         )
-        self._report_line = Line(dsn, name="worker reports", server_settings=PINNED_PLANS)
+        self._report_db = Connection(dsn, name="worker reports", server_settings=PINNED_PLANS)
         self._lines = [
             self._exchange_line,
-            self._claim_line,
+            self._claim_db,
             self._heartbeat_line,
-            self._report_line,
+            self._report_db,
         ]
         if notifier is None:
-            notify_line = Line(dsn, name="worker notify")
-            notifier = Notifier(notify_line)
-            self._lines.append(notify_line)
+            notify_db = Connection(dsn, name="worker notify")
+            notifier = Notifier(notify_db)
+            self._lines.append(notify_db)
         self._notifier = notifier
         self._slot_pools = {
-            lane: Crew(policy.concurrency, self._run, reserved=policy.reserved)
+            lane: SlotPool(policy.concurrency, self._run, reserved=policy.reserved)
             for lane, policy in settings.lanes.items()
             if policy.concurrency > 0
         }
-        self._keeper = LeaseKeeper(
+        self._keeper = LeaseRenewer(
             self._heartbeat_line,
             # A boot number that is lost in a crash of PostgreSQL could be given out twice.
             self._exchange_line,
@@ -162,9 +158,9 @@ class Worker:
             on_held_again=self._held_again,
             handing_in_failed_for=self._handing_in_failed_for,
         )
-        self._counter = Counter(
+        self._exchange = ExchangeLoop(
             self._exchange_line,
-            self._claim_line,
+            self._claim_db,
             self._keeper,
             self._notifier,
             self._slot_pools,
@@ -176,21 +172,21 @@ class Worker:
             on_ended=on_ended,
             claims=claims,
         )
-        self._tally_keeper = TallyKeeper(self._report_line)
-        self._reports = ReportDesk(self._report_line, self._notifier, self._open_blobs)
-        self._listener = Listener(
+        self._stats_recorder = JobStatsRecorder(self._report_db)
+        self._reports = ReportWriter(self._report_db, self._notifier, self._open_blobs)
+        self._listener = NotificationListener(
             dsn,
             {READY: self._heard_ready, CANCEL: self._heard_cancel},
-            on_gap=self._counter.look_for_limits,
+            on_gap=self._exchange.look_for_limits,
         )
         self._running: set[RunningJob] = set()
-        self._reconciler = Holdings(
-            self._report_line,
+        self._reconciler = LeaseReconciler(
+            self._report_db,
             boot=lambda: self.boot,
             running=lambda: self._running,
             known=self._leases,
             lose=lambda running: running.stop(StopReason.LOST, time.monotonic()),
-            give_back=self._counter.give_back,
+            give_back=self._exchange.give_back,
         )
         self._threads_held: dict[str, int] = {}
         """Endpoints whose jobs are not claimed now, with the number of threads that cause it."""
@@ -209,10 +205,10 @@ class Worker:
     @property
     def rejected(self) -> int:
         """How many results arrived too late and were refused."""
-        return self._counter.rejected
+        return self._exchange.rejected
 
     def _handing_in_failed_for(self) -> float:
-        return self._counter.failing_for()
+        return self._exchange.failing_for()
 
     def stop(self) -> None:
         """Start draining: claim no more, let running jobs end within the grace period, return."""
@@ -220,7 +216,7 @@ class Worker:
 
     def look_for_work(self) -> None:
         """Claim now: there may be jobs without a notification."""
-        self._counter.look_for_work()
+        self._exchange.look_for_work()
 
     async def run(self) -> None:
         """Work until ``stop``; then drain and return."""
@@ -233,12 +229,12 @@ class Worker:
             # Registering publishes: once this worker shows as registered, its services work.
             for step in (self._declare_limits, self._keeper.register, self._log_conflicts):
                 if not await self._retried_step(step):
-                    return await self._close_lines()
+                    return await self._close_connections()
             await self._listener.start()
             loops = [
                 asyncio.create_task(loop, name=f"worker {name}")
                 for name, loop in (
-                    ("counter", self._counter.run()),
+                    ("counter", self._exchange.run()),
                     ("lease", self._keeper.run()),
                     ("watch", self._watch()),
                     ("starts", self._show_starts()),
@@ -247,7 +243,7 @@ class Worker:
                     ("threads", self._store_held_threads()),
                 )
             ]
-            self._tally_keeper.start()
+            self._stats_recorder.start()
             _log.info("worker ready", extra={"boot": self.boot, "endpoints": list(self._endpoints)})
             self.ready.set()
             try:
@@ -284,7 +280,7 @@ class Worker:
     async def _declare_limits(self) -> None:
         """Declare the limits of unpublished endpoints. Published ones include their limit."""
         await declare_limits(
-            self._report_line,
+            self._report_db,
             {
                 name: endpoint.concurrency
                 for name, endpoint in self._endpoints.items()
@@ -296,7 +292,7 @@ class Worker:
         """Log once which endpoints other live workers publish with a different definition."""
         if not self._published:
             return
-        published = await retried(lambda: list_published(self._report_line))
+        published = await retried(lambda: list_published(self._report_db))
         conflicts = [each for each in conflicts_of(published) if self.boot in each.boots]
         if conflicts:
             _log.warning(
@@ -410,7 +406,7 @@ class Worker:
         elif isinstance(outcome, Parked):
             self._reports.forget(claimed)
             # No outcome is recorded that would trigger a claim, and a slot is free.
-            asyncio.get_running_loop().call_soon(self._counter.look_for_work)
+            asyncio.get_running_loop().call_soon(self._exchange.look_for_work)
             return
         elif isinstance(outcome, Cancelled) and running.cancel_asked_at is None:
             outcome = Retryable("handler_error", "JobCancelled: nobody asked for cancellation")
@@ -453,30 +449,38 @@ class Worker:
         """Turn the outcome of an attempt into an event. This is the only place that does."""
         match outcome:
             case Completed(result):
-                self._counter.hand_in(Completion(job, result, ran))
+                self._exchange.hand_in(FinishedJob(job, result, ran))
             case Failed(code, message):
-                self._counter.settle(Settlement(job, Event.FAIL, code, message, 0.0, ran))
+                self._exchange.settle(
+                    Settlement(job, TransitionEvent.FAIL, code, message, 0.0, ran)
+                )
             case Retryable(code, message, after):
                 delay = JOB_BACKOFF.delay(job.failures, random.random()) if after is None else after
-                self._counter.settle(Settlement(job, Event.RETRY, code, message, delay, ran))
+                self._exchange.settle(
+                    Settlement(job, TransitionEvent.RETRY, code, message, delay, ran)
+                )
             case Unreachable(message, after):
                 delay = (
                     UNREACHABLE_BACKOFF.delay(job.unreachables, random.random())
                     if after is None
                     else after
                 )
-                self._counter.settle(
-                    Settlement(job, Event.UNREACHABLE, "target_unreachable", message, delay, ran)
+                self._exchange.settle(
+                    Settlement(
+                        job, TransitionEvent.UNREACHABLE, "target_unreachable", message, delay, ran
+                    )
                 )
             case Postponed(code, message, after_seconds):
-                self._counter.settle(
-                    Settlement(job, Event.POSTPONE, code, message, after_seconds, ran)
+                self._exchange.settle(
+                    Settlement(job, TransitionEvent.POSTPONE, code, message, after_seconds, ran)
                 )
             case Interrupted():
-                self._counter.settle(Settlement(job, Event.RELEASE, None, None, 0.0, ran))
+                self._exchange.settle(
+                    Settlement(job, TransitionEvent.RELEASE, None, None, 0.0, ran)
+                )
             case Cancelled():
-                self._counter.settle(
-                    Settlement(job, Event.ACKNOWLEDGE_CANCEL, None, None, 0.0, ran)
+                self._exchange.settle(
+                    Settlement(job, TransitionEvent.ACKNOWLEDGE_CANCEL, None, None, 0.0, ran)
                 )
             case Parked():
                 pass  # the worker no longer holds it
@@ -487,9 +491,9 @@ class Worker:
 
     def _heard_ready(self, payload: str) -> None:
         if not payload:
-            self._counter.look_for_limits()
+            self._exchange.look_for_limits()
         elif any(endpoint in self._endpoints for endpoint in payload.split(",")):
-            self._counter.look_for_work()
+            self._exchange.look_for_work()
 
     def _heard_cancel(self, payload: str) -> None:
         for word in payload.split(","):
@@ -521,7 +525,7 @@ class Worker:
             for lane, pool in self._slot_pools.items():
                 metrics.set_running(lane, pool.busy, worker=self)
                 metrics.record_started(lane, pool.begun())
-            metrics.set_poll_seconds(self._counter.poll_seconds, worker=self)
+            metrics.set_poll_seconds(self._exchange.poll_seconds, worker=self)
 
     def _look_at_threads(self) -> None:
         """Claim no jobs of endpoints whose handlers do not stop, until some of them have."""
@@ -533,7 +537,7 @@ class Worker:
             if (threads := self._executors.threads_held_against(endpoint))
         }
         if held.keys() != self._threads_held.keys():
-            self._counter.leave_out(held)
+            self._exchange.leave_out(held)
             for name in held.keys() - self._threads_held.keys():
                 metrics.record_bound_met("threads")
                 _log.warning(
@@ -556,7 +560,7 @@ class Worker:
             if now == stored:
                 continue
             try:
-                await leases.tell_of_held_threads(self._report_line, *now)
+                await leases.tell_of_held_threads(self._report_db, *now)
             except (DatabaseUnavailable, OutcomeUnknown) as error:
                 _log.info("held threads not stored yet: %s", error)
             else:
@@ -588,7 +592,7 @@ class Worker:
             )
 
     def _held_again(self) -> None:
-        self._counter.look_for_work()
+        self._exchange.look_for_work()
 
     def _stop_what_overstays(self, now: float) -> None:
         for running in self._running:
@@ -635,7 +639,7 @@ class Worker:
         try:
             held = await leases.mark_started(
                 # Not on the connection for reports: the job's first report would wait for it.
-                self._claim_line,
+                self._claim_db,
                 [(r.claimed, now - (r.shown_from or now)) for r in due],
             )
         except (DatabaseUnavailable, OutcomeUnknown) as error:
@@ -662,7 +666,7 @@ class Worker:
 
     def _leases(self) -> set[int]:
         """Every lease that this worker knows of."""
-        known = self._counter.leases() | {running.claimed.lease for running in self._running}
+        known = self._exchange.leases() | {running.claimed.lease for running in self._running}
         return known.union(*(pool.leases() for pool in self._slot_pools.values()))
 
     async def _tidy(self, temp_root: TempRoot) -> None:
@@ -676,7 +680,7 @@ class Worker:
     async def _drain(self) -> None:
         """Claim no more; release jobs that have not begun; let the rest end, or release it too."""
         _log.info("draining", extra={"running": len(self._running)})
-        self._counter.stop_asking()
+        self._exchange.stop_asking()
         crash_point("drain.before_release")
         for pool in self._slot_pools.values():
             for job in pool.take_back():
@@ -696,13 +700,13 @@ class Worker:
     async def _while_running(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while (  # noqa: ASYNC110 - two things to wait for, and a deadline
-            self._running or not self._counter.quiet
+            self._running or not self._exchange.quiet
         ) and time.monotonic() < deadline:
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def _until_recorded(self) -> None:
-        while not self._counter.quiet:
-            if self._counter.failing_for() > self._settings.drain_seconds:
+        while not self._exchange.quiet:
+            if self._exchange.failing_for() > self._settings.drain_seconds:
                 _log.error("the database is unreachable: the leases will expire by themselves")
                 return
             await asyncio.sleep(_WATCH_SECONDS)
@@ -713,16 +717,16 @@ class Worker:
             await pool.close()
         await self._listener.stop()
         await self._notifier.drain()
-        await self._tally_keeper.stop()
+        await self._stats_recorder.stop()
         try:
             await self._keeper.deregister()
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info("not deregistered: %s", error)
-        await self._close_lines()
+        await self._close_connections()
 
-    async def _close_lines(self) -> None:
-        for line in self._lines:
-            await line.close()
+    async def _close_connections(self) -> None:
+        for db in self._lines:
+            await db.close()
 
     def _open_blobs(self) -> BlobContainer:
         if self._blobs is None:

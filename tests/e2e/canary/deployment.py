@@ -20,14 +20,11 @@ import psutil
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.election import Election
-from coatcheck.domain.api_keys import mint
-from coatcheck.domain.identity import ALL_SCOPES
-from coatcheck.domain.tenants import OrgLimits
-from coatcheck.maintenance.input_expirer import Forgetter
-from coatcheck.maintenance.orphan_blobs import Sweeper
-from coatcheck.products.batches.blob_sweeper import BatchSweeper
+from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, mint
+from coatcheck.maintenance.retention import InputExpirer, OrphanBlobSweeper
+from coatcheck.products.batches.maintenance import BatchSweeper
 from tests.e2e.faults import strikes
 from tests.e2e.faults.lab_process import LabProcess
 from tests.e2e.faults.victims import VICTIM, Victim
@@ -58,7 +55,7 @@ class Site:
 
     async def furnish(self) -> None:
         """Make the organisation and the key."""
-        line = Line(self.dsn, name="tests")
+        line = Connection(self.dsn, name="tests")
         try:
             await tenants.create_org(line, "default", "default", OrgLimits())
             await tenants.create_key(
@@ -111,7 +108,7 @@ class Deployment:
         self.folder = site.folder
 
     async def __aenter__(self) -> Self:
-        self._line = Line(self._site.dsn, name="tests")
+        self._db = Connection(self._site.dsn, name="tests")
         self.sql: asyncpg.Connection = await asyncpg.connect(self._site.dsn)
         self.http = httpx2.AsyncClient(
             base_url=f"http://127.0.0.1:{self._site.port}",
@@ -131,7 +128,7 @@ class Deployment:
             process.end()
         await self.http.aclose()
         await self.sql.close()
-        await self._line.close()
+        await self._db.close()
 
     # Processes
 
@@ -192,9 +189,9 @@ class Deployment:
     @asynccontextmanager
     async def no_forgetter(self) -> AsyncIterator[None]:
         """Nobody's upkeep is elected to delete inputs meanwhile: it is left to the worker."""
-        line = Line(self._site.dsn, name="forgetter's election")
+        line = Connection(self._site.dsn, name="forgetter's election")
         try:
-            assert await Election(line, Forgetter.name).won()
+            assert await Election(line, InputExpirer.name).won()
             yield
         finally:
             await line.close()
@@ -231,8 +228,8 @@ class Deployment:
     async def sweep(self) -> None:
         """What the sweeper does to orphans once they are old enough, done now."""
         blobs = BlobContainer.open((self.folder / "blobs").as_uri())
-        for sweeper in (Sweeper, BatchSweeper):
-            await sweeper(self._line, blobs, grace=timedelta(0)).tick()
+        for sweeper in (OrphanBlobSweeper, BatchSweeper):
+            await sweeper(self._db, blobs, grace=timedelta(0)).tick()
 
     def files(self, place: str) -> list[Path]:
         return [path for path in (self.folder / place).rglob("*") if path.is_file()]

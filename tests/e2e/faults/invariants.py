@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from coatcheck import JobView, State, Ticket
 from coatcheck.core.queries import leases, reports
-from coatcheck.core.queries.leases import ClaimOrder, Completion, Settlement
-from coatcheck.db.connection import Line
+from coatcheck.core.queries.leases import ClaimOrder, FinishedJob, Settlement
+from coatcheck.db.connection import Connection
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.states import Event
+from coatcheck.domain.states import TransitionEvent
 from tests.e2e.faults import history
 from tests.e2e.faults.laboratory import Laboratory
 
@@ -66,7 +66,7 @@ async def stale_writes_change_nothing(laboratory: Laboratory, view: JobView) -> 
     steps = [each for each in await history.read(laboratory.sql) if each.id == view.uuid]
     tried = {step.lease for step in steps if step.lease is not None} | {(1 << 40) | 0xFFFF}
     before = await laboratory.sql.fetchrow(_SNAPSHOT)
-    line = Line(laboratory.dsn, name="stale holder")
+    line = Connection(laboratory.dsn, name="stale holder")
     try:
         for lease in sorted(tried):
             await _write_everything(line, _claimed(view, lease))
@@ -75,11 +75,16 @@ async def stale_writes_change_nothing(laboratory: Laboratory, view: JobView) -> 
     assert await laboratory.sql.fetchrow(_SNAPSHOT) == before
 
 
-async def _write_everything(line: Line, job: ClaimedJob) -> None:
+async def _write_everything(line: Connection, job: ClaimedJob) -> None:
     nothing = ClaimOrder([], [], [], [], job.lease, {})
-    _, accepted = await leases.exchange(line, nothing, [Completion(job, b'"stale"', 0.0)], 60)
+    _, accepted = await leases.exchange(line, nothing, [FinishedJob(job, b'"stale"', 0.0)], 60)
     assert accepted == set()
-    for event in (Event.FAIL, Event.RETRY, Event.RELEASE, Event.ACKNOWLEDGE_CANCEL):
+    for event in (
+        TransitionEvent.FAIL,
+        TransitionEvent.RETRY,
+        TransitionEvent.RELEASE,
+        TransitionEvent.ACKNOWLEDGE_CANCEL,
+    ):
         assert await leases.settle(line, [Settlement(job, event, "x", "x", 0.0, 0.0)], 60) == {}
     assert await leases.mark_started(line, [(job, 0.0)]) == set()
     assert await leases.release_claim(line, job.lease, 60) == []

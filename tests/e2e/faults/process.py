@@ -22,24 +22,23 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.process import delivering, run_until_told
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.election import session_that_ends_if_silent
 from coatcheck.domain.ids import from_text, new_id, to_text
 from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.encoding import encode
 from coatcheck.http.app import create_app
-from coatcheck.http.context import open_parts
-from coatcheck.http.server import Server, listen
-from coatcheck.maintenance.stripe_client import StripeClient
-from coatcheck.maintenance.stripe_meter import StripeMeter
+from coatcheck.http.context import open_server_context
+from coatcheck.http.server import HttpServer, listen
+from coatcheck.maintenance.stripe import StripeClient, StripeMeter
 from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.model import NewBatch, NewPart, NewTask, Selection
-from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.repository import BatchRepository
 from coatcheck.products.llm.executor import LlmExecutor
 from coatcheck.worker.input_disposal import InputDisposal
 from coatcheck.worker.worker import Worker
-from tests.all_products import SURFACES, maintenance, notices
+from tests.all_products import SURFACES, maintenance, payloads
 from tests.e2e.faults.remote_work import remote_calls, remote_worker
 from tests.e2e.faults.services import lab
 
@@ -115,8 +114,8 @@ async def keep_up(settings: Settings, stop: asyncio.Event) -> None:
 async def deliver(settings: Settings, stop: asyncio.Event) -> None:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine) as parts,
-        delivering(settings, notices(parts).body),
+        open_server_context(settings, engine) as parts,
+        delivering(settings, payloads(parts).body),
     ):
         say("ready")
         await stop.wait()
@@ -125,7 +124,7 @@ async def deliver(settings: Settings, stop: asyncio.Event) -> None:
 
 async def meter(settings: Settings, stop: asyncio.Event, stripe_url: str) -> None:
     """What the upkeep of a server does that has a key of Stripe's; of one that the test runs."""
-    line = Line(
+    line = Connection(
         settings.database_url,
         name="upkeep",
         server_settings={**PINNED_PLANS, **session_that_ends_if_silent()},
@@ -143,9 +142,9 @@ async def meter(settings: Settings, stop: asyncio.Event, stripe_url: str) -> Non
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine) as parts,
+        open_server_context(settings, engine) as parts,
     ):
-        server = Server(create_app(parts, SURFACES), drain_seconds=5, draining=parts.draining)
+        server = HttpServer(create_app(parts, SURFACES), drain_seconds=5, draining=parts.draining)
         listening = listen("127.0.0.1", 0)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         say("ready", port=listening.getsockname()[1])
@@ -207,7 +206,7 @@ async def look(settings: Settings, job_id: str) -> None:
 async def create_batch(settings: Settings, payload: object, count: int, key: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
-        created = await engine.extension(Batches).create_small(
+        created = await engine.extension(BatchRepository).create_small(
             new_batch(key), NewPart(new_id(), "inline"), [NewTask(encode(payload))] * count
         )
         say("acknowledged", id=to_text(created.uuid), created=created.created)
@@ -246,14 +245,14 @@ def new_batch(key: str | None) -> NewBatch:
 async def cancel_batch(settings: Settings, batch: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
-        await engine.extension(Batches).cancel(batch, org="default")
+        await engine.extension(BatchRepository).cancel(batch, org="default")
         say("acknowledged", id=batch)
 
 
 async def rerun_batch(settings: Settings, batch: str, key: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
-        await engine.extension(Batches).rerun(
+        await engine.extension(BatchRepository).rerun(
             batch, Selection(), org="default", idempotency_key=key
         )
         say("acknowledged", id=batch)

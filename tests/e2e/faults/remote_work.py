@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from coatcheck import Settings
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.remote.calls import RemoteCalls
-from coatcheck.db.connection import Line
-from coatcheck.maintenance.remote_poller import Poller, RemoteKeeper
+from coatcheck.db.connection import Connection
+from coatcheck.maintenance.remote_poller import Poller, RemoteCleanup
 from coatcheck.worker.worker import Worker
 from tests.remote_calls.bureau import ENDPOINT, BlobKeeper, studio
 
@@ -24,8 +24,8 @@ def remote_calls(settings: Settings) -> RemoteCalls:
 async def remote_worker(settings: Settings, *, polling: bool = True) -> AsyncIterator[Worker]:
     """A worker that is yet to be run; with ``polling``, who looks after its jobs runs already."""
     async with remote_calls(settings) as calls:
-        line = Line(settings.database_url, name="poller")
-        loops = (Poller(line, calls), RemoteKeeper(line, calls)) if polling else ()
+        line = Connection(settings.database_url, name="poller")
+        loops = (Poller(line, calls), RemoteCleanup(line, calls)) if polling else ()
         for loop in loops:
             loop.start()
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.settings import Settings
 from tests.http.auth.replicas import PEPPER, Replica, new_org, replica
 
@@ -18,21 +18,21 @@ def settings(dsn: str, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
+async def line(dsn: str) -> AsyncIterator[Connection]:
     """A connection to arrange things by, with the organisation ``acme`` there."""
-    opened = Line(dsn, name="test arranging")
+    opened = Connection(dsn, name="test arranging")
     await new_org(opened)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-async def one(settings: Settings, line: Line) -> AsyncIterator[Replica]:
+async def one(settings: Settings, line: Connection) -> AsyncIterator[Replica]:
     async with replica(settings) as started:
         yield started
 
 
 @pytest.fixture
-async def another(settings: Settings, line: Line) -> AsyncIterator[Replica]:
+async def another(settings: Settings, line: Connection) -> AsyncIterator[Replica]:
     async with replica(settings) as started:
         yield started

@@ -8,14 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from coatcheck.core.queries import tenants
-from coatcheck.db.channels import KEYS
-from coatcheck.db.connection import Line
-from coatcheck.db.listen import Listener
-from coatcheck.domain import api_keys
-from coatcheck.domain.api_keys import KeyText
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import KEYS, NotificationListener
+from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.errors import Unauthenticated
-from coatcheck.domain.identity import USER_SCOPES
-from coatcheck.domain.tenants import OrgLimits
+from coatcheck.domain.tenants import USER_SCOPES, KeyText, OrgLimits
 from coatcheck.http.auth import Authenticator
 from coatcheck.settings import Settings
 
@@ -29,7 +26,7 @@ class Replica:
     def __init__(self, settings: Settings) -> None:
         self.line = CountedLine(settings.database_url, name="test auth")
         self.authenticator = Authenticator(settings, self.line, trusted=self.hears)
-        self.listener = Listener(
+        self.listener = NotificationListener(
             settings.database_url, {KEYS: self._heard}, on_gap=self.authenticator.forget_all
         )
         self._news = asyncio.Event()
@@ -57,7 +54,7 @@ class Replica:
         return True
 
 
-class CountedLine(Line):
+class CountedLine(Connection):
     """A line that counts its statements."""
 
     statements = 0
@@ -80,11 +77,11 @@ async def replica(settings: Settings) -> AsyncIterator[Replica]:
         await started.line.close()
 
 
-async def new_org(line: Line, org: str = ORG, limits: OrgLimits | None = None) -> None:
+async def new_org(line: Connection, org: str = ORG, limits: OrgLimits | None = None) -> None:
     assert await tenants.create_org(line, org, org.title(), limits or OrgLimits())
 
 
-async def new_key(line: Line, org: str = ORG, **options: Any) -> KeyText:
+async def new_key(line: Connection, org: str = ORG, **options: Any) -> KeyText:
     """A key of the organisation, stored as the product stores it."""
     key = api_keys.mint()
     given = {"user": "ada", "name": "test", "scopes": USER_SCOPES} | options

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import httpx2
 
 from coatcheck.core import Engine
-from coatcheck.http.context import Parts, open_parts
+from coatcheck.http.context import ServerContext, open_server_context
 from coatcheck.http.dispatch import Dispatcher
 from coatcheck.http.routes import api_keys, stripe
 from coatcheck.settings import Settings
@@ -16,21 +16,21 @@ from tests.http.conftest import serving
 
 
 @asynccontextmanager
-async def served(settings: Settings) -> AsyncIterator[tuple[httpx2.AsyncClient, Parts]]:
+async def served(settings: Settings) -> AsyncIterator[tuple[httpx2.AsyncClient, ServerContext]]:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine) as parts,
+        open_server_context(settings, engine) as server,
         serving(
             Dispatcher(
                 [
-                    *api_keys.operations(settings, parts.tenants),
-                    *stripe.operations(settings, parts.tenants),
+                    *api_keys.routes(settings, server.tenants),
+                    *stripe.routes(settings, server.tenants),
                 ],
-                parts.gate.admit,
+                server.gate.admit,
             )
         ) as client,
     ):
-        yield client, parts
+        yield client, server
 
 
 def bearer(credential: str | bytes) -> dict[str, str]:

@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from coatcheck.db.connection import Line
-from coatcheck.domain import api_keys
-from coatcheck.domain.identity import ALL_SCOPES, Scope
+from coatcheck.db.connection import Connection
+from coatcheck.domain import tenants
+from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.settings import Settings
 from tests.http.auth.issuers import claims as claims_of
 from tests.http.auth.issuers import secret_issuer, token
@@ -24,7 +24,7 @@ NOBODY = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 @pytest.fixture
-async def client(settings: Settings, line: Line) -> AsyncIterator[httpx2.AsyncClient]:
+async def client(settings: Settings, line: Connection) -> AsyncIterator[httpx2.AsyncClient]:
     """Calls as an admin of the organisation."""
     admin = await new_key(line, user="root", scopes=ALL_SCOPES)
     async with served(settings) as (connected, _):
@@ -125,7 +125,7 @@ async def test_an_unknown_key_is_not_found(client: httpx2.AsyncClient, key_id: s
 
 
 async def test_a_foreign_key_is_not_found_and_not_revoked(
-    client: httpx2.AsyncClient, line: Line, one: Replica
+    client: httpx2.AsyncClient, line: Connection, one: Replica
 ) -> None:
     await new_org(line, "other")
     foreign = await new_key(line, "other")
@@ -142,7 +142,7 @@ async def test_a_foreign_key_is_not_found_and_not_revoked(
 
 @pytest.mark.parametrize("scopes", [{Scope.READ}, {Scope.SUBMIT, Scope.READ}])
 async def test_only_an_admin_may(
-    client: httpx2.AsyncClient, line: Line, scopes: set[Scope]
+    client: httpx2.AsyncClient, line: Connection, scopes: set[Scope]
 ) -> None:
     modest = bearer((await new_key(line, scopes=scopes)).text)
     for method, path in (
@@ -156,17 +156,17 @@ async def test_only_an_admin_may(
 
 
 async def test_whatever_is_wrong_with_a_credential_is_answered_alike(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     good = await new_key(line, scopes=ALL_SCOPES)
     expired = await new_key(line, scopes=ALL_SCOPES, seconds_to_live=-1)
-    wrong = f"cck_{good.key_id}_{api_keys.mint().secret.decode()}"
+    wrong = f"cck_{good.key_id}_{tenants.mint().secret.decode()}"
     del client.headers["Authorization"]
     answers = [
         await client.get(PATH, headers={"X-Request-Id": "same"} | headers)
         for headers in (
             {},
-            bearer(api_keys.mint().text),
+            bearer(tenants.mint().text),
             bearer(expired.text),
             bearer(wrong),
             bearer("nonsense"),
@@ -182,7 +182,7 @@ async def test_whatever_is_wrong_with_a_credential_is_answered_alike(
 
 
 async def test_a_key_cannot_grant_what_its_maker_lacks(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     clerk = bearer((await new_key(line, scopes={Scope.ADMIN, Scope.READ})).text)
     for wanted in ({"scopes": ["submit"]}, {"scopes": ["read", "submit"]}, {}):
@@ -230,7 +230,7 @@ async def test_a_query_that_makes_no_sense_is_refused(
 
 
 async def test_an_admins_token_makes_keys_for_its_user_and_a_service_must_name_one(
-    settings: Settings, line: Line
+    settings: Settings, line: Connection
 ) -> None:
     issuers = (
         secret_issuer(),
@@ -251,7 +251,7 @@ async def test_an_admins_token_makes_keys_for_its_user_and_a_service_must_name_o
 
 
 async def test_an_organisation_that_only_tokens_know_has_no_keys(
-    settings: Settings, line: Line
+    settings: Settings, line: Connection
 ) -> None:
     path = "/api/v1/orgs/nowhere/api-keys"
     async with served(replace(settings, jwt_issuers=(secret_issuer(),))) as (client, _):

@@ -8,8 +8,8 @@ import hmac
 import pytest
 
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
-from coatcheck.domain import api_keys
+from coatcheck.db.connection import Connection
+from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
     NotFound,
@@ -17,17 +17,24 @@ from coatcheck.domain.errors import (
     SettingsInvalid,
     Unauthenticated,
 )
-from coatcheck.domain.identity import ALL_SCOPES, ANYONE, USER_SCOPES, Principal, RateLimit, Scope
-from coatcheck.domain.tenants import OrgLimits
-from coatcheck.http.auth import keys as key_check
-from coatcheck.http.auth.retry import looked_up
+from coatcheck.domain.tenants import (
+    ALL_SCOPES,
+    ANYONE,
+    USER_SCOPES,
+    OrgLimits,
+    Principal,
+    RateLimit,
+    Scope,
+)
+from coatcheck.http.auth import authenticator
+from coatcheck.http.auth.authenticator import looked_up
 from coatcheck.settings import Settings
 from tests.db.rows import connected
 from tests.http.auth.replicas import ORG, PEPPER, Replica, new_key, new_org, replica, spelt
 from tests.waiting import LIMIT_SECONDS
 
 
-async def test_a_key_says_who_calls_and_what_they_may_do(one: Replica, line: Line) -> None:
+async def test_a_key_says_who_calls_and_what_they_may_do(one: Replica, line: Connection) -> None:
     limits = OrgLimits(RateLimit(1000, 60), backlog_max=50)
     await tenants.limit_org(line, ORG, limits)
     key = await new_key(line, user="grace", scopes={Scope.READ}, rate=RateLimit(10, 1))
@@ -44,7 +51,7 @@ async def test_a_key_says_who_calls_and_what_they_may_do(one: Replica, line: Lin
     )
 
 
-async def test_a_known_key_costs_no_statement(one: Replica, line: Line) -> None:
+async def test_a_known_key_costs_no_statement(one: Replica, line: Connection) -> None:
     key = await new_key(line)
     assert one.authenticator.known(spelt(key)) is None
     principal = await one.authenticator.check(spelt(key))
@@ -53,7 +60,7 @@ async def test_a_known_key_costs_no_statement(one: Replica, line: Line) -> None:
     assert one.line.statements == before
 
 
-async def test_many_callers_at_once_share_statements(one: Replica, line: Line) -> None:
+async def test_many_callers_at_once_share_statements(one: Replica, line: Connection) -> None:
     key, other = await new_key(line), await new_key(line)
     credentials = [spelt(key), spelt(other)] * 50
     found = await asyncio.gather(*map(one.authenticator.check, credentials))
@@ -61,7 +68,7 @@ async def test_many_callers_at_once_share_statements(one: Replica, line: Line) -
     assert one.line.statements <= 2
 
 
-async def test_only_a_digest_under_the_pepper_is_stored(dsn: str, line: Line) -> None:
+async def test_only_a_digest_under_the_pepper_is_stored(dsn: str, line: Connection) -> None:
     key = await new_key(line)
     async with connected(dsn) as connection:
         rows = await connection.fetch("SELECT k::text AS row, k.digest FROM api_keys AS k")
@@ -69,7 +76,7 @@ async def test_only_a_digest_under_the_pepper_is_stored(dsn: str, line: Line) ->
     assert rows[0]["digest"] == hmac.digest(PEPPER.encode(), key.secret, "sha256")
 
 
-async def test_a_server_with_another_pepper_accepts_no_key(dsn: str, line: Line) -> None:
+async def test_a_server_with_another_pepper_accepts_no_key(dsn: str, line: Connection) -> None:
     key = await new_key(line)
     async with replica(Settings(database_url=dsn, key_pepper="x" * 32)) as stranger:
         assert not await stranger.accepts(spelt(key))
@@ -80,7 +87,7 @@ def test_a_server_without_a_pepper_does_not_start(dsn: str) -> None:
         Replica(Settings(database_url=dsn))
 
 
-async def _refused_keys(line: Line) -> dict[str, bytes]:
+async def _refused_keys(line: Connection) -> dict[str, bytes]:
     good = await new_key(line)
     revoked = await new_key(line)
     await tenants.revoke(line, ORG, revoked.key_id)
@@ -102,7 +109,9 @@ async def _refused_keys(line: Line) -> dict[str, bytes]:
     }
 
 
-async def test_whatever_is_wrong_with_a_key_is_refused_alike(one: Replica, line: Line) -> None:
+async def test_whatever_is_wrong_with_a_key_is_refused_alike(
+    one: Replica, line: Connection
+) -> None:
     refused = await _refused_keys(line)
     said = {}
     for what, credential in refused.items():
@@ -114,7 +123,7 @@ async def test_whatever_is_wrong_with_a_key_is_refused_alike(one: Replica, line:
 
 
 async def test_an_unknown_key_is_compared_as_a_wrong_one_is(
-    one: Replica, line: Line, monkeypatch: pytest.MonkeyPatch
+    one: Replica, line: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = await new_key(line)
     compared: list[tuple[int, int]] = []
@@ -123,7 +132,9 @@ async def test_an_unknown_key_is_compared_as_a_wrong_one_is(
         compared.append((len(left), len(right)))
         return hmac.compare_digest(left, right)
 
-    monkeypatch.setattr(key_check, "hmac", type("", (), {"compare_digest": staticmethod(compare)}))
+    monkeypatch.setattr(
+        authenticator, "hmac", type("", (), {"compare_digest": staticmethod(compare)})
+    )
     wrong = f"cck_{good.key_id}_{api_keys.mint().secret.decode()}".encode()
     for credential in (wrong, spelt(api_keys.mint())):
         assert not await one.accepts(credential)
@@ -131,7 +142,7 @@ async def test_an_unknown_key_is_compared_as_a_wrong_one_is(
 
 
 async def test_a_revoked_key_fails_on_every_replica_once_they_have_heard(
-    one: Replica, another: Replica, line: Line
+    one: Replica, another: Replica, line: Connection
 ) -> None:
     key, bystander = spelt(await new_key(line)), spelt(await new_key(line))
     for each in (one, another):
@@ -148,7 +159,7 @@ async def test_a_revoked_key_fails_on_every_replica_once_they_have_heard(
 
 
 async def test_a_look_up_that_a_revocation_overtakes_is_not_remembered(
-    one: Replica, line: Line
+    one: Replica, line: Connection
 ) -> None:
     """It read the key while that was valid; its answer came after the push had been heard."""
     key = await new_key(line)
@@ -168,7 +179,7 @@ async def test_a_look_up_that_a_revocation_overtakes_is_not_remembered(
     assert not await one.accepts(credential)
 
 
-async def test_who_cannot_hear_trusts_no_memory(one: Replica, line: Line) -> None:
+async def test_who_cannot_hear_trusts_no_memory(one: Replica, line: Connection) -> None:
     key = await new_key(line)
     assert await one.accepts(spelt(key))
     await one.listener.stop()
@@ -178,7 +189,7 @@ async def test_who_cannot_hear_trusts_no_memory(one: Replica, line: Line) -> Non
     assert not await one.accepts(spelt(key))
 
 
-async def test_what_was_found_while_deaf_is_not_remembered(one: Replica, line: Line) -> None:
+async def test_what_was_found_while_deaf_is_not_remembered(one: Replica, line: Connection) -> None:
     key = await new_key(line)
     await one.listener.stop()
     assert await one.accepts(spelt(key))
@@ -187,7 +198,7 @@ async def test_what_was_found_while_deaf_is_not_remembered(one: Replica, line: L
     assert one.authenticator.known(spelt(key)) is None
 
 
-async def test_a_gap_forgets_everything(one: Replica, line: Line) -> None:
+async def test_a_gap_forgets_everything(one: Replica, line: Connection) -> None:
     key = await new_key(line)
     assert await one.accepts(spelt(key))
     assert await one.authenticator.anonymous(ORG)
@@ -198,7 +209,7 @@ async def test_a_gap_forgets_everything(one: Replica, line: Line) -> None:
     assert one.line.statements == before + 1
 
 
-async def test_a_key_is_remembered_no_longer_than_it_lives(one: Replica, line: Line) -> None:
+async def test_a_key_is_remembered_no_longer_than_it_lives(one: Replica, line: Connection) -> None:
     now = 1000.0
     one.authenticator._known._clock = lambda: now
     short, long = await new_key(line, seconds_to_live=60), await new_key(line)
@@ -214,7 +225,7 @@ async def test_a_key_is_remembered_no_longer_than_it_lives(one: Replica, line: L
 
 
 async def test_new_limits_of_an_organisation_hold_on_every_replica(
-    one: Replica, line: Line
+    one: Replica, line: Connection
 ) -> None:
     await new_org(line, "other")
     key, bystander = await new_key(line), await new_key(line, "other")
@@ -251,7 +262,7 @@ async def test_a_look_up_whose_connection_broke_has_simply_not_been_made() -> No
 
 
 async def test_a_known_key_outlives_a_database_that_cannot_be_asked(
-    one: Replica, line: Line
+    one: Replica, line: Connection
 ) -> None:
     key = await new_key(line)
     assert await one.accepts(spelt(key))
@@ -264,7 +275,7 @@ async def test_a_known_key_outlives_a_database_that_cannot_be_asked(
 
 
 async def test_without_a_credential_a_caller_may_submit_and_read_and_is_nobody(
-    one: Replica, line: Line
+    one: Replica, line: Connection
 ) -> None:
     await tenants.limit_org(line, ORG, OrgLimits(RateLimit(9, 9), 3))
     assert await one.authenticator.anonymous(ORG) == Principal(
@@ -279,6 +290,6 @@ async def test_without_a_credential_a_caller_may_submit_and_read_and_is_nobody(
         await one.authenticator.anonymous("nobody")
 
 
-async def test_a_key_of_all_scopes_has_them(one: Replica, line: Line) -> None:
+async def test_a_key_of_all_scopes_has_them(one: Replica, line: Connection) -> None:
     key = await new_key(line, scopes=ALL_SCOPES)
     assert (await one.authenticator.check(spelt(key))).scopes == ALL_SCOPES

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coatcheck.domain.identity import USER_SCOPES, Principal
+from coatcheck.domain.tenants import USER_SCOPES, Principal
 from coatcheck.http.auth.tokens import TokenCheck
 from coatcheck.settings import Settings
 from tests.markdown import Page, pages

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coatcheck.http.auth import jwks
-from coatcheck.http.auth.jwks import PublishedKeys
+from coatcheck.http.auth import tokens
+from coatcheck.http.auth.tokens import PublishedKeys
 from tests.http.auth.issuers import (
     ANOTHER_RSA,
     P256,
@@ -50,7 +50,7 @@ async def test_they_are_fetched_once_for_many_tokens(
     keys: PublishedKeys, server: KeySetServer, clock: Clock
 ) -> None:
     found = await asyncio.gather(*(keys.find("first", "RS256") for _ in range(20)))
-    clock.now += jwks.FRESH_SECONDS
+    clock.now += tokens.FRESH_SECONDS
     found.append(await keys.find("first", "RS256"))
     assert {key.public_numbers() for key in found} == {RSA.public_key().public_numbers()}
     assert server.asked == 1
@@ -61,7 +61,7 @@ async def test_they_are_fetched_again_when_they_are_old(
 ) -> None:
     assert await keys.find("first", "RS256") is not None
     server.keys = [published(ANOTHER_RSA, "RS256", "second")]
-    clock.now += jwks.FRESH_SECONDS + 1
+    clock.now += tokens.FRESH_SECONDS + 1
     assert await keys.find("first", "RS256") is None
     assert await keys.find("second", "RS256") is not None
     assert server.asked == 2
@@ -71,7 +71,7 @@ async def test_a_new_key_is_found_before_that_but_made_up_ids_cost_one_fetch_in_
     keys: PublishedKeys, server: KeySetServer, clock: Clock
 ) -> None:
     assert await keys.find("first", "RS256") is not None
-    clock.now += jwks.REFETCH_SECONDS
+    clock.now += tokens.REFETCH_SECONDS
     server.keys.append(published(ANOTHER_RSA, "RS256", "second"))
     assert await keys.find("second", "RS256") is not None
     assert server.asked == 2
@@ -88,7 +88,7 @@ async def test_a_new_key_is_found_before_that_but_made_up_ids_cost_one_fetch_in_
         {"body": b"<html>"},
         {"body": b'{"keys": 1}'},
         {"body": b'{"keys": [' + b"[" * 10_000},
-        {"body": b" " * (jwks.BYTES_MAX + 1)},
+        {"body": b" " * (tokens.BYTES_MAX + 1)},
     ],
     ids=str,
 )
@@ -98,12 +98,12 @@ async def test_the_old_keys_are_kept_while_the_issuer_fails(
     assert await keys.find("first", "RS256") is not None
     for name, value in fault.items():
         setattr(server, name, value)
-    clock.now += jwks.FRESH_SECONDS + 1
+    clock.now += tokens.FRESH_SECONDS + 1
     assert await keys.find("first", "RS256") is not None
     assert server.asked == 2
     assert await keys.find("first", "RS256") is not None
     assert server.asked == 2, "a fetch that failed is not tried for every token"
-    clock.now += jwks.RETRY_SECONDS
+    clock.now += tokens.RETRY_SECONDS
     server.status, server.body = 200, None
     server.keys = []
     assert await keys.find("first", "RS256") is None
@@ -113,9 +113,9 @@ async def test_an_issuer_that_does_not_answer_is_given_up_on(
     keys: PublishedKeys, server: KeySetServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await keys.find("first", "RS256") is not None
-    monkeypatch.setattr(jwks, "FETCH_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(tokens, "FETCH_SECONDS_MAX", 0.1)
     server.slow = asyncio.Event()
-    clock.now += jwks.FRESH_SECONDS + 1
+    clock.now += tokens.FRESH_SECONDS + 1
     assert await keys.find("first", "RS256") is not None
     server.slow.set()
 

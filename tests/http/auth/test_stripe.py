@@ -11,13 +11,11 @@ from dataclasses import replace
 import httpx2
 import pytest
 
-from coatcheck.db.channels import KEYS
-from coatcheck.db.connection import Line
-from coatcheck.db.listen import Listener
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import KEYS, NotificationListener
 from coatcheck.domain.errors import DatabaseUnavailable, SubscriptionInactive
 from coatcheck.domain.limits import STRIPE_EVENT_BYTES_MAX
-from coatcheck.http.billing import Subscriptions
-from coatcheck.http.billing.signature import TOLERANCE_SECONDS
+from coatcheck.http.billing import TOLERANCE_SECONDS, Subscriptions
 from coatcheck.settings import Settings
 from tests.db.rows import connected
 from tests.http.auth.replicas import CountedLine, new_org
@@ -41,18 +39,18 @@ def billing(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-async def client(billing: Settings, line: Line) -> AsyncIterator[httpx2.AsyncClient]:
+async def client(billing: Settings, line: Connection) -> AsyncIterator[httpx2.AsyncClient]:
     async with served(billing) as (connected_client, _):
         yield connected_client
 
 
-async def plan(line: Line, org: str = "acme") -> str | None:
+async def plan(line: Connection, org: str = "acme") -> str | None:
     rows = await line.fetch("SELECT subscription FROM orgs WHERE org_id = $1", org)
     return rows[0][0] if rows else None
 
 
 async def test_a_checkout_links_the_customer_and_events_then_set_the_plan(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     assert await told(client, checkout()) == "applied"
     assert await plan(line) == "active"
@@ -74,7 +72,7 @@ async def test_a_checkout_links_the_customer_and_events_then_set_the_plan(
     ids=["metadata", "expanded", "nothing to pay", "subscription's metadata"],
 )
 async def test_an_organisation_is_named_in_several_ways(
-    client: httpx2.AsyncClient, line: Line, body: bytes
+    client: httpx2.AsyncClient, line: Connection, body: bytes
 ) -> None:
     assert await told(client, body) == "applied"
     assert await told(client, subscription("unpaid", at=BEGAN + 1)) == "applied"
@@ -82,7 +80,7 @@ async def test_an_organisation_is_named_in_several_ways(
 
 
 async def test_a_checkout_that_is_not_paid_yet_only_links(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     await line.fetch("UPDATE orgs SET subscription = 'canceled'")
     assert await told(client, checkout(payment_status="unpaid")) == "applied"
@@ -92,7 +90,7 @@ async def test_a_checkout_that_is_not_paid_yet_only_links(
 
 
 async def test_an_event_that_comes_again_changes_nothing(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     await told(client, checkout())
     again = subscription("unpaid", at=BEGAN + 1, event_id="evt_again")
@@ -103,7 +101,7 @@ async def test_an_event_that_comes_again_changes_nothing(
 
 
 async def test_one_event_sent_many_times_at_once_is_applied_once(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     await told(client, checkout())
     body = subscription("unpaid", at=BEGAN + 1)
@@ -111,7 +109,7 @@ async def test_one_event_sent_many_times_at_once_is_applied_once(
     assert sorted(outcomes) == ["applied"] + ["repeated"] * 9
 
 
-async def test_events_may_come_in_any_order(client: httpx2.AsyncClient, line: Line) -> None:
+async def test_events_may_come_in_any_order(client: httpx2.AsyncClient, line: Connection) -> None:
     """Some of them bear the same second."""
     for number, order in enumerate(itertools.permutations(range(4))):
         org = f"org{number}"
@@ -132,7 +130,7 @@ async def test_events_may_come_in_any_order(client: httpx2.AsyncClient, line: Li
 
 
 async def test_an_old_subscription_that_ends_does_not_end_the_new_one(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     await told(client, checkout())
     await told(client, subscription("active", kind="created", id="sub_2", at=BEGAN + 5))
@@ -143,7 +141,7 @@ async def test_an_old_subscription_that_ends_does_not_end_the_new_one(
 
 
 async def test_a_customer_that_nobody_has_is_answered_and_left_alone(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     assert await told(client, subscription("canceled", customer="cus_nobody")) == "unknown"
     assert await plan(line) == "active"
@@ -151,13 +149,13 @@ async def test_a_customer_that_nobody_has_is_answered_and_left_alone(
 
 @pytest.mark.parametrize("kind", ["invoice.paid", "customer.created", "customer.subscription.x"])
 async def test_other_events_are_answered_and_ignored(
-    client: httpx2.AsyncClient, line: Line, kind: str
+    client: httpx2.AsyncClient, line: Connection, kind: str
 ) -> None:
     assert await told(client, event(kind, {"anything": ["at", "all"]})) == "ignored"
 
 
 async def test_a_buyers_own_words_do_not_take_an_organisation_over(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     """A payment link lets whoever opens it set the reference; only our own server sets metadata."""
     await told(client, checkout())
@@ -176,7 +174,7 @@ async def test_a_buyers_own_words_do_not_take_an_organisation_over(
 
 
 async def test_our_own_words_give_an_organisation_another_customer(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     await told(client, checkout())
     named = {"org_id": "acme"}
@@ -189,7 +187,7 @@ async def test_our_own_words_give_an_organisation_another_customer(
 
 
 async def test_an_organisation_that_only_tokens_knew_gets_a_row_when_it_pays(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     assert await told(client, checkout(client_reference_id="newcomer")) == "applied"
     assert await plan(line, "newcomer") == "active"
@@ -222,7 +220,7 @@ NOT_SIGNED: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("what", NOT_SIGNED)
 async def test_what_stripe_did_not_sign_is_refused(
-    client: httpx2.AsyncClient, line: Line, what: str
+    client: httpx2.AsyncClient, line: Connection, what: str
 ) -> None:
     await told(client, checkout())
     header = NOT_SIGNED[what]().encode("latin-1")
@@ -232,7 +230,7 @@ async def test_what_stripe_did_not_sign_is_refused(
 
 
 async def test_one_good_signature_among_several_is_enough(
-    client: httpx2.AsyncClient, line: Line
+    client: httpx2.AsyncClient, line: Connection
 ) -> None:
     """While the secret is rolled, Stripe signs with both."""
     body = checkout()
@@ -256,25 +254,29 @@ async def test_one_good_signature_among_several_is_enough(
     ],
 )
 async def test_what_is_signed_and_yet_no_event_is_refused(
-    client: httpx2.AsyncClient, line: Line, body: bytes
+    client: httpx2.AsyncClient, line: Connection, body: bytes
 ) -> None:
     answer = await send(client, body)
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_body")
 
 
-async def test_a_body_that_is_too_large_is_refused(client: httpx2.AsyncClient, line: Line) -> None:
+async def test_a_body_that_is_too_large_is_refused(
+    client: httpx2.AsyncClient, line: Connection
+) -> None:
     answer = await send(client, b" " * (STRIPE_EVENT_BYTES_MAX + 1))
     assert answer.status_code == 413
 
 
-async def test_with_billing_off_nothing_is_served_there(settings: Settings, line: Line) -> None:
+async def test_with_billing_off_nothing_is_served_there(
+    settings: Settings, line: Connection
+) -> None:
     async with served(settings) as (client, _):
         answer = await send(client, checkout())
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
 async def test_events_that_are_long_past_are_forgotten(
-    client: httpx2.AsyncClient, line: Line, dsn: str
+    client: httpx2.AsyncClient, line: Connection, dsn: str
 ) -> None:
     await told(client, checkout())
     async with connected(dsn) as connection:
@@ -300,7 +302,7 @@ async def test_events_that_are_long_past_are_forgotten(
     ],
 )
 async def test_an_organisation_may_hand_in_work_while_its_plan_is_active(
-    billing: Settings, line: Line, status: str, active: bool
+    billing: Settings, line: Connection, status: str, active: bool
 ) -> None:
     await line.fetch("UPDATE orgs SET subscription = $1", status)
     subscriptions = Subscriptions(billing, line)
@@ -313,19 +315,21 @@ async def test_an_organisation_may_hand_in_work_while_its_plan_is_active(
     assert subscriptions.check_now("acme") is active
 
 
-async def test_an_organisation_without_a_row_has_no_plan(billing: Settings, line: Line) -> None:
+async def test_an_organisation_without_a_row_has_no_plan(
+    billing: Settings, line: Connection
+) -> None:
     with pytest.raises(SubscriptionInactive):
         await Subscriptions(billing, line).check("nowhere")
 
 
 async def test_with_billing_off_every_organisation_is_active(settings: Settings) -> None:
     """And the database is not asked: there is none on that line."""
-    subscriptions = Subscriptions(settings, Line("postgresql://nowhere", name="none"))
+    subscriptions = Subscriptions(settings, Connection("postgresql://nowhere", name="none"))
     assert subscriptions.check_now("nowhere") is True
     await subscriptions.check("nowhere")
 
 
-async def test_a_plan_is_remembered_for_half_a_minute(billing: Settings, line: Line) -> None:
+async def test_a_plan_is_remembered_for_half_a_minute(billing: Settings, line: Connection) -> None:
     counted = CountedLine(billing.database_url, name="counted")
     subscriptions = Subscriptions(billing, counted)
     now = 1000.0
@@ -341,7 +345,7 @@ async def test_a_plan_is_remembered_for_half_a_minute(billing: Settings, line: L
 
 
 async def test_a_change_is_told_to_every_replica_at_once(
-    client: httpx2.AsyncClient, billing: Settings, line: Line
+    client: httpx2.AsyncClient, billing: Settings, line: Connection
 ) -> None:
     await new_org(line, "other")
     subscriptions = Subscriptions(billing, line)
@@ -351,7 +355,9 @@ async def test_a_change_is_told_to_every_replica_at_once(
         subscriptions.heard(payload)
         heard.set()
 
-    listener = Listener(billing.database_url, {KEYS: hear}, on_gap=subscriptions.forget_all)
+    listener = NotificationListener(
+        billing.database_url, {KEYS: hear}, on_gap=subscriptions.forget_all
+    )
     await listener.start()
     await subscriptions.check("acme")
     await subscriptions.check("other")
@@ -368,6 +374,6 @@ async def test_a_change_is_told_to_every_replica_at_once(
 
 
 async def test_the_database_being_away_is_said(billing: Settings) -> None:
-    away = Line("postgresql://postgres@/postgres?host=/nowhere/at/all", name="away")
+    away = Connection("postgresql://postgres@/postgres?host=/nowhere/at/all", name="away")
     with pytest.raises(DatabaseUnavailable):
         await Subscriptions(billing, away).check("acme")

@@ -14,10 +14,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import Unauthenticated
-from coatcheck.domain.identity import ALL_SCOPES, USER_SCOPES, Principal, RateLimit, Scope
-from coatcheck.domain.tenants import OrgLimits
+from coatcheck.domain.tenants import ALL_SCOPES, USER_SCOPES, OrgLimits, Principal, RateLimit, Scope
 from coatcheck.http.auth.tokens import TokenCheck
 from coatcheck.settings import Settings
 from coatcheck.settings.issuers import TokenIssuer
@@ -316,13 +315,13 @@ def _settings(dsn: str, **given: Any) -> Settings:
     )
 
 
-async def test_a_tokens_organisation_need_not_have_a_row(dsn: str, line: Line) -> None:
+async def test_a_tokens_organisation_need_not_have_a_row(dsn: str, line: Connection) -> None:
     async with replica(_settings(dsn)) as one:
         principal = await one.authenticator.check(token(claims=claims(org="nowhere")))
         assert (principal.org_rate, principal.org_backlog_max) == (None, None)
 
 
-async def test_a_tokens_organisation_is_limited_as_its_row_says(dsn: str, line: Line) -> None:
+async def test_a_tokens_organisation_is_limited_as_its_row_says(dsn: str, line: Connection) -> None:
     async with replica(_settings(dsn)) as one:
         signed = token()
         assert (await one.authenticator.check(signed)).org_rate is None
@@ -334,7 +333,7 @@ async def test_a_tokens_organisation_is_limited_as_its_row_says(dsn: str, line: 
         assert (principal.org_rate, principal.org_backlog_max) == (RateLimit(5, 1), 9)
 
 
-async def test_a_token_is_remembered_no_longer_than_it_lives(dsn: str, line: Line) -> None:
+async def test_a_token_is_remembered_no_longer_than_it_lives(dsn: str, line: Connection) -> None:
     async with replica(_settings(dsn)) as one:
         now = 1000.0
         one.authenticator._known._clock = lambda: now

@@ -9,8 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from coatcheck.http import memory_budget
-from coatcheck.http import request as call
+from coatcheck.http import memory_budget, request
 from coatcheck.http.memory_budget import BodyBudget
 from coatcheck.http.protocol import Bounds
 from tests.http.limits.wire import (
@@ -47,7 +46,7 @@ async def held(bodies: BodyBudget, size: int) -> None:
 
 
 async def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "BODY_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(request, "BODY_SECONDS_MAX", 0.3)
     async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
         await wire.say(POST + b"content-length: 900\r\n\r\n[")
         saying = asyncio.create_task(wire.keep_saying(b" "))
@@ -59,7 +58,7 @@ async def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.Monkey
 async def test_a_body_shorter_than_it_said_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(call, "BODY_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(request, "BODY_SECONDS_MAX", 0.3)
     async with site() as served, connected(served) as wire:
         await wire.say(POST + b"content-length: 900\r\n\r\n[]")
         assert_problem(await wire.answer(), 408, "body_too_slow")

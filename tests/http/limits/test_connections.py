@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from coatcheck.http.connections import Addresses, Arrival, Connections
+from coatcheck.http.connections import Arrival, ClientAddresses, Connections
 from coatcheck.http.memory_budget import ByteBudget
 from coatcheck.http.protocol import BoundedProtocol, Bounds
 from tests.http.limits.wire import GET, Site, Wire, assert_problem, connected, site
@@ -94,7 +94,7 @@ async def test_connections_of_a_listed_proxy_are_not_counted_by_address() -> Non
 
 
 def test_addresses_are_counted_by_what_one_subscriber_has() -> None:
-    addresses = Addresses([ip_network("10.0.0.0/8"), ip_network("2001:db8:1::/48")])
+    addresses = ClientAddresses([ip_network("10.0.0.0/8"), ip_network("2001:db8:1::/48")])
     assert addresses.counted("192.0.2.1") != addresses.counted("192.0.2.2")
     assert addresses.counted("2001:db8::1") == addresses.counted("2001:db8::2:1")
     assert addresses.counted("2001:db8::1") != addresses.counted("2001:db8:0:1::1")
@@ -226,7 +226,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_although_it_reads() -> None:
 async def test_large_answers_take_no_more_than_their_share() -> None:
     """The caller's address pays for them here: a quarter of what there is."""
     room = ByteBudget("answers", 4 * 9_000_000, is_of_bodies=False)
-    async with site(large_answers=room) as served:
+    async with site(large_responses=room) as served:
         async with connected(served) as first:
             await first.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
             head = await first.exactly(15)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coatcheck.http.draining import Draining
+from coatcheck.http.lifecycle import ServerDraining
 from tests.http.limits.wire import GET, Site, connected, site
 
 POLL = b"GET /poll HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -68,7 +68,7 @@ async def test_idle_connections_are_closed() -> None:
 
 
 async def test_every_wait_ends_when_the_drain_begins() -> None:
-    draining = Draining()
+    draining = ServerDraining()
 
     async def wait() -> str:
         async with draining.cut_short():
@@ -87,7 +87,7 @@ async def test_every_wait_ends_when_the_drain_begins() -> None:
 
 
 async def test_what_ends_by_itself_is_not_cut_short() -> None:
-    draining = Draining()
+    draining = ServerDraining()
     async with draining.cut_short():
         await asyncio.sleep(0)
         result = "whole"
@@ -96,14 +96,14 @@ async def test_what_ends_by_itself_is_not_cut_short() -> None:
 
 
 async def test_a_timeout_of_the_waits_own_is_raised() -> None:
-    draining = Draining()
+    draining = ServerDraining()
     with pytest.raises(TimeoutError):
         async with draining.cut_short(), asyncio.timeout(0):
             await asyncio.Event().wait()
 
 
 async def test_a_caller_that_leaves_is_not_taken_for_the_drain() -> None:
-    draining = Draining()
+    draining = ServerDraining()
 
     async def wait() -> None:
         async with draining.cut_short():

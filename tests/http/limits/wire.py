@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
+from coatcheck.http.bodies import check_content_type, read_json
 from coatcheck.http.dispatch import Dispatcher
-from coatcheck.http.draining import Draining
-from coatcheck.http.json_bodies import check_content_type, read_json
+from coatcheck.http.lifecycle import ServerDraining
 from coatcheck.http.memory_budget import BodyBudget, ByteBudget
 from coatcheck.http.protocol import Bounds
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply, StreamReply, json_reply
-from coatcheck.http.routing import Answer, Operation
-from coatcheck.http.server import Server, listen
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response, StreamResponse, json_response
+from coatcheck.http.routing import ResponseSpec, Route
+from coatcheck.http.server import HttpServer, listen
 
 GUARD_SECONDS = 30.0
 """Only a server that hangs reaches it."""
@@ -34,35 +34,35 @@ class Site:
     port: int = 0
     entered: asyncio.Event = field(default_factory=asyncio.Event)
     release: asyncio.Event = field(default_factory=asyncio.Event)
-    draining: Draining = field(default_factory=Draining)
-    server: Server | None = None
+    draining: ServerDraining = field(default_factory=ServerDraining)
+    server: HttpServer | None = None
     left: asyncio.Event = field(default_factory=asyncio.Event)
     headers: list[dict[bytes, bytes]] = field(default_factory=list)
 
-    async def here(self, call: Call) -> Reply:
-        self.headers.append(dict(call.headers))
-        return json_reply({"path": call.path})
+    async def here(self, request: Request) -> Response:
+        self.headers.append(dict(request.headers))
+        return json_response({"path": request.path})
 
-    async def echo(self, call: Call) -> Reply:
-        check_content_type(call)
-        return json_reply(read_json(await call.body(BODY_BYTES_MAX)))
+    async def echo(self, request: Request) -> Response:
+        check_content_type(request)
+        return json_response(read_json(await request.body(BODY_BYTES_MAX)))
 
-    async def slow(self, call: Call) -> Reply:
+    async def slow(self, request: Request) -> Response:
         self.entered.set()
         await self.release.wait()
-        return json_reply({"slow": "done"})
+        return json_response({"slow": "done"})
 
-    async def poll(self, call: Call) -> Reply:
+    async def poll(self, request: Request) -> Response:
         async with self.draining.cut_short():
             self.entered.set()
             await asyncio.Event().wait()
-        return json_reply({"resume": "later"}, status=202)
+        return json_response({"resume": "later"}, status=202)
 
-    async def large(self, call: Call) -> Reply:
-        return Reply(200, b"x" * 8_000_000)
+    async def large(self, request: Request) -> Response:
+        return Response(200, b"x" * 8_000_000)
 
-    async def endless(self, call: Call) -> StreamReply:
-        return StreamReply(200, self._pieces(), [(b"content-type", b"text/plain")])
+    async def endless(self, request: Request) -> StreamResponse:
+        return StreamResponse(200, self._pieces(), [(b"content-type", b"text/plain")])
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         try:
@@ -79,12 +79,12 @@ async def site(
     bounds: Bounds | None = None,
     *,
     bodies: BodyBudget | None = None,
-    large_answers: ByteBudget | None = None,
+    large_responses: ByteBudget | None = None,
 ) -> AsyncIterator[Site]:
     """Serve it, until the test is over."""
     served = Site()
-    served.server = Server(
-        Dispatcher(_operations(served), _admit, bodies=bodies, large_answers=large_answers),
+    served.server = HttpServer(
+        Dispatcher(_operations(served), _admit, bodies=bodies, large_responses=large_responses),
         drain_seconds=GUARD_SECONDS,
         draining=served.draining,
         bounds=bounds,
@@ -100,19 +100,19 @@ async def site(
         await serving
 
 
-def _operations(served: Site) -> list[Operation]:
-    answers = [Answer(HTTPStatus.OK, "done")]
+def _operations(served: Site) -> list[Route]:
+    answers = [ResponseSpec(HTTPStatus.OK, "done")]
     return [
-        Operation(["GET"], "/here", "here", "Here.", served.here, answers, "test"),
-        Operation(["POST"], "/echo", "echo", "Echo.", served.echo, answers, "test"),
-        Operation(["GET", "POST"], "/slow", "slow", "Slow.", served.slow, answers, "test"),
-        Operation(["GET"], "/poll", "poll", "Poll.", served.poll, answers, "test"),
-        Operation(["GET"], "/large", "large", "Large.", served.large, answers, "test"),
-        Operation(["GET"], "/endless", "endless", "Endless.", served.endless, answers, "test"),
+        Route(["GET"], "/here", "here", "Here.", served.here, answers, "test"),
+        Route(["POST"], "/echo", "echo", "Echo.", served.echo, answers, "test"),
+        Route(["GET", "POST"], "/slow", "slow", "Slow.", served.slow, answers, "test"),
+        Route(["GET"], "/poll", "poll", "Poll.", served.poll, answers, "test"),
+        Route(["GET"], "/large", "large", "Large.", served.large, answers, "test"),
+        Route(["GET"], "/endless", "endless", "Endless.", served.endless, answers, "test"),
     ]
 
 
-async def _admit(call: Call, operation: Operation) -> RawHeaders:
+async def _admit(request: Request, route: Route) -> RawHeaders:
     raise AssertionError("every route is open")
 
 

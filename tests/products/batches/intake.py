@@ -16,12 +16,12 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import list_key, upload_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import uploads
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.db.notify import Notifier
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.notifications import Notifier
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.products.batches.ingest import Ingester, IngestReport, IngestRequest
 from coatcheck.products.batches.model import BatchView, NewBatch, NewPart
-from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.repository import BatchRepository
 from tests.db.edge_guard import unguarded
 
 ORG = "acme"
@@ -75,10 +75,10 @@ class Intake:
 
     async def __aenter__(self) -> Self:
         self.engine = await (await Engine.connect(self.settings)).__aenter__()
-        self.batches = self.engine.extension(Batches)
-        self.line = Line(self.dsn, name="tests ingest", server_settings=PINNED_PLANS)
-        self._notify_line = Line(self.dsn, name="tests notify")
-        self.notifier = Notifier(self._notify_line)
+        self.batches = self.engine.extension(BatchRepository)
+        self.line = Connection(self.dsn, name="tests ingest", server_settings=PINNED_PLANS)
+        self._notify_db = Connection(self.dsn, name="tests notify")
+        self.notifier = Notifier(self._notify_db)
         self.sql = await asyncpg.connect(self.dsn)
         return self
 
@@ -90,7 +90,7 @@ class Intake:
     ) -> None:
         await self.sql.close()
         await self.notifier.drain()
-        await self._notify_line.close()
+        await self._notify_db.close()
         await self.line.close()
         await self.engine.__aexit__(kind, error, trace)
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BatchView, RunView, TaskStatus, task_status
 from coatcheck.products.batches.queries import batches
@@ -45,7 +45,7 @@ async def counters_equal_recounts(dsn: str, org: str, batch: UUID) -> BatchView:
 
     Nothing may run meanwhile: the two are not read at the same moment.
     """
-    line = Line(dsn, name="recount")
+    line = Connection(dsn, name="recount")
     try:
         view = await batches.get(line, org, batch)
     finally:

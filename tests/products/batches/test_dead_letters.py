@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from tests.products.batches.asking import (
     end_of,
     problem,

@@ -16,24 +16,22 @@ import pytest
 
 from coatcheck import Engine, Settings
 from coatcheck.blobs import BlobContainer
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
 from coatcheck.domain.webhooks import INTERNAL
-from coatcheck.products.batches import exporter as exporting
-from coatcheck.products.batches.blob_sweeper import BatchSweeper
+from coatcheck.products.batches import exporter
 from coatcheck.products.batches.executor import BatchExecutor
-from coatcheck.products.batches.export_expirer import ExportKeeper
+from coatcheck.products.batches.maintenance import BatchSweeper, ExportExpirer
 from coatcheck.products.batches.model import EXPORT_ENDPOINT, ExportView
-from coatcheck.products.batches.queries import batches
-from coatcheck.products.batches.queries import exports as batch_exports
-from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.queries import batches, exports
+from coatcheck.products.batches.repository import BatchRepository
 from coatcheck.products.batches.sql import sql
 from coatcheck.worker.worker import Worker
 from tests.blobs.stores import BlobStore
-from tests.db.edge_guard import Connection
+from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run
 from tests.db.plans import explain
 from tests.db.rows import ORG, connected
@@ -45,14 +43,14 @@ MIXED = [State.COMPLETED, State.FAILED, State.COMPLETED, State.CANCELLED]
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
     async with connected(dsn) as opened:
         yield opened
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    opened = Line(dsn, name="test", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    opened = Connection(dsn, name="test", server_settings=PINNED_PLANS)
     yield opened
     await opened.close()
 
@@ -84,13 +82,15 @@ async def working(settings: Settings) -> AsyncIterator[Worker]:
 
 
 async def ask(engine: Engine, made: LongRun) -> ExportView:
-    view = await engine.extension(Batches).get(to_text(made.batch), org=made.org)
-    return await engine.extension(Batches).exports.create(view, view.current, request_id="r-1")
+    view = await engine.extension(BatchRepository).get(to_text(made.batch), org=made.org)
+    return await engine.extension(BatchRepository).exports.create(
+        view, view.current, request_id="r-1"
+    )
 
 
 async def look(engine: Engine, made: LongRun, export: ExportView) -> ExportView:
-    view = await engine.extension(Batches).get(to_text(made.batch), org=made.org)
-    return await engine.extension(Batches).exports.get(view, to_text(export.uuid))
+    view = await engine.extension(BatchRepository).get(to_text(made.batch), org=made.org)
+    return await engine.extension(BatchRepository).exports.get(view, to_text(export.uuid))
 
 
 async def written(engine: Engine, made: LongRun, export: ExportView) -> ExportView:
@@ -122,21 +122,25 @@ def lines_of(archive: zipfile.ZipFile, name: str) -> list[dict[str, Any]]:
 
 def manifest_of(archive: zipfile.ZipFile) -> dict[str, Any]:
     """The manifest, whose files are checked against it."""
-    manifest: dict[str, Any] = json.loads(archive.read(exporting.MANIFEST))
+    manifest: dict[str, Any] = json.loads(archive.read(exporter.MANIFEST))
     for file in manifest["files"]:
         content = archive.read(file["name"])
         assert hashlib.sha256(content).hexdigest() == file["sha256"]
         assert (len(content), content.count(b"\n")) == (file["bytes"], file["lines"])
     assert [file["name"] for file in manifest["files"]] == [
-        exporting.RESULTS,
-        exporting.ERRORS,
-        exporting.BAD_LINES,
+        exporter.RESULTS,
+        exporter.ERRORS,
+        exporter.BAD_LINES,
     ]
     return manifest
 
 
 async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
-    dsn: str, blob_store: BlobStore, container: BlobContainer, tmp_path: Any, connection: Connection
+    dsn: str,
+    blob_store: BlobStore,
+    container: BlobContainer,
+    tmp_path: Any,
+    connection: AsyncpgConnection,
 ) -> None:
     settings = Settings(
         database_url=dsn, blob_url=blob_store.url, temp_dir=tmp_path, drain_seconds=0.0
@@ -160,7 +164,7 @@ async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
         assert (export.expires_at - export.completed_at).total_seconds() == 86_400
         archive = await opened(container, export)
 
-    results, errors = lines_of(archive, exporting.RESULTS), lines_of(archive, exporting.ERRORS)
+    results, errors = lines_of(archive, exporter.RESULTS), lines_of(archive, exporter.ERRORS)
     assert [task["index"] for task in results] == list(range(0, 6_000, 2))
     assert sorted(task["index"] for task in errors) == list(range(1, 6_000, 2))
     first, second = results[0], results[1]
@@ -192,7 +196,7 @@ async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
         "attempts": 4,
     }
     assert (cancelled["status"], cancelled["error"]["code"]) == ("cancelled", "cancelled")
-    assert lines_of(archive, exporting.BAD_LINES) == [
+    assert lines_of(archive, exporter.BAD_LINES) == [
         {
             "run_id": to_text(made.run),
             "part": 1,
@@ -202,7 +206,7 @@ async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
     ]
     manifest = manifest_of(archive)
     assert manifest["complete"] is True
-    assert manifest["format"] == exporting.FORMAT
+    assert manifest["format"] == exporter.FORMAT
     assert (manifest["batch_id"], manifest["run_id"]) == (to_text(made.batch), to_text(made.run))
     assert manifest["counts"] == {
         "total": 6_000,
@@ -213,7 +217,7 @@ async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
 
 
 async def test_an_export_of_a_run_that_goes_on_holds_what_has_ended_and_says_so(
-    folder_settings: Settings, engine: Engine, connection: Connection
+    folder_settings: Settings, engine: Engine, connection: AsyncpgConnection
 ) -> None:
     made = await put_long_run(connection, [*MIXED, State.QUEUED, State.PROCESSING])
     async with working(folder_settings):
@@ -223,7 +227,7 @@ async def test_an_export_of_a_run_that_goes_on_holds_what_has_ended_and_says_so(
     assert manifest["complete"] is False
     assert manifest["run_completed_at"] is None
     assert manifest["counts"] == {"total": 6, "succeeded": 2, "failed": 1, "cancelled": 1}
-    assert len(lines_of(archive, exporting.RESULTS)) == 2
+    assert len(lines_of(archive, exporter.RESULTS)) == 2
 
 
 @pytest.mark.parametrize(
@@ -238,7 +242,7 @@ async def test_an_export_of_a_run_that_goes_on_holds_what_has_ended_and_says_so(
 async def test_a_result_is_on_one_line_and_as_its_reader_is_shown_it(
     folder_settings: Settings,
     engine: Engine,
-    connection: Connection,
+    connection: AsyncpgConnection,
     endpoint: str,
     result: bytes,
     shown: Any,
@@ -249,16 +253,18 @@ async def test_a_result_is_on_one_line_and_as_its_reader_is_shown_it(
         export = await written(engine, made, await ask(engine, made))
     archive = await opened(engine.blobs, export)
     manifest_of(archive)
-    (line,) = lines_of(archive, exporting.RESULTS)
+    (line,) = lines_of(archive, exporter.RESULTS)
     assert line["result"] == shown
     assert line["custom_id"] == 'quoted "é"\n'
 
 
-async def test_large_results_are_read_a_few_at_a_time(connection: Connection, line: Line) -> None:
+async def test_large_results_are_read_a_few_at_a_time(
+    connection: AsyncpgConnection, line: Connection
+) -> None:
     made = await put_long_run(connection, [State.COMPLETED] * 40, result=b"1" * 100_000)
     seen: list[int] = []
     chunks = 0
-    while rows := await batch_exports.ended(
+    while rows := await exports.ended(
         line,
         ORG,
         made.run,
@@ -275,27 +281,27 @@ async def test_large_results_are_read_a_few_at_a_time(connection: Connection, li
 
 
 async def test_an_export_is_seen_by_nobody_else_and_not_after_its_time(
-    engine: Engine, connection: Connection, line: Line
+    engine: Engine, connection: AsyncpgConnection, line: Connection
 ) -> None:
     made, sibling = await put_long_run(connection, MIXED), await put_long_run(connection, MIXED)
     export = await ask(engine, made)
     assert (export.state, export.run) == ("pending", made.run)
     assert export == await look(engine, made, export)
-    assert await engine.extension(Batches).exports.list(await made.view(line)) == [export]
-    assert await engine.extension(Batches).exports.list(await sibling.view(line)) == []
+    assert await engine.extension(BatchRepository).exports.list(await made.view(line)) == [export]
+    assert await engine.extension(BatchRepository).exports.list(await sibling.view(line)) == []
     for absent in (to_text(export.uuid)[:-1], "x", to_text(made.batch)):
         with pytest.raises(JobNotFound):
-            await engine.extension(Batches).exports.get(await made.view(line), absent)
+            await engine.extension(BatchRepository).exports.get(await made.view(line), absent)
     with pytest.raises(JobNotFound):
         await look(engine, sibling, export)
     await connection.execute("UPDATE batch_exports SET expires_at = now()")
     with pytest.raises(JobNotFound):
         await look(engine, made, export)
-    assert await engine.extension(Batches).exports.list(await made.view(line)) == []
+    assert await engine.extension(BatchRepository).exports.list(await made.view(line)) == []
 
 
 async def test_an_export_and_its_job_come_into_being_together_or_not_at_all(
-    engine: Engine, connection: Connection, line: Line
+    engine: Engine, connection: AsyncpgConnection, line: Connection
 ) -> None:
     made = await put_long_run(connection, MIXED)
     view = await made.view(line)
@@ -306,7 +312,7 @@ async def test_an_export_and_its_job_come_into_being_together_or_not_at_all(
     assert (job["request_id"], job["state"], job["webhook"]) == ("r-1", "queued", INTERNAL)
     assert await batches.delete(line, ORG, made.batch)
     with pytest.raises(JobNotFound):
-        await engine.extension(Batches).exports.create(view, view.current, request_id=None)
+        await engine.extension(BatchRepository).exports.create(view, view.current, request_id=None)
     assert await connection.fetchval("SELECT count(*) FROM batch_exports") == 1
 
 
@@ -315,8 +321,8 @@ async def test_an_expired_export_goes_with_its_blob(
     blob_store: BlobStore,
     container: BlobContainer,
     tmp_path: Any,
-    connection: Connection,
-    line: Line,
+    connection: AsyncpgConnection,
+    line: Connection,
 ) -> None:
     settings = Settings(
         database_url=dsn, blob_url=blob_store.url, temp_dir=tmp_path, drain_seconds=0.0
@@ -326,7 +332,7 @@ async def test_an_expired_export_goes_with_its_blob(
         old = await written(engine, made, await ask(engine, made))
         young = await written(engine, made, await ask(engine, made))
     await connection.execute("UPDATE batch_exports SET expires_at = now() WHERE id = $1", old.uuid)
-    await ExportKeeper(line, container, keep_seconds=60).tick()
+    await ExportExpirer(line, container, keep_seconds=60).tick()
     assert [page async for page in container.keys_under("exports")] == [[young.blob_key]]
     assert [row["id"] for row in await connection.fetch("SELECT id FROM batch_exports")] == [
         young.uuid
@@ -335,7 +341,7 @@ async def test_an_expired_export_goes_with_its_blob(
 
 @pytest.mark.parametrize("job_is_gone", [False, True])
 async def test_an_export_that_nobody_will_write_fails(
-    engine: Engine, connection: Connection, line: Line, job_is_gone: bool
+    engine: Engine, connection: AsyncpgConnection, line: Connection, job_is_gone: bool
 ) -> None:
     made = await put_long_run(connection, MIXED)
     lost, waiting = await ask(engine, made), await ask(engine, made)
@@ -344,7 +350,7 @@ async def test_an_export_that_nobody_will_write_fails(
         await connection.execute("DELETE FROM jobs WHERE id = $1", job)
     else:
         await engine.cancel(to_text(job), org=ORG)
-    await ExportKeeper(line, engine.blobs, keep_seconds=60).tick()
+    await ExportExpirer(line, engine.blobs, keep_seconds=60).tick()
     found = await look(engine, made, lost)
     assert (found.state, found.error_code) == (
         "failed",
@@ -358,8 +364,8 @@ async def test_an_export_that_nobody_will_write_fails(
 async def test_an_export_that_is_no_longer_wanted_leaves_no_blob(
     folder_settings: Settings,
     engine: Engine,
-    connection: Connection,
-    line: Line,
+    connection: AsyncpgConnection,
+    line: Connection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = await put_long_run(connection, MIXED)
@@ -391,8 +397,8 @@ async def test_an_export_that_is_no_longer_wanted_leaves_no_blob(
 async def test_an_export_whose_worker_drains_is_written_by_the_next(
     folder_settings: Settings,
     engine: Engine,
-    connection: Connection,
-    line: Line,
+    connection: AsyncpgConnection,
+    line: Connection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = await put_long_run(connection, [State.COMPLETED] * 5_000)
@@ -406,7 +412,7 @@ async def test_an_export_whose_worker_drains_is_written_by_the_next(
                 passed.append(name)
                 first.stop()
 
-            monkeypatch.setattr(exporting, "crash_point", stop_the_worker)
+            monkeypatch.setattr(exporter, "crash_point", stop_the_worker)
             await workshop.run_worker(first)
             await workshop.ended(first)
         assert "export.mid_file" in passed
@@ -424,7 +430,9 @@ async def test_an_export_whose_worker_drains_is_written_by_the_next(
     assert (job["failures"], job["crashes"], job["interruptions"]) == (0, 0, 1)
 
 
-async def test_a_chunk_reads_its_own_tasks_only(connection: Connection, line: Line) -> None:
+async def test_a_chunk_reads_its_own_tasks_only(
+    connection: AsyncpgConnection, line: Connection
+) -> None:
     await put_long_run(connection, MIXED * 1_000)
     made = await put_long_run(connection, MIXED * 1_000)
     await connection.execute("VACUUM ANALYZE jobs")
@@ -446,7 +454,7 @@ def documented(heading: str) -> set[str]:
 
 
 async def test_the_reference_names_every_field_and_no_other(
-    folder_settings: Settings, engine: Engine, connection: Connection
+    folder_settings: Settings, engine: Engine, connection: AsyncpgConnection
 ) -> None:
     made = await put_long_run(connection, MIXED)
     await connection.execute(
@@ -462,8 +470,8 @@ async def test_the_reference_names_every_field_and_no_other(
     async with working(folder_settings):
         export = await written(engine, made, await ask(engine, made))
     archive = await opened(engine.blobs, export)
-    result, error = lines_of(archive, exporting.RESULTS)[0], lines_of(archive, exporting.ERRORS)[0]
-    (bad_line,) = lines_of(archive, exporting.BAD_LINES)
+    result, error = lines_of(archive, exporter.RESULTS)[0], lines_of(archive, exporter.ERRORS)[0]
+    (bad_line,) = lines_of(archive, exporter.BAD_LINES)
     assert documented("A line of `results.ndjson`") == result.keys()
     assert documented("A line of `errors.ndjson`") == error.keys() - result.keys()
     assert documented("A line of `bad_lines.ndjson`") == bad_line.keys()

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import TargetUnreachable
 from coatcheck.domain.ids import new_id, to_text
-from coatcheck.products.batches import staged_list
+from coatcheck.products.batches import task_lists
 from coatcheck.products.batches.ingest import Ingester, IngestRequest
 from coatcheck.products.batches.model import IngestOrder, NewPart, NewTask, task_id
-from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.ingest import Overtaken
 from coatcheck.products.batches.queries.task_copy import TaskBlock, TaskChunk, encode
 from tests.db.blocking import until_blocked
@@ -29,8 +29,8 @@ async def intake(dsn: str, tmp_path: Path) -> AsyncIterator[Intake]:
 
 
 @pytest.fixture
-async def other_line(dsn: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name="a rival")
+async def other_line(dsn: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name="a rival")
     yield line
     await line.close()
 
@@ -45,7 +45,7 @@ async def chunk_of(order: IngestOrder, *blocks: TaskBlock) -> TaskChunk:
 
 
 async def order_of(intake: Intake, part: NewPart) -> IngestOrder:
-    found = await batch_ingest.order_of(intake.line, ORG, part.uuid)
+    found = await ingest.order_of(intake.line, ORG, part.uuid)
     assert found is not None
     return found
 
@@ -53,12 +53,12 @@ async def order_of(intake: Intake, part: NewPart) -> IngestOrder:
 async def test_a_chunk_is_written_once_whoever_else_has_the_same_order(intake: Intake) -> None:
     new, part = await intake.create(b"1\n2\n3\n")
     order = await order_of(intake, part)
-    await batch_ingest.write_chunk(
+    await ingest.write_chunk(
         intake.line, order, await chunk_of(order, block(b"1", b"2")), is_last=False
     )
 
     with pytest.raises(Overtaken):
-        await batch_ingest.write_chunk(
+        await ingest.write_chunk(
             intake.line, order, await chunk_of(order, block(b"1", b"2")), is_last=False
         )
 
@@ -71,17 +71,15 @@ async def test_a_chunk_without_tasks_is_counted_once_as_well(intake: Intake) -> 
     new, part = await intake.create(b"oops\n1\n")
     order = await order_of(intake, part)
     bad = TaskBlock((), (), None, (), 1, 5)
-    await batch_ingest.write_chunk(intake.line, order, await chunk_of(order, bad), is_last=False)
+    await ingest.write_chunk(intake.line, order, await chunk_of(order, bad), is_last=False)
 
     with pytest.raises(Overtaken):
-        await batch_ingest.write_chunk(
-            intake.line, order, await chunk_of(order, bad), is_last=False
-        )
+        await ingest.write_chunk(intake.line, order, await chunk_of(order, bad), is_last=False)
     assert (await intake.run_row(new.run))["lines"] == 1
 
 
 async def test_of_two_that_write_a_chunk_at_once_the_second_writes_nothing(
-    intake: Intake, other_line: Line
+    intake: Intake, other_line: Connection
 ) -> None:
     new, part = await intake.create(b"1\n2\n")
     order = await order_of(intake, part)
@@ -90,7 +88,7 @@ async def test_of_two_that_write_a_chunk_at_once_the_second_writes_nothing(
         await intake.sql.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", new.run)
         writes = [
             asyncio.create_task(
-                batch_ingest.write_chunk(
+                ingest.write_chunk(
                     line, order, await chunk_of(order, block(b"1", b"2")), is_last=True
                 )
             )
@@ -106,7 +104,7 @@ async def test_of_two_that_write_a_chunk_at_once_the_second_writes_nothing(
 
 
 async def test_a_cancellation_that_comes_between_leaves_a_chunk_unwritten(
-    intake: Intake, other_line: Line
+    intake: Intake, other_line: Connection
 ) -> None:
     new, part = await intake.create(b"1\n2\n")
     order = await order_of(intake, part)
@@ -116,9 +114,7 @@ async def test_a_cancellation_that_comes_between_leaves_a_chunk_unwritten(
             "UPDATE runs SET cancel_requested_at = now() WHERE id = $1", new.run
         )
         writing = asyncio.create_task(
-            batch_ingest.write_chunk(
-                other_line, order, await chunk_of(order, block(b"1")), is_last=False
-            )
+            ingest.write_chunk(other_line, order, await chunk_of(order, block(b"1")), is_last=False)
         )
         await until_blocked(intake.sql, "coatcheck a rival")
     with pytest.raises(Overtaken):
@@ -129,9 +125,9 @@ async def test_a_cancellation_that_comes_between_leaves_a_chunk_unwritten(
 
 
 async def test_two_who_take_a_list_in_side_by_side_write_each_task_once(
-    intake: Intake, other_line: Line, monkeypatch: pytest.MonkeyPatch
+    intake: Intake, other_line: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged_list, "CHUNK_LINES", 1)
+    monkeypatch.setattr(task_lists, "CHUNK_LINES", 1)
     lines = [b'{"n":%d,"pad":"%s"}' % (n, b"x" * 500) for n in range(20_000)]
     new, part = await intake.create(b"\n".join(lines))
     request = IngestRequest(ORG, part.uuid)
@@ -152,14 +148,14 @@ async def test_two_who_take_a_list_in_side_by_side_write_each_task_once(
 async def test_tasks_added_while_a_list_comes_in_stand_between_its_own(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged_list, "CHUNK_LINES", 1)
+    monkeypatch.setattr(task_lists, "CHUNK_LINES", 1)
     lines = [b'{"n":%d,"pad":"%s"}' % (n, b"x" * 500) for n in range(2_000)]
     new, part = await intake.create(b"\n".join(lines), is_open=True)
-    write = batch_ingest.write_chunk
+    write = ingest.write_chunk
     added = 0
 
     async def with_others_between(
-        line: Line, order: IngestOrder, chunk: TaskChunk, **how: Any
+        line: Connection, order: IngestOrder, chunk: TaskChunk, **how: Any
     ) -> TaskChunk:
         nonlocal added
         written = await write(line, order, chunk, **how)
@@ -174,7 +170,7 @@ async def test_tasks_added_while_a_list_comes_in_stand_between_its_own(
             )
         return written
 
-    monkeypatch.setattr(batch_ingest, "write_chunk", with_others_between)
+    monkeypatch.setattr(ingest, "write_chunk", with_others_between)
     await intake.take_in(part)
     await intake.batches.close(to_text(new.uuid), org=ORG)
 
@@ -190,17 +186,17 @@ async def test_a_list_comes_in_however_fast_others_add_tasks(
 ) -> None:
     """Each chunk would be overtaken, if those who add did not have to wait for it."""
     new, part = await intake.create(b"1\n2\n", is_open=True)
-    write = batch_ingest.write_chunk
+    write = ingest.write_chunk
 
     async def overtaken_unless_locking(
-        line: Line, order: IngestOrder, chunk: TaskChunk, **how: Any
+        line: Connection, order: IngestOrder, chunk: TaskChunk, **how: Any
     ) -> TaskChunk:
         await intake.batches.add(
             ORG, new.uuid, NewPart(new_id(), "inline"), [NewTask(b"0")], endpoint=ENDPOINT
         )
         return await write(line, order, chunk, **how)
 
-    monkeypatch.setattr(batch_ingest, "write_chunk", overtaken_unless_locking)
+    monkeypatch.setattr(ingest, "write_chunk", overtaken_unless_locking)
     await intake.take_in(part)
 
     payloads = [task["payload"] for task in await intake.tasks(new.run)]
@@ -210,7 +206,7 @@ async def test_a_list_comes_in_however_fast_others_add_tasks(
 async def test_a_database_that_goes_away_costs_no_attempt(intake: Intake) -> None:
     _, part = await intake.create(b"1\n")
     await intake.take_in(part)  # connected
-    away = Line("postgresql://nobody@127.0.0.1:1/nothing", name="away")
+    away = Connection("postgresql://nobody@127.0.0.1:1/nothing", name="away")
 
     with pytest.raises(TargetUnreachable):
         await Ingester(away, intake.blobs, intake.notifier).take_in(IngestRequest(ORG, part.uuid))

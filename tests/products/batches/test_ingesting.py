@@ -14,8 +14,8 @@ import pytest
 from coatcheck.domain.errors import FailJob, RetryLater, TargetUnreachable
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX
-from coatcheck.products.batches import staged_list
-from coatcheck.products.batches.model import BatchStatus, task_id
+from coatcheck.products.batches import task_lists
+from coatcheck.products.batches.model import BatchState, task_id
 from coatcheck.products.batches.queries import task_copy
 from tests.db.edge_guard import unguarded
 from tests.products.batches.intake import ENDPOINT, ORG, OWNER, Intake, new_batch
@@ -53,8 +53,8 @@ async def test_a_run_is_latched_with_its_total_once_its_list_is_in(intake: Intak
     await intake.take_in(part)
     after = await intake.view(new)
 
-    assert (before.status, before.current.counts.total) == (BatchStatus.INGESTING, 0)
-    assert (after.status, after.current.counts.total) == (BatchStatus.RUNNING, 5)
+    assert (before.status, before.current.counts.total) == (BatchState.INGESTING, 0)
+    assert (after.status, after.current.counts.total) == (BatchState.RUNNING, 5)
     row = await intake.run_row(new.run)
     assert (row["total"], row["tasks"], row["latched_at"] is not None) == (5, 5, True)
 
@@ -156,7 +156,7 @@ async def test_tasks_whose_failure_is_told_by_webhook_are_marked(intake: Intake)
 async def test_a_list_of_many_chunks_is_taken_in_whole(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged_list, "CHUNK_LINES", 1_000)
+    monkeypatch.setattr(task_lists, "CHUNK_LINES", 1_000)
     new = new_batch()
     part = await intake.staged(new.uuid, b"\xef\xbb\xbf" + numbers(50_000))
     await intake.batches.create(new, part)
@@ -199,7 +199,7 @@ async def test_a_list_without_a_task_is_a_dead_letter(
     view = await intake.view(new)
     (letter,) = await intake.batches.dead_letters.page(ORG, owner=OWNER)
     assert failed.value.code == code
-    assert (view.status, view.current.error_code) == (BatchStatus.FAILED_INGEST, code)
+    assert (view.status, view.current.error_code) == (BatchState.FAILED_INGEST, code)
     assert (letter.uuid, letter.batch, letter.error_code) == (part.uuid, new.uuid, code)
     assert message in letter.error_message
     assert await intake.staged_blobs() != [], "a redrive may want it"
@@ -243,13 +243,13 @@ async def test_a_list_that_is_gone_is_a_dead_letter_and_is_taken_in_once_it_is_b
     await intake.take_in(part)
 
     view = await intake.view(new)
-    assert (view.status, view.current.counts.total) == (BatchStatus.RUNNING, 3)
+    assert (view.status, view.current.counts.total) == (BatchState.RUNNING, 3)
 
 
 async def test_a_list_that_lost_a_piece_stops_there_and_goes_on_from_there(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged_list, "CHUNK_LINES", 100)
+    monkeypatch.setattr(task_lists, "CHUNK_LINES", 100)
     data = b"".join(b'{"n":"%07d","pad":"%s"}\n' % (n, b"x" * 100) for n in range(100_000))
     new, part = await intake.create(data)
     last_piece = max(await intake.staged_blobs())
@@ -327,7 +327,7 @@ async def test_a_run_takes_no_more_tasks_than_it_may_have(
 
     assert failed.value.code == "too_many_tasks"
     assert await intake.tasks(new.run) == []
-    assert (await intake.view(new)).status is BatchStatus.FAILED_INGEST
+    assert (await intake.view(new)).status is BatchState.FAILED_INGEST
 
 
 async def test_a_blob_store_that_is_away_costs_an_attempt_and_no_list(
@@ -359,7 +359,7 @@ async def test_lists_of_an_open_batch_are_taken_in_one_after_the_other(intake: I
     closed = await intake.batches.close(to_text(new.uuid), org=ORG)
 
     assert [task["payload"] for task in await intake.tasks(new.run)] == [b"1", b"2", b"3"]
-    assert (open_still.status, closed.status) == (BatchStatus.OPEN, BatchStatus.RUNNING)
+    assert (open_still.status, closed.status) == (BatchState.OPEN, BatchState.RUNNING)
     assert (await intake.run_row(new.run))["total"] == 3
 
 
@@ -392,7 +392,7 @@ async def test_a_batch_closed_while_its_list_comes_in_is_latched_with_all_of_it(
 ) -> None:
     new, part = await intake.create(b"1\n2\n", is_open=True)
     closed = await intake.batches.close(to_text(new.uuid), org=ORG)
-    assert closed.status is BatchStatus.INGESTING
+    assert closed.status is BatchState.INGESTING
     await intake.take_in(part)
 
     assert (await intake.run_row(new.run))["total"] == 2
@@ -427,18 +427,18 @@ async def test_nothing_is_taken_into_a_batch_that_was_deleted(intake: Intake) ->
 async def test_how_far_a_list_was_taken_in_is_shown_chunk_by_chunk(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged_list, "CHUNK_LINES", 1)
+    monkeypatch.setattr(task_lists, "CHUNK_LINES", 1)
     data = b"".join(b'{"n":%d,"pad":"%s"}\n' % (n, b"x" * 1_000) for n in range(1_000))
     new, part = await intake.create(data)
     seen: list[int] = []
-    write = staged_list.chunks
+    write = task_lists.chunks
 
     async def watched(*of: Any) -> AsyncIterator[object]:
         async for chunk in write(*of):
             seen.append((await intake.view(new)).current.lines)
             yield chunk
 
-    monkeypatch.setattr(staged_list, "chunks", watched)
+    monkeypatch.setattr(task_lists, "chunks", watched)
     await intake.take_in(part)
 
     assert seen == sorted(seen)

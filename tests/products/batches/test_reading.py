@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from coatcheck.http import event_stream
 from tests.products.batches.asking import (
     ADD,

@@ -10,9 +10,9 @@ import pytest
 from coatcheck.domain.errors import FailJob, InvalidParameter, NotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.webhooks import INTERNAL
-from coatcheck.products.batches.ingest_jobs import ingest_job
-from coatcheck.products.batches.model import INGEST_ENDPOINT, BatchStatus, NewBatch, NewPart
-from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.dead_letter_repository import ingest_job
+from coatcheck.products.batches.model import INGEST_ENDPOINT, BatchState, NewBatch, NewPart
+from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.task_copy import TaskBlock, encode
 from tests.products.batches.intake import ORG, OWNER, Intake, new_batch
 
@@ -47,15 +47,15 @@ async def test_a_redrive_gives_the_list_a_fresh_job_and_the_batch_goes_on(intake
     assert (row["state"], row["ingest_job"] != before) == ("pending", True)
     assert (job["endpoint"], job["state"], job["org_id"]) == (INGEST_ENDPOINT, "queued", ORG)
     assert job["webhook"] == INTERNAL, "no endpoint is sent its moves"
-    assert (await intake.view(new)).status is BatchStatus.INGESTING
+    assert (await intake.view(new)).status is BatchState.INGESTING
     assert await intake.batches.dead_letters.page(ORG, owner=OWNER) == []
 
 
 async def test_a_redrive_whose_answer_was_lost_is_not_done_twice(intake: Intake) -> None:
     _, part = await dead_letter(intake)
     job = ingest_job(ORG, part.uuid, None)
-    first = await batch_ingest.redrive(intake.line, ORG, part.uuid, OWNER, job)
-    again = await batch_ingest.redrive(intake.line, ORG, part.uuid, OWNER, job)
+    first = await ingest.redrive(intake.line, ORG, part.uuid, OWNER, job)
+    again = await ingest.redrive(intake.line, ORG, part.uuid, OWNER, job)
 
     assert first is not None
     assert again is not None
@@ -136,12 +136,10 @@ async def test_tasks_taken_in_before_a_list_failed_stay_and_the_run_cannot_compl
     new = new_batch()
     part = await intake.uploaded(b"1\n2\n")
     await intake.batches.create(new, part)
-    order = await batch_ingest.order_of(intake.line, ORG, part.uuid)
+    order = await ingest.order_of(intake.line, ORG, part.uuid)
     assert order is not None
     block = TaskBlock([b"1"], [None], None, (), 1, 2)
-    await batch_ingest.write_chunk(
-        intake.line, order, await encode(order, 0, [block]), is_last=False
-    )
+    await ingest.write_chunk(intake.line, order, await encode(order, 0, [block]), is_last=False)
     assert part.source_key is not None
     await intake.blobs.delete([part.source_key])
     with pytest.raises(FailJob):
@@ -149,5 +147,5 @@ async def test_tasks_taken_in_before_a_list_failed_stay_and_the_run_cannot_compl
 
     view = await intake.view(new)
     assert [task["state"] for task in await intake.tasks(new.run)] == ["queued"]
-    assert (view.status, view.current.counts.pending) == (BatchStatus.FAILED_INGEST, 1)
-    assert not await batch_ingest.latch(intake.line, ORG, new.run)
+    assert (view.status, view.current.counts.pending) == (BatchState.FAILED_INGEST, 1)
+    assert not await ingest.latch(intake.line, ORG, new.run)

@@ -13,7 +13,7 @@ from coatcheck.domain.ids import new_id, to_text
 from coatcheck.products.batches import rerun as rerunning
 from coatcheck.products.batches.errors import NothingToRerun
 from coatcheck.products.batches.model import (
-    BatchStatus,
+    BatchState,
     BatchView,
     NewBatch,
     NewPart,
@@ -24,7 +24,7 @@ from coatcheck.products.batches.model import (
     TaskStatus,
     task_id,
 )
-from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.ingest import Repeated
 from tests.db.edge_guard import unguarded
 from tests.products.batches.intake import ORG, Intake, new_batch
@@ -140,14 +140,14 @@ async def test_a_chunk_of_a_rerun_is_written_once(intake: Intake) -> None:
     await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
     run = (await intake.view(new)).current.uuid
     part = await intake.sql.fetchval("SELECT id FROM batch_parts WHERE run_id = $1", run)
-    order = await batch_ingest.order_of(intake.line, ORG, part)
+    order = await ingest.order_of(intake.line, ORG, part)
     assert order is not None
     places = [TaskPlace(new.run, number) for number in (0, 1)]
     chunk = [Repeated(place, place.number, place) for place in places]
-    await batch_ingest.write_rerun_chunk(intake.line, order, chunk, 2, is_last=False)
+    await ingest.write_rerun_chunk(intake.line, order, chunk, 2, is_last=False)
 
-    with pytest.raises(batch_ingest.Overtaken):
-        await batch_ingest.write_rerun_chunk(intake.line, order, chunk, 2, is_last=False)
+    with pytest.raises(ingest.Overtaken):
+        await ingest.write_rerun_chunk(intake.line, order, chunk, 2, is_last=False)
     await intake.take_in(part)
 
     names = [task["custom_id"] for task in await intake.tasks(run)]
@@ -185,11 +185,11 @@ async def test_a_rerun_that_failed_half_way_goes_on_in_the_next_run_where_it_sto
     await intake.batches.rerun(to_text(new.uuid), selection, org=ORG)
     second = (await intake.view(new)).current.uuid
     (half,) = await parts_of(intake, second)
-    order = await batch_ingest.order_of(intake.line, ORG, half)
+    order = await ingest.order_of(intake.line, ORG, half)
     assert order is not None
     async for _ in rerunning.chunks(intake.line, order):
         break
-    await batch_ingest.fail_part(intake.line, ORG, half, "worker_lost", "it fell silent")
+    await ingest.fail_part(intake.line, ORG, half, "worker_lost", "it fell silent")
 
     await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG, source=RerunSource(second))
     third = (await intake.view(new)).current.uuid
@@ -202,7 +202,7 @@ async def test_a_rerun_that_failed_half_way_goes_on_in_the_next_run_where_it_sto
 
     names = [row["custom_id"] for row in await intake.tasks(third)]
     assert names == wanted(*(range(0, 12, 3) if selection.statuses else range(12)))
-    assert (await intake.view(new)).status is BatchStatus.RUNNING
+    assert (await intake.view(new)).status is BatchState.RUNNING
     await latest_are(intake, new, third, 4 if selection.statuses else 12)
 
 
@@ -214,11 +214,11 @@ async def test_a_rerun_of_the_whole_batch_does_not_take_along_what_another_left_
     await intake.batches.rerun(to_text(new.uuid), Selection([TaskStatus.FAILED]), org=ORG)
     second = (await intake.view(new)).current.uuid
     (half,) = await parts_of(intake, second)
-    order = await batch_ingest.order_of(intake.line, ORG, half)
+    order = await ingest.order_of(intake.line, ORG, half)
     assert order is not None
     async for _ in rerunning.chunks(intake.line, order):
         break
-    await batch_ingest.fail_part(intake.line, ORG, half, "worker_lost", "it fell silent")
+    await ingest.fail_part(intake.line, ORG, half, "worker_lost", "it fell silent")
 
     await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
     third = (await intake.view(new)).current.uuid
@@ -244,7 +244,7 @@ async def test_what_a_later_run_takes_in_first_comes_after_all_there_was(
         new.uuid, b'{"custom_id":"c4","input":4}\n{"custom_id":"c5","input":5}\n'
     )
     await intake.batches.add(ORG, new.uuid, lost, None, endpoint=new.endpoint)
-    await batch_ingest.fail_part(intake.line, ORG, lost.uuid, "list_missing", "it is gone")
+    await ingest.fail_part(intake.line, ORG, lost.uuid, "list_missing", "it is gone")
     await intake.batches.close(to_text(new.uuid), org=ORG)
     await intake.end_tasks(new.run, [0, 1], "completed", None)
     await intake.end_tasks(new.run, [2, 3], "failed", "broke")

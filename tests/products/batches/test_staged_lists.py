@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck.domain.errors import FailJob
-from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.task_copy import TaskBlock, encode
 from tests.blobs.stores import BlobStore
 from tests.products.batches.intake import ORG, Intake, new_batch
@@ -30,14 +30,12 @@ async def test_a_list_is_taken_in_from_where_it_was_left_off_and_then_deleted(
     new = new_batch()
     part = await (intake.uploaded(DATA) if how == "uploaded" else intake.staged(new.uuid, DATA))
     await intake.batches.create(new, part)
-    order = await batch_ingest.order_of(intake.line, ORG, part.uuid)
+    order = await ingest.order_of(intake.line, ORG, part.uuid)
     assert order is not None
     begun = LINES[:1_234]
     size = sum(len(line) + 1 for line in begun)
     block = TaskBlock(begun, [None] * len(begun), None, (), len(begun), size)
-    await batch_ingest.write_chunk(
-        intake.line, order, await encode(order, 0, [block]), is_last=False
-    )
+    await ingest.write_chunk(intake.line, order, await encode(order, 0, [block]), is_last=False)
     await intake.take_in(part)
 
     assert [task["payload"] for task in await intake.tasks(new.run)] == LINES

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coatcheck.maintenance.webhook_deliverer import Deliverer
-from tests.all_products import notices
+from coatcheck.maintenance.webhooks import WebhookDeliverer
+from tests.all_products import payloads
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.products.batches.asking import end_of, submit, tasks_of
 from tests.products.batches.sums import BREAKS
@@ -29,7 +29,7 @@ async def receiver() -> AsyncIterator[UpstreamServer]:
 @pytest.fixture
 async def telling_house(working_house: House) -> AsyncIterator[House]:
     """A house that delivers webhooks, as a server does."""
-    deliverer = Deliverer(working_house.settings, notices(working_house.parts).body)
+    deliverer = WebhookDeliverer(working_house.settings, payloads(working_house.parts).body)
     await deliverer.begin()
     yield working_house
     await deliverer.stop()
@@ -101,7 +101,7 @@ async def test_a_batch_that_was_deleted_before_it_was_told_is_told_by_its_facts(
     job = await submit(http, [{"a": -1}], webhook_url=url, webhook_events=["task.failed"])
     await end_of(http, job)
     assert (await http.delete(job["urls"]["poll"])).status_code == 204
-    deliverer = Deliverer(working_house.settings, notices(working_house.parts).body)
+    deliverer = WebhookDeliverer(working_house.settings, payloads(working_house.parts).body)
     await deliverer.begin()
     try:
         ((data,),) = (await told(receiver, 1)).values()

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from coatcheck.domain.identity import USER_SCOPES
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.tenants import USER_SCOPES
 from tests.postgres_keeper import Databases, run
 from tests.products.console.callers import Caller
 from tests.products.console.chores_service import chores

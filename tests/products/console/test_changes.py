@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coatcheck.client import AsyncClient
-from coatcheck.domain.identity import USER_SCOPES
+from coatcheck.domain.tenants import USER_SCOPES
 from tests.products.console.callers import Caller
 from tests.products.house import House, bearer
 from tests.server_sent import Sent, sent_by

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from coatcheck.domain.ids import new_id
-from coatcheck.domain.webhooks import Notice, Tells
+from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
 from coatcheck.hosting.serving import webhook_payloads
 from tests.products.house import House
 
@@ -72,8 +72,10 @@ async def test_a_surface_that_is_off_cannot_be_asked_for(dsn: str, tmp_path: Pat
         assert answer.status_code == 422, answer.text
 
 
-def notice(kind: Tells, subject: UUID, event: str, at: datetime, facts: dict[str, Any]) -> Notice:
-    return Notice("default", new_id(), new_id(), kind, subject, None, event, facts, at)
+def event_of(
+    kind: SubjectKind, subject: UUID, event: str, at: datetime, facts: dict[str, Any]
+) -> DeliveryEvent:
+    return DeliveryEvent("default", new_id(), new_id(), kind, subject, None, event, facts, at)
 
 
 async def test_webhooks_say_what_the_engine_knows(house: House) -> None:
@@ -81,7 +83,7 @@ async def test_webhooks_say_what_the_engine_knows(house: House) -> None:
     ticket = await house.engine.submit("chores.post__sweep", {"room": "attic"})
     facts = {"state": "queued", "attempt": 0, "endpoint": "chores.post__sweep"}
     at = datetime.now(UTC)
-    queued = notice(Tells.JOB, ticket.uuid, "job.queued", at, facts)
+    queued = event_of(SubjectKind.JOB, ticket.uuid, "job.queued", at, facts)
     told = msgspec.json.decode(await render(queued))
     assert told["data"] == {
         "id": ticket.id,
@@ -94,5 +96,5 @@ async def test_webhooks_say_what_the_engine_knows(house: House) -> None:
     }
     counts = {"status": "completed", "total": 3}
     noted = {"as": "endpoint", **counts}
-    batch = await render(notice(Tells.BATCH, ticket.uuid, "batch.completed", at, noted))
+    batch = await render(event_of(SubjectKind.BATCH, ticket.uuid, "batch.completed", at, noted))
     assert msgspec.json.decode(batch)["data"] == {"id": ticket.id, **counts}

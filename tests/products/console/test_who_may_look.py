@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coatcheck import Service
-from coatcheck.domain.identity import USER_SCOPES
+from coatcheck.domain.tenants import USER_SCOPES
 from tests.products.console.callers import Caller
 from tests.products.console.conftest import OPERATOR_ORG
 from tests.products.house import House

@@ -157,4 +157,4 @@ def chunks(events: list[Event]) -> list[object]:
 
 def followers() -> int:
     """How many of this process's tasks send a stream."""
-    return sum("StreamReply.send" in repr(task.get_coro()) for task in asyncio.all_tasks())
+    return sum("StreamResponse.send" in repr(task.get_coro()) for task in asyncio.all_tasks())

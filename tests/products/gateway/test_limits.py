@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coatcheck.domain.identity import RateLimit
+from coatcheck.domain.tenants import RateLimit
 from tests.products.gateway import paths
 from tests.products.gateway.asking import know_docs, problem
 from tests.products.house import House, bearer

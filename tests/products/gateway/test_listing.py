@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coatcheck.domain.identity import USER_SCOPES
+from coatcheck.domain.tenants import USER_SCOPES
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, hand_in
 from tests.products.gateway.docs_service import gates, letters

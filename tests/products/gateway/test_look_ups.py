@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from coatcheck.egress import look_ups
+from coatcheck.egress import resolver
 from tests.contract.things_service import things
 from tests.egress.name_server import Answer, NameServer, name_server
 from tests.products.gateway import paths
@@ -38,8 +38,8 @@ async def house(dsn: str, tmp_path: Path, names: NameServer) -> AsyncIterator[Ho
 async def test_who_has_met_the_limit_is_told_when_to_come_back_and_nobody_else_is(
     house: House, names: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(look_ups, "LOOK_UPS_PER_ORG_MAX", 1)
-    monkeypatch.setattr(look_ups, "TURN_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(resolver, "LOOK_UPS_PER_ORG_MAX", 1)
+    monkeypatch.setattr(resolver, "TURN_SECONDS_MAX", 0.01)
     slow = asyncio.create_task(submit(house.http, "https://a.slow.example.com/"))
 
     async def asked() -> bool:

@@ -12,10 +12,10 @@ import pytest
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifacts_of, job_of
-from coatcheck.core.remote.result_store import KeptFor
+from coatcheck.core.remote.result_store import ResultOf
 from coatcheck.core.upstream_calls import decode_answer, shown_result
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
-from coatcheck.products.gateway.remote_results import GatewayKeeper
+from coatcheck.products.gateway.remote import GatewayResultStore
 from coatcheck.remotes import RemoteFaulty, RemoteResult
 
 PIECE = b" " * (64 * 1024)
@@ -27,8 +27,8 @@ def blobs(tmp_path: Path) -> BlobContainer:
 
 
 @pytest.fixture
-def job() -> KeptFor:
-    return KeptFor("acme", uuid4(), UPSTREAM_ENDPOINT, "", uuid4(), {})
+def job() -> ResultOf:
+    return ResultOf("acme", uuid4(), UPSTREAM_ENDPOINT, "", uuid4(), {})
 
 
 def result(*pieces: bytes, media_type: str, breaks: bool = False) -> RemoteResult:
@@ -55,9 +55,9 @@ async def keys(blobs: BlobContainer) -> list[str]:
     ],
 )
 async def test_short_json_and_text_are_the_result_itself(
-    blobs: BlobContainer, job: KeptFor, media_type: str, pieces: list[bytes], shown: object
+    blobs: BlobContainer, job: ResultOf, media_type: str, pieces: list[bytes], shown: object
 ) -> None:
-    kept = await GatewayKeeper().keep(job, result(*pieces, media_type=media_type), blobs)
+    kept = await GatewayResultStore().keep(job, result(*pieces, media_type=media_type), blobs)
     assert kept.artifact is None
     assert msgspec.json.decode(shown_result(kept.result)) == shown
     answer = decode_answer(kept.result)
@@ -74,10 +74,10 @@ async def test_short_json_and_text_are_the_result_itself(
     ],
 )
 async def test_all_else_is_an_artifact_of_the_job(
-    blobs: BlobContainer, job: KeptFor, media_type: str, pieces: list[bytes]
+    blobs: BlobContainer, job: ResultOf, media_type: str, pieces: list[bytes]
 ) -> None:
     content = b"".join(pieces)
-    kept = await GatewayKeeper().keep(job, result(*pieces, media_type=media_type), blobs)
+    kept = await GatewayResultStore().keep(job, result(*pieces, media_type=media_type), blobs)
     assert kept.artifact is not None
     assert msgspec.json.decode(shown_result(kept.result)) == {
         "media_type": media_type,
@@ -95,18 +95,18 @@ async def test_all_else_is_an_artifact_of_the_job(
 
 
 async def test_a_media_type_that_nothing_can_have_becomes_that_of_plain_bytes(
-    blobs: BlobContainer, job: KeptFor
+    blobs: BlobContainer, job: ResultOf
 ) -> None:
-    kept = await GatewayKeeper().keep(job, result(b"x", media_type="nonsense"), blobs)
+    kept = await GatewayResultStore().keep(job, result(b"x", media_type="nonsense"), blobs)
     assert kept.artifact is not None
     assert kept.artifact.media_type == "application/octet-stream"
 
 
 @pytest.mark.parametrize("media_type", ["audio/wav", "application/json"])
 async def test_of_a_result_that_breaks_off_nothing_is_kept(
-    blobs: BlobContainer, job: KeptFor, media_type: str
+    blobs: BlobContainer, job: ResultOf, media_type: str
 ) -> None:
     broken = result(*[PIECE] * 17, media_type=media_type, breaks=True)
     with pytest.raises(RemoteFaulty):
-        await GatewayKeeper().keep(job, broken, blobs)
+        await GatewayResultStore().keep(job, broken, blobs)
     assert await keys(blobs) == []

@@ -19,11 +19,11 @@ import pytest
 
 from coatcheck import Settings, State
 from coatcheck.core.service_secrets import Resealer
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.embedded import EmbeddedPostgres
-from coatcheck.db.embedded.binaries import bundled_bin
+from coatcheck.db.embedded.cluster import bundled_bin
 from coatcheck.db.migrate import migrate
-from coatcheck.products.gateway.upstream_executor import UpstreamExecutor
+from coatcheck.products.gateway.executor import UpstreamExecutor
 from coatcheck.worker.worker import Worker
 from tests.egress.upstream_server import Request, UpstreamServer, plain, upstream_server
 from tests.products.gateway import paths
@@ -239,7 +239,7 @@ async def test_keys_are_rotated_while_jobs_run_and_wait(
 ) -> None:
     answers, server = upstream
     await register(house, "docs", upstream_service(server))
-    line = Line(house.settings.database_url, name="rotation")
+    line = Connection(house.settings.database_url, name="rotation")
     async with Workers(house) as workers:
         both = await workers.hire(SECRET_KEY, NEW_KEY)
         running = await submit(house, "docs", "/held")

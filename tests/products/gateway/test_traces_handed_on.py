@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.maintenance.webhook_deliverer import Deliverer
+from coatcheck.maintenance.webhooks import WebhookDeliverer
 from coatcheck.telemetry.traceparents import trace_id_of
-from tests.all_products import notices
+from tests.all_products import payloads
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.products.gateway import paths
 from tests.products.house import House
@@ -36,7 +36,7 @@ async def test_the_upstream_and_the_receiver_of_the_webhook_get_the_trace(
         )
         assert registered.is_success, registered.text
         await house.call_upstreams()
-        deliverer = Deliverer(house.settings, notices(house.parts).body)
+        deliverer = WebhookDeliverer(house.settings, payloads(house.parts).body)
         await deliverer.begin()
         try:
             for headers in ({"traceparent": TRACEPARENT}, {}):

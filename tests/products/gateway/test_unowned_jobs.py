@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from tests.products.gateway.docs_service import docs
 from tests.products.house import House, bearer
 

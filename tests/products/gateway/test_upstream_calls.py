@@ -19,7 +19,7 @@ from coatcheck.core.upstream_calls import (
     decode_answer,
     shown_result,
 )
-from coatcheck.products.gateway.forwarding import reply_headers
+from coatcheck.products.gateway.payloads import response_headers
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
 from tests.products.gateway.upstream_jobs import UpstreamJobs
 from tests.waiting import eventually_async
@@ -166,11 +166,11 @@ async def test_the_answer_can_be_made_again_byte_for_byte(
     answer = decode_answer(view.result)
     assert (answer.status, answer.size, answer.body()) == (201, len(body), body)
     assert field in json.loads(view.result)
-    assert (b"etag", b'"7"') in reply_headers(answer)
+    assert (b"etag", b'"7"') in response_headers(answer)
     if content_type:
-        assert (b"content-type", content_type.encode()) in reply_headers(answer)
+        assert (b"content-type", content_type.encode()) in response_headers(answer)
     policy = (b"content-security-policy", b"default-src 'none'; sandbox")
-    assert policy in reply_headers(answer)
+    assert policy in response_headers(answer)
     seen = json.loads(shown_result(view.result))
     if field == "body_json":
         assert seen == json.loads(body)
@@ -187,7 +187,7 @@ async def test_a_packed_answer_is_kept_packed(jobs: UpstreamJobs, upstream: Upst
     assert view.result is not None
     answer = decode_answer(view.result)
     assert (answer.body(), answer.body_base64 is not None) == (b"not really gzip", True)
-    assert (b"content-encoding", b"gzip") in reply_headers(answer)
+    assert (b"content-encoding", b"gzip") in response_headers(answer)
 
 
 async def test_an_empty_answer_has_no_body(jobs: UpstreamJobs, upstream: UpstreamServer) -> None:

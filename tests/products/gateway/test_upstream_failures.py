@@ -314,9 +314,7 @@ async def test_an_answer_that_says_it_is_too_large_is_not_taken_in(
 async def test_an_answer_that_turns_out_too_large_is_cut_off(
     jobs: UpstreamJobs, upstream: UpstreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "coatcheck.products.gateway.upstream_body.ANSWER_BYTES_MAX", 3 * 1024 * 1024
-    )
+    monkeypatch.setattr("coatcheck.products.gateway.executor.ANSWER_BYTES_MAX", 3 * 1024 * 1024)
 
     async def endless(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(head("200 OK", (("Transfer-Encoding", "chunked"),)))

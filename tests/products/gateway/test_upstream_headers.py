@@ -14,9 +14,8 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from coatcheck.core.upstream_calls import UpstreamAnswer
-from coatcheck.core.upstream_headers import kept_headers
-from coatcheck.products.gateway.forwarding import reply_headers
+from coatcheck.core.upstream_calls import UpstreamAnswer, kept_headers
+from coatcheck.products.gateway.payloads import response_headers
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.ports import free_port
 from tests.products.gateway import paths
@@ -114,8 +113,8 @@ async def test_nothing_that_is_acted_on_reaches_the_caller(
 
 async def test_what_was_stored_before_is_looked_through_again() -> None:
     answer = UpstreamAnswer(200, [("x-accel-redirect", CANARY), ("etag", '"7"')])
-    assert reply_headers(answer)[0] == (b"etag", b'"7"')
-    assert CANARY not in repr(reply_headers(answer))
+    assert response_headers(answer)[0] == (b"etag", b'"7"')
+    assert CANARY not in repr(response_headers(answer))
 
 
 async def test_a_header_that_is_a_list_keeps_all_that_was_sent_of_it() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from tests.products.gateway.asking import end_of, hand_in, problem
 from tests.products.house import House, bearer
 

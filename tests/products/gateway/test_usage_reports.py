@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from coatcheck.core.queries import usage_reports
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.maintenance.stats_pruner import RollUpKeeper
-from coatcheck.maintenance.usage_reporter import UsageReporter
-from coatcheck.maintenance.webhook_deliverer import Deliverer
-from tests.all_products import notices
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.maintenance.retention import StatsPruner
+from coatcheck.maintenance.usage import UsageReporter
+from coatcheck.maintenance.webhooks import WebhookDeliverer
+from tests.all_products import payloads
 from tests.egress.upstream_server import upstream_server
 from tests.products.gateway.asking import problem
 from tests.products.house import House, bearer
@@ -28,13 +28,15 @@ TODAY = datetime.now(UTC).date()
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name="usage reporter", server_settings=PINNED_PLANS)
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name="usage reporter", server_settings=PINNED_PLANS)
     yield line
     await line.close()
 
 
-async def use(line: Line, day: date, jobs: int, *, org: str = "default", flow: str = "") -> None:
+async def use(
+    line: Connection, day: date, jobs: int, *, org: str = "default", flow: str = ""
+) -> None:
     await line.fetch(
         "INSERT INTO usage VALUES"
         " ($1, $2, $3::bigint, 1, 0, $3 + 1, 20, 30, 1.25, 'docs.post__work', $4)",
@@ -55,7 +57,9 @@ def month_before(day: date) -> tuple[date, date]:
     return last.replace(day=1), last
 
 
-async def test_a_month_is_reported_once_and_shown_as_json_and_csv(house: House, line: Line) -> None:
+async def test_a_month_is_reported_once_and_shown_as_json_and_csv(
+    house: House, line: Connection
+) -> None:
     # Of yesterday's month: at the very beginning of a month the one before may not be due yet.
     first, last = month_before(TODAY - timedelta(days=1))
     await use(line, first, 3)
@@ -83,7 +87,7 @@ async def test_a_month_is_reported_once_and_shown_as_json_and_csv(house: House, 
 
 
 async def test_what_a_downtime_left_out_is_made_later_and_nothing_twice(
-    house: House, line: Line
+    house: House, line: Connection
 ) -> None:
     # Yesterday may not be due yet, an hour after midnight; days before it are.
     for days in (2, 3, 9, 60):
@@ -99,7 +103,7 @@ async def test_what_a_downtime_left_out_is_made_later_and_nothing_twice(
     assert [each for each in await listed(house) if each in made] == made
 
 
-async def test_a_week_begins_on_monday(house: House, line: Line) -> None:
+async def test_a_week_begins_on_monday(house: House, line: Connection) -> None:
     monday = TODAY - timedelta(days=TODAY.weekday() + 14)
     await use(line, monday, 1)
     await use(line, monday + timedelta(days=6), 2)
@@ -110,12 +114,12 @@ async def test_a_week_begins_on_monday(house: House, line: Line) -> None:
 
 
 async def test_two_that_report_at_once_make_one_report_and_tell_of_it_once(
-    house: House, dsn: str, line: Line
+    house: House, dsn: str, line: Connection
 ) -> None:
     """The rival waits for the first one's row, and then finds that there is one."""
     await house.engine.webhooks.create_endpoint("default", None, ["usage.report"], pulled=True)
     await use(line, TODAY - timedelta(days=2), 1)
-    rivals = [Line(dsn, name=f"rival {n}") for n in range(4)]
+    rivals = [Connection(dsn, name=f"rival {n}") for n in range(4)]
     try:
         await asyncio.gather(*(UsageReporter(each, "daily").tick() for each in rivals))
     finally:
@@ -125,7 +129,7 @@ async def test_two_that_report_at_once_make_one_report_and_tell_of_it_once(
     assert len(await house.engine.webhooks.deliveries("default", limit=10)) == 1
 
 
-async def test_a_period_waits_for_what_is_not_rolled_up_yet(house: House, line: Line) -> None:
+async def test_a_period_waits_for_what_is_not_rolled_up_yet(house: House, line: Connection) -> None:
     day = TODAY - timedelta(days=2)
     await use(line, day, 1)
     await line.fetch(
@@ -145,8 +149,8 @@ async def test_an_endpoint_that_names_the_event_is_told(dsn: str, tmp_path: Path
     async with House(dsn, tmp_path, webhook_loopback=True) as house, upstream_server() as receiver:
         webhooks = house.engine.webhooks
         endpoint = await webhooks.create_endpoint("default", receiver.url("/"), ["usage.report"])
-        line = Line(dsn, name="usage reporter")
-        deliverer = Deliverer(house.settings, notices(house.parts).body)
+        line = Connection(dsn, name="usage reporter")
+        deliverer = WebhookDeliverer(house.settings, payloads(house.parts).body)
         await deliverer.begin()
         try:
             await use(line, TODAY - timedelta(days=2), 5)
@@ -168,7 +172,7 @@ async def test_an_endpoint_that_names_the_event_is_told(dsn: str, tmp_path: Path
         }
 
 
-async def test_another_organisations_reports_are_not_shown(house: House, line: Line) -> None:
+async def test_another_organisations_reports_are_not_shown(house: House, line: Connection) -> None:
     await house.org("other")
     other = bearer(await house.create_key("other"))
     await use(line, TODAY - timedelta(days=2), 1)
@@ -182,7 +186,7 @@ async def test_another_organisations_reports_are_not_shown(house: House, line: L
     problem(await house.http.get(f"{REPORTS}?colour=red"), 400, "invalid_parameter")
 
 
-async def test_reports_are_kept_for_more_than_a_year(house: House, line: Line) -> None:
+async def test_reports_are_kept_for_more_than_a_year(house: House, line: Connection) -> None:
     await use(line, TODAY - timedelta(days=2), 1)
     await use(line, TODAY - timedelta(days=3), 1)
     await UsageReporter(line, "daily").tick()
@@ -190,6 +194,6 @@ async def test_reports_are_kept_for_more_than_a_year(house: House, line: Line) -
         "UPDATE usage_reports SET created_at = now() - interval '401 days' WHERE first_day = $1",
         TODAY - timedelta(days=3),
     )
-    assert await RollUpKeeper(line).tick() > 0
+    assert await StatsPruner(line).tick() > 0
     (left,) = await usage_reports.list_all(line, "default")
     assert left.first_day == TODAY - timedelta(days=2)

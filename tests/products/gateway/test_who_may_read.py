@@ -8,7 +8,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from coatcheck.domain.identity import USER_SCOPES, Scope
+from coatcheck.domain.tenants import USER_SCOPES, Scope
 from tests.products.gateway import paths
 from tests.products.gateway.asking import problem, without_time
 from tests.products.gateway.tokens import MACHINES, USERS, token

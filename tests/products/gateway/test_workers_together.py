@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coatcheck import Service
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.lanes import Lane
 from tests.db.publishing import publish
 from tests.db.rows import connected
@@ -95,7 +95,7 @@ async def test_the_newest_definition_is_in_force_until_its_worker_has_gone(house
 async def test_a_canary_that_falls_silent_is_no_longer_in_force(house: House) -> None:
     house.keep_up()
     await house.work(service("/pay"))
-    line = Line(house.settings.database_url, name="test canary")
+    line = Connection(house.settings.database_url, name="test canary")
     try:
         await publish(line, {"shop": [service("/pay", lane=Lane.BULK).spec]}, lease_seconds=2.0)
         await until_lane(house, "/pay", Lane.BULK)

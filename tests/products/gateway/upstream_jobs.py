@@ -15,7 +15,7 @@ from coatcheck.core.upstream_calls import encode_call, upstream_call
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, HttpTarget
 from coatcheck.domain.service_definition import HIDDEN
 from coatcheck.egress import Guard
-from coatcheck.products.gateway.upstream_executor import UpstreamExecutor
+from coatcheck.products.gateway.executor import UpstreamExecutor
 from coatcheck.settings.egress_allow import parse_allow
 from tests.sealed_secrets import SECRET_KEY, store_secrets
 from tests.worker.workshop import Workshop

@@ -16,7 +16,7 @@ import msgspec
 import psutil
 
 from coatcheck.domain.outcome import Completed, Outcome
-from coatcheck.job import Job, Progress
+from coatcheck.job import Job, ProgressReport
 from coatcheck.products.graphs.analysis import REST, AnalysisOrder, analyse
 from coatcheck.service import Endpoint, Service
 from coatcheck.worker.executors.isolated import IsolatedExecutor
@@ -102,7 +102,7 @@ class Analyst:
         recorder = Recorder()
         job = new_job(self.endpoint, recorder)
         task = asyncio.create_task(self._run(archive, job, recorder, order))
-        first = asyncio.create_task(recorder.first(Progress))
+        first = asyncio.create_task(recorder.first(ProgressReport))
         await asyncio.wait([task, first], return_when=asyncio.FIRST_COMPLETED)
         if not first.done():
             raise AssertionError(f"it ended early: {task.result().outcome}")

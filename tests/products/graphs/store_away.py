@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from coatcheck.blobs import Patience
+from coatcheck.blobs import BlobRetryPolicy
 from coatcheck.domain.retry import Backoff
 from tests.blobs.stores import BlobStore
 from tests.blobs.unsteady_proxy import UnsteadyProxy, hanging_up
@@ -69,7 +69,9 @@ async def failing_for(
 
 
 def _ask_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coatcheck.blobs.container.Patience", lambda: Patience(backoff=_SOON))
+    monkeypatch.setattr(
+        "coatcheck.blobs.container.BlobRetryPolicy", lambda: BlobRetryPolicy(backoff=_SOON)
+    )
 
 
 def _folder(folder: Path) -> Switch:

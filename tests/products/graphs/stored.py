@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.db.connection import Line
-from coatcheck.maintenance.orphan_blobs import Sweeper
+from coatcheck.db.connection import Connection
+from coatcheck.maintenance.retention import OrphanBlobSweeper
 from tests.products.house import House
 from tests.waiting import eventually_async
 
@@ -20,8 +20,8 @@ async def inputs_in(container: BlobContainer) -> list[str]:
 
 async def sweep(house: House, container: BlobContainer) -> None:
     """As the sweeper does, without waiting until orphans are old."""
-    line = Line(house.settings.database_url, name="tests sweep")
-    await Sweeper(line, container, grace=timedelta(0)).tick()
+    line = Connection(house.settings.database_url, name="tests sweep")
+    await OrphanBlobSweeper(line, container, grace=timedelta(0)).tick()
     await line.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck.domain.outcome import Cancelled, Failed
-from coatcheck.job import LogLine, Progress
+from coatcheck.job import LogLine, ProgressReport
 from tests.archives import hostile
 from tests.archives.forge import Part, archive
 from tests.products.graphs.analysing import Analyst, one_large_file, packed, python_files
@@ -125,7 +125,7 @@ async def test_an_archive_without_source_code_has_an_empty_graph(analyst: Analys
 
 async def test_progress_says_how_many_files_were_parsed(analyst: Analyst) -> None:
     analysed = await analyst.run(packed(python_files(30)))
-    told = analysed.recorder.of(Progress)
+    told = analysed.recorder.of(ProgressReport)
     notes = [report.note for report in told]
     assert notes[0] == "0 of 30 files"
     assert "30 of 30 files" in notes

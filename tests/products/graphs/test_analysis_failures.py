@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from coatcheck.domain.outcome import Failed, Retryable
-from coatcheck.job import Progress
+from coatcheck.job import ProgressReport
 from coatcheck.products.graphs import analysis
 from coatcheck.products.graphs.executor import NICENESS_MAX, CoreShares, Share
 from coatcheck.worker.executors.outcomes import outcome_of_error
@@ -130,7 +130,7 @@ def test_an_answer_that_nobody_has_heard_yet_counts_however_late_it_is(tmp_path:
         stdout=subprocess.PIPE,
         check=True,
     )
-    assert said.stdout == b"Parsed\n"
+    assert said.stdout == b"ParsedFiles\n"
 
 
 @pytest.mark.crash
@@ -283,7 +283,7 @@ async def _peak(analyst: Analyst, archive: bytes) -> int:
         await asyncio.wait([running.task], timeout=0.05)
     analysed = await running.task
     assert analysed.stats["filesProcessed"] == FILES
-    assert analysed.recorder.of(Progress)[-1].fraction == 1.0
+    assert analysed.recorder.of(ProgressReport)[-1].fraction == 1.0
     return peak
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from tests.archives.hostile import CASES, Hostile
 from tests.products.graphs.archives import PROGRAM, post, zipped
 from tests.products.graphs.stored import complete_receipt, inputs_in
@@ -61,8 +61,8 @@ async def house(dsn: str, ground: Path) -> AsyncIterator[House]:
 
 
 @pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Line]:
-    line = Line(dsn, name="tests")
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    line = Connection(dsn, name="tests")
     yield line
     await line.close()
 
@@ -78,7 +78,7 @@ async def hand_in(house: House, cases: Sequence[Hostile]) -> list[httpx2.Respons
     return await asyncio.gather(*(one(case) for case in cases))
 
 
-async def rows(line: Line, table: str) -> int:
+async def rows(line: Connection, table: str) -> int:
     (row,) = await line.fetch(f"SELECT count(*) AS rows FROM {table}")
     return int(row["rows"])
 
@@ -111,7 +111,7 @@ def show(what: str, cases: Sequence[Hostile]) -> None:
 
 @pytest.mark.slow
 async def test_an_archive_whose_directory_tells_is_refused_before_there_is_a_job(
-    house: House, line: Line, ground: Path
+    house: House, line: Connection, ground: Path
 ) -> None:
     await house.analyse_archives()
     blobs = BlobContainer.open(house.settings.blob_url)
@@ -139,7 +139,7 @@ async def test_an_archive_whose_directory_tells_is_refused_before_there_is_a_job
 
 @pytest.mark.slow
 async def test_an_archive_that_only_reading_tells_fails_its_job_and_nothing_else(
-    house: House, line: Line, ground: Path
+    house: House, line: Connection, ground: Path
 ) -> None:
     await house.analyse_archives()
     blobs = BlobContainer.open(house.settings.blob_url)

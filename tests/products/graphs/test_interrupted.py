@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from coatcheck.core.queries import inputs
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.inputs import InputRecord, Layer
 from coatcheck.domain.job import ClaimedJob
@@ -46,7 +46,7 @@ class Held:
 
 async def record_of(dsn: str, body: Mapping[str, Any]) -> InputRecord:
     """What the database says, when nobody is left to ask."""
-    line = Line(dsn, name="test")
+    line = Connection(dsn, name="test")
     try:
         record = await inputs.record(line, "default", from_text(body["jobId"]))
     finally:
@@ -187,7 +187,7 @@ async def test_an_interruption_while_the_copy_is_noted_leaves_no_open_record(
     noted = asyncio.Event()
     note = inputs.note_disk_copy
 
-    async def note_and_hang(line: Line, job: ClaimedJob, place: str) -> float | None:
+    async def note_and_hang(line: Connection, job: ClaimedJob, place: str) -> float | None:
         await note(line, job, place)  # committed, and its answer never comes
         noted.set()
         await asyncio.Event().wait()

@@ -12,9 +12,9 @@ import pytest
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.domain.errors import RateLimited
-from coatcheck.http import upload_limits as room
+from coatcheck.http import upload_limits
 from coatcheck.http.upload_limits import UPLOADS_MAX, UPLOADS_OF_ONE_ORG_MAX, UploadRoom
-from coatcheck.products.graphs import submit_routes as submitting
+from coatcheck.products.graphs import submit_routes
 from tests.products.graphs.archives import MIB, PROGRAM, post, zipped
 from tests.products.graphs.gated import post_through
 from tests.products.house import House, bearer
@@ -76,7 +76,7 @@ async def test_who_gives_up_or_waits_in_vain_takes_no_room(monkeypatch: pytest.M
     uploads = Uploads(places)
     await uploads.begin(*(f"org-{number}" for number in range(UPLOADS_MAX)))
     with monkeypatch.context() as impatient:
-        impatient.setattr(room, "WAIT_SECONDS_MAX", 0.05)
+        impatient.setattr(upload_limits, "WAIT_SECONDS_MAX", 0.05)
         with pytest.raises(RateLimited):
             async with places.entered("late"):
                 raise AssertionError("there is no room")
@@ -94,7 +94,7 @@ async def test_who_gives_up_or_waits_in_vain_takes_no_room(monkeypatch: pytest.M
 async def test_uploads_that_stand_still_do_not_keep_another_organisation_out(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "WAIT_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(upload_limits, "WAIT_SECONDS_MAX", 0.5)
     await house.org("other")
     other = bearer(await house.create_key(org="other"))
     go = asyncio.Event()
@@ -124,22 +124,22 @@ async def test_uploads_that_stand_still_do_not_keep_another_organisation_out(
 async def test_who_waited_for_room_uploads_nothing_if_its_key_has_a_job_by_then(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "UPLOADS_OF_ONE_ORG_MAX", 1)
-    rooms: list[room._OrgRoom] = []
+    monkeypatch.setattr(upload_limits, "UPLOADS_OF_ONE_ORG_MAX", 1)
+    rooms: list[upload_limits._OrgRoom] = []
 
-    class Watched(room._OrgRoom):
+    class Watched(upload_limits._OrgRoom):
         def __init__(self, places: int) -> None:
             super().__init__(places)
             rooms.append(self)
 
-    monkeypatch.setattr(room, "_OrgRoom", Watched)
+    monkeypatch.setattr(upload_limits, "_OrgRoom", Watched)
     uploads: list[str] = []
 
     async def counted(container: BlobContainer, key: str, source: AsyncIterator[bytes]) -> Any:
         uploads.append(key)
         return await store_pieces(container, key, source)
 
-    monkeypatch.setattr(submitting, "store_pieces", counted)
+    monkeypatch.setattr(submit_routes, "store_pieces", counted)
     go = asyncio.Event()
 
     async def gate() -> None:

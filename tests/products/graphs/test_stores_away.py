@@ -167,7 +167,7 @@ async def test_an_answer_does_not_wait_for_a_deletion_which_is_made_up_for_later
     await asyncio.wait_for(analysed.wait(), 60)
     upkeep = house.keep_up()
     store.leave()
-    with caplog.at_level(logging.WARNING, "coatcheck.core.input_deleter"):
+    with caplog.at_level(logging.WARNING, "coatcheck.core.artifacts"):
         go_on.set()
         ended = await house.http.get(f"{answer.json()['urls']['poll']}?wait=60")
         assert (ended.status_code, ended.json()["status"]) == (200, "completed")

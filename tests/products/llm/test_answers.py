@@ -13,9 +13,9 @@ from ollama import ChatResponse, GenerateResponse
 from coatcheck.products.llm.answers import (
     ANSWER_BYTES_MAX,
     STREAM_BYTES_MAX,
-    Answer,
     AnswerInvalid,
     AnswerTooLarge,
+    ChatAnswer,
     TargetSaidError,
     all_choices,
 )
@@ -39,7 +39,7 @@ def line(value: object) -> bytes:
 
 
 def composed(kind: Any, objects: list[dict[str, Any]]) -> dict[str, Any]:
-    answer = Answer(kind)
+    answer = ChatAnswer(kind)
     for each in objects:
         assert not answer.done
         answer.add(line(each))
@@ -48,7 +48,7 @@ def composed(kind: Any, objects: list[dict[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-def repeat(answer: Answer, piece: bytes, times: int) -> None:
+def repeat(answer: ChatAnswer, piece: bytes, times: int) -> None:
     for _ in range(times):
         answer.add(piece)
 
@@ -162,7 +162,7 @@ def test_the_ollama_package_reads_what_was_composed() -> None:
 
 
 def test_what_is_not_known_here_stays_as_the_target_wrote_it() -> None:
-    answer = Answer("chat")
+    answer = ChatAnswer("chat")
     answer.add(line({**HEAD, "message": {"role": "assistant", "content": "a"}, "done": False}))
     last = b'{"new": [1.50, {"x":1e5}], "message": {"content":"b","mood": 0.10 }, "done": true}'
     answer.add(last)
@@ -173,18 +173,18 @@ def test_what_is_not_known_here_stays_as_the_target_wrote_it() -> None:
 
 
 def test_an_answer_of_one_object_is_that_object() -> None:
-    answer = Answer("generate")
+    answer = ChatAnswer("generate")
     only = b'{"model": "m",  "response": "", "done": true, "done_reason": "load"}'
     answer.add(only)
     assert answer.whole() == only
 
 
 def test_images_are_gathered_from_wherever_they_are() -> None:
-    chat = Answer("chat")
+    chat = ChatAnswer("chat")
     chat.add(line({"message": {"content": "", "images": ["QQ==", "Qg=="]}, "done": False}))
     chat.add(line({"message": {"content": "", "images": ["Qw=="]}, "done": True}))
     assert chat.images == ["QQ==", "Qg==", "Qw=="]
-    generated = Answer("generate")
+    generated = ChatAnswer("generate")
     generated.add(line({"response": "", "image": "QQ==", "done": True}))
     assert generated.images == ["QQ=="]
 
@@ -208,7 +208,7 @@ def test_images_are_gathered_from_wherever_they_are() -> None:
 )
 def test_what_is_not_of_the_ollama_api_is_refused(bad: bytes) -> None:
     with pytest.raises(AnswerInvalid):
-        Answer("chat").add(bad)
+        ChatAnswer("chat").add(bad)
 
 
 @pytest.mark.parametrize(
@@ -217,16 +217,16 @@ def test_what_is_not_of_the_ollama_api_is_refused(bad: bytes) -> None:
 )
 def test_an_error_in_the_stream_is_an_error(said: bytes, text: str) -> None:
     with pytest.raises(TargetSaidError) as error:
-        Answer("chat").add(b'{"error": ' + said + b"}")
+        ChatAnswer("chat").add(b'{"error": ' + said + b"}")
     assert str(error.value) == text
 
 
 def test_no_error_is_no_error() -> None:
-    Answer("chat").add(b'{"error": null, "done": false}')
+    ChatAnswer("chat").add(b'{"error": null, "done": false}')
 
 
 def test_an_answer_that_grows_beyond_its_bound_is_given_up() -> None:
-    answer = Answer("chat")
+    answer = ChatAnswer("chat")
     piece = line({"message": {"content": "ä" * 500_000}, "done": False})
     repeat(answer, piece, ANSWER_BYTES_MAX // 1_000_000 - 1)
     with pytest.raises(AnswerTooLarge):
@@ -234,7 +234,7 @@ def test_an_answer_that_grows_beyond_its_bound_is_given_up() -> None:
 
 
 def test_a_stream_that_says_nothing_without_end_is_given_up() -> None:
-    answer = Answer("chat")
+    answer = ChatAnswer("chat")
     piece = line({"message": {"content": ""}, "done": False, "padding": "x" * 4_000_000})
     repeat(answer, piece, STREAM_BYTES_MAX // 4_000_000 - 1)
     with pytest.raises(AnswerTooLarge):
@@ -242,17 +242,17 @@ def test_a_stream_that_says_nothing_without_end_is_given_up() -> None:
 
 
 def test_embeddings_come_in_one_object() -> None:
-    answer = Answer("embed")
+    answer = ChatAnswer("embed")
     whole = HEAD | {"embeddings": [[0.5, -1]], "prompt_eval_count": 3}
     answer.add(line(whole))
     assert (answer.objects, answer.done) == (1, False)
     assert json.loads(answer.whole()) == whole
     with pytest.raises(AnswerInvalid):
-        Answer("embed").add(line(HEAD | {"done": True}))
+        ChatAnswer("embed").add(line(HEAD | {"done": True}))
     with pytest.raises(TargetSaidError, match="no such thing"):
-        Answer("embed").add(line({"error": "no such thing"}))
+        ChatAnswer("embed").add(line({"error": "no such thing"}))
     with pytest.raises(AnswerTooLarge):
-        Answer("embed", bytes_max=10).add(line(whole))
+        ChatAnswer("embed", bytes_max=10).add(line(whole))
 
 
 def test_several_answers_are_the_first_with_the_others_in_it() -> None:

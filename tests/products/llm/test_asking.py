@@ -13,7 +13,7 @@ import pytest
 
 from coatcheck import State
 from coatcheck.domain.lanes import Lane
-from coatcheck.products.llm.repository import LlmQueries
+from coatcheck.products.llm.repository import LlmRepository
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.telemetry import metrics
 from examples.ollama_upstream import OllamaUpstream
@@ -125,7 +125,7 @@ async def test_loading_a_model_is_not_yet_work(dsn: str, tmp_path: Path) -> None
         await eventually_async(asked, "the target was asked")
         view = await chats.engine.get(ticket.id)
         assert view.state is State.DISPATCHING
-        assignment = await chats.engine.extension(LlmQueries).assignment("default", ticket.uuid)
+        assignment = await chats.engine.extension(LlmRepository).assignment("default", ticket.uuid)
         assert assignment is not None
         assert (assignment.target, assignment.loading, assignment.current) == ("box", True, True)
         await chats.engine.cancel(ticket.id)
@@ -138,7 +138,7 @@ async def test_a_model_that_is_loaded_is_worked_with_at_once(dsn: str, tmp_path:
         upstream.tuning.prompt_seconds = 600
         ticket = await chats.submit("the second does not")
         await chats.until(ticket, State.PROCESSING)
-        assignment = await chats.engine.extension(LlmQueries).assignment("default", ticket.uuid)
+        assignment = await chats.engine.extension(LlmRepository).assignment("default", ticket.uuid)
         assert assignment is not None
         assert not assignment.loading
         assert await chats.chunks(ticket) == []

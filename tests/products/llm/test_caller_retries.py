@@ -14,7 +14,7 @@ import pytest
 
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
-from coatcheck.products.llm import queries as llm
+from coatcheck.products.llm import queries
 from examples.ollama_upstream import Fault
 from tests.products.house import Replica, bearer
 from tests.products.llm.talking import MODEL, Talking, talking
@@ -119,7 +119,7 @@ async def leave(
 
 async def known_as_left(talk: Talking, *views: JobView) -> None:
     async def is_known() -> bool:
-        rows = await talk.house._line.fetch("SELECT job_id FROM llm_abandoned")
+        rows = await talk.house._db.fetch("SELECT job_id FROM llm_abandoned")
         return {row["job_id"] for row in rows} >= {view.uuid for view in views}
 
     await eventually_async(is_known, "the database knows that the callers have left")
@@ -204,7 +204,7 @@ async def test_a_retry_that_leaves_as_well_is_followed_by_the_next(talk: Talking
     asking = asyncio.create_task(again(talk.house.http))
 
     async def is_joined() -> bool:
-        return not await talk.house._line.fetch("SELECT job_id FROM llm_abandoned")
+        return not await talk.house._db.fetch("SELECT job_id FROM llm_abandoned")
 
     await eventually_async(is_joined, "the retry has joined")
     asking.cancel()
@@ -295,7 +295,7 @@ async def test_a_job_with_a_key_or_a_webhook_of_its_own_is_not_joined(talk: Talk
     go_on(talk)
     answer = await again(talk.house.http)
     assert answer.headers["X-Job-Id"] not in (keyed.id, told.id)
-    assert not await talk.house._line.fetch("SELECT job_id FROM llm_abandoned")
+    assert not await talk.house._db.fetch("SELECT job_id FROM llm_abandoned")
 
 
 async def test_a_job_that_was_left_long_ago_is_not_joined_and_forgotten(talk: Talking) -> None:
@@ -303,14 +303,14 @@ async def test_a_job_that_was_left_long_ago_is_not_joined_and_forgotten(talk: Ta
     left = await leave(talk)
     await known_as_left(talk, left)
     go_on(talk)
-    await talk.house._line.fetch(
+    await talk.house._db.fetch(
         "UPDATE llm_abandoned SET left_at = left_at - $1 * interval '1 second'",
-        llm.RETRY_SECONDS_MAX + 1,
+        queries.RETRY_SECONDS_MAX + 1,
     )
     assert JOINED not in (await again(talk.house.http)).headers
 
     async def is_forgotten() -> bool:
-        return not await talk.house._line.fetch("SELECT job_id FROM llm_abandoned")
+        return not await talk.house._db.fetch("SELECT job_id FROM llm_abandoned")
 
     await eventually_async(is_forgotten, "what nobody may join is deleted")
 

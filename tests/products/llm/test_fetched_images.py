@@ -14,7 +14,7 @@ import httpx2
 import openai
 import pytest
 
-from coatcheck.products.llm import fetched_images
+from coatcheck.products.llm import images as fetched_images
 from tests.postgres_keeper import Databases
 from tests.products.llm.talking import Talking, a_database, talking
 

@@ -17,13 +17,13 @@ from coatcheck.core import output, watcher
 from coatcheck.core.queries import reports
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.job import JobView
-from coatcheck.http.draining import Draining as Drain
-from coatcheck.products.llm import output_stream as following
+from coatcheck.http.lifecycle import ServerDraining as Drain
+from coatcheck.products.llm import output_stream
 from coatcheck.products.llm.output_stream import (
-    Draining,
-    Ended,
     Idle,
-    Output,
+    OutputChunk,
+    OutputDraining,
+    OutputEnded,
     Piece,
     Restarted,
     follow,
@@ -72,21 +72,21 @@ async def said(engine: Engine, *groups: list[Any]) -> JobView:
 
 
 def words(pieces: list[Piece]) -> list[bytes]:
-    return [piece.data for piece in pieces if isinstance(piece, Output)]
+    return [piece.data for piece in pieces if isinstance(piece, OutputChunk)]
 
 
 async def test_the_output_comes_in_order_then_the_end(engine: Engine) -> None:
     view = await said(engine, [{"n": 1}, {"n": 2}, {"n": 3}])
     *pieces, last = await all_pieces(engine, view)
     assert words(pieces) == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
-    assert isinstance(last, Ended)
+    assert isinstance(last, OutputEnded)
     assert (last.view.id, last.view.result) == (view.id, b'"said"')
 
 
 async def test_a_follower_goes_on_after_the_last_piece_it_saw(engine: Engine) -> None:
     view = await said(engine, [{"n": 1}, {"n": 2}, {"n": 3}])
     first = (await all_pieces(engine, view))[0]
-    assert isinstance(first, Output)
+    assert isinstance(first, OutputChunk)
     assert words(await all_pieces(engine, view, after=first.seq)) == [b'{"n":2}', b'{"n":3}']
 
 
@@ -97,14 +97,14 @@ async def test_output_comes_while_the_job_runs(engine: Engine) -> None:
     )
     pieces = follow(engine, Drain(), "default", ticket.uuid)
     first = await anext(pieces)
-    assert isinstance(first, Output)
+    assert isinstance(first, OutputChunk)
     assert first.data == b'{"n":1}'
     assert not (await engine.get(ticket.id)).terminal
     gates[f"{gate}1"].set()
     second = await anext(pieces)
-    assert isinstance(second, Output)
+    assert isinstance(second, OutputChunk)
     assert second.data == b'{"n":2}'
-    assert isinstance(await anext(pieces), Ended)
+    assert isinstance(await anext(pieces), OutputEnded)
     with pytest.raises(StopAsyncIteration):
         await anext(pieces)
 
@@ -119,7 +119,7 @@ async def test_a_live_follower_is_told_of_a_restart(engine: Engine) -> None:
     groups = [[{"n": 1}], [RESTART, {"n": 2}]]
     ticket = await engine.submit("speaker.post__say", {"groups": groups, "gate": gate})
     pieces = follow(engine, Drain(), "default", ticket.uuid)
-    assert isinstance(await anext(pieces), Output)
+    assert isinstance(await anext(pieces), OutputChunk)
     gates[f"{gate}1"].set()
     restarted = await anext(pieces)
     assert isinstance(restarted, Restarted)
@@ -181,7 +181,7 @@ async def test_followers_that_are_woken_together_share_a_read(
     ]
     streams = [follow(engine, Drain(), "default", ticket.uuid) for ticket in tickets]
     for stream in streams:
-        assert isinstance(await anext(stream), Output)
+        assert isinstance(await anext(stream), OutputChunk)
     monkeypatch.setattr(reports, "tails", counted)
     nexts = [asyncio.ensure_future(anext(stream)) for stream in streams]
 
@@ -197,7 +197,7 @@ async def test_followers_that_are_woken_together_share_a_read(
 
     await eventually_async(one_read_served_all, "all were woken, and one read served them")
     gates[f"{gate}1"].set()
-    assert all(isinstance(piece, Output) for piece in await asyncio.gather(*nexts))
+    assert all(isinstance(piece, OutputChunk) for piece in await asyncio.gather(*nexts))
     for stream in streams:
         await stream.aclose()
 
@@ -205,13 +205,13 @@ async def test_followers_that_are_woken_together_share_a_read(
 async def test_a_silent_job_says_now_and_then_that_it_is_there(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(output_stream, "IDLE_SECONDS", 0.01)
     ticket = await engine.submit("speaker.post__nobody_serves_this", {})
     pieces = follow(engine, Drain(), "default", ticket.uuid)
     assert isinstance(await anext(pieces), Idle)
     assert isinstance(await anext(pieces), Idle)
     await engine.cancel(ticket.id)
-    assert isinstance([piece async for piece in pieces][-1], Ended)
+    assert isinstance([piece async for piece in pieces][-1], OutputEnded)
 
 
 async def test_a_drain_ends_the_stream_at_once_and_not_the_job(engine: Engine) -> None:
@@ -225,10 +225,10 @@ async def test_a_drain_ends_the_stream_at_once_and_not_the_job(engine: Engine) -
 
     await eventually_async(is_watched, "it is followed")
     drain.begin()
-    assert isinstance(await waiting, Draining)
+    assert isinstance(await waiting, OutputDraining)
     assert not (await engine.get(ticket.id)).terminal
     # One that begins during the drain ends the same way.
-    assert isinstance(await anext(follow(engine, drain, "default", ticket.uuid)), Draining)
+    assert isinstance(await anext(follow(engine, drain, "default", ticket.uuid)), OutputDraining)
 
 
 async def test_a_job_that_is_not_there_is_not_followed(engine: Engine) -> None:

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from pydantic import BaseModel
 
-from coatcheck.domain.identity import RateLimit
+from coatcheck.domain.tenants import RateLimit
 from tests.postgres_keeper import Databases
 from tests.products.llm.talking import MODEL, Talking, a_database, aside, talking
 

@@ -10,7 +10,7 @@ import pytest
 
 from coatcheck.domain.errors import InvalidParameter
 from coatcheck.products.llm.openai.answers import ChatAnswering
-from coatcheck.products.llm.openai.fields import Order
+from coatcheck.products.llm.openai.fields import CompletionOrder
 from coatcheck.products.llm.openai.requests import read_order
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -25,7 +25,7 @@ WEATHER = {
 }
 
 
-def order(**fields: Any) -> Order:
+def order(**fields: Any) -> CompletionOrder:
     whole = {"model": "small", "messages": HELLO} | fields
     return read_order(msgspec.json.decode(json.dumps(whole), type=dict[str, msgspec.Raw]))
 

@@ -18,10 +18,10 @@ import openai
 import pytest
 import pytest_asyncio
 
-from coatcheck.core.output import Tail
+from coatcheck.core.output import OutputTail
 from coatcheck.domain.errors import DatabaseUnavailable
-from coatcheck.products.llm import output_stream as following
-from coatcheck.products.llm.openai import native as openai_native
+from coatcheck.products.llm import output_stream
+from coatcheck.products.llm.openai import native
 from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.logs import JsonFormatter
 from examples.ollama_upstream import Fault
@@ -424,7 +424,7 @@ async def test_a_server_that_stops_says_that_the_job_goes_on(
 async def test_a_caller_who_waits_long_is_sent_signs_of_life_that_clients_do_not_mind(
     talk: Talking, http: httpx2.AsyncClient, silent: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(output_stream, "IDLE_SECONDS", 0.05)
     headers = keyed()
     package = ollama.AsyncClient(host=talk.url(), headers=bearer(talk.house.key) | headers)
     async with (
@@ -462,7 +462,7 @@ async def _collect(package: ollama.AsyncClient) -> list[ollama.ChatResponse]:
 async def test_a_database_that_is_lost_mid_stream_is_told_and_the_job_can_be_resumed(
     talk: Talking, http: httpx2.AsyncClient, hanging: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: object) -> Tail:
+    async def away(*_: object) -> OutputTail:
         raise DatabaseUnavailable("it is away")
 
     headers = keyed()
@@ -524,7 +524,7 @@ async def test_what_cannot_be_said_in_openais_words_is_a_bad_gateway(
     def odd(_: bytes) -> NoReturn:
         raise msgspec.ValidationError("it is odd")
 
-    monkeypatch.setattr(openai_native, "_decode", odd)
+    monkeypatch.setattr(native, "_decode", odd)
     async with streaming(http, "/v1/chat/completions", stream=True) as reader:
         ((_, only),) = await reader.events(1_000)
     assert only["error"]["code"] == "target_answer_invalid"

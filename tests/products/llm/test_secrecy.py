@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck import State
-from coatcheck.products.llm.repository import LlmQueries
+from coatcheck.products.llm.repository import LlmRepository
 from coatcheck.settings.llm_targets import LlmTarget
 from examples.ollama_upstream import Fault, OllamaUpstream
 from tests.products.llm.chats import Chats
@@ -49,7 +49,7 @@ async def test_no_prompt_answer_token_or_error_text_is_logged(
         ticket = await chats.submit(PROMPT)
 
         async def waits() -> bool:
-            states = await chats.engine.extension(LlmQueries).target_states()
+            states = await chats.engine.extension(LlmRepository).target_states()
             return any(state.unreachable_since is not None for state in states)
 
         await eventually_async(waits, "the target was found away")

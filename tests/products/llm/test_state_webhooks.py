@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from coatcheck.products.llm import webhook_payloads as telling
+from coatcheck.products.llm import webhook_payloads
 from examples.ollama_upstream import Fault
 from tests.db.rows import connected
 from tests.egress.upstream_server import UpstreamServer, upstream_server
@@ -194,7 +194,7 @@ async def test_large_files_come_by_url(talk: Talking, receiver: UpstreamServer) 
 async def test_only_so_many_bytes_come_along(
     talk: Talking, receiver: UpstreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "ARTIFACTS_INLINE_BYTES_MAX", 10)
+    monkeypatch.setattr(webhook_payloads, "ARTIFACTS_INLINE_BYTES_MAX", 10)
     await queued(talk.house, {**SMALL, "state_webhook_url": receiver.url()})
     (picture,) = (await told_of_done(receiver))["artifacts"]
     assert set(picture) == {"name", "media_type", "bytes", "sha256", "url"}

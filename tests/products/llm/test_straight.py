@@ -11,8 +11,8 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from coatcheck.domain.identity import Scope
-from coatcheck.products.llm import direct_client as straight
+from coatcheck.domain.tenants import Scope
+from coatcheck.products.llm import direct_client
 from coatcheck.settings.llm_targets import LlmTarget
 from examples.ollama_upstream import Fault, Model, OllamaUpstream
 from tests.postgres_keeper import Databases
@@ -51,7 +51,7 @@ async def pair(
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which target has which models is asked every time: tests change it."""
-    monkeypatch.setattr(straight, "LISTED_SECONDS", 0.0)
+    monkeypatch.setattr(direct_client, "LISTED_SECONDS", 0.0)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -181,7 +181,7 @@ async def test_what_a_target_answers_instead_is_told(
 async def test_an_answer_without_end_is_not_taken_in(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(straight, "ANSWER_BYTES_MAX", 8_192)
+    monkeypatch.setattr(direct_client, "ANSWER_BYTES_MAX", 8_192)
     many = ["one"] * 50
     answer = await pair.house.http.post("/api/embed", json={"model": "embedder", "input": many})
     assert (answer.status_code, answer.json()["code"]) == (502, "answer_too_large")
@@ -190,7 +190,7 @@ async def test_an_answer_without_end_is_not_taken_in(
 async def test_a_target_that_says_nothing_is_not_waited_for_without_end(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(straight, "ASK_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(direct_client, "ASK_SECONDS_MAX", 0.2)
     for upstream in (pair.left, pair.right):
         upstream.plan(Fault("hang", path="/api/embed"))
     answer = await pair.house.http.post("/api/embed", json={"model": "embedder", "input": "one"})

@@ -13,12 +13,12 @@ import httpx2
 import msgspec
 import pytest
 
-from coatcheck.db.connection import Line
-from coatcheck.domain.identity import Scope
+from coatcheck.db.connection import Connection
 from coatcheck.domain.limits import LLM_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX
+from coatcheck.domain.tenants import Scope
 from coatcheck.products.llm.context import LARGE_BODIES_OF_ONE_ORG_MAX
 from coatcheck.products.llm.model import LlmRequest
-from coatcheck.products.llm.submit_routes import HandIn
+from coatcheck.products.llm.submit_routes import ChatSubmitter
 from tests.contract.raw import send
 from tests.products.house import House, bearer
 
@@ -36,7 +36,7 @@ async def stored(house: House, job_id: str) -> LlmRequest:
 
 async def rows(house: House, job_id: str) -> Any:
     view = await house.engine.get(job_id, org="default")
-    line = Line(house.settings.database_url, name="look")
+    line = Connection(house.settings.database_url, name="look")
     try:
         return await line.fetch("SELECT * FROM jobs WHERE id = $1", view.uuid)
     finally:
@@ -158,7 +158,7 @@ async def test_a_large_body_keeps_its_place_until_it_was_handed_in(
     waiting: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was read and waited for a place again would be in memory beside the others."""
-    hand_in, in_memory, most = HandIn.chat, 0, 0
+    hand_in, in_memory, most = ChatSubmitter.chat, 0, 0
 
     async def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal in_memory, most
@@ -169,7 +169,7 @@ async def test_a_large_body_keeps_its_place_until_it_was_handed_in(
         finally:
             in_memory -= 1
 
-    monkeypatch.setattr(HandIn, "chat", counted)
+    monkeypatch.setattr(ChatSubmitter, "chat", counted)
     large = {**CHAT, "padding": "x" * (1024 * 1024)}
     answers = await asyncio.gather(
         *(queue(waiting, large) for _ in range(4 * LARGE_BODIES_OF_ONE_ORG_MAX))

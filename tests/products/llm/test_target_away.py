@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from coatcheck import State
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.job import JobView
 from coatcheck.domain.limits import LLM_DROPS_MAX
-from coatcheck.products.llm import queries as llm
-from coatcheck.products.llm import target_monitor as landscape_module
-from coatcheck.products.llm.repository import LlmQueries
-from coatcheck.products.llm.target_monitor import Landscape
+from coatcheck.products.llm import queries, target_monitor
+from coatcheck.products.llm.repository import LlmRepository
+from coatcheck.products.llm.target_monitor import TargetMonitor
 from coatcheck.products.llm.upstream import Looked, Upstream
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.telemetry import metrics
@@ -31,7 +30,7 @@ async def is_away(chats: Chats, target: str = "box") -> None:
     async def noted() -> bool:
         return any(
             state.name == target and state.unreachable_since is not None
-            for state in await chats.engine.extension(LlmQueries).target_states()
+            for state in await chats.engine.extension(LlmRepository).target_states()
         )
 
     await eventually_async(noted, "the target is known to be away")
@@ -49,8 +48,8 @@ async def waits(chats: Chats, job_id: str) -> JobView:
 @pytest.fixture
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Targets are looked at once: after that it is a job that finds them away."""
-    monkeypatch.setattr(landscape_module, "_LOOKS_APART_SECONDS", 3_600.0)
-    monkeypatch.setattr(landscape_module, "_BUSY_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr(target_monitor, "_LOOKS_APART_SECONDS", 3_600.0)
+    monkeypatch.setattr(target_monitor, "_BUSY_LOOK_SECONDS", 3_600.0)
 
 
 async def test_jobs_wait_for_a_target_that_is_asleep_and_go_when_it_wakes(
@@ -69,7 +68,7 @@ async def test_jobs_wait_for_a_target_that_is_asleep_and_go_when_it_wakes(
         assert view.error_code == "target_unreachable"
         assert view.error_message == "The target box cannot be connected to."
         await is_away(chats)
-        [state] = await chats.engine.extension(LlmQueries).target_states()
+        [state] = await chats.engine.extension(LlmRepository).target_states()
         assert state.next_try_at is not None
         assert state.last_error
 
@@ -82,7 +81,7 @@ async def test_jobs_wait_for_a_target_that_is_asleep_and_go_when_it_wakes(
         assert sum(view.unreachables for view in views) == 1
 
         async def forgotten() -> bool:
-            [state] = await chats.engine.extension(LlmQueries).target_states()
+            [state] = await chats.engine.extension(LlmRepository).target_states()
             return state.unreachable_since is None
 
         await eventually_async(forgotten, "the target is known to be back")
@@ -199,10 +198,10 @@ async def test_a_worker_that_starts_probes_what_the_last_one_found_away(
 
 
 @asynccontextmanager
-async def landscape_of(dsn: str, target: OllamaUpstream) -> AsyncIterator[Landscape]:
-    line = Line(dsn, name="tests")
+async def landscape_of(dsn: str, target: OllamaUpstream) -> AsyncIterator[TargetMonitor]:
+    line = Connection(dsn, name="tests")
     async with Upstream() as upstream:
-        landscape = Landscape(line, upstream, [LlmTarget("box", target.url)], lambda: None)
+        landscape = TargetMonitor(line, upstream, [LlmTarget("box", target.url)], lambda: None)
         async with landscape:
             yield landscape
     await line.close()
@@ -287,8 +286,8 @@ async def test_a_target_that_is_found_away_twice_is_probed_once(dsn: str, tmp_pa
         await target.go_away()
         for _ in range(3):
             await landscape.found_away("box", "it is away")
-        line = Line(dsn, name="tests")
-        [state] = await llm.target_states(line)
+        line = Connection(dsn, name="tests")
+        [state] = await queries.target_states(line)
         await line.close()
         assert state.unreachable_since is not None
         assert landscape.offers()[0].concurrency == 0
@@ -308,9 +307,9 @@ async def test_a_target_that_is_found_away_twice_is_probed_once(dsn: str, tmp_pa
 async def test_one_that_runs_takes_over_to_probe_when_nobody_does_any_more(
     dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(dsn, name="tests")
-    monkeypatch.setattr(landscape_module, "_STATES_SECONDS", 0.0)
-    monkeypatch.setattr(landscape_module, "_TICK_SECONDS", 0.05)
+    line = Connection(dsn, name="tests")
+    monkeypatch.setattr(target_monitor, "_STATES_SECONDS", 0.0)
+    monkeypatch.setattr(target_monitor, "_TICK_SECONDS", 0.05)
     async with OllamaUpstream() as target, landscape_of(dsn, target) as landscape:
 
         async def offered() -> bool:
@@ -321,13 +320,13 @@ async def test_one_that_runs_takes_over_to_probe_when_nobody_does_any_more(
 
         await eventually_async(offered, "it was looked at")
         await landscape.tick()
-        await llm.note_unreachable(line, "box", "somebody found it away", 3_600)
+        await queries.note_unreachable(line, "box", "somebody found it away", 3_600)
         await eventually_async(not_offered, "that is known")
         for _ in range(5):
             await landscape.tick()
         assert target.seen.paths["/api/version"] == 0, "somebody else probes it"
-        monkeypatch.setattr(landscape_module, "_OVERDUE_SECONDS", 0.0)
+        monkeypatch.setattr(target_monitor, "_OVERDUE_SECONDS", 0.0)
         await eventually_async(offered, "it was probed, and is offered again")
-        [state] = await llm.target_states(line)
+        [state] = await queries.target_states(line)
         assert state.unreachable_since is None
     await line.close()

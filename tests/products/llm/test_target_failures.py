@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from coatcheck import State, Ticket
-from coatcheck.core.org_jobs import Console
+from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.explanation import BlockerKind
 from coatcheck.domain.limits import LLM_DROPS_MAX
 from coatcheck.domain.retry import Backoff
-from coatcheck.products.console.timeline import timeline
-from coatcheck.products.llm import answers, executor
-from coatcheck.products.llm import target_monitor as landscape
+from coatcheck.products.console.presenter import timeline
+from coatcheck.products.llm import answers, executor, target_monitor
 from coatcheck.products.llm.model import LLM_ENDPOINTS, model_name
 from coatcheck.settings.llm_targets import LlmTarget
 from examples.ollama_upstream import Fault, OllamaUpstream
@@ -59,7 +58,7 @@ async def test_an_answer_that_breaks_off_is_asked_for_again_and_given_once(
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a target dropped is asked for again without a pause."""
     monkeypatch.setattr(executor, "DROP_BACKOFF", Backoff(0.0, 0.0, 0.0))
-    monkeypatch.setattr(landscape, "PROBES_APART_SECONDS", 0.0)
+    monkeypatch.setattr(target_monitor, "PROBES_APART_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -121,8 +120,8 @@ async def test_a_drop_is_told_by_the_job_its_explanation_and_its_timeline(
         assert blocker.kind is BlockerKind.BACKOFF
         assert "(1 of 5)" in blocker.message
         assert blocker.message.endswith("This does not count as an attempt.")
-        job = await chats.engine.extension(Console).get("default", view.uuid)
-        attempts, _ = await chats.engine.extension(Console).attempts("default", view.uuid)
+        job = await chats.engine.extension(OrgJobRepository).get("default", view.uuid)
+        attempts, _ = await chats.engine.extension(OrgJobRepository).attempts("default", view.uuid)
         kinds = [item.kind for item in timeline(job, attempts, None)]
         assert kinds[-2:] == ["postponed", "retry_scheduled"]
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.products.llm import upstream as upstream_module
 from coatcheck.products.llm.answers import ANSWER_BYTES_MAX, AnswerTooLarge
-from coatcheck.products.llm.target_monitor import Landscape
+from coatcheck.products.llm.target_monitor import TargetMonitor
 from coatcheck.products.llm.upstream import Upstream, lines
 from coatcheck.settings.llm_targets import LlmTarget
 from tests.waiting import eventually_async
@@ -101,11 +101,11 @@ async def test_how_long_a_model_stays_is_read_by_the_targets_own_clock(dsn: str)
         }
     ).encode()
     head = f"HTTP/1.1 200 OK\r\ndate: {LONG_AGO}\r\ncontent-length: {len(body)}\r\n\r\n"
-    line = Line(dsn, name="tests")
+    line = Connection(dsn, name="tests")
     async with (
         answering(head.encode() + body) as url,
         Upstream() as upstream,
-        Landscape(line, upstream, [LlmTarget("box", url)], lambda: None) as landscape,
+        TargetMonitor(line, upstream, [LlmTarget("box", url)], lambda: None) as landscape,
     ):
 
         async def looked() -> bool:
@@ -130,12 +130,12 @@ async def test_how_long_a_model_stays_is_read_by_the_targets_own_clock(dsn: str)
     ids=["error", "no JSON", "no list", "redirect", "no HTTP"],
 )
 async def test_a_target_without_lists_is_offered_for_every_model(dsn: str, answer: bytes) -> None:
-    line = Line(dsn, name="tests")
+    line = Connection(dsn, name="tests")
     told = asyncio.Event()
     async with (
         answering(answer) as url,
         Upstream() as upstream,
-        Landscape(line, upstream, [LlmTarget("box", url)], told.set) as landscape,
+        TargetMonitor(line, upstream, [LlmTarget("box", url)], told.set) as landscape,
     ):
         assert landscape.offers()[0].concurrency == 0
         await told.wait()

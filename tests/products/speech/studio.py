@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from examples.tts_remote import TtsRemote
 from tests.products.gateway.tokens import MACHINES, USERS, token
 from tests.products.house import House

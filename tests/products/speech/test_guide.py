@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.cli.own_tokens import ISSUER
+from coatcheck.cli.data_dir import ISSUER
 from coatcheck.settings.issuers import TokenIssuer
 from tests.markdown import REPOSITORY, pages
 from tests.products.speech.studio import a_studio, seconds_of

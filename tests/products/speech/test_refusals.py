@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.remote_work import decode_work
 from tests.postgres_keeper import Databases
@@ -91,7 +91,7 @@ async def test_a_task_that_nobody_has_taken_is_pending_and_cancelled_at_once(
 async def test_the_remote_may_hear_the_voice_where_we_are_reached(studio: Studio) -> None:
     bob = studio.user("bob")
     task_id = await studio.submitted(bob)
-    line = Line(studio.house.settings.database_url, name="tests")
+    line = Connection(studio.house.settings.database_url, name="tests")
     ((payload,),) = await line.fetch("SELECT payload FROM jobs WHERE id = $1", from_text(task_id))
     await line.close()
     work = decode_work(payload)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.domain.identity import USER_SCOPES
+from coatcheck.domain.tenants import USER_SCOPES
 from examples.tts_remote import Fault
 from tests.products.speech.studio import Studio
 

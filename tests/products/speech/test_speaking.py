@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text, new_id, to_text
-from coatcheck.domain.webhooks import Notice, Tells
-from coatcheck.maintenance.pruner import Pruner
+from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
+from coatcheck.maintenance.retention import Pruner
 from coatcheck.products.speech.model import SPEECH_ENDPOINTS, SpeechType, generation_of
-from tests.all_products import notices
+from tests.all_products import payloads
 from tests.products.speech.studio import SENTENCE, Studio, seconds_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -202,23 +202,23 @@ async def test_who_is_told_is_told_the_task_or_what_is_left_of_it(studio: Studio
     task = await studio.ended(task_id)
     uuid = from_text(task_id)
     facts = {"state": "completed", "endpoint": SPEECH_ENDPOINTS[SpeechType.GENERATE], "attempt": 1}
-    notice = Notice(
+    notice = DeliveryEvent(
         org="default",
         id=new_id(),
         target=new_id(),
-        kind=Tells.JOB,
+        kind=SubjectKind.JOB,
         subject=uuid,
         run=None,
         event="job.completed",
         facts=facts,
         at=datetime.now(UTC),
     )
-    told = msgspec.json.decode(await notices(studio.house.parts).body(notice))
+    told = msgspec.json.decode(await payloads(studio.house.parts).body(notice))
     assert told["type"] == "job.completed"
     assert told["data"]["id"] == task_id
     assert told["data"]["result"]["audio_object_key"] == task["result"]["audio_object_key"]
     pruned = dataclasses.replace(notice, subject=new_id())
-    left = msgspec.json.decode(await notices(studio.house.parts).body(pruned))
+    left = msgspec.json.decode(await payloads(studio.house.parts).body(pruned))
     assert (left["data"]["status"], left["data"]["expired"]) == ("completed", True)
     # And it is noted that somebody is to be told.
     assert len(await studio.house.engine.webhooks.deliveries("default", job=uuid, limit=2)) == 1
@@ -227,7 +227,7 @@ async def test_who_is_told_is_told_the_task_or_what_is_left_of_it(studio: Studio
 async def test_what_was_spoken_goes_with_its_task(studio: Studio) -> None:
     task = await studio.ended(await studio.submitted(text="Not for long."))
     engine, settings = studio.house.engine, studio.house.settings
-    line = Line(settings.database_url, name="tests")
+    line = Connection(settings.database_url, name="tests")
     uuid = from_text(task["id"])
     await line.fetch("UPDATE jobs SET expires_at = now() WHERE id = $1", uuid)
     await Pruner(line, engine.blobs).tick()

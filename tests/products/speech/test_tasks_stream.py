@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from coatcheck.domain.ids import from_text
-from coatcheck.http.change_stream import CHANGES_PAGE
+from coatcheck.http.event_stream import CHANGES_PAGE
 from examples.tts_remote import Fault
 from tests.products.speech.studio import Headers, Studio
 from tests.server_sent import Sent, sent_by

@@ -13,8 +13,8 @@ import pytest_asyncio
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.products.speech.errors import GenerationNotFound, VoiceNotFound
-from coatcheck.products.speech.model import Reader
-from coatcheck.products.speech.repository import SpeechQueries
+from coatcheck.products.speech.model import SpeechReader
+from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.products.speech.sql import sql
 from tests.products.speech.studio import Headers, Studio
 
@@ -204,7 +204,7 @@ async def test_what_the_surface_reads_is_read_behind_the_wall(
     """Were the first wall forgotten, the second would still stand: the policies alone, changed to
     show nothing, make everything vanish for its reader, and for nobody else."""
     mine = await Estate.of(studio, "fay")
-    desk, reader = studio.house.engine.extension(SpeechQueries), Reader("default", "fay")
+    desk, reader = studio.house.engine.extension(SpeechRepository), SpeechReader("default", "fay")
     assert (await desk.task(reader, mine.task)).spoken.id == mine.generation
     walls = await connection.fetch(
         "SELECT polrelid::regclass::text AS name, pg_get_expr(polqual, polrelid) AS shows"

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import to_text
 from coatcheck.products.speech.errors import VoiceNotFound
-from coatcheck.products.speech.maintenance import VoiceKeeper
-from coatcheck.products.speech.model import VOICE_BYTES_MAX, Reader
-from coatcheck.products.speech.repository import SpeechQueries
+from coatcheck.products.speech.maintenance import VoiceCleanup
+from coatcheck.products.speech.model import VOICE_BYTES_MAX, SpeechReader
+from coatcheck.products.speech.repository import SpeechRepository
 from tests.contract import raw
 from tests.products.speech.studio import Studio, a_wav
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ALICE = Reader("default", "alice")
+ALICE = SpeechReader("default", "alice")
 
 
 async def test_a_recording_becomes_a_voice(studio: Studio) -> None:
@@ -109,14 +109,14 @@ async def test_a_voice_that_is_deleted_is_gone_at_once_and_its_audio_soon(studio
 async def test_an_upload_that_never_ended_is_removed_and_told_if_it_ends_after_all(
     studio: Studio,
 ) -> None:
-    desk, blobs = studio.house.engine.extension(SpeechQueries), studio.house.engine.blobs
+    desk, blobs = studio.house.engine.extension(SpeechRepository), studio.house.engine.blobs
     uuid, key = await desk.begin_voice(ALICE)
     await blobs.put(key, a_wav())
     with pytest.raises(VoiceNotFound):
         await desk.voice(ALICE, to_text(uuid))
     await _tick(studio)
     assert await blobs.get(key), "it may still be on its way"
-    line = Line(studio.house.settings.database_url, name="tests")
+    line = Connection(studio.house.settings.database_url, name="tests")
     await line.fetch(
         "UPDATE voices SET created_at = now() - interval '61 minutes' WHERE id = $1", uuid
     )
@@ -139,8 +139,8 @@ async def test_what_a_killed_upload_left_in_the_folder_is_removed_by_its_age(
         path.write_bytes(b"half of it")
     long_ago = 1_000_000_000
     os.utime(left, (long_ago, long_ago))
-    line = Line(studio.house.settings.database_url, name="tests")
-    await VoiceKeeper(line, studio.house.engine.blobs).drop_unfinished()
+    line = Connection(studio.house.settings.database_url, name="tests")
+    await VoiceCleanup(line, studio.house.engine.blobs).drop_unfinished()
     await line.close()
     assert (left.exists(), fresh.exists()) == (False, True)
 
@@ -160,7 +160,7 @@ async def test_users_whose_names_no_path_can_hold_have_voices_of_their_own(studi
 
 
 async def _tick(studio: Studio) -> None:
-    line = Line(studio.house.settings.database_url, name="tests")
-    keeper = VoiceKeeper(line, studio.house.engine.blobs)
+    line = Connection(studio.house.settings.database_url, name="tests")
+    keeper = VoiceCleanup(line, studio.house.engine.blobs)
     assert await keeper.tick() > 0
     await line.close()

@@ -15,9 +15,9 @@ import pytest
 
 from coatcheck import Job, Service, State, Ticket
 from coatcheck.core.queries import leases
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
-from coatcheck.worker.lease_reconciler import Holdings
+from coatcheck.worker.lease_reconciler import LeaseReconciler
 from coatcheck.worker.worker import Worker
 from tests.db.edge_guard import unguarded
 from tests.worker.workshop import Workshop, lane_seconds, lane_slots, until_true
@@ -203,8 +203,8 @@ async def test_a_look_gives_back_what_never_began_and_leaves_alone_what_has(
     ticket = await workshop.engine.submit("lab.post__wait", retries=0)
     await workshop.until_state(ticket, State.PROCESSING)
     given_back: list[int] = []
-    holdings = Holdings(
-        worker._report_line,
+    holdings = LeaseReconciler(
+        worker._report_db,
         boot=lambda: worker.boot,
         running=lambda: (),
         known=set,
@@ -265,11 +265,11 @@ async def test_a_standby_is_not_asked_what_a_worker_holds(
     await workshop.sql.execute(
         "CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'"
     )
-    await worker._report_line.run(
+    await worker._report_db.run(
         lambda connection: connection.execute("SET search_path = public, pg_catalog")
     )
     with pytest.raises(DatabaseUnavailable, match="takes no writes"):
-        await leases.holdings(worker._report_line, worker.boot)
+        await leases.holdings(worker._report_db, worker.boot)
 
 
 async def test_of_two_leases_that_are_given_back_at_once_neither_is_forgotten(
@@ -280,14 +280,14 @@ async def test_of_two_leases_that_are_given_back_at_once_neither_is_forgotten(
     worker = await workshop.start_worker(Handlers().service)
     first, second = worker._keeper.fresh_lease(), worker._keeper.fresh_lease()
 
-    async def while_another_comes(line: Line, lease: int, keep: float) -> list[UUID]:
+    async def while_another_comes(line: Connection, lease: int, keep: float) -> list[UUID]:
         released.append(lease)
         if lease == first:
-            worker._counter.give_back(second)
+            worker._exchange.give_back(second)
         return await release(line, lease, keep)
 
     monkeypatch.setattr(leases, "release_claim", while_another_comes)
-    worker._counter.give_back(first)
+    worker._exchange.give_back(first)
     await until_true(lambda: released == [first, second], "both are given back, once each")
 
 

@@ -128,7 +128,7 @@ async def test_jobs_of_a_claim_that_was_under_way_are_not_left_to_be_rescued(
         "the claim waits at the gate",
     )
     worker.stop()
-    await until_true(lambda: not worker._counter._asking, "the worker drains")
+    await until_true(lambda: not worker._exchange._asking, "the worker drains")
     await workshop.sql.execute("SELECT pg_advisory_unlock($1)", GATE)
     await workshop.ended(worker)
 

@@ -14,7 +14,7 @@ from coatcheck.blobs.pieces import store_pieces
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import InputRecord, Mechanism, StoredInput
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.worker import input_disposal as disposal_module
+from coatcheck.worker import input_disposal
 from coatcheck.worker.input_disposal import InputDisposal
 from tests.waiting import eventually_async
 from tests.worker.workshop import Workshop
@@ -171,7 +171,7 @@ async def test_a_store_that_fails_does_not_show_in_the_job_and_is_left_to_the_up
 async def test_more_ended_jobs_than_can_wait_are_left_to_the_upkeep(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disposal_module, "_JOBS_WAITING_MAX", 2)
+    monkeypatch.setattr(input_disposal, "_JOBS_WAITING_MAX", 2)
     tickets = [await hand_in(workshop, "return") for _ in range(3)]
     async with InputDisposal(workshop.settings(), workshop.engine.blobs) as disposal:
         told: list[ClaimedJob] = []

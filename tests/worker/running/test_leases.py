@@ -8,7 +8,7 @@ import pytest
 
 from coatcheck import Job, Service, State
 from coatcheck.core.queries import leases
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.lanes import Lane
 from coatcheck.worker.worker import Worker
@@ -205,5 +205,5 @@ async def test_a_worker_goes_on_after_every_connection_it_has_was_cut(workshop: 
     assert worker.rejected == 0
 
 
-async def _unanswered(line: Line, boot: int) -> list[object]:
+async def _unanswered(line: Connection, boot: int) -> list[object]:
     raise DatabaseUnavailable("no answer")

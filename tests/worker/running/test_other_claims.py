@@ -6,13 +6,13 @@ import asyncio
 
 from coatcheck import Service, State, Ticket
 from coatcheck.core.queries.leases import ClaimOrder
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.products.llm import queries as llm
+from coatcheck.products.llm import queries
 from coatcheck.products.llm.model import LLM_ENDPOINTS, LLM_SERVICE
-from coatcheck.products.llm.queries import Assignment, Offer
-from coatcheck.products.llm.repository import LlmQueries
+from coatcheck.products.llm.queries import Assignment, SlotOffer
+from coatcheck.products.llm.repository import LlmRepository
 from coatcheck.worker.worker import Worker
 from tests.worker.workshop import Workshop, until_true
 
@@ -28,12 +28,12 @@ class Claims:
         self.asked = 0
         self.lose_one = False
 
-    async def __call__(self, line: Line, order: ClaimOrder) -> list[ClaimedJob]:
+    async def __call__(self, line: Connection, order: ClaimOrder) -> list[ClaimedJob]:
         self.asked += 1
         if not self.open:
             return []
-        offers = [Offer("gpu", CONCURRENCY, None, frozenset())]
-        held = await llm.claim(line, order, offers, turn_seconds=30.0)
+        offers = [SlotOffer("gpu", CONCURRENCY, None, frozenset())]
+        held = await queries.claim(line, order, offers, turn_seconds=30.0)
         if held and self.lose_one:
             self.lose_one = False
             raise OutcomeUnknown("the answer was lost")
@@ -127,7 +127,7 @@ async def test_the_engine_says_where_a_job_is(workshop: Workshop) -> None:
     await workshop.run_worker(Worker(workshop.settings(), [chats.service], claims=Claims()))
     ticket, *others = await submit(workshop, CONCURRENCY + 1)
     waiting = others[-1]
-    desk = workshop.engine.extension(LlmQueries)
+    desk = workshop.engine.extension(LlmRepository)
     await until_true(lambda: chats.running == CONCURRENCY, "as many run as may")
     assert await desk.assignment("default", ticket.uuid) == Assignment("gpu", True, True)
     assert await desk.assignment("default", waiting.uuid) is None

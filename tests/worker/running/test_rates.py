@@ -11,7 +11,7 @@ import pytest
 from coatcheck import Service
 from coatcheck.core.queries import leases
 from coatcheck.core.queries.limits import set_run_limits
-from coatcheck.db.channels import READY
+from coatcheck.db.notifications import READY
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import RATE_BURST_SECONDS
 from tests.waiting import eventually_async
@@ -111,7 +111,7 @@ async def test_a_worker_whose_runs_wait_for_nothing_does_not_look_again(
     await put_run(workshop, 4, ["a"], per_second=5.0)
     await tell(workshop)
     await ended(workshop, 4)
-    counter = worker._counter
+    counter = worker._exchange
 
     async def at_rest() -> bool:
         return counter.quiet and not counter._work_may_wait and counter._look_again_at is None

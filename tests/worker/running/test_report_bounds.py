@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from coatcheck import Job, Service, State
-from coatcheck.core.queries import reports as store_reports
+from coatcheck.core.queries import reports
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import (
@@ -60,8 +60,8 @@ class SlowStore:
         self.sizes: list[int] = []
         self.asked = asyncio.Event()
         self.open = asyncio.Event()
-        self._add = store_reports.add_events
-        monkeypatch.setattr(store_reports, "add_events", self._slowly)
+        self._add = reports.add_events
+        monkeypatch.setattr(reports, "add_events", self._slowly)
 
     async def _slowly(self, line: Any, events: Any, batch: int) -> None:
         self.sizes.append(sum(len(data) for _, _, data in events))

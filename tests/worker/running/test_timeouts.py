@@ -13,7 +13,7 @@ import pytest
 from coatcheck import Job, Service, State
 from coatcheck.worker import worker as agent
 from coatcheck.worker.executors.thread import ABANDONED_THREADS_OF_ENDPOINT_MAX
-from coatcheck.worker.running import StopReason
+from coatcheck.worker.slots import StopReason
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart
 from tests.worker.workshop import Workshop, until_true

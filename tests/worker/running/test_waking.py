@@ -22,7 +22,7 @@ def greeter() -> Service:
 
 async def test_a_job_is_found_by_polling_when_nobody_announces_it(workshop: Workshop) -> None:
     worker = await workshop.start_worker(greeter())
-    counter = worker._counter
+    counter = worker._exchange
     # Its first look, at the beginning, would find it without any poll.
     await until_true(lambda: counter.quiet and not counter._work_may_wait, "the worker has looked")
     # Written past the engine: no notification is ever sent.

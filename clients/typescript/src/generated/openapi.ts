@@ -43,13 +43,19 @@ export interface components {
         };
         /**
          * ArtifactItem
-         * @description A file that the job made: an image of its answer, or an answer that is too long for a row.
+         * @description A file that a job made. ``url`` takes the caller's credential; ``signed_url`` needs none, and
+         *         is good until ``signed_url_expires_at``. ``expires_at`` is when the file goes with its job; null
+         *         if that is not known yet.
          */
         ArtifactItem: {
             bytes: number;
+            created_at: string;
+            expires_at: string | null;
             media_type: string;
             name: string;
             sha256: string;
+            signed_url: string;
+            signed_url_expires_at: string;
             url: string;
         };
         /**
@@ -57,7 +63,7 @@ export interface components {
          * @description The files of a job, by name.
          */
         ArtifactList: {
-            items: components["schemas"]["JobArtifact"][];
+            items: components["schemas"]["ArtifactItem"][];
         };
         /**
          * ArtifactReceipt
@@ -99,6 +105,14 @@ export interface components {
             next: string | null;
         };
         /**
+         * BatchFailureCount
+         * @description How many tasks failed with one code.
+         */
+        BatchFailureCount: {
+            code: string;
+            count: number;
+        };
+        /**
          * BatchJob
          * @description A job. Counts and ingest are those of its current run, the last of ``runs``; ``job_counts``
          *         those of the job as a whole: each task once, by its latest result over all runs.
@@ -110,18 +124,18 @@ export interface components {
             cancel_requested: boolean;
             completed_at: string | null;
             concurrency: number | null;
-            counts: components["schemas"]["TaskCounts"];
+            counts: components["schemas"]["TaskCountsBody"];
             created_at: string;
             endpoint: string;
             expires_at: string | null;
             id: string;
-            ingest: components["schemas"]["Ingest"];
-            job_counts: components["schemas"]["TaskCounts"];
+            ingest: components["schemas"]["IngestBody"];
+            job_counts: components["schemas"]["TaskCountsBody"];
             lane: string;
             metadata: unknown;
             progress: number;
             rate: components["schemas"]["BatchRate"] | null;
-            runs: components["schemas"]["BatchRun"][];
+            runs: components["schemas"]["BatchRunBody"][];
             service: string;
             /** @enum {unknown} */
             status: "cancelled" | "completed" | "failed_ingest" | "ingesting" | "open" | "running";
@@ -149,17 +163,17 @@ export interface components {
             per_second: number | null;
         };
         /**
-         * BatchRun
+         * BatchRunBody
          * @description One run of a job's tasks. A rerun is a run more, which names its parent: the run that it took
          *         tasks of. With ``repeats_all`` it took them of the job as a whole, as of its parent.
          */
-        BatchRun: {
+        BatchRunBody: {
             completed_at: string | null;
-            counts: components["schemas"]["TaskCounts"];
+            counts: components["schemas"]["TaskCountsBody"];
             created_at: string;
             filter: components["schemas"]["RunFilter"] | null;
             id: string;
-            ingest: components["schemas"]["Ingest"];
+            ingest: components["schemas"]["IngestBody"];
             number: number;
             parent_run_id: string | null;
             repeats_all: boolean;
@@ -167,25 +181,14 @@ export interface components {
             status: "cancelled" | "completed" | "failed_ingest" | "ingesting" | "open" | "running";
         };
         /**
-         * BatchStatus
-         * @description The jobs that were asked for, in that order, and the ids that name none.
-         *
-         *         A result longer than 64 KiB is left out; of more than 64 jobs also one that is longer than
-         *         4 MiB divided by their number.
-         */
-        BatchStatus: {
-            items: components["schemas"]["coatcheck.products.gateway.schemas.Job"][];
-            not_found: string[];
-        };
-        /**
-         * BatchTask
+         * BatchTaskBody
          * @description A task. ``result`` is there once it has succeeded, ``error`` if its last attempt failed.
          *
          *         ``index`` is its number in its run, ``job_index`` its number in the job, which it keeps in every
          *         run that runs it again. A page has no room for a long result: ``result_url`` says where it is.
          *         ``expires_at`` is its job's: a task goes with its job. Null while the job goes on.
          */
-        BatchTask: {
+        BatchTaskBody: {
             attempts: number;
             created_at: string;
             custom_id: string | null;
@@ -287,30 +290,110 @@ export interface components {
          */
         CalledBack: Record<string, unknown>;
         /**
-         * Calls
-         * @description What became of the calls: resolved to a definition, leading out of the archive, or neither.
-         *
-         *         ``resolvedRate`` is the share of the first among those that do not lead out.
+         * ChatArtifactItem
+         * @description A file that the job made: an image of its answer, or an answer that is too long for a row.
          */
-        Calls: {
-            external: number;
-            resolved: number;
-            resolvedRate: number;
-            total: number;
-            unresolved: number;
+        ChatArtifactItem: {
+            bytes: number;
+            media_type: string;
+            name: string;
+            sha256: string;
+            url: string;
         };
         /**
-         * Choice
-         * @description One answer.
+         * ChatCompletion
+         * @description A whole answer.
          */
-        Choice: {
-            /** @enum {unknown} */
-            finish_reason: "length" | "stop" | "tool_calls";
-            /** @default 0 */
-            index: number;
+        ChatCompletion: {
+            choices: components["schemas"]["CompletionChoice"][];
+            created: number;
+            id: string;
+            model: string;
+            /**
+             * @default chat.completion
+             * @enum {unknown}
+             */
+            object: "chat.completion";
+            usage: components["schemas"]["CompletionUsage"];
+        };
+        /**
+         * ChatJob
+         * @description A job. ``result`` is what the target would have answered to a request that does not stream;
+         *         null until the job is done. In an event, where a long one has no room, it is null as well: it is
+         *         found in ``artifacts`` then, and where the job is read.
+         */
+        ChatJob: {
+            artifacts: components["schemas"]["ChatArtifactItem"][];
+            attempt: number;
+            created_at: string;
+            error: components["schemas"]["Error"] | null;
+            expires_at: string | null;
+            finished_at: string | null;
+            job_id: string;
+            model: string;
             /** @default null */
-            logprobs: components["schemas"]["Logprobs"] | null;
-            message: components["schemas"]["Message"];
+            result: unknown;
+            started_at: string | null;
+            state: components["schemas"]["LlmState"];
+            target: string | null;
+            terminal: boolean;
+            urls: components["schemas"]["ChatUrls"];
+            waiting: components["schemas"]["ChatWaiting"] | null;
+        };
+        /**
+         * ChatJobItem
+         * @description A job in a list.
+         */
+        ChatJobItem: {
+            attempt: number;
+            created_at: string;
+            error: components["schemas"]["Error"] | null;
+            expires_at: string | null;
+            finished_at: string | null;
+            job_id: string;
+            model: string;
+            started_at: string | null;
+            state: components["schemas"]["LlmState"];
+            terminal: boolean;
+            urls: components["schemas"]["ChatUrls"];
+        };
+        /**
+         * ChatJobPage
+         * @description Jobs, newest first. ``next`` is the cursor of the page after this one; null on the last.
+         */
+        ChatJobPage: {
+            items: components["schemas"]["ChatJobItem"][];
+            next: string | null;
+        };
+        /**
+         * ChatTicket
+         * @description A job that is safe.
+         */
+        ChatTicket: {
+            job_id: string;
+            state: components["schemas"]["LlmState"];
+            terminal: boolean;
+            urls: components["schemas"]["ChatUrls"];
+        };
+        /**
+         * ChatUrls
+         * @description Where the job is read, followed and cancelled.
+         */
+        ChatUrls: {
+            cancel: string;
+            events: string;
+            poll: string;
+        };
+        /**
+         * ChatWaiting
+         * @description Why a job waits: ``target_unreachable``, ``backoff``, ``queue`` or ``no_worker``; since when,
+         *         and when it is tried next, if that is known.
+         */
+        ChatWaiting: {
+            detail: string;
+            next_try_at: string | null;
+            reason: string;
+            since: string;
         };
         /**
          * Clone
@@ -327,201 +410,26 @@ export interface components {
             webhook_url: string | null;
         };
         /**
-         * Usage
-         * @description An organisation's usage, the oldest day or hour first.
+         * CompletionChoice
+         * @description One answer.
          */
-        "coatcheck.http.routes.usage.Usage": {
-            /** Format: date */
-            first_day: string;
-            items: components["schemas"]["UsageDay"][];
-            /** Format: date */
-            last_day: string;
-            org_id: string;
-        };
-        /**
-         * Job
-         * @description A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended.
-         *
-         *         A page leaves results out, and an event leaves out one that is long: ``result_omitted`` is then
-         *         true, and ``result_url`` is where the job is found with its whole result.
-         *
-         *         ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is what the
-         *         remote calls it, once it was spawned.
-         */
-        "coatcheck.products.gateway.schemas.Job": {
-            attempt_count: number;
-            completed_at: string | null;
-            created_at: string;
-            endpoint_id: string;
-            endpoint_key: string;
-            execution_id: string | null;
+        CompletionChoice: {
             /** @enum {unknown} */
-            execution_mode: "invocation" | "persistent";
-            expires_at: string | null;
-            id: string;
-            idempotency_key: string | null;
-            lane: string;
-            last_error: components["schemas"]["LastError"] | null;
-            org_id: string;
-            pre_dispatch_age_seconds: number;
-            progress: components["schemas"]["coatcheck.products.gateway.schemas.Progress"] | null;
-            result_omitted: boolean;
-            result_summary: unknown;
-            result_url: string | null;
-            service_id: string;
-            stalled: boolean;
-            stalled_reason: string | null;
-            started_at: string | null;
-            status: string;
-            terminal: boolean;
-            updated_at: string;
-            version_id: string;
-            workspace_id: string;
+            finish_reason: "length" | "stop" | "tool_calls";
+            /** @default 0 */
+            index: number;
+            /** @default null */
+            logprobs: components["schemas"]["Logprobs"] | null;
+            message: components["schemas"]["Message"];
         };
         /**
-         * JobPage
-         * @description Jobs, newest first, without their results.
-         *
-         *         ``total`` counts to 10,000; ``total_is_exact`` says whether there are more. ``next`` is the
-         *         ``cursor`` of the page after this one.
-         */
-        "coatcheck.products.gateway.schemas.JobPage": {
-            items: components["schemas"]["coatcheck.products.gateway.schemas.Job"][];
-            next: string | null;
-            total: number;
-            total_is_exact: boolean;
-        };
-        /**
-         * Progress
-         * @description How far a job says it is, from 0 to 1, and in words.
-         */
-        "coatcheck.products.gateway.schemas.Progress": {
-            fraction: number;
-            note: string | null;
-        };
-        /**
-         * Ticket
-         * @description A job was handed in. Its result is found at ``poll_url``.
-         */
-        "coatcheck.products.gateway.schemas.Ticket": {
-            artifacts_url: string;
-            cancel_url: string;
-            events_url: string;
-            job_id: string;
-            poll_url: string;
-            status: string;
-            terminal: boolean;
-        };
-        /**
-         * Progress
-         * @description How far the analysis is, from 0 to 1, and in words: files parsed of all.
-         */
-        "coatcheck.products.graphs.schemas.Progress": {
-            fraction: number;
-            note: string | null;
-        };
-        /**
-         * Urls
-         * @description Where the job is read, followed, cancelled, and where its deletion receipt is.
-         */
-        "coatcheck.products.graphs.schemas.Urls": {
-            cancel: string;
-            events: string;
-            poll: string;
-            receipt: string;
-        };
-        /**
-         * Usage
+         * CompletionUsage
          * @description How many tokens were read and written.
          */
-        "coatcheck.products.llm.openai.answers.Usage": {
+        CompletionUsage: {
             completion_tokens: number;
             prompt_tokens: number;
             total_tokens: number;
-        };
-        /**
-         * Job
-         * @description A job. ``result`` is what the target would have answered to a request that does not stream;
-         *         null until the job is done. In an event, where a long one has no room, it is null as well: it is
-         *         found in ``artifacts`` then, and where the job is read.
-         */
-        "coatcheck.products.llm.schemas.Job": {
-            artifacts: components["schemas"]["ArtifactItem"][];
-            attempt: number;
-            created_at: string;
-            error: components["schemas"]["Error"] | null;
-            expires_at: string | null;
-            finished_at: string | null;
-            job_id: string;
-            model: string;
-            /** @default null */
-            result: unknown;
-            started_at: string | null;
-            state: components["schemas"]["LlmState"];
-            target: string | null;
-            terminal: boolean;
-            urls: components["schemas"]["coatcheck.products.llm.schemas.Urls"];
-            waiting: components["schemas"]["Waiting"] | null;
-        };
-        /**
-         * JobPage
-         * @description Jobs, newest first. ``next`` is the cursor of the page after this one; null on the last.
-         */
-        "coatcheck.products.llm.schemas.JobPage": {
-            items: components["schemas"]["JobItem"][];
-            next: string | null;
-        };
-        /**
-         * Ticket
-         * @description A job that is safe.
-         */
-        "coatcheck.products.llm.schemas.Ticket": {
-            job_id: string;
-            state: components["schemas"]["LlmState"];
-            terminal: boolean;
-            urls: components["schemas"]["coatcheck.products.llm.schemas.Urls"];
-        };
-        /**
-         * Urls
-         * @description Where the job is read, followed and cancelled.
-         */
-        "coatcheck.products.llm.schemas.Urls": {
-            cancel: string;
-            events: string;
-            poll: string;
-        };
-        /**
-         * Completed
-         * @description For the OpenAPI document: an envelope whose job has ended.
-         */
-        Completed: {
-            /** @default null */
-            error: string | null;
-            /** @default null */
-            errorCode: string | null;
-            jobId: string;
-            operation: string;
-            /** @default null */
-            result: components["schemas"]["GraphResult"] | null;
-            status: string;
-            terminal: boolean;
-            urls: components["schemas"]["coatcheck.products.graphs.schemas.Urls"];
-        };
-        /**
-         * Completion
-         * @description A whole answer.
-         */
-        Completion: {
-            choices: components["schemas"]["Choice"][];
-            created: number;
-            id: string;
-            model: string;
-            /**
-             * @default chat.completion
-             * @enum {unknown}
-             */
-            object: "chat.completion";
-            usage: components["schemas"]["coatcheck.products.llm.openai.answers.Usage"];
         };
         /**
          * CreatedApiKey
@@ -590,6 +498,12 @@ export interface components {
             redrive: string;
         };
         /**
+         * DeliveryStatus
+         * @description The status of a delivery.
+         * @enum {unknown}
+         */
+        DeliveryStatus: "delivered" | "disabled" | "exhausted" | "pending";
+        /**
          * DesignPreview
          * @description What a voice is to be like, in words, and what it is to say in which language; and who is
          *         told of it.
@@ -611,25 +525,6 @@ export interface components {
             field: string;
             issue: string;
             location: string;
-        };
-        /**
-         * Domain
-         * @description A part of the code. ``uses`` are ids of other domains.
-         */
-        Domain: {
-            description: string;
-            descriptionSummary: string;
-            fileCount: number;
-            functionCount: number;
-            id: string;
-            keyFiles: string[];
-            keywords: string[];
-            name: string;
-            namedBy: string;
-            path: string;
-            responsibilities: string[];
-            subdomains: components["schemas"]["Subdomain"][];
-            uses: string[];
         };
         /**
          * DomainNaming
@@ -730,32 +625,6 @@ export interface components {
             secret: string;
         };
         /**
-         * Envelope
-         * @description A job. ``result`` is there once it has completed, ``error`` if it has failed.
-         *
-         *         An event has no room for a large result: it says by ``resultUrl`` where that is.
-         */
-        Envelope: {
-            /** @default false */
-            cancelRequested: boolean;
-            /** @default null */
-            error: string | null;
-            /** @default null */
-            errorCode: string | null;
-            jobId: string;
-            operation: string;
-            /** @default null */
-            progress: components["schemas"]["coatcheck.products.graphs.schemas.Progress"] | null;
-            result?: unknown;
-            /** @default null */
-            resultUrl: string | null;
-            /** @default null */
-            retryAfter: number | null;
-            status: string;
-            terminal: boolean;
-            urls: components["schemas"]["coatcheck.products.graphs.schemas.Urls"];
-        };
-        /**
          * Error
          * @description Why a job failed. ``code`` is stable; ``message`` may be the target's own.
          */
@@ -807,11 +676,11 @@ export interface components {
             terminal: boolean;
         };
         /**
-         * Export
+         * ExportBody
          * @description An export. Once it has completed, ``url`` is where its zip is, good for anybody. With
          *         ``all_runs`` it is of the job as a whole, as of this run.
          */
-        Export: {
+        ExportBody: {
             all_runs: boolean;
             bytes: number | null;
             completed_at: string | null;
@@ -830,20 +699,20 @@ export interface components {
             urls: components["schemas"]["ExportUrls"];
         };
         /**
-         * ExportOrder
-         * @description What to export: a run, or ``all`` for the job as a whole, which is each task with its latest
-         *         result. Without it the current run.
-         */
-        ExportOrder: {
-            /** @default null */
-            run: string | null;
-        };
-        /**
          * ExportPage
          * @description The exports of a job that are kept, newest first.
          */
         ExportPage: {
-            items: components["schemas"]["Export"][];
+            items: components["schemas"]["ExportBody"][];
+        };
+        /**
+         * ExportRequest
+         * @description What to export: a run, or ``all`` for the job as a whole, which is each task with its latest
+         *         result. Without it the current run.
+         */
+        ExportRequest: {
+            /** @default null */
+            run: string | null;
         };
         /**
          * ExportUrls
@@ -852,14 +721,6 @@ export interface components {
         ExportUrls: {
             job: string;
             poll: string;
-        };
-        /**
-         * FailureCount
-         * @description How many tasks failed with one code.
-         */
-        FailureCount: {
-            code: string;
-            count: number;
         };
         /**
          * Filter
@@ -901,6 +762,91 @@ export interface components {
             status: "completed" | "in_progress" | "incomplete";
             /** @enum {unknown} */
             type: "function_call";
+        };
+        /**
+         * GatewayJob
+         * @description A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended.
+         *
+         *         A page leaves results out, and an event leaves out one that is long: ``result_omitted`` is then
+         *         true, and ``result_url`` is where the job is found with its whole result.
+         *
+         *         ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is what the
+         *         remote calls it, once it was spawned.
+         */
+        GatewayJob: {
+            attempt_count: number;
+            completed_at: string | null;
+            created_at: string;
+            endpoint_id: string;
+            endpoint_key: string;
+            execution_id: string | null;
+            /** @enum {unknown} */
+            execution_mode: "invocation" | "persistent";
+            expires_at: string | null;
+            id: string;
+            idempotency_key: string | null;
+            lane: string;
+            last_error: components["schemas"]["LastError"] | null;
+            org_id: string;
+            pre_dispatch_age_seconds: number;
+            progress: components["schemas"]["GatewayProgress"] | null;
+            result_omitted: boolean;
+            result_summary: unknown;
+            result_url: string | null;
+            service_id: string;
+            stalled: boolean;
+            stalled_reason: string | null;
+            started_at: string | null;
+            status: string;
+            terminal: boolean;
+            updated_at: string;
+            version_id: string;
+            workspace_id: string;
+        };
+        /**
+         * GatewayJobPage
+         * @description Jobs, newest first, without their results.
+         *
+         *         ``total`` counts to 10,000; ``total_is_exact`` says whether there are more. ``next`` is the
+         *         ``cursor`` of the page after this one.
+         */
+        GatewayJobPage: {
+            items: components["schemas"]["GatewayJob"][];
+            next: string | null;
+            total: number;
+            total_is_exact: boolean;
+        };
+        /**
+         * GatewayJobStatuses
+         * @description The jobs that were asked for, in that order, and the ids that name none.
+         *
+         *         A result longer than 64 KiB is left out; of more than 64 jobs also one that is longer than
+         *         4 MiB divided by their number.
+         */
+        GatewayJobStatuses: {
+            items: components["schemas"]["GatewayJob"][];
+            not_found: string[];
+        };
+        /**
+         * GatewayProgress
+         * @description How far a job says it is, from 0 to 1, and in words.
+         */
+        GatewayProgress: {
+            fraction: number;
+            note: string | null;
+        };
+        /**
+         * GatewayTicket
+         * @description A job was handed in. Its result is found at ``poll_url``.
+         */
+        GatewayTicket: {
+            artifacts_url: string;
+            cancel_url: string;
+            events_url: string;
+            job_id: string;
+            poll_url: string;
+            status: string;
+            terminal: boolean;
         };
         /**
          * Generate
@@ -954,12 +900,87 @@ export interface components {
             next: string | null;
         };
         /**
-         * Graph
+         * GraphBody
          * @description What there is, and how it hangs together.
          */
-        Graph: {
+        GraphBody: {
             nodes: components["schemas"]["GraphNode"][];
             relationships: components["schemas"]["GraphRelationship"][];
+        };
+        /**
+         * GraphCalls
+         * @description What became of the calls: resolved to a definition, leading out of the archive, or neither.
+         *
+         *         ``resolvedRate`` is the share of the first among those that do not lead out.
+         */
+        GraphCalls: {
+            external: number;
+            resolved: number;
+            resolvedRate: number;
+            total: number;
+            unresolved: number;
+        };
+        /**
+         * GraphCompleted
+         * @description For the OpenAPI document: an envelope whose job has ended.
+         */
+        GraphCompleted: {
+            /** @default null */
+            error: string | null;
+            /** @default null */
+            errorCode: string | null;
+            jobId: string;
+            operation: string;
+            /** @default null */
+            result: components["schemas"]["GraphResult"] | null;
+            status: string;
+            terminal: boolean;
+            urls: components["schemas"]["GraphUrls"];
+        };
+        /**
+         * GraphDomain
+         * @description A part of the code. ``uses`` are ids of other domains.
+         */
+        GraphDomain: {
+            description: string;
+            descriptionSummary: string;
+            fileCount: number;
+            functionCount: number;
+            id: string;
+            keyFiles: string[];
+            keywords: string[];
+            name: string;
+            namedBy: string;
+            path: string;
+            responsibilities: string[];
+            subdomains: components["schemas"]["GraphSubdomain"][];
+            uses: string[];
+        };
+        /**
+         * GraphJobBody
+         * @description A job. ``result`` is there once it has completed, ``error`` if it has failed.
+         *
+         *         An event has no room for a large result: it says by ``resultUrl`` where that is.
+         */
+        GraphJobBody: {
+            /** @default false */
+            cancelRequested: boolean;
+            /** @default null */
+            error: string | null;
+            /** @default null */
+            errorCode: string | null;
+            jobId: string;
+            operation: string;
+            /** @default null */
+            progress: components["schemas"]["GraphProgress"] | null;
+            result?: unknown;
+            /** @default null */
+            resultUrl: string | null;
+            /** @default null */
+            retryAfter: number | null;
+            status: string;
+            terminal: boolean;
+            urls: components["schemas"]["GraphUrls"];
         };
         /**
          * GraphNode
@@ -970,6 +991,14 @@ export interface components {
             id: string;
             labels: string[];
             properties: Record<string, unknown>;
+        };
+        /**
+         * GraphProgress
+         * @description How far the analysis is, from 0 to 1, and in words: files parsed of all.
+         */
+        GraphProgress: {
+            fraction: number;
+            note: string | null;
         };
         /**
          * GraphRelationship
@@ -999,13 +1028,13 @@ export interface components {
             /** @default null */
             domainNaming: components["schemas"]["DomainNaming"] | null;
             /** @default null */
-            domains: components["schemas"]["Domain"][] | null;
+            domains: components["schemas"]["GraphDomain"][] | null;
             /** @default null */
             fileAssignments: Record<string, unknown>[] | null;
             /** @default null */
             functionAssignments: Record<string, unknown>[] | null;
             generatedAt: string;
-            graph: components["schemas"]["Graph"];
+            graph: components["schemas"]["GraphBody"];
             message: string;
             metadata: components["schemas"]["Metadata"];
             /** @default null */
@@ -1023,6 +1052,31 @@ export interface components {
             unassignedFunctions: Record<string, unknown>[] | null;
             /** @default null */
             version: string | null;
+        };
+        /**
+         * GraphSubdomain
+         * @description A part of a domain: paths of its files, ids of what they declare.
+         */
+        GraphSubdomain: {
+            classes: string[];
+            description: string;
+            descriptionSummary: string;
+            files: string[];
+            functions: string[];
+            id: string;
+            keywords: string[];
+            name: string;
+            path: string;
+        };
+        /**
+         * GraphUrls
+         * @description Where the job is read, followed, cancelled, and where its deletion receipt is.
+         */
+        GraphUrls: {
+            cancel: string;
+            events: string;
+            poll: string;
+            receipt: string;
         };
         /**
          * HostedService
@@ -1086,12 +1140,12 @@ export interface components {
             reason: "max_output_tokens";
         };
         /**
-         * Ingest
+         * IngestBody
          * @description How far the lists were taken in. Lines that are no task are counted, and listed by number.
          *
          *         ``error`` says why a list could not be taken in: then it is a dead letter, see ``/v1/dlq``.
          */
-        Ingest: {
+        IngestBody: {
             bad_lines: number;
             error: components["schemas"]["TaskError"] | null;
             lines: number;
@@ -1102,48 +1156,6 @@ export interface components {
             cache_write_tokens: number;
             /** @default 0 */
             cached_tokens: number;
-        };
-        /**
-         * JobArtifact
-         * @description A file that a job made. ``url`` takes the caller's credential; ``signed_url`` needs none, and
-         *         is good until ``signed_url_expires_at``. ``expires_at`` is when the file goes with its job; null
-         *         if that is not known yet.
-         */
-        JobArtifact: {
-            bytes: number;
-            created_at: string;
-            expires_at: string | null;
-            media_type: string;
-            name: string;
-            sha256: string;
-            signed_url: string;
-            signed_url_expires_at: string;
-            url: string;
-        };
-        /**
-         * JobError
-         * @description Why the job failed, or its last attempt did.
-         */
-        JobError: {
-            code: string;
-            message: string;
-        };
-        /**
-         * JobItem
-         * @description A job in a list.
-         */
-        JobItem: {
-            attempt: number;
-            created_at: string;
-            error: components["schemas"]["Error"] | null;
-            expires_at: string | null;
-            finished_at: string | null;
-            job_id: string;
-            model: string;
-            started_at: string | null;
-            state: components["schemas"]["LlmState"];
-            terminal: boolean;
-            urls: components["schemas"]["coatcheck.products.llm.schemas.Urls"];
         };
         /**
          * JobProgress
@@ -1354,11 +1366,11 @@ export interface components {
             user: string | null;
         };
         /**
-         * NewJob
+         * NewBatchBody
          * @description A job to be run. Its tasks are in ``tasks``, in a staged ``source``, or in neither for an
          *         open job. ``endpoint`` is the path or the key of an endpoint of the service.
          */
-        NewJob: {
+        NewBatchBody: {
             /** @default false */
             async: boolean;
             /** @default null */
@@ -1468,14 +1480,11 @@ export interface components {
             items: components["schemas"]["OperatedOrg"][];
         };
         /**
-         * OrgJob
-         * @description A job, in the words of the engine. ``terminal`` says that it has ended.
-         *
-         *         ``endpoint`` is what people call it, ``engine_endpoint`` what workers do. ``attempts`` counts
-         *         failures, crashes, and the attempt that completed or is under way. ``retry_of`` is the job that
-         *         this one is a retry of, ``retried_as`` the newest retry of it.
+         * OrgJobBody
+         * @description A job with its result. One of more than 64 KiB is left out (``result_truncated``): it is
+         *         found where the job's own surface shows it.
          */
-        OrgJob: {
+        OrgJobBody: {
             attempts: number;
             batch_id: string | null;
             crashes: number;
@@ -1483,7 +1492,64 @@ export interface components {
             dispatched_at: string | null;
             endpoint: string;
             engine_endpoint: string;
-            error: components["schemas"]["JobError"] | null;
+            error: components["schemas"]["OrgJobError"] | null;
+            execution_id: string | null;
+            expires_at: string | null;
+            failures: number;
+            failures_max: number;
+            finished_at: string | null;
+            id: string;
+            idempotency_key: string | null;
+            input_kept: boolean;
+            interruptions: number;
+            lane: components["schemas"]["Lane"];
+            org_id: string;
+            owner: string;
+            progress: components["schemas"]["JobProgress"] | null;
+            request_id: string | null;
+            result: unknown;
+            result_bytes: number | null;
+            result_truncated: boolean;
+            retried_as: string | null;
+            retry_of: string | null;
+            run_at: string;
+            service: string;
+            start_deadline: string | null;
+            started_at: string | null;
+            state: components["schemas"]["State"];
+            surface: string;
+            task_id: string | null;
+            terminal: boolean;
+            trace_id: string | null;
+            unreachables: number;
+            updated_at: string;
+            urls: components["schemas"]["OrgJobUrls"];
+        };
+        /**
+         * OrgJobError
+         * @description Why the job failed, or its last attempt did.
+         */
+        OrgJobError: {
+            code: string;
+            message: string;
+        };
+        /**
+         * OrgJobItem
+         * @description A job, in the words of the engine. ``terminal`` says that it has ended.
+         *
+         *         ``endpoint`` is what people call it, ``engine_endpoint`` what workers do. ``attempts`` counts
+         *         failures, crashes, and the attempt that completed or is under way. ``retry_of`` is the job that
+         *         this one is a retry of, ``retried_as`` the newest retry of it.
+         */
+        OrgJobItem: {
+            attempts: number;
+            batch_id: string | null;
+            crashes: number;
+            created_at: string;
+            dispatched_at: string | null;
+            endpoint: string;
+            engine_endpoint: string;
+            error: components["schemas"]["OrgJobError"] | null;
             execution_id: string | null;
             expires_at: string | null;
             failures: number;
@@ -1515,12 +1581,12 @@ export interface components {
             urls: components["schemas"]["OrgJobUrls"];
         };
         /**
-         * OrgJobPage
+         * OrgJobPageBody
          * @description Jobs, newest first, without their results. ``next`` is the ``cursor`` of the page after this
          *         one; a page may be short, or empty, and still have one.
          */
-        OrgJobPage: {
-            items: components["schemas"]["OrgJob"][];
+        OrgJobPageBody: {
+            items: components["schemas"]["OrgJobItem"][];
             next: string | null;
         };
         /**
@@ -1581,7 +1647,7 @@ export interface components {
             generated_at: string;
             lanes: components["schemas"]["OverviewLane"][];
             org_id: string;
-            series: components["schemas"]["OverviewPoint"][];
+            series: components["schemas"]["OverviewPointBody"][];
             workers: components["schemas"]["OverviewWorker"][];
             workers_alive: number;
         };
@@ -1621,13 +1687,13 @@ export interface components {
             staged: number;
         };
         /**
-         * OverviewPoint
+         * OverviewPointBody
          * @description What happened from ``at`` on, for ``bucket_seconds``.
          *
          *         ``started`` and ``retried`` count attempts, the others jobs. ``start_*`` is how long jobs had
          *         been due when they were started, ``run_*`` how long attempts ran; null where there were none.
          */
-        OverviewPoint: {
+        OverviewPointBody: {
             at: string;
             cancelled: number;
             completed: number;
@@ -1793,10 +1859,10 @@ export interface components {
             version?: string;
         };
         /**
-         * Replayed
+         * ReplayBody
          * @description How many are sent again. With ``next`` there are more: order again, with it as ``cursor``.
          */
-        Replayed: {
+        ReplayBody: {
             next: string | null;
             replayed: number;
         };
@@ -2083,7 +2149,7 @@ export interface components {
             assignedFileCount: number | null;
             /** @default null */
             assignedFunctionCount: number | null;
-            calls: components["schemas"]["Calls"];
+            calls: components["schemas"]["GraphCalls"];
             /** @default null */
             classAssignments: number | null;
             classes: number;
@@ -2124,34 +2190,19 @@ export interface components {
             unassignedFunctions: number | null;
         };
         /**
-         * Status
-         * @description The status of a delivery.
-         * @enum {unknown}
-         */
-        Status: "delivered" | "disabled" | "exhausted" | "pending";
-        /**
-         * Stored
+         * StoredBlobBody
          * @description The blob is there, whole.
          */
-        Stored: {
+        StoredBlobBody: {
             bytes: number;
             sha256: string;
         };
         /**
-         * Subdomain
-         * @description A part of a domain: paths of its files, ids of what they declare.
+         * SubjectKind
+         * @description The kind of subject of a delivery.
+         * @enum {unknown}
          */
-        Subdomain: {
-            classes: string[];
-            description: string;
-            descriptionSummary: string;
-            files: string[];
-            functions: string[];
-            id: string;
-            keywords: string[];
-            name: string;
-            path: string;
-        };
+        SubjectKind: "batch" | "job" | "task" | "test" | "usage";
         /**
          * SummaryText
          * @description What the model thought.
@@ -2191,10 +2242,10 @@ export interface components {
             url: string;
         };
         /**
-         * TaskCounts
+         * TaskCountsBody
          * @description Tasks by status. ``total`` is how many were taken in so far; they add up to it.
          */
-        TaskCounts: {
+        TaskCountsBody: {
             cancelled: number;
             failed: number;
             pending: number;
@@ -2220,7 +2271,7 @@ export interface components {
         TaskFailures: {
             all_runs: boolean;
             counted: number;
-            items: components["schemas"]["FailureCount"][];
+            items: components["schemas"]["BatchFailureCount"][];
             run_id: string;
         };
         /**
@@ -2228,7 +2279,7 @@ export interface components {
          * @description Tasks of one run, or of all. ``next`` is the ``cursor`` of the page after this one.
          */
         TaskPage: {
-            items: components["schemas"]["BatchTask"][];
+            items: components["schemas"]["BatchTaskBody"][];
             next: string | null;
         };
         /**
@@ -2241,12 +2292,6 @@ export interface components {
             poll: string;
             result: string;
         };
-        /**
-         * Tells
-         * @description The kind of subject of a delivery.
-         * @enum {unknown}
-         */
-        Tells: "batch" | "job" | "task" | "test" | "usage";
         /**
          * TextChoice
          * @description One answer, or what is new of it.
@@ -2273,7 +2318,7 @@ export interface components {
              * @enum {unknown}
              */
             object: "text_completion";
-            usage?: components["schemas"]["coatcheck.products.llm.openai.answers.Usage"] | null;
+            usage?: components["schemas"]["CompletionUsage"] | null;
         };
         /**
          * TextLogprobs
@@ -2347,11 +2392,23 @@ export interface components {
             url: string;
         };
         /**
-         * UsageDay
+         * UsageBody
+         * @description An organisation's usage, the oldest day or hour first.
+         */
+        UsageBody: {
+            /** Format: date */
+            first_day: string;
+            items: components["schemas"]["UsageItem"][];
+            /** Format: date */
+            last_day: string;
+            org_id: string;
+        };
+        /**
+         * UsageItem
          * @description One endpoint's jobs that ended on one day (UTC), or in the ``hour`` that begins then;
          *         ``flow`` tells http upstreams apart.
          */
-        UsageDay: {
+        UsageItem: {
             attempts: number;
             cancelled: number;
             completed: number;
@@ -2465,24 +2522,13 @@ export interface components {
             next: string | null;
         };
         /**
-         * Waiting
-         * @description Why a job waits: ``target_unreachable``, ``backoff``, ``queue`` or ``no_worker``; since when,
-         *         and when it is tried next, if that is known.
-         */
-        Waiting: {
-            detail: string;
-            next_try_at: string | null;
-            reason: string;
-            since: string;
-        };
-        /**
-         * WebhookDelivery
+         * WebhookDeliveryBody
          * @description One message to one receiver. ``id`` is its ``webhook-id``, the same at every try.
          *
          *         ``job_id`` is what it tells of: a job or a group of jobs; null for a test. ``endpoint_id`` is
          *         the registered endpoint that is told; null if the URL came with the job.
          */
-        WebhookDelivery: {
+        WebhookDeliveryBody: {
             created_at: string;
             ended_at: string | null;
             endpoint_id: string | null;
@@ -2494,8 +2540,8 @@ export interface components {
             last_try_at: string | null;
             next_try_at: string | null;
             paused: boolean;
-            status: components["schemas"]["Status"];
-            subject: components["schemas"]["Tells"];
+            status: components["schemas"]["DeliveryStatus"];
+            subject: components["schemas"]["SubjectKind"];
             tries: number;
             url: string | null;
         };
@@ -2504,14 +2550,14 @@ export interface components {
          * @description Deliveries, newest first. ``next`` is the cursor of the page after this one, if any.
          */
         WebhookDeliveryPage: {
-            items: components["schemas"]["WebhookDelivery"][];
+            items: components["schemas"]["WebhookDeliveryBody"][];
             next: string | null;
         };
         /**
-         * WebhookEndpoint
+         * WebhookEndpointBody
          * @description Who is told, and of what. ``status`` is ``disabled`` once the receiver has answered 410.
          */
-        WebhookEndpoint: {
+        WebhookEndpointBody: {
             created_at: string;
             description: string;
             disabled_at: string | null;
@@ -2538,15 +2584,15 @@ export interface components {
          * @description All endpoints of an organisation, the oldest first.
          */
         WebhookEndpoints: {
-            items: components["schemas"]["WebhookEndpoint"][];
+            items: components["schemas"]["WebhookEndpointBody"][];
         };
         /**
-         * WebhookMessage
+         * WebhookMessageBody
          * @description What is to be posted: ``headers`` with their signature, and ``body``, to the byte.
          *
          *         ``lease`` goes with the report of what came of it.
          */
-        WebhookMessage: {
+        WebhookMessageBody: {
             body: string;
             event: string;
             headers: {
@@ -2563,53 +2609,7 @@ export interface components {
          */
         WebhookMessages: {
             lease_seconds: number;
-            messages: components["schemas"]["WebhookMessage"][];
-        };
-        /**
-         * WholeOrgJob
-         * @description A job with its result. One of more than 64 KiB is left out (``result_truncated``): it is
-         *         found where the job's own surface shows it.
-         */
-        WholeOrgJob: {
-            attempts: number;
-            batch_id: string | null;
-            crashes: number;
-            created_at: string;
-            dispatched_at: string | null;
-            endpoint: string;
-            engine_endpoint: string;
-            error: components["schemas"]["JobError"] | null;
-            execution_id: string | null;
-            expires_at: string | null;
-            failures: number;
-            failures_max: number;
-            finished_at: string | null;
-            id: string;
-            idempotency_key: string | null;
-            input_kept: boolean;
-            interruptions: number;
-            lane: components["schemas"]["Lane"];
-            org_id: string;
-            owner: string;
-            progress: components["schemas"]["JobProgress"] | null;
-            request_id: string | null;
-            result: unknown;
-            result_bytes: number | null;
-            result_truncated: boolean;
-            retried_as: string | null;
-            retry_of: string | null;
-            run_at: string;
-            service: string;
-            start_deadline: string | null;
-            started_at: string | null;
-            state: components["schemas"]["State"];
-            surface: string;
-            task_id: string | null;
-            terminal: boolean;
-            trace_id: string | null;
-            unreachables: number;
-            updated_at: string;
-            urls: components["schemas"]["OrgJobUrls"];
+            messages: components["schemas"]["WebhookMessageBody"][];
         };
         /**
          * WholeTask

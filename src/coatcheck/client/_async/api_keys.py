@@ -8,9 +8,8 @@ from typing import Final
 from coatcheck.client._async.exchange import AsyncExchange
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import KeysetPage, read
-from coatcheck.client.api_key_body import ApiKey, KeyRate
-from coatcheck.client.batch_body import converted
 from coatcheck.client.batch_request import given
+from coatcheck.client.models import ApiKey, KeyRate, converted
 from coatcheck.client.request_headers import JSON_HEADERS
 from coatcheck.encoding import encode
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from coatcheck.client.batch_body import BatchBadLine, BatchBody, BatchTask
+from coatcheck.client.models import BatchBadLine, BatchBody, BatchTask
 
 if TYPE_CHECKING:
     from coatcheck.client._async.batches import AsyncBatches

@@ -34,11 +34,7 @@ from coatcheck.client.answers import (
     read_ticket,
     read_usage,
 )
-from coatcheck.client.api_key_body import Caller
-from coatcheck.client.artifact_body import JobArtifact, JobArtifacts
-from coatcheck.client.configuration import base_url_or_default, token_or_default
-from coatcheck.client.credential import Bearer
-from coatcheck.client.deadline import Deadline
+from coatcheck.client.configuration import Bearer, base_url_or_default, token_or_default
 from coatcheck.client.errors import (
     ApiError,
     ConflictError,
@@ -46,15 +42,13 @@ from coatcheck.client.errors import (
     PermissionDeniedError,
 )
 from coatcheck.client.events import AsyncEvents
-from coatcheck.client.job_body import JobUrls, job_urls
-from coatcheck.client.overview_body import Overview
-from coatcheck.client.polling import Polling
+from coatcheck.client.models import Caller, JobArtifact, JobArtifacts, JobUrls, Overview, job_urls
 from coatcheck.client.request_headers import (
     WAIT_SECONDS_MAX,
     seconds,
     submission_headers,
 )
-from coatcheck.client.retries import RetryPolicy
+from coatcheck.client.retries import Deadline, Polling, RetryPolicy
 from coatcheck.encoding import encode
 
 TIMEOUT_SECONDS: Final = 30.0

@@ -11,11 +11,10 @@ from typing import Final
 
 import httpx2
 
-from coatcheck.client.credential import Bearer
-from coatcheck.client.deadline import Deadline
+from coatcheck.client.configuration import Bearer
 from coatcheck.client.errors import ApiError, ConnectionFailed, UnexpectedAnswer, api_error
 from coatcheck.client.request_headers import Headers
-from coatcheck.client.retries import RetryPolicy, broken, surely_not_done, worth_retrying
+from coatcheck.client.retries import Deadline, RetryPolicy, broken, surely_not_done, worth_retrying
 from coatcheck.version import __version__
 
 _log = logging.getLogger("coatcheck.client")

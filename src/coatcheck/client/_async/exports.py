@@ -10,11 +10,10 @@ from coatcheck.client._async.exchange import AsyncExchange
 from coatcheck.client._async.files import AsyncFiles
 from coatcheck.client.addresses import Addresses
 from coatcheck.client.answers import read
-from coatcheck.client.batch_body import BatchExport
 from coatcheck.client.batch_request import given, keyed_headers
-from coatcheck.client.deadline import Deadline
 from coatcheck.client.errors import ExportFailed, UnexpectedAnswer
-from coatcheck.client.retries import BACKOFF
+from coatcheck.client.models import BatchExport
+from coatcheck.client.retries import BACKOFF, Deadline
 from coatcheck.encoding import encode
 
 LOOKS_APART_MAX: Final = 4

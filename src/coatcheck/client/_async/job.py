@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from coatcheck.client.addresses import Addresses
-from coatcheck.client.artifact_body import JobArtifact
 from coatcheck.client.events import AsyncEvents
-from coatcheck.client.job_body import JobBody
+from coatcheck.client.models import JobArtifact, JobBody
 
 if TYPE_CHECKING:
     from coatcheck.client._async.client import AsyncClient

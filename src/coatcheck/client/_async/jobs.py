@@ -10,7 +10,10 @@ from coatcheck.client._async.exchange import AsyncExchange
 from coatcheck.client._async.stream import follow
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import KeysetPage, read, read_object
-from coatcheck.client.console_body import (
+from coatcheck.client.errors import ConflictError, JobFailed
+from coatcheck.client.events import AsyncEvents
+from coatcheck.client.job_filter import job_filter
+from coatcheck.client.models import (
     BulkOutcomes,
     JobDetails,
     JobDetailsPage,
@@ -21,11 +24,8 @@ from coatcheck.client.console_body import (
     TimelineEntry,
     job_details,
 )
-from coatcheck.client.errors import ConflictError, JobFailed
-from coatcheck.client.events import AsyncEvents
-from coatcheck.client.job_filter import job_filter
-from coatcheck.client.polling import Polling
 from coatcheck.client.request_headers import JSON_HEADERS, seconds, submission_headers
+from coatcheck.client.retries import Polling
 from coatcheck.encoding import encode
 
 PAGE_ITEMS: Final = 200

@@ -8,10 +8,10 @@ from typing import Any, Final
 import httpx2
 
 from coatcheck.client._async.exchange import AsyncExchange
-from coatcheck.client.deadline import Stopwatch
 from coatcheck.client.errors import ApiError, ConnectionFailed
 from coatcheck.client.events import EVENT_BYTES_MAX, AsyncEvents, Reader
 from coatcheck.client.request_headers import Headers
+from coatcheck.client.retries import Stopwatch
 
 SILENCE_SECONDS_MAX: Final = 45.0
 """The server sends something every 15 seconds; after three times that, the connection is dead."""

@@ -28,7 +28,7 @@ from coatcheck.client.task_lines import (
 from coatcheck.encoding import encode
 
 
-class _Upload(msgspec.Struct, frozen=True):
+class _UploadTicket(msgspec.Struct, frozen=True):
     upload_id: str
     url: str
     method: str
@@ -107,7 +107,7 @@ class AsyncTaskLists:
         return await self._exchange.send("POST", request.url, headers=headers, content=content)
 
     async def _stage(self, file: IO[bytes], size: int) -> str:
-        upload = read(await self._exchange.send("POST", self._addresses.uploads()), _Upload)
+        upload = read(await self._exchange.send("POST", self._addresses.uploads()), _UploadTicket)
         url = self._addresses.signed(upload.url)
         headers = [(name.encode("ascii"), value.encode()) for name, value in upload.headers.items()]
         await self._files.send(upload.method, url, headers, file, size, is_signed=True)

@@ -10,11 +10,9 @@ from typing import Any, Final
 from coatcheck.client._async.exchange import AsyncExchange
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import KeysetPage, read
-from coatcheck.client.batch_body import converted
 from coatcheck.client.batch_request import given
 from coatcheck.client.errors import NotFoundError
-from coatcheck.client.request_headers import JSON_HEADERS
-from coatcheck.client.webhook_body import (
+from coatcheck.client.models import (
     NotedReports,
     ReplayedDeliveries,
     TakenMessages,
@@ -23,7 +21,9 @@ from coatcheck.client.webhook_body import (
     WebhookEndpointList,
     WebhookMessage,
     WebhookSecret,
+    converted,
 )
+from coatcheck.client.request_headers import JSON_HEADERS
 from coatcheck.client.webhook_signatures import WebhookEvent, verify_webhook
 from coatcheck.encoding import encode
 

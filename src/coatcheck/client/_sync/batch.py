@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from coatcheck.client.batch_body import BatchBadLine, BatchBody, BatchTask
+from coatcheck.client.models import BatchBadLine, BatchBody, BatchTask
 
 if TYPE_CHECKING:
     from coatcheck.client._sync.batches import Batches

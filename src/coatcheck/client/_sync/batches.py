@@ -16,23 +16,16 @@ from coatcheck.client._sync.exports import Exports
 from coatcheck.client._sync.task_lists import TaskLists
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import KeysetPage, read, read_object, read_result
-from coatcheck.client.batch_body import (
-    BatchBadLine,
-    BatchExport,
-    BatchTask,
-    DeadLetter,
-    converted,
-)
 from coatcheck.client.batch_request import (
     TaskRequest,
     batch_options,
     keyed_headers,
     rerun_order,
 )
-from coatcheck.client.deadline import Deadline
 from coatcheck.client.errors import BatchFailed, ConflictError, NotFoundError
-from coatcheck.client.polling import Polling
+from coatcheck.client.models import BatchBadLine, BatchExport, BatchTask, DeadLetter, converted
 from coatcheck.client.request_headers import seconds
+from coatcheck.client.retries import Deadline, Polling
 
 """How long the server holds one long-poll: less than most proxies allow."""
 PAGE_ITEMS: Final = 200

@@ -28,7 +28,7 @@ from coatcheck.client.task_lines import (
 from coatcheck.encoding import encode
 
 
-class _Upload(msgspec.Struct, frozen=True):
+class _UploadTicket(msgspec.Struct, frozen=True):
     upload_id: str
     url: str
     method: str
@@ -105,7 +105,7 @@ class TaskLists:
         return self._exchange.send("POST", request.url, headers=headers, content=content)
 
     def _stage(self, file: IO[bytes], size: int) -> str:
-        upload = read(self._exchange.send("POST", self._addresses.uploads()), _Upload)
+        upload = read(self._exchange.send("POST", self._addresses.uploads()), _UploadTicket)
         url = self._addresses.signed(upload.url)
         headers = [(name.encode("ascii"), value.encode()) for name, value in upload.headers.items()]
         self._files.send(upload.method, url, headers, file, size, is_signed=True)

@@ -4,30 +4,30 @@
 from __future__ import annotations
 
 from coatcheck.core.sql import sql
-from coatcheck.db.channels import KEYS
-from coatcheck.db.connection import Connection, Line
-from coatcheck.domain.subscriptions import ACTIVE, PlanEvent, TakenIn
+from coatcheck.db.connection import Connection, RawConnection
+from coatcheck.db.notifications import KEYS
+from coatcheck.domain.tenants import ACTIVE, PlanChange, PlanEvent
 
 
-async def take_in(line: Line, event: PlanEvent) -> TakenIn:
+async def take_in(db: Connection, event: PlanEvent) -> PlanChange:
     """Apply an event, unless it was before. Safe to call again with the same one."""
 
-    async def apply(connection: Connection) -> TakenIn:
+    async def apply(connection: RawConnection) -> PlanChange:
         async with connection.transaction():
             org = await _org_of(connection, event)
             if org is None:
-                return TakenIn.UNKNOWN
+                return PlanChange.UNKNOWN
             if not await connection.fetch(sql("billing/note_event"), org, event.event_id):
-                return TakenIn.REPEATED
+                return PlanChange.REPEATED
             await _link(connection, org, event)
             await _put_subscription(connection, org, event)
             await connection.execute(sql("billing/settle"), org, [*ACTIVE], KEYS)
-            return TakenIn.APPLIED
+            return PlanChange.APPLIED
 
-    return await line.run(apply)
+    return await db.run(apply)
 
 
-async def _org_of(connection: Connection, event: PlanEvent) -> str | None:
+async def _org_of(connection: RawConnection, event: PlanEvent) -> str | None:
     if event.org is not None:
         await connection.execute(sql("billing/add_org"), event.org)
     found: str | None = await connection.fetchval(
@@ -36,12 +36,12 @@ async def _org_of(connection: Connection, event: PlanEvent) -> str | None:
     return found
 
 
-async def _link(connection: Connection, org: str, event: PlanEvent) -> None:
+async def _link(connection: RawConnection, org: str, event: PlanEvent) -> None:
     if event.org is not None and event.customer is not None:
         await connection.execute(sql("billing/link_customer"), org, event.customer, event.relinks)
 
 
-async def _put_subscription(connection: Connection, org: str, event: PlanEvent) -> None:
+async def _put_subscription(connection: RawConnection, org: str, event: PlanEvent) -> None:
     if event.subscription is not None and event.status is not None:
         await connection.execute(
             sql("billing/put_subscription"),

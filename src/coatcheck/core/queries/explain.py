@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.explanation import Holder
 
@@ -39,35 +39,37 @@ class Ahead(NamedTuple):
     flows: int
 
 
-async def circumstances(line: Line, org: str, job: UUID) -> list[Circumstance]:
+async def circumstances(db: Connection, org: str, job: UUID) -> list[Circumstance]:
     """All that the job stands under now; nothing of one that has ended."""
-    return [Circumstance(*row) for row in await line.fetch(sql("jobs/explain"), org, job)]
+    return [Circumstance(*row) for row in await db.fetch(sql("jobs/explain"), org, job)]
 
 
-async def ahead(line: Line, org: str, job: UUID) -> Ahead | None:
+async def ahead(db: Connection, org: str, job: UUID) -> Ahead | None:
     """What is before a job in the queue; None if it is not in it."""
-    rows = await line.fetch(sql("jobs/ahead"), org, job, AHEAD_MAX, _FLOWS_MAX)
+    rows = await db.fetch(sql("jobs/ahead"), org, job, AHEAD_MAX, _FLOWS_MAX)
     return Ahead(*rows[0]) if rows else None
 
 
-async def holders(line: Line, org: str, scope: str, name: str) -> list[Holder]:
+async def holders(db: Connection, org: str, scope: str, name: str) -> list[Holder]:
     """Jobs of the organisation that use a limit up, longest held first."""
-    rows = await line.fetch(sql("jobs/holders"), org, scope, name, _HOLDERS_LOOKED_AT)
+    rows = await db.fetch(sql("jobs/holders"), org, scope, name, _HOLDERS_LOOKED_AT)
     return [Holder(*row) for row in rows]
 
 
-async def held_of(line: Line, endpoints: Sequence[str]) -> int:
+async def held_of(db: Connection, endpoints: Sequence[str]) -> int:
     """How many jobs of these endpoints are at work, of all organisations."""
-    rows = await line.fetch(sql("jobs/held_of"), list(endpoints))
+    rows = await db.fetch(sql("jobs/held_of"), list(endpoints))
     held: int = rows[0]["jobs"]
     return held
 
 
-async def recent_runs(line: Line, org: str, owner: str, endpoint: str, flow: str) -> list[float]:
+async def recent_runs(
+    db: Connection, org: str, owner: str, endpoint: str, flow: str
+) -> list[float]:
     """How long the last jobs of a kind ran that completed, in seconds."""
     of_upstream = endpoint == UPSTREAM_ENDPOINT
     service = (flow if of_upstream else endpoint).partition(".")[0]
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("jobs/recent_runs"),
         org,
         service,
@@ -79,13 +81,13 @@ async def recent_runs(line: Line, org: str, owner: str, endpoint: str, flow: str
     return [row["seconds"] for row in rows]
 
 
-async def recent_task_runs(line: Line, org: str, run: UUID) -> list[float]:
+async def recent_task_runs(db: Connection, org: str, run: UUID) -> list[float]:
     """How long some tasks of a run ran that completed, in seconds."""
-    rows = await line.fetch(sql("jobs/recent_task_runs"), org, run, _RUNS_LOOKED_AT)
+    rows = await db.fetch(sql("jobs/recent_task_runs"), org, run, _RUNS_LOOKED_AT)
     return [row["seconds"] for row in rows]
 
 
-async def next_of_run(line: Line, org: str, run: UUID) -> UUID | None:
+async def next_of_run(db: Connection, org: str, run: UUID) -> UUID | None:
     """A task that stands for those of a run that have not ended; None if all have."""
-    rows = await line.fetch(sql("jobs/next_of_run"), org, run)
+    rows = await db.fetch(sql("jobs/next_of_run"), org, run)
     return rows[0]["id"] if rows else None

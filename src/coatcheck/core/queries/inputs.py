@@ -9,7 +9,7 @@ from uuid import UUID
 
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.domain.inputs import (
     Copy,
@@ -29,7 +29,7 @@ _NOBODY: Final = UUID(int=0)
 
 
 async def submit(
-    line: Line, job: NewJob, stored: StoredInput, life_seconds: float
+    db: Connection, job: NewJob, stored: StoredInput, life_seconds: float
 ) -> dict[UUID, State]:
     """Create a job together with the record of its input, or neither if its key is taken.
 
@@ -37,7 +37,7 @@ async def submit(
     stored.
     """
     rows = await fetch_or_die(
-        line,
+        db,
         "input.inserted_not_committed",
         sql("inputs/submit"),
         *job_store.columns([job]),
@@ -52,43 +52,45 @@ async def submit(
     return job_store.created(rows)
 
 
-async def note_disk_copy(line: Line, job: ClaimedJob, place: str) -> float | None:
+async def note_disk_copy(db: Connection, job: ClaimedJob, place: str) -> float | None:
     """Say that the input is about to be put on a disk, at ``place``: a host, a slash and a folder.
 
     For how many seconds it may be there, by the database's clock. None if the job is no longer
     this holder's: then it must not be put there.
     """
-    rows = await line.fetch(sql("inputs/note_disk_copy"), job.org, job.uuid, job.lease, place)
+    rows = await db.fetch(sql("inputs/note_disk_copy"), job.org, job.uuid, job.lease, place)
     return rows[0]["seconds"] if rows else None
 
 
-async def disk_copies_deleted(line: Line, copies: Sequence[HeldCopy], mechanism: Mechanism) -> None:
+async def disk_copies_deleted(
+    db: Connection, copies: Sequence[HeldCopy], mechanism: Mechanism
+) -> None:
     """Say that copies on a disk are gone."""
-    await line.fetch(sql("inputs/disk_copies_deleted"), *_arrays(copies), mechanism.value)
+    await db.fetch(sql("inputs/disk_copies_deleted"), *_arrays(copies), mechanism.value)
 
 
-async def open_disk_copies(line: Line, host: str) -> list[HeldCopy]:
+async def open_disk_copies(db: Connection, host: str) -> list[HeldCopy]:
     """The copies on a machine's disks that nobody has said to be gone."""
-    rows = await line.fetch(sql("inputs/open_disk_copies"), f"{host}/")
+    rows = await db.fetch(sql("inputs/open_disk_copies"), f"{host}/")
     return [HeldCopy(*row) for row in rows]
 
 
-async def open_blobs(line: Line, jobs: Sequence[tuple[str, UUID]]) -> list[HeldCopy]:
+async def open_blobs(db: Connection, jobs: Sequence[tuple[str, UUID]]) -> list[HeldCopy]:
     """The blobs of the inputs of these (org, id) that are not deleted yet."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("inputs/open_blobs"), [org for org, _ in jobs], [job_id for _, job_id in jobs]
     )
     return [HeldCopy(*row) for row in rows]
 
 
-async def due(line: Line, rows_max: int, after: DueCopy | None = None) -> list[DueCopy]:
+async def due(db: Connection, rows_max: int, after: DueCopy | None = None) -> list[DueCopy]:
     """Blobs that are to be deleted now, a page of them, those after ``after``."""
     place = (
         (_LONG_AGO, "", _NOBODY)
         if after is None
         else (after.expires_at, after.copy.org, after.copy.job)
     )
-    rows = await line.fetch(sql("inputs/due"), *place, rows_max)
+    rows = await db.fetch(sql("inputs/due"), *place, rows_max)
     return [
         DueCopy(
             HeldCopy(row["org_id"], row["job_id"], row["place"]),
@@ -99,9 +101,9 @@ async def due(line: Line, rows_max: int, after: DueCopy | None = None) -> list[D
     ]
 
 
-async def mark_deleted(line: Line, copies: Sequence[tuple[HeldCopy, Mechanism]]) -> int:
+async def mark_deleted(db: Connection, copies: Sequence[tuple[HeldCopy, Mechanism]]) -> int:
     """Say that blobs are gone, and by what. How many were not known to be gone before."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("inputs/mark_deleted"),
         *_arrays([copy for copy, _ in copies]),
         [mechanism.value for _, mechanism in copies],
@@ -109,29 +111,29 @@ async def mark_deleted(line: Line, copies: Sequence[tuple[HeldCopy, Mechanism]])
     return len(rows)
 
 
-async def close_pointers(line: Line, rows_max: int) -> int:
+async def close_pointers(db: Connection, rows_max: int) -> int:
     """Close the rows of pointers that went with their job's end. How many."""
-    return len(await line.fetch(sql("inputs/close_pointers"), rows_max))
+    return len(await db.fetch(sql("inputs/close_pointers"), rows_max))
 
 
-async def known_inputs(line: Line, inputs: Sequence[tuple[UUID, str]]) -> set[str]:
+async def known_inputs(db: Connection, inputs: Sequence[tuple[UUID, str]]) -> set[str]:
     """Which of these (job id, blob key) somebody still answers for."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("inputs/known"), [job_id for job_id, _ in inputs], [key for _, key in inputs]
     )
     return {row["place"] for row in rows}
 
 
-async def forget(line: Line, rows_max: int) -> int:
+async def forget(db: Connection, rows_max: int) -> int:
     """Forget inputs whose record was kept long enough. How many."""
-    rows = await line.fetch(sql("inputs/forget"), rows_max)
+    rows = await db.fetch(sql("inputs/forget"), rows_max)
     inputs: int = rows[0]["inputs"]
     return inputs
 
 
-async def record(line: Line, org: str, job_id: UUID) -> InputRecord | None:
+async def record(db: Connection, org: str, job_id: UUID) -> InputRecord | None:
     """What is known of a job's input and of every copy of it."""
-    rows = await line.fetch(sql("inputs/record"), org, job_id)
+    rows = await db.fetch(sql("inputs/record"), org, job_id)
     if not rows:
         return None
     first = rows[0]

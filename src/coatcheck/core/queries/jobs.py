@@ -12,7 +12,7 @@ import asyncpg
 
 from coatcheck.core.queries import copy_format
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import OutcomeUnknown
@@ -21,7 +21,7 @@ from coatcheck.domain.job import Existing, JobKind, JobView, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX
 from coatcheck.domain.states import State
-from coatcheck.telemetry.queue_metrics import Waiting
+from coatcheck.telemetry.queue_metrics import QueueWaiting
 
 LISTING: Final = {
     "plan_cache_mode": "force_custom_plan",
@@ -33,7 +33,7 @@ LISTING: Final = {
 
 
 async def submit(
-    line: Line, jobs: Sequence[NewJob], tell: tuple[str, str] | None = None
+    db: Connection, jobs: Sequence[NewJob], tell: tuple[str, str] | None = None
 ) -> dict[UUID, State]:
     """Create jobs. The states of those created; the keys (or ids) of the others were taken.
 
@@ -42,11 +42,11 @@ async def submit(
     """
     if all(job.is_plain for job in jobs):
         try:
-            return await _submit_plain(line, jobs, tell)
+            return await _submit_plain(db, jobs, tell)
         except asyncpg.UniqueViolationError:
             pass  # an earlier try was committed and its answer lost: the statement below finds out
     rows = await fetch_or_die(
-        line,
+        db,
         "submit.inserted_not_committed",
         _submit_statement(jobs) if tell is None else sql("jobs/submit_and_tell"),
         *columns(_in_key_order(jobs)),
@@ -61,10 +61,10 @@ def _submit_statement(jobs: Sequence[NewJob]) -> str:
 
 
 async def _submit_plain(
-    line: Line, jobs: Sequence[NewJob], tell: tuple[str, str] | None
+    db: Connection, jobs: Sequence[NewJob], tell: tuple[str, str] | None
 ) -> dict[UUID, State]:
     await fetch_or_die(
-        line,
+        db,
         "submit.inserted_not_committed",
         sql("jobs/submit_plain" if tell is None else "jobs/submit_plain_and_tell"),
         *_plain_columns(jobs),
@@ -74,11 +74,13 @@ async def _submit_plain(
     return {job.uuid: State.QUEUED for job in jobs}
 
 
-async def submit_atomically(line: Line, jobs: Sequence[NewJob], rows_max: int) -> dict[UUID, State]:
+async def submit_atomically(
+    db: Connection, jobs: Sequence[NewJob], rows_max: int
+) -> dict[UUID, State]:
     """Create all of these jobs in one transaction."""
     jobs = _in_key_order(jobs)
 
-    async def insert(connection: Connection) -> dict[UUID, State]:
+    async def insert(connection: RawConnection) -> dict[UUID, State]:
         made: dict[UUID, State] = {}
         async with connection.transaction():
             for start in range(0, len(jobs), rows_max):
@@ -87,11 +89,11 @@ async def submit_atomically(line: Line, jobs: Sequence[NewJob], rows_max: int) -
                 made.update(created(rows))
         return made
 
-    return await line.run(insert)
+    return await db.run(insert)
 
 
 async def copy(
-    line: Line,
+    db: Connection,
     jobs: Callable[[], Iterable[PlainJob]],
     ids: Sequence[bytes],
     created: Counter[JobKind],
@@ -102,7 +104,7 @@ async def copy(
     takes in those before. ``created`` is told how many there are of each kind.
     """
 
-    async def stream(connection: Connection) -> None:
+    async def stream(connection: RawConnection) -> None:
         await connection.copy_to_table(
             "jobs",
             source=copy_format.encoded(jobs(), ids, created),
@@ -111,32 +113,32 @@ async def copy(
         )
 
     try:
-        await line.run(stream)
+        await db.run(stream)
     except asyncpg.UniqueViolationError:
         # The ids are ours alone: an earlier try, whose connection broke, was committed after all.
         return
     except OutcomeUnknown:
         # All or none, so the first row speaks for all.
         kind, _, _ = next(iter(jobs()))
-        if not await get(line, [(kind.org, UUID(bytes=ids[0]))]):
+        if not await get(db, [(kind.org, UUID(bytes=ids[0]))]):
             raise
 
 
-async def knows_key(line: Line, org: str, idempotency_key: str) -> bool:
+async def knows_key(db: Connection, org: str, idempotency_key: str) -> bool:
     """Whether a job of the organisation holds the key."""
     nobody = UUID(int=0)
-    return bool(await line.fetch(sql("jobs/find_existing"), [org], [nobody], [idempotency_key]))
+    return bool(await db.fetch(sql("jobs/find_existing"), [org], [nobody], [idempotency_key]))
 
 
-async def find(line: Line, org: str, idempotency_key: str) -> JobView | None:
+async def find(db: Connection, org: str, idempotency_key: str) -> JobView | None:
     """The job of the organisation that holds the key."""
-    rows = await line.fetch(sql("jobs/find"), org, idempotency_key)
+    rows = await db.fetch(sql("jobs/find"), org, idempotency_key)
     return read_view(rows[0]) if rows else None
 
 
-async def find_existing(line: Line, jobs: Sequence[NewJob]) -> dict[int, Existing]:
+async def find_existing(db: Connection, jobs: Sequence[NewJob]) -> dict[int, Existing]:
     """The jobs that hold the ids or keys of these, by position."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("jobs/find_existing"),
         [job.org for job in jobs],
         [job.uuid for job in jobs],
@@ -149,13 +151,13 @@ async def find_existing(line: Line, jobs: Sequence[NewJob]) -> dict[int, Existin
 
 
 async def get(
-    line: Line,
+    db: Connection,
     keys: Sequence[tuple[str, UUID]],
     result_bytes_max: int = RESULT_INLINE_BYTES_MAX,
 ) -> dict[tuple[str, UUID], JobView]:
     """The jobs under these (org, id) pairs; those that are not there are left out, and so are
     longer results."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("jobs/get"),
         [org for org, _ in keys],
         [job_id for _, job_id in keys],
@@ -165,14 +167,14 @@ async def get(
     return {(view.org, view.uuid): view for view in views}
 
 
-async def result(line: Line, org: str, job_id: UUID) -> bytes | None:
+async def result(db: Connection, org: str, job_id: UUID) -> bytes | None:
     """The whole result of a job; None if it has none, or is gone."""
-    rows = await line.fetch(sql("jobs/result"), org, job_id)
+    rows = await db.fetch(sql("jobs/result"), org, job_id)
     return rows[0]["result"] if rows else None
 
 
 async def list_page(
-    line: Line,
+    db: Connection,
     org: str,
     *,
     after: UUID | None,
@@ -182,7 +184,7 @@ async def list_page(
     limit: int,
 ) -> list[JobView]:
     """An organisation's jobs, newest first, older than ``after``."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("jobs/list"),
         org,
         after or newest_possible(),
@@ -199,7 +201,7 @@ class TookTooLong(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobFilter:
     """Which of an organisation's jobs a page is about. ``None`` does not narrow it."""
 
     org: str
@@ -235,7 +237,13 @@ class Wanted:
 
 
 async def page(
-    line: Line, wanted: Wanted, *, after: UUID | None, offset: int, limit: int, sparse: bool
+    db: Connection,
+    wanted: JobFilter,
+    *,
+    after: UUID | None,
+    offset: int,
+    limit: int,
+    sparse: bool,
 ) -> list[JobView]:
     """Jobs, newest first, older than ``after``, the first ``offset`` of them left out.
 
@@ -245,73 +253,73 @@ async def page(
     if sparse:
         arguments += [wanted.services, offset + limit]
     name = "jobs/page_of_services" if sparse else "jobs/page"
-    rows = await fetch_in_time(line, name, *arguments, offset, limit)
+    rows = await fetch_in_time(db, name, *arguments, offset, limit)
     return [read_view(row) for row in rows]
 
 
-async def page_total(line: Line, wanted: Wanted, most: int, *, sparse: bool) -> int:
+async def page_total(db: Connection, wanted: JobFilter, most: int, *, sparse: bool) -> int:
     """How many jobs there are, counting no further than ``most``."""
     if sparse:
         arguments = [*wanted.arguments(), None, wanted.services, most]
-        rows = await fetch_in_time(line, "jobs/page_of_services_total", *arguments)
+        rows = await fetch_in_time(db, "jobs/page_of_services_total", *arguments)
     else:
         rows = await fetch_in_time(
-            line, "jobs/page_total", *wanted.arguments(), most, newest_possible()
+            db, "jobs/page_total", *wanted.arguments(), most, newest_possible()
         )
     total: int = rows[0][0]
     return total
 
 
-async def owners(line: Line, org: str, services: Sequence[str], most: int) -> int:
+async def owners(db: Connection, org: str, services: Sequence[str], most: int) -> int:
     """How many owners have ended jobs of these services, counting no further than ``most``."""
-    rows = await fetch_in_time(line, "jobs/owners", org, services, most)
+    rows = await fetch_in_time(db, "jobs/owners", org, services, most)
     count: int = rows[0][0]
     return count
 
 
-async def backlog(line: Line, org: str, endpoints: Sequence[str], most: int) -> int:
+async def backlog(db: Connection, org: str, endpoints: Sequence[str], most: int) -> int:
     """How many jobs of these endpoints wait in the queue, counting no further than ``most``."""
-    rows = await line.fetch(sql("jobs/backlog"), org, endpoints, most)
+    rows = await db.fetch(sql("jobs/backlog"), org, endpoints, most)
     waiting: int = rows[0][0]
     return waiting
 
 
-async def org_backlog(line: Line, org: str, most: int) -> int:
+async def org_backlog(db: Connection, org: str, most: int) -> int:
     """How many jobs of an organisation wait in the queue, counting no further than ``most``."""
-    rows = await line.fetch(sql("jobs/org_backlog"), org, most)
+    rows = await db.fetch(sql("jobs/org_backlog"), org, most)
     waiting: int = rows[0][0]
     return waiting
 
 
 async def cancel(
-    line: Line, org: str, job_id: UUID, keep_seconds: int
+    db: Connection, org: str, job_id: UUID, keep_seconds: int
 ) -> tuple[State, State, int | None] | None:
     """Ask for a job's end. The state before, the state after, and the boot of its holder."""
-    rows = await line.fetch(sql("jobs/cancel"), org, job_id, keep_seconds)
+    rows = await db.fetch(sql("jobs/cancel"), org, job_id, keep_seconds)
     if not rows:
         return None
     row = rows[0]
     return State(row["before"]), State(row["after"]), row["boot"]
 
 
-async def depth(line: Line) -> dict[tuple[Lane, State], int]:
+async def depth(db: Connection) -> dict[tuple[Lane, State], int]:
     """How many live jobs there are, by lane and state."""
-    return {(lane, state): jobs for lane, state, jobs, _ in await waiting(line)}
+    return {(lane, state): jobs for lane, state, jobs, _ in await waiting(db)}
 
 
-async def waiting(line: Line) -> list[Waiting]:
+async def waiting(db: Connection) -> list[QueueWaiting]:
     """The same, with for how long the first of them has been due."""
-    rows = await line.fetch(sql("jobs/depth"))
+    rows = await db.fetch(sql("jobs/depth"))
     return [
-        Waiting(Lane(row["lane"]), State(row["state"]), row["jobs"], row["oldest_seconds"])
+        QueueWaiting(Lane(row["lane"]), State(row["state"]), row["jobs"], row["oldest_seconds"])
         for row in rows
     ]
 
 
-async def fetch_in_time(line: Line, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+async def fetch_in_time(db: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
     """Run a statement that the server breaks off if it takes too long (see LISTING)."""
     try:
-        return await line.fetch(sql(statement), *arguments)
+        return await db.fetch(sql(statement), *arguments)
     except asyncpg.QueryCanceledError as error:
         raise TookTooLong from error
 

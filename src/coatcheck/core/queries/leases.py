@@ -18,29 +18,29 @@ import msgspec
 from coatcheck.core.queries import services
 from coatcheck.core.sql import sql
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.domain.catalogue import VersionSpec
-from coatcheck.domain.claim_order import ClaimTurns, FlowPlace
+from coatcheck.domain.claim_order import ClaimRotation, QueuePosition
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.limits import FLOWS_SCANNED_MAX, RATE_BURST_SECONDS, RUN_FLOWS_SCANNED_MAX
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.processes.identity import ProcessIdentity
 
 LIMITED_CLAIM_LOCK: Final = 0x436F_6174_4C69  # "CoatLi"
 _encode: Final = msgspec.json.Encoder().encode
 
 Cursor = tuple[str, str]
-"""Where a scan of the llm surface for work ended: an endpoint, and a flow of it as its org and its
+"""Where a scan of another claim for work ended: an endpoint, and a flow of it as its org and its
 name, with a NUL between, which neither can contain."""
 
 _LANES: Final = {lane.value: lane for lane in Lane}
 
 
 @dataclass(slots=True)
-class Completion:
+class FinishedJob:
     """A job whose handler returned, to be handed in."""
 
     job: ClaimedJob
@@ -53,7 +53,7 @@ class Settlement:
     """An attempt that ended otherwise, to be handed in."""
 
     job: ClaimedJob
-    event: Event
+    event: TransitionEvent
     error_code: str | None
     error_message: str | None
     delay_seconds: float
@@ -84,10 +84,10 @@ class ClaimOrder:
     timeouts: list[float]
     lease: int
     cursors: dict[str, Cursor]
-    turns: dict[str, ClaimTurns] = field(default_factory=dict)
+    turns: dict[str, ClaimRotation] = field(default_factory=dict)
     holders: Sequence[Collection[str] | None] = ()
     look_again_seconds: float | None = None
-    _sent: dict[str, dict[str, FlowPlace]] = field(default_factory=dict)
+    _sent: dict[str, dict[str, QueuePosition]] = field(default_factory=dict)
 
     def arguments(self, *, limited: bool) -> list[Any]:
         """The parameters of a claim: $1 to $10, and those of flows under a limit have two more."""
@@ -118,32 +118,35 @@ class ClaimOrder:
     def move(self, ended: Sequence[asyncpg.Record], *, limited: bool) -> None:
         """Remember where a claim ended: rows of (org, no id, lane, endpoint, flow)."""
         after: dict[str, str] = {}
-        places: dict[str, dict[str, FlowPlace]] = {}
+        places: dict[str, dict[str, QueuePosition]] = {}
         for row in ended:
             org, lane, endpoint = row[0], row[2], row[3]
             if endpoint is None:
                 after[lane] = org
             else:
-                places.setdefault(lane, {})[org] = FlowPlace(endpoint, row[4])
+                places.setdefault(lane, {})[org] = QueuePosition(endpoint, row[4])
         for lane, sent in self._sent.items():
             self._turns(lane, limited=limited).move(sent, places.get(lane, {}), after.get(lane))
 
-    def _turns(self, lane: str, *, limited: bool) -> ClaimTurns:
+    def _turns(self, lane: str, *, limited: bool) -> ClaimRotation:
         """Each kind of claim passes over the others' work, and so remembers a place of its own."""
         at = self.lanes.index(lane)
         kind = " limited" if limited else ""
         if self.holders and self.holders[at] is not None:
             kind += " newcomers"
-        return self.turns.setdefault(f"{lane}{kind}", ClaimTurns())
+        return self.turns.setdefault(f"{lane}{kind}", ClaimRotation())
 
 
 async def exchange(
-    line: Line, order: ClaimOrder, completions: Sequence[Completion], keep_completed_seconds: int
+    db: Connection,
+    order: ClaimOrder,
+    completions: Sequence[FinishedJob],
+    keep_completed_seconds: int,
 ) -> tuple[list[ClaimedJob], set[UUID]]:
     """Hand in completions and take out work. The jobs claimed, and the ids accepted."""
     point = "finish.updated_not_committed" if completions else "claim.updated_not_committed"
     rows = await fetch_or_die(
-        line,
+        db,
         point,
         sql("jobs/exchange"),
         *order.arguments(limited=False),
@@ -160,10 +163,10 @@ async def exchange(
     return _claimed(claimed, order, limited=False), accepted
 
 
-async def claim_limited(line: Line, order: ClaimOrder) -> list[ClaimedJob]:
+async def claim_limited(db: Connection, order: ClaimOrder) -> list[ClaimedJob]:
     """Take out work of flows under a limit, never more than the limits leave."""
 
-    async def claim(connection: Connection) -> list[asyncpg.Record]:
+    async def claim(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
             await connection.execute(sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
             rows = await connection.fetch(sql("jobs/claim_limited"), *order.arguments(limited=True))
@@ -171,16 +174,16 @@ async def claim_limited(line: Line, order: ClaimOrder) -> list[ClaimedJob]:
                 crash_point("claim.limited_not_committed")
             return rows
 
-    rows = await line.run(claim)
+    rows = await db.run(claim)
     order.look_again_seconds = next((row[9] for row in rows if row[2] is None), None)
     return _claimed([row for row in rows if row[2] is not None], order, limited=True)
 
 
 async def settle(
-    line: Line, settlements: Sequence[Settlement], keep_failed_seconds: int
+    db: Connection, settlements: Sequence[Settlement], keep_failed_seconds: int
 ) -> dict[UUID, Settled]:
     """End attempts that did not complete. What each job went to; a lost lease is left out."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("jobs/settle"),
         [each.job.org for each in settlements],
         [each.job.uuid for each in settlements],
@@ -195,15 +198,15 @@ async def settle(
     return {row["id"]: Settled(State(row["state"]), row["error_code"]) for row in rows}
 
 
-async def release_claim(line: Line, lease: int, keep_failed_seconds: int) -> list[UUID]:
+async def release_claim(db: Connection, lease: int, keep_failed_seconds: int) -> list[UUID]:
     """Give back the jobs of a claim whose answer was lost. Their ids."""
-    rows = await line.fetch(sql("jobs/release_claim"), lease, keep_failed_seconds)
+    rows = await db.fetch(sql("jobs/release_claim"), lease, keep_failed_seconds)
     return [row["id"] for row in rows]
 
 
-async def mark_started(line: Line, jobs: Sequence[tuple[ClaimedJob, float]]) -> set[UUID]:
+async def mark_started(db: Connection, jobs: Sequence[tuple[ClaimedJob, float]]) -> set[UUID]:
     """Show jobs as processing. The ids still held: what is missing was taken from this worker."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("jobs/mark_started"),
         [job.org for job, _ in jobs],
         [job.uuid for job, _ in jobs],
@@ -214,7 +217,7 @@ async def mark_started(line: Line, jobs: Sequence[tuple[ClaimedJob, float]]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldJob:
     """A job that a worker holds, the lease under which it does, and whether it has begun."""
 
     job_id: UUID
@@ -222,17 +225,17 @@ class Held:
     begun: bool
 
 
-async def holdings(line: Line, boot: int) -> list[Held]:
+async def holdings(db: Connection, boot: int) -> list[HeldJob]:
     """Every job that a worker holds. Raises DatabaseUnavailable where only a standby can be asked:
     it may not know yet of what the worker claimed."""
-    rows = await line.fetch(sql("workers/holdings"), boot)
+    rows = await db.fetch(sql("workers/holdings"), boot)
     if rows[0]["is_standby"]:
         raise DatabaseUnavailable("the server that answers takes no writes")
-    return [Held(row["id"], row["lease"], row["begun"]) for row in rows if row["id"] is not None]
+    return [HeldJob(row["id"], row["lease"], row["begun"]) for row in rows if row["id"] is not None]
 
 
 async def register(
-    line: Line,
+    db: Connection,
     name: str,
     version: str,
     lanes: dict[Lane, LanePolicy],
@@ -250,7 +253,7 @@ async def register(
     """
     identity = process or ProcessIdentity(uuid4())
 
-    async def write(connection: Connection) -> int:
+    async def write(connection: RawConnection) -> int:
         async with connection.transaction():
             if published:
                 await services.lock_published(connection)
@@ -275,7 +278,7 @@ async def register(
                 await services.publish(connection, boot, published)
             return boot
 
-    return await line.run(write)
+    return await db.run(write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,22 +289,22 @@ class RegisteredWorker:
     temp_dir: Path | None
 
 
-async def workers_of_host(line: Line, host: str) -> list[tuple[RegisteredWorker, int, int]]:
+async def workers_of_host(db: Connection, host: str) -> list[tuple[RegisteredWorker, int, int]]:
     """The workers of a host: each with the number of its process, and when that started."""
     return [
         (_registered(row), row["pid"], row["process_ticks"])
-        for row in await line.fetch(sql("workers/of_host"), host)
+        for row in await db.fetch(sql("workers/of_host"), host)
     ]
 
 
-async def workers_of_process(line: Line, process: UUID) -> list[RegisteredWorker]:
+async def workers_of_process(db: Connection, process: UUID) -> list[RegisteredWorker]:
     """The workers that ran in a process."""
-    return [_registered(row) for row in await line.fetch(sql("workers/of_process"), process)]
+    return [_registered(row) for row in await db.fetch(sql("workers/of_process"), process)]
 
 
-async def declare_dead(line: Line, boots: Sequence[int]) -> list[int]:
+async def declare_dead(db: Connection, boots: Sequence[int]) -> list[int]:
     """End the leases of workers that are proven dead, now. Those that were not known to be."""
-    return [row["boot"] for row in await line.fetch(sql("workers/declare_dead"), list(boots))]
+    return [row["boot"] for row in await db.fetch(sql("workers/declare_dead"), list(boots))]
 
 
 def _registered(row: asyncpg.Record) -> RegisteredWorker:
@@ -309,9 +312,9 @@ def _registered(row: asyncpg.Record) -> RegisteredWorker:
     return RegisteredWorker(row["boot"], None if folder is None else Path(folder))
 
 
-async def newest_boot(line: Line) -> int:
+async def newest_boot(db: Connection) -> int:
     """The boot number of the worker that registered last; 0 if none has."""
-    boot: int = (await line.fetch(sql("workers/newest")))[0]["boot"]
+    boot: int = (await db.fetch(sql("workers/newest")))[0]["boot"]
     return boot
 
 
@@ -319,31 +322,31 @@ class RegistrationGone(DatabaseUnavailable):
     """The worker's row is gone, or it was said to be dead: its leases have ended."""
 
 
-async def heartbeat(line: Line, boot: int) -> list[UUID]:
+async def heartbeat(db: Connection, boot: int) -> list[UUID]:
     """Renew every lease of a worker. The ids of its jobs that are to be cancelled."""
-    rows = await line.fetch(sql("workers/heartbeat"), boot)
+    rows = await db.fetch(sql("workers/heartbeat"), boot)
     if not rows:
         raise RegistrationGone("this worker's registration is gone")
     asked: list[UUID] = rows[0]["cancel_requested"]
     return asked
 
 
-async def tell_of_held_threads(line: Line, boot: int, threads: Mapping[str, int]) -> None:
+async def tell_of_held_threads(db: Connection, boot: int, threads: Mapping[str, int]) -> None:
     """Say of which endpoints a worker claims no jobs now, and for how many threads that is."""
-    await line.fetch(sql("workers/tell_of_held_threads"), boot, [*threads], [*threads.values()])
+    await db.fetch(sql("workers/tell_of_held_threads"), boot, [*threads], [*threads.values()])
 
 
-async def deregister(line: Line, boot: int) -> None:
+async def deregister(db: Connection, boot: int) -> None:
     """End a worker process in good order. What it published is no longer in force, where another
     live worker publishes the same endpoint otherwise."""
 
-    async def write(connection: Connection) -> None:
+    async def write(connection: RawConnection) -> None:
         async with connection.transaction():
             await services.lock_published(connection)
             await connection.execute(sql("workers/deregister"), boot)
             await services.resolve(connection)
 
-    await line.run(write)
+    await db.run(write)
 
 
 def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) -> list[ClaimedJob]:

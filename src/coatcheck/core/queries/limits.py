@@ -12,41 +12,41 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.job import ConcurrencyLimit
 
 
-async def set_limit(line: Line, limit: ConcurrencyLimit) -> None:
-    await line.fetch(sql("limits/set"), limit.org, limit.scope, limit.name, limit.held_max)
+async def set_limit(db: Connection, limit: ConcurrencyLimit) -> None:
+    await db.fetch(sql("limits/set"), limit.org, limit.scope, limit.name, limit.held_max)
 
 
-async def clear_limit(line: Line, org: str, scope: str, name: str) -> bool:
-    return bool(await line.fetch(sql("limits/clear"), org, scope, name))
+async def clear_limit(db: Connection, org: str, scope: str, name: str) -> bool:
+    return bool(await db.fetch(sql("limits/clear"), org, scope, name))
 
 
-async def list_limits(line: Line, org: str) -> list[ConcurrencyLimit]:
-    return [ConcurrencyLimit(*row) for row in await line.fetch(sql("limits/list"), org)]
+async def list_limits(db: Connection, org: str) -> list[ConcurrencyLimit]:
+    return [ConcurrencyLimit(*row) for row in await db.fetch(sql("limits/list"), org)]
 
 
-class Sharing(NamedTuple):
+class LimitSharing(NamedTuple):
     """What claims have to look out for: any limit at all, and more than one organisation."""
 
     limited: bool
     shared: bool
 
 
-async def sharing(line: Line) -> Sharing:
-    rows = await line.fetch(sql("limits/any"))
-    return Sharing(*rows[0])
+async def sharing(db: Connection) -> LimitSharing:
+    rows = await db.fetch(sql("limits/any"))
+    return LimitSharing(*rows[0])
 
 
-async def declare_limits(line: Line, limits: Mapping[str, int | None]) -> None:
+async def declare_limits(db: Connection, limits: Mapping[str, int | None]) -> None:
     """The limits that code declares for its endpoints; None for an endpoint without one."""
-    await line.fetch(sql("limits/declare"), list(limits), list(limits.values()))
+    await db.fetch(sql("limits/declare"), list(limits), list(limits.values()))
 
 
 async def set_run_limits(
-    connection: Connection,
+    connection: RawConnection,
     org: str,
     run: UUID,
     *,
@@ -66,6 +66,6 @@ async def set_run_limits(
         await connection.execute(sql("limits/set_run_limits"), org, run, *limits)
 
 
-async def stop_run(connection: Connection, org: str, run: UUID) -> None:
+async def stop_run(connection: RawConnection, org: str, run: UUID) -> None:
     """No task of the run is claimed from now on, in the caller's transaction."""
     await connection.execute(sql("limits/stop_run"), org, run)

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.db.statements import read_sql
 from coatcheck.domain.artifacts import DoomedBlob
@@ -55,28 +55,26 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunedJobs:
     jobs: int
     blobs: list[DoomedBlob]
 
 
-async def stage(line: Line, rows_max: int) -> list[Staged]:
+async def stage(db: Connection, rows_max: int) -> list[Staged]:
     """Put due jobs into the queue."""
-    rows = await fetch_or_die(
-        line, "stage.updated_not_committed", sql("maintenance/stage"), rows_max
-    )
+    rows = await fetch_or_die(db, "stage.updated_not_committed", sql("maintenance/stage"), rows_max)
     return [Staged(row["id"], row["endpoint"]) for row in rows]
 
 
-async def next_due_seconds(line: Line) -> float | None:
+async def next_due_seconds(db: Connection) -> float | None:
     """Seconds until the next job is due."""
-    rows = await line.fetch(sql("maintenance/next_due"))
+    rows = await db.fetch(sql("maintenance/next_due"))
     seconds: float | None = rows[0][0]
     return seconds
 
 
 async def rescue(
-    line: Line,
+    db: Connection,
     *,
     crashes_max: int,
     keep_failed_seconds: int,
@@ -86,7 +84,7 @@ async def rescue(
 ) -> list[Rescued]:
     """Take jobs from workers that are dead or fell silent."""
     rows = await fetch_or_die(
-        line,
+        db,
         "rescue.updated_not_committed",
         sql("maintenance/rescue"),
         crashes_max,
@@ -99,15 +97,17 @@ async def rescue(
     return [*map(Rescued.of, rows)]
 
 
-async def forget_workers(line: Line) -> None:
+async def forget_workers(db: Connection) -> None:
     """Remove the rows of workers that are long gone."""
-    await line.fetch(sql("maintenance/forget_workers"))
+    await db.fetch(sql("maintenance/forget_workers"))
 
 
-async def expire_waiting(line: Line, *, keep_failed_seconds: int, rows_max: int) -> list[Rescued]:
+async def expire_waiting(
+    db: Connection, *, keep_failed_seconds: int, rows_max: int
+) -> list[Rescued]:
     """Fail jobs that did not start before their deadline."""
     rows = await fetch_or_die(
-        line,
+        db,
         "expire.updated_not_committed",
         sql("maintenance/expire_waiting"),
         keep_failed_seconds,
@@ -117,23 +117,25 @@ async def expire_waiting(line: Line, *, keep_failed_seconds: int, rows_max: int)
 
 
 async def fail_overrun(
-    line: Line, *, slack_seconds: float, keep_failed_seconds: int, rows_max: int
+    db: Connection, *, slack_seconds: float, keep_failed_seconds: int, rows_max: int
 ) -> list[Rescued]:
     """End attempts that their worker holds long past their run deadline."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("maintenance/fail_overrun"), slack_seconds, keep_failed_seconds, rows_max
     )
     return [*map(Rescued.of, rows)]
 
 
-async def clock(line: Line) -> datetime:
+async def clock(db: Connection) -> datetime:
     """What time it is, by the one clock that decides."""
-    rows = await line.fetch(sql("maintenance/clock"))
+    rows = await db.fetch(sql("maintenance/clock"))
     now: datetime = rows[0][0]
     return now
 
 
-async def prune(line: Line, rows_max: int, removals: tuple[str, ...] | None = None) -> Pruned:
+async def prune(
+    db: Connection, rows_max: int, removals: tuple[str, ...] | None = None
+) -> PrunedJobs:
     """Delete a chunk of jobs whose retention has ended, and what products have of them.
 
     ``removals`` are the products' statements, each of which deletes what a table of its own has of
@@ -141,8 +143,8 @@ async def prune(line: Line, rows_max: int, removals: tuple[str, ...] | None = No
     one statement, so that nothing outlives its job.
     """
     statement = _pruning(installed_removals() if removals is None else removals)
-    rows = await fetch_or_die(line, "prune.updated_not_committed", statement, rows_max)
-    return Pruned(rows[0]["jobs"], [DoomedBlob(*blob) for _, *blob in rows if None not in blob])
+    rows = await fetch_or_die(db, "prune.updated_not_committed", statement, rows_max)
+    return PrunedJobs(rows[0]["jobs"], [DoomedBlob(*blob) for _, *blob in rows if None not in blob])
 
 
 @cache

@@ -13,16 +13,16 @@ import msgspec
 
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.job import JobView, NewJob
 from coatcheck.domain.org_jobs import (
     RESULT_SHOWN_BYTES_MAX,
     Attempt,
-    ConsoleJob,
     LogEntry,
+    OrgJob,
+    OrgJobFilter,
     Task,
-    Wanted,
 )
 from coatcheck.domain.states import State
 
@@ -36,7 +36,7 @@ _decode_attempt: Final = msgspec.json.Decoder(Attempt).decode
 class Walked(NamedTuple):
     """What a walk found; how many jobs it walked over, and the last of them."""
 
-    items: list[ConsoleJob]
+    items: list[OrgJob]
     rows: int
     last: UUID | None
 
@@ -49,9 +49,9 @@ class Retried(NamedTuple):
     created: bool
 
 
-async def get(line: Line, org: str, job_id: UUID) -> ConsoleJob | None:
+async def get(db: Connection, org: str, job_id: UUID) -> OrgJob | None:
     """A job, with its result unless that is long."""
-    rows = await line.fetch(sql("org_jobs/get"), org, job_id, RESULT_SHOWN_BYTES_MAX)
+    rows = await db.fetch(sql("org_jobs/get"), org, job_id, RESULT_SHOWN_BYTES_MAX)
     if not rows:
         return None
     *common, result, group, service, endpoint = rows[0]
@@ -63,18 +63,25 @@ async def get(line: Line, org: str, job_id: UUID) -> ConsoleJob | None:
     return dataclasses.replace(job, view=view, task=task)
 
 
-async def find(line: Line, org: str, keys: Sequence[str]) -> list[ConsoleJob]:
+async def find(db: Connection, org: str, keys: Sequence[str]) -> list[OrgJob]:
     """The jobs that hold any of these idempotency keys."""
-    return [_job(row) for row in await line.fetch(sql("org_jobs/find"), org, keys)]
+    return [_job(row) for row in await db.fetch(sql("org_jobs/find"), org, keys)]
 
 
 async def walk(
-    line: Line, way: Way, wanted: Wanted, *, below: UUID, above: UUID, rows_max: int, limit: int
+    db: Connection,
+    way: Way,
+    wanted: OrgJobFilter,
+    *,
+    below: UUID,
+    above: UUID,
+    rows_max: int,
+    limit: int,
 ) -> Walked:
     """Jobs with ids below ``below``, newest first, walking over so many at most. Raises
     TookTooLong."""
     rows = await job_store.fetch_in_time(
-        line,
+        db,
         f"org_jobs/{way}",
         wanted.org,
         below,
@@ -99,11 +106,17 @@ async def walk(
 
 
 async def changes(
-    line: Line, org: str, reader: str | None, cursor: ChangeCursor, *, rows_max: int, limit: int
-) -> Changes[ConsoleJob]:
+    db: Connection,
+    org: str,
+    reader: str | None,
+    cursor: ChangeCursor,
+    *,
+    rows_max: int,
+    limit: int,
+) -> Changes[OrgJob]:
     """What changed behind the cursor among the newest ``rows_max`` jobs. Raises TookTooLong."""
     rows = await job_store.fetch_in_time(
-        line,
+        db,
         "org_jobs/changes",
         org,
         reader,
@@ -117,18 +130,20 @@ async def changes(
     return Changes(rows[0]["seen"], [(job.uuid, job) for job in found])
 
 
-async def attempts(line: Line, org: str, job_id: UUID) -> tuple[Sequence[Attempt], datetime | None]:
+async def attempts(
+    db: Connection, org: str, job_id: UUID
+) -> tuple[Sequence[Attempt], datetime | None]:
     """A job's attempts that did not complete, and when a remote last began to work for it."""
-    rows = await line.fetch(sql("org_jobs/attempts"), org, job_id)
+    rows = await db.fetch(sql("org_jobs/attempts"), org, job_id)
     spawned = next((row["spawned_at"] for row in rows if row["spawned_at"] is not None), None)
     return [_decode_attempt(row["data"]) for row in rows if row["data"] is not None], spawned
 
 
 async def log(
-    line: Line, org: str, job_id: UUID, *, after: int, rows_max: int, limit: int
+    db: Connection, org: str, job_id: UUID, *, after: int, rows_max: int, limit: int
 ) -> tuple[Sequence[LogEntry], int | None]:
     """What a job said to people, and where to go on; None if that was all."""
-    rows = await line.fetch(sql("org_jobs/log"), org, job_id, after, rows_max, limit)
+    rows = await db.fetch(sql("org_jobs/log"), org, job_id, after, rows_max, limit)
     entries = [
         LogEntry(row["seq"], row["kind"], msgspec.json.decode(row["data"]), row["at"])
         for row in rows
@@ -139,15 +154,15 @@ async def log(
     return entries, rows[0]["walked_to"] if rows[0]["walked_rows"] == rows_max else None
 
 
-async def input_of(line: Line, org: str, job_id: UUID) -> bytes | None:
+async def input_of(db: Connection, org: str, job_id: UUID) -> bytes | None:
     """What a job was handed in with; None if there is no such job, or it is not kept."""
-    rows = await line.fetch(sql("org_jobs/input"), org, job_id)
+    rows = await db.fetch(sql("org_jobs/input"), org, job_id)
     return rows[0]["payload"] if rows else None
 
 
-async def retry(line: Line, old: UUID, new: NewJob) -> Retried | None:
+async def retry(db: Connection, old: UUID, new: NewJob) -> Retried | None:
     """Create ``new``, of what ``old`` was handed in with. None if there is no such job."""
-    return retry_answer(await line.fetch(sql("org_jobs/retry"), *retry_arguments(old, new)))
+    return retry_answer(await db.fetch(sql("org_jobs/retry"), *retry_arguments(old, new)))
 
 
 def retry_arguments(old: UUID, new: NewJob) -> list[Any]:
@@ -172,8 +187,8 @@ def retry_answer(rows: Sequence[asyncpg.Record]) -> Retried | None:
     return Retried(State(row["state"]), row["input_kept"], row["created"])
 
 
-def _job(row: asyncpg.Record | Sequence[Any]) -> ConsoleJob:
+def _job(row: asyncpg.Record | Sequence[Any]) -> OrgJob:
     values = tuple(row)
     run, index, *rest = values[_VIEW_COLUMNS:]
     task = None if run is None else Task(run, index)
-    return ConsoleJob(job_store.read_view(values[:_VIEW_COLUMNS]), task, *rest)
+    return OrgJob(job_store.read_view(values[:_VIEW_COLUMNS]), task, *rest)

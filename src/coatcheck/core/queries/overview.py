@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.telemetry.job_stats import EVERYBODY
 
 FLOWS_MAX: Final = 500
@@ -53,26 +53,26 @@ class WorkerView(NamedTuple):
     held: int
 
 
-async def flows(line: Line, org: str) -> list[QueuedFlow]:
+async def flows(db: Connection, org: str) -> list[QueuedFlow]:
     """The flows that have work, the first 500 that are found."""
-    rows = await line.fetch(sql("overview/flows"), org, FLOWS_MAX, _OF_A_FLOW_MIN, _COUNTED_MAX)
+    rows = await db.fetch(sql("overview/flows"), org, FLOWS_MAX, _OF_A_FLOW_MIN, _COUNTED_MAX)
     return [QueuedFlow(*row) for row in rows]
 
 
-async def held(line: Line, org: str) -> list[HeldFlow]:
+async def held(db: Connection, org: str) -> list[HeldFlow]:
     """The flows that have jobs at work."""
-    return [HeldFlow(*row) for row in await line.fetch(sql("overview/held"), org)]
+    return [HeldFlow(*row) for row in await db.fetch(sql("overview/held"), org)]
 
 
-async def postponed(line: Line, org: str) -> dict[tuple[str, str], int]:
+async def postponed(db: Connection, org: str) -> dict[tuple[str, str], int]:
     """How many jobs wait for their time, by lane and state."""
     if org == EVERYBODY:
-        rows = await line.fetch(sql("overview/postponed_of_all"), _POSTPONED_MAX)
+        rows = await db.fetch(sql("overview/postponed_of_all"), _POSTPONED_MAX)
     else:
-        rows = await line.fetch(sql("overview/postponed"), org, _POSTPONED_MAX)
+        rows = await db.fetch(sql("overview/postponed"), org, _POSTPONED_MAX)
     return {(row["lane"], row["state"]): row["jobs"] for row in rows}
 
 
-async def workers(line: Line, rows_max: int) -> list[WorkerView]:
+async def workers(db: Connection, rows_max: int) -> list[WorkerView]:
     """The worker processes, newest first."""
-    return [WorkerView(*row) for row in await line.fetch(sql("workers/list"), rows_max)]
+    return [WorkerView(*row) for row in await db.fetch(sql("workers/list"), rows_max)]

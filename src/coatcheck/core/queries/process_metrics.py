@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ProcessReport:
     """What a process said last. ``alive``: it may still be true of the present."""
 
     process: UUID
@@ -19,30 +19,30 @@ class Said:
     alive: bool
 
 
-async def begin(line: Line, process: UUID, kind: str, push: int, samples: bytes) -> None:
+async def begin(db: Connection, process: UUID, kind: str, push: int, samples: bytes) -> None:
     """The first push of a process."""
-    await line.fetch(sql("process_metrics/begin"), process, kind, push, samples)
+    await db.fetch(sql("process_metrics/begin"), process, kind, push, samples)
 
 
-async def push(line: Line, process: UUID, push: int, samples: bytes, *, ended: bool) -> bool:
+async def push(db: Connection, process: UUID, push: int, samples: bytes, *, ended: bool) -> bool:
     """A later push. False if the process was folded, and is to begin anew."""
-    return bool(await line.fetch(sql("process_metrics/push"), process, push, samples, ended))
+    return bool(await db.fetch(sql("process_metrics/push"), process, push, samples, ended))
 
 
-async def folded_push(line: Line, process: UUID) -> int | None:
+async def folded_push(db: Connection, process: UUID) -> int | None:
     """Which push of a folded process was counted; None if nobody knows any more."""
-    rows = await line.fetch(sql("process_metrics/folded_push"), process)
+    rows = await db.fetch(sql("process_metrics/folded_push"), process)
     return rows[0]["push"] if rows else None
 
 
-async def read(line: Line, silent_seconds: float) -> list[Said]:
+async def read(db: Connection, silent_seconds: float) -> list[ProcessReport]:
     """What all have said, those that are gone as one."""
-    rows = await line.fetch(sql("process_metrics/read"), silent_seconds)
-    return [Said(row["process"], row["samples"], row["alive"]) for row in rows]
+    rows = await db.fetch(sql("process_metrics/read"), silent_seconds)
+    return [ProcessReport(row["process"], row["samples"], row["alive"]) for row in rows]
 
 
 async def fold(
-    line: Line,
+    db: Connection,
     add: Callable[[bytes, Mapping[UUID, bytes]], bytes],
     *,
     silent_seconds: float,
@@ -54,7 +54,7 @@ async def fold(
     ``add`` adds what they counted to what those had.
     """
 
-    async def lock_and_fold(connection: Connection) -> int:
+    async def lock_and_fold(connection: RawConnection) -> int:
         async with connection.transaction():
             gone: bytes = await connection.fetchval(sql("process_metrics/lock_gone"))
             rows = await connection.fetch(
@@ -68,4 +68,4 @@ async def fold(
                 )
             return len(ended)
 
-    return await line.run(lock_and_fold)
+    return await db.run(lock_and_fold)

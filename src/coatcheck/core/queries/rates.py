@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from coatcheck.core.sql import sql
-from coatcheck.db.batcher import Coalescer
-from coatcheck.db.connection import Line
+from coatcheck.db.batcher import Batcher
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import OutcomeUnknown
 
 _ROWS_MAX: Final = 500
@@ -24,7 +24,7 @@ class Limited(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RateRequest:
     """So many requests wanted of a limit of so many per window."""
 
     limited: Limited
@@ -33,7 +33,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class RateGrant:
     """What a limit gave: ``granted`` requests of the window that began at ``window_start``.
 
     ``used`` is what all replicas have taken of it, these included. ``seconds_left`` is how long the
@@ -58,11 +58,11 @@ class Leftover:
 class RateWindows:
     """Takes requests from limits: those that are asked for at the same time, in one statement."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
-        self._asks = Coalescer[Ask, Grant](self._take, rows_max=_ROWS_MAX)
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        self._asks = Batcher[RateRequest, RateGrant](self._take, rows_max=_ROWS_MAX)
 
-    async def take(self, ask: Ask) -> Grant:
+    async def take(self, ask: RateRequest) -> RateGrant:
         """What the limit has left of what is wanted: perhaps nothing.
 
         An answer that was lost is asked for once more. What it may have granted stays used, so a
@@ -81,31 +81,31 @@ class RateWindows:
             summed[key] = summed.get(key, 0) + leftover.requests
         if summed:
             rows = [(*limited, start, requests) for (limited, start), requests in summed.items()]
-            await self._line.fetch(sql("rates/give_back"), *_columns(rows))
+            await self._db.fetch(sql("rates/give_back"), *_columns(rows))
 
     async def prune(self) -> None:
         """Forget the limits that nobody has called under for a day."""
-        await self._line.fetch(sql("rates/prune"))
+        await self._db.fetch(sql("rates/prune"))
 
     async def drain(self) -> None:
         """Wait until everything asked for has been answered."""
         await self._asks.drain()
 
-    async def _take(self, asks: list[Ask]) -> Sequence[Grant]:
-        grants: dict[int, Grant] = {}
+    async def _take(self, asks: list[RateRequest]) -> Sequence[RateGrant]:
+        grants: dict[int, RateGrant] = {}
         for turn in _turns(asks):
             rows = [
                 (*asks[at].limited, asks[at].requests_max, asks[at].wanted) for at in turn.values()
             ]
-            for row in await self._line.fetch(sql("rates/take"), *_columns(rows)):
+            for row in await self._db.fetch(sql("rates/take"), *_columns(rows)):
                 org, name, seconds, window_start, used, granted, seconds_left = row
-                grants[turn[Limited(org, name, seconds)]] = Grant(
+                grants[turn[Limited(org, name, seconds)]] = RateGrant(
                     granted, used, window_start, seconds_left
                 )
         return [grants[at] for at in range(len(asks))]
 
 
-def _turns(asks: Sequence[Ask]) -> list[dict[Limited, int]]:
+def _turns(asks: Sequence[RateRequest]) -> list[dict[Limited, int]]:
     """Where each limit's ask is; a limit's second one goes into a statement of its own.
 
     That is rare: while a limit is being changed, some callers are known under its old value.

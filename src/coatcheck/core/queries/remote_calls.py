@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
@@ -111,26 +111,26 @@ class FiledArtifact:
     sha256: bytes
 
 
-async def begin(line: Line, job: ClaimedJob, pace_key: str, destination: bytes) -> Begun | None:
+async def begin(db: Connection, job: ClaimedJob, pace_key: str, destination: bytes) -> Begun | None:
     """Say that work is about to be spawned. None: the job is no longer this holder's."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("remote_calls/begin"), job.org, job.uuid, job.lease, job.endpoint, pace_key, destination
     )
     return Begun(*rows[0]) if rows else None
 
 
-async def not_spawned(line: Line, job: ClaimedJob) -> None:
+async def not_spawned(db: Connection, job: ClaimedJob) -> None:
     """It is certain that nobody took the work."""
-    await line.fetch(sql("remote_calls/not_spawned"), job.org, job.uuid, job.lease)
+    await db.fetch(sql("remote_calls/not_spawned"), job.org, job.uuid, job.lease)
 
 
 async def park(
-    line: Line, job: ClaimedJob, remote_id: str, seconds: float, run_seconds: float | None
+    db: Connection, job: ClaimedJob, remote_id: str, seconds: float, run_seconds: float | None
 ) -> bool:
     """Let go of a job whose work goes on elsewhere, and is looked at in ``seconds``. It may take
     ``run_seconds`` from now. False: it was no longer this holder's."""
     rows = await fetch_or_die(
-        line,
+        db,
         "remote.parked_not_committed",
         sql("remote_calls/park"),
         job.org,
@@ -144,7 +144,7 @@ async def park(
 
 
 async def take(
-    line: Line,
+    db: Connection,
     *,
     rows_max: int,
     per_org: int,
@@ -158,7 +158,7 @@ async def take(
 
     ``under_way`` is how many of each organisation's are being looked at already.
     """
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("remote_calls/take"),
         rows_max,
         per_org,
@@ -176,16 +176,16 @@ async def take(
 
 
 async def take_one(
-    line: Line, org: str, job: UUID, *, seconds: float, moment: float, looker: UUID
+    db: Connection, org: str, job: UUID, *, seconds: float, moment: float, looker: UUID
 ) -> TakenCall | None:
     """A job's call, unless somebody looks at it, or just did; None, too, if it has none."""
-    rows = await line.fetch(sql("remote_calls/take_one"), org, job, seconds, moment, looker)
+    rows = await db.fetch(sql("remote_calls/take_one"), org, job, seconds, moment, looker)
     return _taken(rows[0], looker) if rows else None
 
 
-async def put_back(line: Line, calls: Sequence[PutBack]) -> None:
+async def put_back(db: Connection, calls: Sequence[PutBack]) -> None:
     """Look at these again later."""
-    await line.fetch(
+    await db.fetch(
         sql("remote_calls/put_back"),
         [each.call.org for each in calls],
         [each.call.job for each in calls],
@@ -195,19 +195,19 @@ async def put_back(line: Line, calls: Sequence[PutBack]) -> None:
     )
 
 
-async def renew(line: Line, call: TakenCall, lease: int, seconds: float) -> bool:
+async def renew(db: Connection, call: TakenCall, lease: int, seconds: float) -> bool:
     """Keep a call that takes longer. False: it is somebody else's by now."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("remote_calls/renew"), call.org, call.job, call.looker, lease, seconds
     )
     return bool(rows)
 
 
-async def finalize(line: Line, call: TakenCall, seconds: float) -> int | None:
+async def finalize(db: Connection, call: TakenCall, seconds: float) -> int | None:
     """Win the right to store a result, for so long. The lease to do it under; None: another has
     it, or the job is to be cancelled."""
     rows = await fetch_or_die(
-        line,
+        db,
         "remote.finalizing_not_committed",
         sql("remote_calls/finalize"),
         call.org,
@@ -220,7 +220,7 @@ async def finalize(line: Line, call: TakenCall, seconds: float) -> int | None:
 
 
 async def complete(
-    line: Line,
+    db: Connection,
     call: TakenCall,
     lease: int,
     result: bytes,
@@ -238,7 +238,7 @@ async def complete(
             artifact.sha256,
         ]
     rows = await fetch_or_die(
-        line,
+        db,
         "remote.completed_not_committed",
         sql("remote_calls/complete"),
         call.org,
@@ -251,58 +251,58 @@ async def complete(
     return bool(rows)
 
 
-async def drop(line: Line, org: str, job: UUID, lease: int) -> None:
+async def drop(db: Connection, org: str, job: UUID, lease: int) -> None:
     """Forget a call that is over."""
-    await line.fetch(sql("remote_calls/drop"), org, job, lease)
+    await db.fetch(sql("remote_calls/drop"), org, job, lease)
 
 
-async def idle(line: Line, rows_max: int) -> list[IdleCall]:
+async def idle(db: Connection, rows_max: int) -> list[IdleCall]:
     """Calls that nobody looks at, of jobs that have ended otherwise or are gone."""
-    return [IdleCall(*row) for row in await line.fetch(sql("remote_calls/idle"), rows_max)]
+    return [IdleCall(*row) for row in await db.fetch(sql("remote_calls/idle"), rows_max)]
 
 
-async def strays(line: Line, rows_max: int) -> list[ClaimedJob]:
+async def strays(db: Connection, rows_max: int) -> list[ClaimedJob]:
     """Jobs that are parked, and of whose work nothing is known."""
-    return [_stray(row) for row in await line.fetch(sql("remote_calls/strays"), rows_max)]
+    return [_stray(row) for row in await db.fetch(sql("remote_calls/strays"), rows_max)]
 
 
-async def stray(line: Line, org: str, job: UUID) -> ClaimedJob | None:
+async def stray(db: Connection, org: str, job: UUID) -> ClaimedJob | None:
     """This job, if it is such."""
-    rows = await line.fetch(sql("remote_calls/stray_one"), org, job)
+    rows = await db.fetch(sql("remote_calls/stray_one"), org, job)
     return _stray(rows[0]) if rows else None
 
 
-async def forget(line: Line, org: str, job: UUID) -> None:
+async def forget(db: Connection, org: str, job: UUID) -> None:
     """Forget such a call."""
-    await line.fetch(sql("remote_calls/forget"), org, job)
+    await db.fetch(sql("remote_calls/forget"), org, job)
 
 
-async def next_due_seconds(line: Line) -> float | None:
+async def next_due_seconds(db: Connection) -> float | None:
     """Seconds until a call is due, below 0 if one is; None if there is none."""
-    rows = await line.fetch(sql("remote_calls/next_due"))
+    rows = await db.fetch(sql("remote_calls/next_due"))
     seconds: float | None = rows[0]["seconds"]
     return seconds
 
 
-async def forget_paces(line: Line) -> None:
+async def forget_paces(db: Connection) -> None:
     """Forget how long work takes that nobody hands in any more."""
-    await line.fetch(sql("remote_calls/forget_paces"))
+    await db.fetch(sql("remote_calls/forget_paces"))
 
 
-async def is_open(line: Line, org: str, job: UUID, spawn: int) -> bool:
+async def is_open(db: Connection, org: str, job: UUID, spawn: int) -> bool:
     """Whether a spawn is still waited for."""
-    rows = await line.fetch(sql("remote_calls/is_open"), org, job, spawn)
+    rows = await db.fetch(sql("remote_calls/is_open"), org, job, spawn)
     return bool(rows[0]["is_open"])
 
 
-async def note_told_id(line: Line, org: str, job: UUID, spawn: int, remote_id: str) -> None:
+async def note_told_id(db: Connection, org: str, job: UUID, spawn: int, remote_id: str) -> None:
     """A callback says what the work is called, before we know."""
-    await line.fetch(sql("remote_calls/told_id"), org, job, spawn, remote_id)
+    await db.fetch(sql("remote_calls/told_id"), org, job, spawn, remote_id)
 
 
-async def callback_key(line: Line) -> tuple[UUID, bytes]:
+async def callback_key(db: Connection) -> tuple[UUID, bytes]:
     """Which database this is, and what its callbacks are signed with."""
-    rows = await line.fetch(sql("remote_calls/callback_key"))
+    rows = await db.fetch(sql("remote_calls/callback_key"))
     return rows[0]["id"], rows[0]["callback_key"]
 
 

@@ -7,15 +7,17 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.artifacts import DoomedBlob
 from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent
 
 
-async def set_progress(line: Line, updates: Sequence[tuple[ClaimedJob, float, str | None]]) -> None:
+async def set_progress(
+    db: Connection, updates: Sequence[tuple[ClaimedJob, float, str | None]]
+) -> None:
     # In the order in which others lock them: see events/add.sql.
     updates = sorted(updates, key=lambda update: (update[0].org, update[0].uuid.int))
-    await line.fetch(
+    await db.fetch(
         sql("jobs/set_progress"),
         [job.org for job, _, _ in updates],
         [job.uuid for job, _, _ in updates],
@@ -26,10 +28,10 @@ async def set_progress(line: Line, updates: Sequence[tuple[ClaimedJob, float, st
 
 
 async def add_events(
-    line: Line, events: Sequence[tuple[ClaimedJob, str, bytes]], write_id: int
+    db: Connection, events: Sequence[tuple[ClaimedJob, str, bytes]], write_id: int
 ) -> None:
     """Store log lines and chunks, in order. ``write_id`` is fresh: see ``events_added``."""
-    await line.fetch(
+    await db.fetch(
         sql("job_events/add"),
         [job.org for job, _, _ in events],
         [job.uuid for job, _, _ in events],
@@ -40,10 +42,10 @@ async def add_events(
     )
 
 
-async def events_added(line: Line, job: ClaimedJob, write_id: int) -> bool:
+async def events_added(db: Connection, job: ClaimedJob, write_id: int) -> bool:
     """Whether an ``add_events`` whose answer was lost stored this job's part of it."""
 
-    async def look(connection: Connection) -> bool:
+    async def look(connection: RawConnection) -> bool:
         async with connection.transaction():
             await connection.fetch(sql("job_events/lock_job"), job.org, job.uuid)
             added = await connection.fetchval(
@@ -51,13 +53,13 @@ async def events_added(line: Line, job: ClaimedJob, write_id: int) -> bool:
             )
             return bool(added)
 
-    return await line.run(look)
+    return await db.run(look)
 
 
 async def read_events(
-    line: Line, org: str, job_id: UUID, after: int, limit: int, bytes_max: int = 2**62
+    db: Connection, org: str, job_id: UUID, after: int, limit: int, bytes_max: int = 2**62
 ) -> list[JobEvent]:
-    rows = await line.fetch(sql("job_events/read"), org, job_id, after, limit, bytes_max)
+    rows = await db.fetch(sql("job_events/read"), org, job_id, after, limit, bytes_max)
     return [JobEvent(*row) for row in rows]
 
 
@@ -76,26 +78,26 @@ class TailRow(NamedTuple):
 
 
 async def tails(
-    line: Line, places: Collection[tuple[str, UUID, int]], events_max: int, bytes_max: int
+    db: Connection, places: Collection[tuple[str, UUID, int]], events_max: int, bytes_max: int
 ) -> list[TailRow]:
     """A page of what each of these (org, id) said after that event; absent jobs are left out."""
     orgs, jobs, after = zip(*places, strict=True)
-    rows = await line.fetch(sql("job_events/tail"), orgs, jobs, after, events_max, bytes_max)
+    rows = await db.fetch(sql("job_events/tail"), orgs, jobs, after, events_max, bytes_max)
     return [
         TailRow._make([*standing, [*map(JobEvent, seqs, kinds, data, times)] if seqs else []])
         for *standing, seqs, kinds, data, times in rows
     ]
 
 
-async def last_mark(line: Line, org: str, job_id: UUID, mark: bytes) -> int | None:
+async def last_mark(db: Connection, org: str, job_id: UUID, mark: bytes) -> int | None:
     """The number of the job's last JSON chunk that begins with ``mark``."""
-    rows = await line.fetch(sql("job_events/last_mark"), org, job_id, mark)
+    rows = await db.fetch(sql("job_events/last_mark"), org, job_id, mark)
     seq: int | None = rows[0]["seq"]
     return seq
 
 
 async def add_artifact(
-    line: Line,
+    db: Connection,
     job: ClaimedJob,
     *,
     name: str,
@@ -105,7 +107,7 @@ async def add_artifact(
     sha256: bytes,
 ) -> tuple[bool, DoomedBlob | None]:
     """Whether the artifact now belongs to its job, and the blob it replaced."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("job_events/add_artifact"),
         job.org,
         job.uuid,
@@ -121,21 +123,21 @@ async def add_artifact(
     return True, None if rows[0]["blob_key"] is None else DoomedBlob(*rows[0])
 
 
-async def list_artifacts(line: Line, org: str, job_id: UUID) -> list[Artifact]:
-    rows = await line.fetch(sql("job_events/list_artifacts"), org, job_id)
+async def list_artifacts(db: Connection, org: str, job_id: UUID) -> list[Artifact]:
+    rows = await db.fetch(sql("job_events/list_artifacts"), org, job_id)
     return [Artifact(*row) for row in rows]
 
 
-async def deployment(line: Line) -> UUID:
+async def deployment(db: Connection) -> UUID:
     """Which database this is."""
-    rows = await line.fetch(sql("job_events/deployment"))
+    rows = await db.fetch(sql("job_events/deployment"))
     identity: UUID = rows[0]["id"]
     return identity
 
 
-async def known_blobs(line: Line, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
+async def known_blobs(db: Connection, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
     """Which of these (job id, blob key) belong to an artifact."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("job_events/known_blobs"), [job_id for job_id, _ in blobs], [key for _, key in blobs]
     )
     return {row["blob_key"] for row in rows}

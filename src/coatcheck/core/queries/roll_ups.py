@@ -8,9 +8,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.durations import summed, trimmed
-from coatcheck.telemetry.job_stats import EVERYBODY, Counted, Counts
+from coatcheck.telemetry.job_stats import EVERYBODY, Counted, JobCounts
 
 Distribution = Sequence[int]
 """How many durations fell into each bucket of ``domain/durations.py``."""
@@ -40,11 +40,11 @@ class Minute(NamedTuple):
     seconds: float
 
 
-async def add(line: Line, counted: Counted) -> None:
+async def add(db: Connection, counted: Counted) -> None:
     """Add what was counted, to each organisation and to the sums over all of them."""
     jobs = dict(counted.jobs)
     for (_, lane), counts in counted.jobs.items():
-        jobs.setdefault((EVERYBODY, lane), Counts()).add(counts)
+        jobs.setdefault((EVERYBODY, lane), JobCounts()).add(counts)
     failures = dict(counted.failures)
     for (_, code), number in counted.failures.items():
         failures[EVERYBODY, code] = failures.get((EVERYBODY, code), 0) + number
@@ -65,35 +65,35 @@ async def add(line: Line, counted: Counted) -> None:
         for (org, lane), each in jobs.items()
     ]
     codes = [(org, code, number) for (org, code), number in failures.items()]
-    await line.fetch(sql("roll_ups/add"), *_columns(rows, 11), *_columns(codes, 3))
+    await db.fetch(sql("roll_ups/add"), *_columns(rows, 11), *_columns(codes, 3))
 
 
 async def series(
-    line: Line, org: str, *, step_seconds: int, since: datetime, stretch_seconds: int
+    db: Connection, org: str, *, step_seconds: int, since: datetime, stretch_seconds: int
 ) -> list[Stretch]:
     """What happened from ``since`` on, in stretches; those without anything are left out."""
-    rows = await line.fetch(sql("roll_ups/series"), org, step_seconds, since, stretch_seconds)
+    rows = await db.fetch(sql("roll_ups/series"), org, step_seconds, since, stretch_seconds)
     stretches = groupby((Stretch(*row) for row in rows), key=lambda each: each.since)
     return [_sum(since, list(parts)) for since, parts in stretches]
 
 
 async def failures(
-    line: Line, org: str, *, step_seconds: int, since: datetime, codes_max: int
+    db: Connection, org: str, *, step_seconds: int, since: datetime, codes_max: int
 ) -> list[tuple[str, int]]:
     """The errors that jobs failed with, and how many, most frequent first."""
-    rows = await line.fetch(sql("roll_ups/failures"), org, step_seconds, since, codes_max)
+    rows = await db.fetch(sql("roll_ups/failures"), org, step_seconds, since, codes_max)
     return [(row["code"], row["jobs"]) for row in rows]
 
 
-async def lately(line: Line, org: str, lane: str, minutes: int) -> list[Minute]:
+async def lately(db: Connection, org: str, lane: str, minutes: int) -> list[Minute]:
     """The last minutes of a lane in which anything happened, newest first."""
-    rows = await line.fetch(sql("roll_ups/lately"), org, lane, minutes)
+    rows = await db.fetch(sql("roll_ups/lately"), org, lane, minutes)
     return [Minute(*row) for row in rows]
 
 
-async def prune(line: Line, kept_seconds: Mapping[int, int], rows_max: int) -> int:
+async def prune(db: Connection, kept_seconds: Mapping[int, int], rows_max: int) -> int:
     """Delete what is older than its step is kept. How many rows of the kind that had most."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("roll_ups/prune"), list(kept_seconds), list(kept_seconds.values()), rows_max
     )
     deleted: int = rows[0]["rows"]

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 
 SecretsKey = tuple[str, UUID]
 """An organisation and the id of a target's secrets."""
@@ -42,31 +42,31 @@ class Resealed(NamedTuple):
     anew: str
 
 
-async def find(line: Line, keys: Sequence[SecretsKey]) -> dict[SecretsKey, str]:
+async def find(db: Connection, keys: Sequence[SecretsKey]) -> dict[SecretsKey, str]:
     """The sealed texts; what is not there is left out."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("service_secrets/find"), [org for org, _ in keys], [id_ for _, id_ in keys]
     )
     return {(row["org_id"], row["id"]): row["sealed"] for row in rows}
 
 
-async def count(line: Line) -> dict[str, int]:
+async def count(db: Connection) -> dict[str, int]:
     """How many secrets each key has sealed, by its id; under "" how many definitions are plain."""
-    rows = await line.fetch(sql("service_secrets/count"))
+    rows = await db.fetch(sql("service_secrets/count"))
     return {row["key_id"]: row["secrets"] for row in rows}
 
 
 async def sealed_with(
-    line: Line, key_id: str, after: SecretsKey, rows_max: int
+    db: Connection, key_id: str, after: SecretsKey, rows_max: int
 ) -> list[tuple[SecretsKey, str]]:
     """Secrets that this key has sealed, a page in the order of their keys."""
-    rows = await line.fetch(sql("service_secrets/sealed_with"), key_id, *after, rows_max)
+    rows = await db.fetch(sql("service_secrets/sealed_with"), key_id, *after, rows_max)
     return [((row["org_id"], row["id"]), row["sealed"]) for row in rows]
 
 
-async def reseal(line: Line, resealed: Sequence[Resealed]) -> int:
+async def reseal(db: Connection, resealed: Sequence[Resealed]) -> int:
     """Write texts that were sealed anew. How many were still what had been read."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("service_secrets/reseal"),
         [each.org for each in resealed],
         [each.id for each in resealed],
@@ -76,7 +76,7 @@ async def reseal(line: Line, resealed: Sequence[Resealed]) -> int:
     return len(rows)
 
 
-class Pruned(NamedTuple):
+class PrunedSecrets(NamedTuple):
     """How many retired secrets were removed, and the last one that was looked at; None if there are
     no more."""
 
@@ -85,13 +85,18 @@ class Pruned(NamedTuple):
 
 
 async def prune(
-    line: Line, endpoint: str, *, grace_seconds: float, rows_max: int, after: Retired | None = None
-) -> Pruned:
+    db: Connection,
+    endpoint: str,
+    *,
+    grace_seconds: float,
+    rows_max: int,
+    after: Retired | None = None,
+) -> PrunedSecrets:
     """Look at a page of retired secrets, and remove those that no job can ask for any more."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("service_secrets/prune"), grace_seconds, endpoint, rows_max, *(after or _FIRST)
     )
     last = None
     if len(rows) == rows_max:
         last = Retired(rows[-1]["retired_at"], rows[-1]["org_id"], rows[-1]["id"])
-    return Pruned(sum(row["is_removed"] for row in rows), last)
+    return PrunedSecrets(sum(row["is_removed"] for row in rows), last)

@@ -13,12 +13,18 @@ import msgspec
 
 from coatcheck.core.queries.service_secrets import Sealed
 from coatcheck.core.sql import sql
-from coatcheck.db.channels import SERVICES
-from coatcheck.db.connection import Connection, Line
-from coatcheck.domain.catalogue import EndpointSpec, ServiceSpec, ServiceSummary, VersionSpec
-from coatcheck.domain.endpoint_names import engine_name
+from coatcheck.db.connection import Connection, RawConnection
+from coatcheck.db.notifications import SERVICES
+from coatcheck.domain.catalogue import (
+    EndpointSpec,
+    Forgotten,
+    PublishedDefinition,
+    ServiceSpec,
+    ServiceSummary,
+    VersionSpec,
+)
 from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
-from coatcheck.domain.publications import Forgotten, PublishedDefinition
+from coatcheck.domain.service_definition import engine_name
 
 CODE_ORG: Final = ""
 """Whose the services are that code declares: everybody's."""
@@ -41,20 +47,20 @@ class _StoredVersion(msgspec.Struct):
     endpoints: tuple[EndpointSpec, ...]
 
 
-class _Stored(msgspec.Struct):
+class _StoredService(msgspec.Struct):
     versions: dict[int, _StoredVersion]
 
 
-_decode: Final = msgspec.json.Decoder(_Stored).decode
+_decode: Final = msgspec.json.Decoder(_StoredService).decode
 _decode_endpoint: Final = msgspec.json.Decoder(EndpointSpec).decode
 _decode_numbers: Final = msgspec.json.Decoder(list[str]).decode
 _decode_counts: Final = msgspec.json.Decoder(list[int]).decode
 _encode: Final = msgspec.json.encode
 
 
-async def find(line: Line, keys: Sequence[ServiceKey]) -> dict[ServiceKey, ServiceSpec]:
+async def find(db: Connection, keys: Sequence[ServiceKey]) -> dict[ServiceKey, ServiceSpec]:
     """The service that each name means to each organisation; what is not there is left out."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("services/find"), [org for org, _ in keys], [service for _, service in keys]
     )
     specs: dict[ServiceKey, ServiceSpec] = {}
@@ -69,26 +75,26 @@ async def find(line: Line, keys: Sequence[ServiceKey]) -> dict[ServiceKey, Servi
 
 
 async def list_services(
-    line: Line, org: str, workspace: str | None, *, after: str, limit: int
+    db: Connection, org: str, workspace: str | None, *, after: str, limit: int
 ) -> list[ServiceSummary]:
     """The services that an organisation can call, by name, those after ``after``."""
-    rows = await line.fetch(sql("services/list"), org, workspace, after, limit)
+    rows = await db.fetch(sql("services/list"), org, workspace, after, limit)
     return [_summary(row) for row in rows]
 
 
-async def count(line: Line, org: str) -> int:
+async def count(db: Connection, org: str) -> int:
     """How many services an organisation has registered."""
-    services: int = (await line.fetch(sql("services/count"), org))[0][0]
+    services: int = (await db.fetch(sql("services/count"), org))[0][0]
     return services
 
 
-async def list_code(line: Line) -> list[ServiceSpec]:
+async def list_code(db: Connection) -> list[ServiceSpec]:
     """The services that workers' code declares."""
-    return [_spec(row) for row in await line.fetch(sql("services/list_code"))]
+    return [_spec(row) for row in await db.fetch(sql("services/list_code"))]
 
 
 async def publish(
-    connection: Connection, boot: int, versions: Mapping[str, Sequence[VersionSpec]]
+    connection: RawConnection, boot: int, versions: Mapping[str, Sequence[VersionSpec]]
 ) -> None:
     """Publish what the code of a worker declares, by service, in the transaction that registers it.
 
@@ -105,12 +111,12 @@ async def publish(
     await resolve(connection)
 
 
-async def lock_published(connection: Connection) -> None:
+async def lock_published(connection: RawConnection) -> None:
     """Be the only one to change what code publishes, until the transaction ends."""
     await connection.execute(sql("services/lock_published"), _PUBLISHED_LOCK)
 
 
-async def resolve(connection: Connection, also: Collection[str] = ()) -> list[str]:
+async def resolve(connection: RawConnection, also: Collection[str] = ()) -> list[str]:
     """Put into force what live workers publish, in the caller's transaction and under its lock. The
     names of the services that this changed. Of those of ``also`` something was changed already."""
     rows = await connection.fetch(sql("services/mark_served"), float(UNSERVED_ENDPOINT_SECONDS))
@@ -122,26 +128,26 @@ async def resolve(connection: Connection, also: Collection[str] = ()) -> list[st
     return [row["service_id"] for row in changed]
 
 
-async def resolve_published(line: Line) -> list[str]:
+async def resolve_published(db: Connection) -> list[str]:
     """The same in a transaction of its own: workers may have come or gone.
 
     Waits for nobody: while another changes what is published, nothing is done. That one puts it
     into force itself; should it be frozen, whoever calls this has other work to do meanwhile.
     """
 
-    async def write(connection: Connection) -> list[str]:
+    async def write(connection: RawConnection) -> list[str]:
         async with connection.transaction():
             if not await connection.fetchval(sql("services/try_lock_published"), _PUBLISHED_LOCK):
                 return []
             return await resolve(connection)
 
-    return await line.run(write)
+    return await db.run(write)
 
 
-async def list_published(line: Line) -> list[PublishedDefinition]:
+async def list_published(db: Connection) -> list[PublishedDefinition]:
     """Every definition that workers publish or did until lately; of each endpoint the one in force
     first."""
-    rows = await line.fetch(sql("services/published"))
+    rows = await db.fetch(sql("services/published"))
     return [
         PublishedDefinition(
             _decode_endpoint(row["definition"]),
@@ -155,14 +161,14 @@ async def list_published(line: Line) -> list[PublishedDefinition]:
 
 
 async def forget(
-    line: Line, service: str, version: int | None = None, key: str | None = None
+    db: Connection, service: str, version: int | None = None, key: str | None = None
 ) -> Forgotten:
     """Take endpoints of code that no live worker publishes out of the catalogue: of a service, of
     a version of it, or one. What a worker publishes that has fallen silent stays for as long as it
     may hold jobs; after that it is forgotten, and published again if the worker comes back."""
     named = (service, version, key)
 
-    async def write(connection: Connection) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
+    async def write(connection: RawConnection) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
         async with connection.transaction():
             await lock_published(connection)
             await connection.execute(sql("services/end_silent"), *named)
@@ -171,7 +177,7 @@ async def forget(
                 await resolve(connection, [service])
             return forgotten, await connection.fetch(sql("services/named"), *named)
 
-    forgotten, left = await line.run(write)
+    forgotten, left = await db.run(write)
     return Forgotten(_names(service, forgotten), _names(service, left))
 
 
@@ -181,7 +187,7 @@ def _names(service: str, rows: Sequence[asyncpg.Record]) -> tuple[str, ...]:
 
 
 async def put(
-    line: Line,
+    db: Connection,
     org: str,
     workspace: str,
     service: str,
@@ -197,7 +203,7 @@ async def put(
     they are others by now: what was read would undo what somebody has registered meanwhile.
     """
 
-    async def write(connection: Connection) -> list[asyncpg.Record]:
+    async def write(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
             await connection.execute(sql("services/lock"), _WRITE_LOCK, org, service)
             if kept:
@@ -218,31 +224,31 @@ async def put(
                 services_max,
             )
 
-    rows = await line.run(write)
+    rows = await db.run(write)
     return _spec(rows[0]) if rows else None
 
 
-async def delete(line: Line, org: str, service: str, workspace: str | None) -> bool:
+async def delete(db: Connection, org: str, service: str, workspace: str | None) -> bool:
     """Take an organisation's service away. Whether there was one."""
 
-    async def write(connection: Connection) -> list[asyncpg.Record]:
+    async def write(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
             await connection.execute(sql("services/lock"), _WRITE_LOCK, org, service)
             return await connection.fetch(
                 sql("services/delete"), org, service, workspace, SERVICES, _said(org, service)
             )
 
-    return bool(await line.run(write))
+    return bool(await db.run(write))
 
 
-async def unsealed(line: Line, rows_max: int) -> list[tuple[ServiceSpec, str]]:
+async def unsealed(db: Connection, rows_max: int) -> list[tuple[ServiceSpec, str]]:
     """Services whose definitions hold secrets as they are, each with its definition as stored."""
-    rows = await line.fetch(sql("services/unsealed"), rows_max)
+    rows = await db.fetch(sql("services/unsealed"), rows_max)
     return [(_spec(row), row["definition"]) for row in rows]
 
 
 async def seal(
-    line: Line,
+    db: Connection,
     spec: ServiceSpec,
     before: str,
     versions: Iterable[VersionSpec],
@@ -251,7 +257,7 @@ async def seal(
     """Put ``versions``, which hold no secret, in place of the definition ``before``. Whether it was
     still there."""
 
-    async def write(connection: Connection) -> list[asyncpg.Record]:
+    async def write(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
             await connection.execute(sql("services/lock"), _WRITE_LOCK, spec.org, spec.service)
             return await connection.fetch(
@@ -265,11 +271,11 @@ async def seal(
                 *_columns(sealed),
             )
 
-    return bool(await line.run(write))
+    return bool(await db.run(write))
 
 
 def _encoded(versions: Iterable[VersionSpec]) -> str:
-    stored = _Stored({each.version: _StoredVersion(each.endpoints) for each in versions})
+    stored = _StoredService({each.version: _StoredVersion(each.endpoints) for each in versions})
     return _encode(stored).decode()
 
 

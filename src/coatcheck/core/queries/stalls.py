@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.lanes import Lane, LanePolicy
 
 
 async def stall_reasons(
-    line: Line, keys: Sequence[tuple[str, UUID]], lanes: Mapping[Lane, LanePolicy]
+    db: Connection, keys: Sequence[tuple[str, UUID]], lanes: Mapping[Lane, LanePolicy]
 ) -> dict[tuple[str, UUID], str]:
     """Why each of these (org, id) is stalled; those that are not, and absent ones, are left out."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("jobs/stall"),
         [org for org, _ in keys],
         [job_id for _, job_id in keys],

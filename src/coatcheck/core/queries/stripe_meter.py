@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ExpiredEvent:
 
 
 async def collect(
-    line: Line,
+    db: Connection,
     event_names: Mapping[str, str],
     *,
     hours_max: int,
@@ -66,7 +66,7 @@ async def collect(
     """Make events of hours that have ended, for each measure under its event name. How many hours
     of organisations were looked at."""
 
-    async def make(connection: Connection) -> int:
+    async def make(connection: RawConnection) -> int:
         async with connection.transaction():
             await connection.execute(sql("stripe_meter/begin"))
             rows = await connection.fetch(
@@ -83,27 +83,27 @@ async def collect(
                 )
             return len({(row["org_id"], row["hour"]) for row in rows})
 
-    return await line.run(make)
+    return await db.run(make)
 
 
-async def expire(line: Line, days_max: int) -> list[ExpiredEvent]:
+async def expire(db: Connection, days_max: int) -> list[ExpiredEvent]:
     """Give up what is older than Stripe takes."""
-    return [ExpiredEvent(*row) for row in await line.fetch(sql("stripe_meter/expire"), days_max)]
+    return [ExpiredEvent(*row) for row in await db.fetch(sql("stripe_meter/expire"), days_max)]
 
 
 async def take(
-    line: Line, rows_max: int, *, lease_seconds: float, doubt_seconds: float
+    db: Connection, rows_max: int, *, lease_seconds: float, doubt_seconds: float
 ) -> list[MeterEvent]:
     """Events that are due, noted as being sent now. Those that were doubtful for ``doubt_seconds``
     before stay so."""
-    rows = await line.fetch(sql("stripe_meter/take"), rows_max, lease_seconds, doubt_seconds)
+    rows = await db.fetch(sql("stripe_meter/take"), rows_max, lease_seconds, doubt_seconds)
     return [MeterEvent(*row) for row in rows]
 
 
-async def mark(line: Line, marked: Sequence[Marked]) -> None:
+async def mark(db: Connection, marked: Sequence[Marked]) -> None:
     """Note what became of events."""
     events = [each.event for each in marked]
-    await line.fetch(
+    await db.fetch(
         sql("stripe_meter/mark"),
         [event.org for event in events],
         [event.hour for event in events],
@@ -116,8 +116,8 @@ async def mark(line: Line, marked: Sequence[Marked]) -> None:
     )
 
 
-async def prune(line: Line, kept_days: int, rows_max: int) -> int:
+async def prune(db: Connection, kept_days: int, rows_max: int) -> int:
     """Delete what is older than it is kept; how many it was."""
-    rows = await line.fetch(sql("stripe_meter/prune"), kept_days, rows_max)
+    rows = await db.fetch(sql("stripe_meter/prune"), kept_days, rows_max)
     deleted: int = rows[0]["rows"]
     return deleted

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 import asyncpg
 
 from coatcheck.core.sql import sql
-from coatcheck.db.channels import KEYS
-from coatcheck.db.connection import Line
-from coatcheck.domain.identity import RateLimit, Scope
-from coatcheck.domain.tenants import DEFAULT_WORKSPACE, ApiKey, Org, OrgLimits
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import KEYS
+from coatcheck.domain.tenants import (
+    DEFAULT_WORKSPACE,
+    Org,
+    OrgLimits,
+    RateLimit,
+    Scope,
+    StoredApiKey,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +35,9 @@ class UsableKey:
     """Until it expires, by the database's clock; None: never."""
 
 
-async def find_keys(line: Line, key_ids: Iterable[str]) -> list[UsableKey]:
+async def find_keys(db: Connection, key_ids: Iterable[str]) -> list[UsableKey]:
     """The usable ones of these keys, whosever they are."""
-    rows = await line.fetch(sql("tenants/find_keys"), [*key_ids])
+    rows = await db.fetch(sql("tenants/find_keys"), [*key_ids])
     return [
         UsableKey(
             row["key_id"],
@@ -51,15 +57,15 @@ async def find_keys(line: Line, key_ids: Iterable[str]) -> list[UsableKey]:
     ]
 
 
-async def find_orgs(line: Line, org_ids: Iterable[str]) -> dict[str, Org]:
+async def find_orgs(db: Connection, org_ids: Iterable[str]) -> dict[str, Org]:
     """The organisations of these ids; those that are not there are left out."""
-    rows = await line.fetch(sql("tenants/find_orgs"), [*org_ids])
+    rows = await db.fetch(sql("tenants/find_orgs"), [*org_ids])
     return {row["org_id"]: _org(row) for row in rows}
 
 
-async def create_org(line: Line, org: str, name: str, limits: OrgLimits) -> Org | None:
+async def create_org(db: Connection, org: str, name: str, limits: OrgLimits) -> Org | None:
     """A new organisation with the workspace ``default``; None if there is one of that id."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("tenants/create_org"),
         org,
         name,
@@ -70,20 +76,20 @@ async def create_org(line: Line, org: str, name: str, limits: OrgLimits) -> Org 
     return _org(rows[0]) if rows else None
 
 
-async def limit_org(line: Line, org: str, limits: OrgLimits) -> Org | None:
+async def limit_org(db: Connection, org: str, limits: OrgLimits) -> Org | None:
     """Set what an organisation may use, from now on and on every replica. None: no such one."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("tenants/limit_org"), org, *_rate_and_backlog(limits), KEYS, limits.timeout_max
     )
     return _org(rows[0]) if rows else None
 
 
-async def list_orgs(line: Line) -> list[Org]:
-    return [_org(row) for row in await line.fetch(sql("tenants/list_orgs"))]
+async def list_orgs(db: Connection) -> list[Org]:
+    return [_org(row) for row in await db.fetch(sql("tenants/list_orgs"))]
 
 
 async def create_key(
-    line: Line,
+    db: Connection,
     org: str,
     key_id: str,
     *,
@@ -93,9 +99,9 @@ async def create_key(
     scopes: Iterable[Scope],
     rate: RateLimit | None = None,
     seconds_to_live: float | None = None,
-) -> ApiKey | None:
+) -> StoredApiKey | None:
     """Store a key that was just minted; None if there is no such organisation."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("tenants/create_key"),
         org,
         key_id,
@@ -110,25 +116,27 @@ async def create_key(
     return _key(rows[0]) if rows else None
 
 
-async def reset_key(line: Line, org: str, key_id: str, digest: bytes) -> bool:
+async def reset_key(db: Connection, org: str, key_id: str, digest: bytes) -> bool:
     """Give a key another secret, and make it valid again. False: no such key."""
-    return bool(await line.fetch(sql("tenants/reset_key"), org, key_id, digest, KEYS))
+    return bool(await db.fetch(sql("tenants/reset_key"), org, key_id, digest, KEYS))
 
 
-async def list_keys(line: Line, org: str, *, after: str | None, limit: int) -> list[ApiKey]:
+async def list_keys(
+    db: Connection, org: str, *, after: str | None, limit: int
+) -> list[StoredApiKey]:
     """An organisation's keys, newest first, older than ``after``."""
-    rows = await line.fetch(sql("tenants/list_keys"), org, after, limit)
+    rows = await db.fetch(sql("tenants/list_keys"), org, after, limit)
     return [_key(row) for row in rows]
 
 
-async def get_key(line: Line, org: str, key_id: str) -> ApiKey | None:
-    rows = await line.fetch(sql("tenants/get_key"), org, key_id)
+async def get_key(db: Connection, org: str, key_id: str) -> StoredApiKey | None:
+    rows = await db.fetch(sql("tenants/get_key"), org, key_id)
     return _key(rows[0]) if rows else None
 
 
-async def revoke(line: Line, org: str, key_id: str) -> bool:
+async def revoke(db: Connection, org: str, key_id: str) -> bool:
     """Revoke a key for good, on every replica. False: no such key."""
-    return bool(await line.fetch(sql("tenants/revoke_key"), org, key_id, KEYS))
+    return bool(await db.fetch(sql("tenants/revoke_key"), org, key_id, KEYS))
 
 
 def _org(row: asyncpg.Record) -> Org:
@@ -142,8 +150,8 @@ def _org(row: asyncpg.Record) -> Org:
     )
 
 
-def _key(row: asyncpg.Record) -> ApiKey:
-    return ApiKey(
+def _key(row: asyncpg.Record) -> StoredApiKey:
+    return StoredApiKey(
         row["org_id"],
         row["key_id"],
         row["user_id"],

@@ -7,35 +7,35 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Connection, Line
-from coatcheck.domain.uploads import StagedUpload
+from coatcheck.db.connection import Connection, RawConnection
+from coatcheck.domain.inputs import StagedUpload
 
 if TYPE_CHECKING:
     import asyncpg
 
 
 async def create(
-    line: Line, *, org: str, upload_id: UUID, owner: str, blob_key: str, life_seconds: float
+    db: Connection, *, org: str, upload_id: UUID, owner: str, blob_key: str, life_seconds: float
 ) -> StagedUpload:
     """Make a place for a file. It must be used within ``life_seconds``."""
-    rows = await line.fetch(sql("uploads/create"), org, upload_id, owner, blob_key, life_seconds)
+    rows = await db.fetch(sql("uploads/create"), org, upload_id, owner, blob_key, life_seconds)
     return _upload(rows[0])
 
 
-async def get(line: Line, org: str, upload_id: UUID) -> StagedUpload | None:
+async def get(db: Connection, org: str, upload_id: UUID) -> StagedUpload | None:
     """An upload of an organisation's, or None."""
-    rows = await line.fetch(sql("uploads/get"), org, upload_id)
+    rows = await db.fetch(sql("uploads/get"), org, upload_id)
     return _upload(rows[0]) if rows else None
 
 
-async def find(line: Line, upload_id: UUID) -> StagedUpload | None:
+async def find(db: Connection, upload_id: UUID) -> StagedUpload | None:
     """The upload of this id, whosever it is: for one who has its signed URL."""
-    rows = await line.fetch(sql("uploads/find"), upload_id)
+    rows = await db.fetch(sql("uploads/find"), upload_id)
     return _upload(rows[0]) if rows else None
 
 
 async def use(
-    connection: Line | Connection, *, org: str, upload_id: UUID, owner: str, used_by: UUID
+    connection: Connection | RawConnection, *, org: str, upload_id: UUID, owner: str, used_by: UUID
 ) -> str | None:
     """Take an upload, in the transaction that writes what reads it.
 
@@ -45,14 +45,14 @@ async def use(
     return rows[0]["blob_key"] if rows else None
 
 
-async def forget(line: Line, rows_max: int) -> int:
+async def forget(db: Connection, rows_max: int) -> int:
     """Forget uploads whose time is up. How many."""
-    return len(await line.fetch(sql("uploads/forget"), rows_max))
+    return len(await db.fetch(sql("uploads/forget"), rows_max))
 
 
-async def known_uploads(line: Line, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
+async def known_uploads(db: Connection, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
     """Which of these (upload id, blob key) somebody still answers for."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("uploads/known"), [upload for upload, _ in blobs], [key for _, key in blobs]
     )
     return {row[0] for row in rows}

@@ -9,31 +9,31 @@ import asyncpg
 import msgspec
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.usage import UsageReport, UsageReportItem, UsageTotals
 
 
 async def make(
-    line: Line, period: str, *, rows_max: int, after_seconds: int, days_back: int
+    db: Connection, period: str, *, rows_max: int, after_seconds: int, days_back: int
 ) -> int:
     """Make reports that are missing, and note their webhooks; how many it was."""
-    made = await line.fetch(sql("usage_reports/make"), period, rows_max, after_seconds, days_back)
+    made = await db.fetch(sql("usage_reports/make"), period, rows_max, after_seconds, days_back)
     return len(made)
 
 
-async def list_all(line: Line, org: str) -> list[UsageReport]:
+async def list_all(db: Connection, org: str) -> list[UsageReport]:
     """An organisation's reports, the newest first, without their items."""
-    return [_report(row) for row in await line.fetch(sql("usage_reports/list"), org)]
+    return [_report(row) for row in await db.fetch(sql("usage_reports/list"), org)]
 
 
-async def find(line: Line, org: str, report: UUID) -> UsageReport | None:
-    rows = await line.fetch(sql("usage_reports/find"), org, report)
+async def find(db: Connection, org: str, report: UUID) -> UsageReport | None:
+    rows = await db.fetch(sql("usage_reports/find"), org, report)
     return _report(rows[0], rows[0]["items"]) if rows else None
 
 
-async def prune(line: Line, kept_days: int, rows_max: int) -> int:
+async def prune(db: Connection, kept_days: int, rows_max: int) -> int:
     """Delete what is older than it is kept; how many it was."""
-    rows = await line.fetch(sql("usage_reports/prune"), kept_days, rows_max)
+    rows = await db.fetch(sql("usage_reports/prune"), kept_days, rows_max)
     deleted: int = rows[0]["rows"]
     return deleted
 

@@ -12,7 +12,7 @@ import asyncpg
 
 from coatcheck.core.queries.webhooks import Claimed, Secret, as_claimed, as_secret
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.webhooks import (
     ENDPOINTS_MAX,
     PREVIOUS_SECRET_SECONDS,
@@ -25,7 +25,7 @@ _CREATE_LOCK: Final = 0x436F_5765  # "CoWe"
 
 
 async def create(
-    line: Line,
+    db: Connection,
     org: str,
     endpoint: UUID,
     *,
@@ -36,7 +36,7 @@ async def create(
 ) -> EndpointView | None:
     """Register an endpoint; None if the organisation has as many as it may."""
 
-    async def insert(connection: Connection) -> list[asyncpg.Record]:
+    async def insert(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
             await connection.execute(sql("webhooks/lock_endpoints"), _CREATE_LOCK, org)
             return await connection.fetch(
@@ -50,20 +50,20 @@ async def create(
                 ENDPOINTS_MAX,
             )
 
-    return _one(await line.run(insert))
+    return _one(await db.run(insert))
 
 
-async def list_all(line: Line, org: str) -> list[EndpointView]:
+async def list_all(db: Connection, org: str) -> list[EndpointView]:
     """An organisation's endpoints, oldest first."""
-    return [_view(row) for row in await line.fetch(sql("webhooks/list_endpoints"), org, None)]
+    return [_view(row) for row in await db.fetch(sql("webhooks/list_endpoints"), org, None)]
 
 
-async def get(line: Line, org: str, endpoint: UUID) -> EndpointView | None:
-    return _one(await line.fetch(sql("webhooks/list_endpoints"), org, endpoint))
+async def get(db: Connection, org: str, endpoint: UUID) -> EndpointView | None:
+    return _one(await db.fetch(sql("webhooks/list_endpoints"), org, endpoint))
 
 
 async def change(
-    line: Line,
+    db: Connection,
     org: str,
     endpoint: UUID,
     *,
@@ -74,65 +74,63 @@ async def change(
     """Change what is given. As it is then."""
     listed = None if events is None else list(events)
     return _one(
-        await line.fetch(sql("webhooks/change_endpoint"), org, endpoint, url, listed, description)
+        await db.fetch(sql("webhooks/change_endpoint"), org, endpoint, url, listed, description)
     )
 
 
-async def pause(line: Line, org: str, endpoint: UUID) -> EndpointView | None:
-    return _one(await line.fetch(sql("webhooks/pause_endpoint"), org, endpoint))
+async def pause(db: Connection, org: str, endpoint: UUID) -> EndpointView | None:
+    return _one(await db.fetch(sql("webhooks/pause_endpoint"), org, endpoint))
 
 
-async def resume(line: Line, org: str, endpoint: UUID) -> EndpointView | None:
+async def resume(db: Connection, org: str, endpoint: UUID) -> EndpointView | None:
     """Have it told again, whether it was paused or had answered 410."""
-    return _one(await line.fetch(sql("webhooks/resume_endpoint"), org, endpoint))
+    return _one(await db.fetch(sql("webhooks/resume_endpoint"), org, endpoint))
 
 
-async def delete(line: Line, org: str, endpoint: UUID) -> bool:
+async def delete(db: Connection, org: str, endpoint: UUID) -> bool:
     """Remove it; whether it was there. What waits for it is ended by ``webhooks.end_disabled``."""
-    return bool(await line.fetch(sql("webhooks/delete_endpoint"), org, endpoint))
+    return bool(await db.fetch(sql("webhooks/delete_endpoint"), org, endpoint))
 
 
-async def delete_unpulled(line: Line) -> int:
+async def delete_unpulled(db: Connection) -> int:
     """Remove those that nobody fetches from any more. How many."""
-    return len(await line.fetch(sql("webhooks/delete_unpulled"), float(PULL_SECONDS_MAX)))
+    return len(await db.fetch(sql("webhooks/delete_unpulled"), float(PULL_SECONDS_MAX)))
 
 
-async def secret(line: Line, org: str, endpoint: UUID) -> Secret | None:
+async def secret(db: Connection, org: str, endpoint: UUID) -> Secret | None:
     """Which of its secrets signs now."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("webhooks/endpoint_secret"), org, endpoint, float(PREVIOUS_SECRET_SECONDS)
     )
     return as_secret(rows[0]) if rows else None
 
 
-async def rotate(line: Line, org: str, endpoint: UUID, generation: int) -> Secret | None:
+async def rotate(db: Connection, org: str, endpoint: UUID, generation: int) -> Secret | None:
     """Give it the secret after this one; this one signs along for a day."""
-    await line.fetch(sql("webhooks/rotate_endpoint"), org, endpoint, generation)
-    return await secret(line, org, endpoint)
+    await db.fetch(sql("webhooks/rotate_endpoint"), org, endpoint, generation)
+    return await secret(db, org, endpoint)
 
 
-async def send_test(line: Line, org: str, endpoint: UUID, delivery: UUID) -> bool:
+async def send_test(db: Connection, org: str, endpoint: UUID, delivery: UUID) -> bool:
     """Note a message that only tries it; whether there is such an endpoint."""
-    return bool(
-        await line.fetch(sql("webhooks/test_endpoint"), org, endpoint, delivery, TEST_EVENT)
-    )
+    return bool(await db.fetch(sql("webhooks/test_endpoint"), org, endpoint, delivery, TEST_EVENT))
 
 
 async def take(
-    line: Line, org: str, endpoint: UUID, lease: UUID, *, limit: int, lease_seconds: float
+    db: Connection, org: str, endpoint: UUID, lease: UUID, *, limit: int, lease_seconds: float
 ) -> list[Claimed] | None:
     """Fetch what is to be told to an endpoint that is fetched from; None if there is no such."""
-    rows = await line.fetch(sql("webhooks/take"), org, endpoint, limit, lease_seconds, lease)
+    rows = await db.fetch(sql("webhooks/take"), org, endpoint, limit, lease_seconds, lease)
     if not rows:
         return None
     return [as_claimed(row, lease) for row in rows if row["id"] is not None]
 
 
 async def held(
-    line: Line, org: str, endpoint: UUID, deliveries: Sequence[tuple[UUID, UUID]]
+    db: Connection, org: str, endpoint: UUID, deliveries: Sequence[tuple[UUID, UUID]]
 ) -> dict[UUID, int]:
     """How often these deliveries were tried, as (id, lease), where that lease is still held."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("webhooks/held"),
         org,
         endpoint,

@@ -16,15 +16,15 @@ import asyncpg
 import msgspec
 
 from coatcheck.core.sql import sql
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.webhooks import (
     LOG_SECONDS,
     PREVIOUS_SECRET_SECONDS,
     UNUSED_TARGET_SECONDS,
+    DeliveryEvent,
+    DeliveryStatus,
     DeliveryView,
-    Notice,
-    Status,
-    Tells,
+    SubjectKind,
 )
 
 CLAIM_LOCK: Final = 0x436F_6174_5768  # "CoatWh"
@@ -58,7 +58,7 @@ class Secret:
 class Claimed:
     """A delivery to be posted, under a lease."""
 
-    notice: Notice
+    event: DeliveryEvent
     url: str
     tries: int
     generations: tuple[int, ...]
@@ -81,7 +81,7 @@ class Mark:
     org: str
     delivery: UUID
     lease: UUID
-    status: Status
+    status: DeliveryStatus
     status_code: int | None
     error: str | None
     delay_seconds: float | None
@@ -89,15 +89,15 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunedWebhooks:
     deliveries: int
     targets: int
 
 
-async def enlist(line: Line | Connection, targets: Sequence[tuple[str, UUID, str]]) -> None:
+async def enlist(db: Connection | RawConnection, targets: Sequence[tuple[str, UUID, str]]) -> None:
     """Make sure that targets, as (org, id, url), are there, and stay for days: for whoever names
     them in a row of its own within a minute."""
-    await line.fetch(
+    await db.fetch(
         sql("webhooks/enlist_targets"),
         [org for org, _, _ in targets],
         [target for _, target, _ in targets],
@@ -106,7 +106,7 @@ async def enlist(line: Line | Connection, targets: Sequence[tuple[str, UUID, str
 
 
 async def claim(
-    line: Line,
+    db: Connection,
     room: Room,
     lease: UUID,
     *,
@@ -116,7 +116,7 @@ async def claim(
 ) -> tuple[list[Claimed], Cursor]:
     """Take deliveries that are due. And where the look ended: the next one goes on from there."""
 
-    async def choose(connection: Connection) -> list[asyncpg.Record]:
+    async def choose(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
             await connection.execute(sql("webhooks/lock_claims"), CLAIM_LOCK)
             return await connection.fetch(
@@ -131,32 +131,32 @@ async def claim(
                 lease,
             )
 
-    rows = await line.run(choose)
+    rows = await db.run(choose)
     ends = [(row["org_id"], row["target_id"]) for row in rows if row["id"] is None]
     claimed = [as_claimed(row, lease) for row in rows if row["id"] is not None]
     return claimed, ends[0] if ends else FIRST
 
 
-async def overdue_seconds(line: Line) -> float | None:
+async def overdue_seconds(db: Connection) -> float | None:
     """For how long the delivery that is due longest, and is to be posted, has been."""
-    rows = await line.fetch(sql("webhooks/overdue"))
+    rows = await db.fetch(sql("webhooks/overdue"))
     seconds: float | None = rows[0][0]
     return seconds
 
 
-async def next_due_seconds(line: Line) -> float | None:
+async def next_due_seconds(db: Connection) -> float | None:
     """Seconds until a delivery is due, not above 0 if one is; None if none is to come."""
-    seconds: float | None = (await line.fetch(sql("webhooks/next_due")))[0][0]
+    seconds: float | None = (await db.fetch(sql("webhooks/next_due")))[0][0]
     return seconds
 
 
-async def mark(line: Line, marks: Sequence[Mark]) -> set[UUID]:
+async def mark(db: Connection, marks: Sequence[Mark]) -> set[UUID]:
     """Say what became of posts. The deliveries whose lease was still held.
 
     In the order of their keys, as ``renew``: the two wait for each other, and do not deadlock.
     """
     marks = sorted(marks, key=lambda each: (each.org, each.delivery))
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("webhooks/mark"),
         [each.org for each in marks],
         [each.delivery for each in marks],
@@ -170,37 +170,37 @@ async def mark(line: Line, marks: Sequence[Mark]) -> set[UUID]:
     return {row["id"] for row in rows}
 
 
-async def renew(line: Line, posting: Sequence[Claimed], lease_seconds: float) -> set[UUID]:
+async def renew(db: Connection, posting: Sequence[Claimed], lease_seconds: float) -> set[UUID]:
     """Hold what is still being posted for longer. The deliveries whose lease was still held."""
-    posting = sorted(posting, key=lambda each: (each.notice.org, each.notice.id))
-    rows = await line.fetch(
+    posting = sorted(posting, key=lambda each: (each.event.org, each.event.id))
+    rows = await db.fetch(
         sql("webhooks/renew"),
-        [each.notice.org for each in posting],
-        [each.notice.id for each in posting],
+        [each.event.org for each in posting],
+        [each.event.id for each in posting],
         [each.lease for each in posting],
         lease_seconds,
     )
     return {row["id"] for row in rows}
 
 
-async def end_disabled(line: Line, rows_max: int) -> int:
+async def end_disabled(db: Connection, rows_max: int) -> int:
     """End deliveries to receivers that answered 410, and to deleted endpoints. How many."""
-    return len(await line.fetch(sql("webhooks/end_disabled"), rows_max))
+    return len(await db.fetch(sql("webhooks/end_disabled"), rows_max))
 
 
 async def list_page(
-    line: Line,
+    db: Connection,
     org: str,
     *,
     after: UUID | None,
     subject: UUID | None = None,
-    status: Status | None = None,
+    status: DeliveryStatus | None = None,
     target: UUID | None = None,
     since: UUID | None = None,
     limit: int,
 ) -> list[DeliveryView]:
     """An organisation's deliveries, newest first, older than ``after``, none before ``since``."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("webhooks/list"),
         org,
         after,
@@ -213,30 +213,30 @@ async def list_page(
     return [_view(row) for row in rows]
 
 
-async def get(line: Line, org: str, delivery: UUID) -> DeliveryView | None:
-    rows = await line.fetch(sql("webhooks/get"), org, delivery)
+async def get(db: Connection, org: str, delivery: UUID) -> DeliveryView | None:
+    rows = await db.fetch(sql("webhooks/get"), org, delivery)
     return _view(rows[0]) if rows else None
 
 
-async def replay(line: Line, org: str, delivery: UUID) -> DeliveryView | None:
+async def replay(db: Connection, org: str, delivery: UUID) -> DeliveryView | None:
     """Have one sent again, at once and under the same id. As it is then; None if there is none."""
-    await line.fetch(sql("webhooks/replay"), org, delivery)
-    return await get(line, org, delivery)
+    await db.fetch(sql("webhooks/replay"), org, delivery)
+    return await get(db, org, delivery)
 
 
 async def replay_range(
-    line: Line,
+    db: Connection,
     org: str,
     *,
     target: UUID | None,
     since: UUID,
     until: UUID | None,
-    statuses: Sequence[Status],
+    statuses: Sequence[DeliveryStatus],
     limit: int,
 ) -> list[UUID]:
     """Have those sent again that were noted within a time and have one of these statuses. Which,
     oldest first."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("webhooks/replay_range"),
         org,
         target,
@@ -248,34 +248,34 @@ async def replay_range(
     return [row["id"] for row in rows]
 
 
-async def told_before(line: Line, notice: Notice) -> Mapping[str, Any] | None:
+async def told_before(db: Connection, event: DeliveryEvent) -> Mapping[str, Any] | None:
     """The facts of the notice before this one, to the same target about the same subject."""
-    rows = await line.fetch(
-        sql("webhooks/told_before"), notice.org, notice.subject, notice.target, notice.id
+    rows = await db.fetch(
+        sql("webhooks/told_before"), event.org, event.subject, event.target, event.id
     )
     facts: Mapping[str, Any] | None = msgspec.json.decode(rows[0]["facts"]) if rows else None
     return facts
 
 
-async def secret(line: Line, org: str) -> Secret:
+async def secret(db: Connection, org: str) -> Secret:
     """Which secret of an organisation signs now."""
-    rows = await line.fetch(sql("webhooks/secret"), org, float(PREVIOUS_SECRET_SECONDS))
+    rows = await db.fetch(sql("webhooks/secret"), org, float(PREVIOUS_SECRET_SECONDS))
     return as_secret(rows[0]) if rows else Secret(1, None)
 
 
-async def rotate(line: Line, org: str, generation: int) -> Secret:
+async def rotate(db: Connection, org: str, generation: int) -> Secret:
     """Give an organisation the secret after this one; this one signs along for a day."""
-    await line.fetch(sql("webhooks/rotate"), org, generation)
-    return await secret(line, org)
+    await db.fetch(sql("webhooks/rotate"), org, generation)
+    return await secret(db, org)
 
 
-async def prune(line: Line, rows_max: int) -> Pruned:
+async def prune(db: Connection, rows_max: int) -> PrunedWebhooks:
     """Delete what the log was kept for long enough, and targets of no use. How many were looked
     at."""
-    (row,) = await line.fetch(
+    (row,) = await db.fetch(
         sql("webhooks/prune"), float(LOG_SECONDS), float(UNUSED_TARGET_SECONDS), rows_max
     )
-    return Pruned(row["deliveries"], row["targets"])
+    return PrunedWebhooks(row["deliveries"], row["targets"])
 
 
 def as_secret(row: asyncpg.Record) -> Secret:
@@ -292,11 +292,11 @@ def as_claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
         age = (row["claimed_at"] - rotated_at).total_seconds()
         if age < PREVIOUS_SECRET_SECONDS:
             generations = (generation, generation - 1)
-    notice = Notice(
+    event = DeliveryEvent(
         row["org_id"],
         row["id"],
         row["target_id"],
-        Tells(row["subject_kind"]),
+        SubjectKind(row["subject_kind"]),
         row["subject_id"],
         row["run_id"],
         row["event"],
@@ -304,7 +304,7 @@ def as_claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
         row["created_at"],
     )
     return Claimed(
-        notice,
+        event,
         row["url"],
         row["tries"],
         generations,
@@ -320,14 +320,14 @@ def _view(row: asyncpg.Record) -> DeliveryView:
     return DeliveryView(
         row["org_id"],
         row["id"],
-        Tells(row["subject_kind"]),
+        SubjectKind(row["subject_kind"]),
         row["subject_id"],
         row["run_id"],
         row["event"],
         row["url"],
         row["endpoint"],
         row["paused"] or False,
-        Status(row["status"]),
+        DeliveryStatus(row["status"]),
         row["tries"],
         row["last_status_code"],
         row["last_error"],

@@ -19,17 +19,12 @@ from uuid import UUID, uuid4
 import msgspec
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.core.queries import remote_calls as store
-from coatcheck.core.queries import reports
+from coatcheck.core.queries import remote_calls, reports
 from coatcheck.core.queries.remote_calls import PutBack, TakenCall
-from coatcheck.core.remote.context import RemoteOffice
-from coatcheck.core.remote.destinations import Place
-from coatcheck.core.remote.endings import Endings
-from coatcheck.core.remote.finalizer import Finalizer
-from coatcheck.core.remote.result_store import Keeper
-from coatcheck.core.remote.retry_policy import Patience
+from coatcheck.core.remote.context import Place, RemoteContext, RemoteRetryPolicy, SpawnIdentity
+from coatcheck.core.remote.finalizer import Finalizer, RemoteEndings
+from coatcheck.core.remote.result_store import ResultStore
 from coatcheck.core.remote.spawner import Spawner
-from coatcheck.core.remote.tokens import Spawned
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
@@ -45,17 +40,17 @@ from coatcheck.domain.remote_work import (
     RemoteWork,
     decode_destination,
 )
-from coatcheck.domain.states import Event, State
+from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.egress import guard_of
 from coatcheck.remotes import Remote, Remotes
 from coatcheck.remotes.errors import RemoteMisdefined, RemoteUnreachable
 from coatcheck.remotes.protocol import (
-    Completed,
-    Failed,
+    RemoteCompleted,
+    RemoteFailed,
+    RemoteRunning,
     RemoteStatus,
-    Running,
-    Unclear,
-    Unknown,
+    RemoteUnclear,
+    RemoteUnknown,
 )
 from coatcheck.settings import Settings
 from coatcheck.telemetry import context, metrics
@@ -86,27 +81,27 @@ class Action(NamedTuple):
 class RemoteCalls:
     """One per process, in servers and workers alike. A context manager.
 
-    ``keepers`` say by endpoint what becomes of results; ``operators`` are the operator's own
+    ``result_stores`` say by endpoint what becomes of results; ``operators`` are the operator's own
     targets by name.
     """
 
     def __init__(
         self,
         settings: Settings,
-        keepers: Mapping[str, Keeper],
+        result_stores: Mapping[str, ResultStore],
         *,
         blobs: Callable[[], BlobContainer],
         operators: Mapping[str, OperatorRemote] = MappingProxyType({}),
-        patience: Patience | None = None,
+        retry_policy: RemoteRetryPolicy | None = None,
     ) -> None:
         remotes = Remotes(guard_of(settings))
-        self._office = RemoteOffice(settings, keepers, remotes, operators, blobs)
-        self._patience = patience or Patience()
-        self._spawner = Spawner(self._office)
-        self._endings = Endings(self._office)
-        self._finalizer = Finalizer(self._office, self._endings, self._patience)
+        self._context = RemoteContext(settings, result_stores, remotes, operators, blobs)
+        self._retry_policy = retry_policy or RemoteRetryPolicy()
+        self._spawner = Spawner(self._context)
+        self._endings = RemoteEndings(self._context)
+        self._finalizer = Finalizer(self._context, self._endings, self._retry_policy)
         self._background: set[asyncio.Task[Any]] = set()
-        self._called_back: set[Spawned] = set()
+        self._called_back: set[SpawnIdentity] = set()
         self.parked = asyncio.Event()
         """Set when a job was parked by this process: for its poller to clear."""
 
@@ -123,7 +118,7 @@ class RemoteCalls:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self._office.close()
+        await self._context.close()
 
     async def spawn(self, claimed: ClaimedJob, work: RemoteWork) -> None:
         """For the worker: have it done, and park the job. Raises what is to become of the attempt
@@ -160,19 +155,19 @@ class RemoteCalls:
 
     async def signed(self, callback: str) -> bool:
         """Whether somebody here signed this callback."""
-        return (await self._office.tokens()).read_callback(callback) is not None
+        return (await self._context.tokens()).read_callback(callback) is not None
 
     async def called_back(self, callback: str, body: bytes) -> bool:
         """A remote says that it is done: look. False if nobody here signed this.
 
         What it says is believed of nothing but the work's id, while that is not known.
         """
-        spawned = (await self._office.tokens()).read_callback(callback)
+        spawned = (await self._context.tokens()).read_callback(callback)
         if spawned is None:
             return False
         told = _told_id(body)
         if told is not None:
-            await retried(lambda: store.note_told_id(self._office.line, *spawned, told))
+            await retried(lambda: remote_calls.note_told_id(self._context.db, *spawned, told))
         if spawned not in self._called_back:
             self._called_back.add(spawned)
             self._start(self._look_for_callback(spawned))
@@ -180,8 +175,8 @@ class RemoteCalls:
 
     async def _look_once(self, org: str, job: UUID, moment: float) -> bool:
         call = await retried(
-            lambda: store.take_one(
-                self._office.line,
+            lambda: remote_calls.take_one(
+                self._context.db,
                 org,
                 job,
                 seconds=LOOK_LEASE_SECONDS,
@@ -190,7 +185,7 @@ class RemoteCalls:
             )
         )
         if call is None:
-            stray = await retried(lambda: store.stray(self._office.line, org, job))
+            stray = await retried(lambda: remote_calls.stray(self._context.db, org, job))
             if stray is not None:
                 await self._endings.fail(stray)
             return False
@@ -201,13 +196,13 @@ class RemoteCalls:
             raise
         return True
 
-    async def _look_for_callback(self, spawned: Spawned) -> None:
+    async def _look_for_callback(self, spawned: SpawnIdentity) -> None:
         try:
             # Whoever looks right now may have asked a moment too early.
             for _ in range(_CALLBACK_LOOKS):
                 if await self._look_once(spawned.org, spawned.job, 0.0):
                     return
-                if not await retried(lambda: store.is_open(self._office.line, *spawned)):
+                if not await retried(lambda: remote_calls.is_open(self._context.db, *spawned)):
                     return
                 await asyncio.sleep(_MOMENT_SECONDS)
         finally:
@@ -238,8 +233,8 @@ class RemoteCalls:
         under_way: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[list[TakenCall], str]:
         """Calls that are due, which are this process's to look at now."""
-        return await store.take(
-            self._office.line,
+        return await remote_calls.take(
+            self._context.db,
             rows_max=rows_max,
             per_org=per_org,
             seconds=LOOK_LEASE_SECONDS,
@@ -255,20 +250,20 @@ class RemoteCalls:
         later = [PutBack(call, 0.0, call.faults) for call in calls]
         try:
             async with asyncio.timeout(_LET_GO_SECONDS_MAX):
-                await store.put_back(self._office.line, later)
+                await remote_calls.put_back(self._context.db, later)
         except (DatabaseUnavailable, OutcomeUnknown, TimeoutError) as error:
             _log.info("remote calls are left until their time is up: %s", type(error).__name__)
 
     async def clear_away(self, rows_max: int) -> int:
-        """See ``Endings.clear_away``."""
+        """See ``RemoteEndings.clear_away``."""
         return await self._endings.clear_away(rows_max)
 
     async def fail_strays(self, rows_max: int) -> int:
-        """See ``Endings.fail_strays``."""
+        """See ``RemoteEndings.fail_strays``."""
         return await self._endings.fail_strays(rows_max)
 
     async def next_due_seconds(self) -> float | None:
-        return await store.next_due_seconds(self._office.line)
+        return await remote_calls.next_due_seconds(self._context.db)
 
     def by_place(self, calls: Sequence[TakenCall]) -> list[list[TakenCall]]:
         """The calls that can be asked about together: those of one place. At a tenant's they are
@@ -276,7 +271,7 @@ class RemoteCalls:
         places: dict[tuple[Place, str], list[TakenCall]] = {}
         for call in calls:
             to = decode_destination(call.destination)
-            place = self._office.destinations.place(to)
+            place = self._context.destinations.place(to)
             places.setdefault((place, "" if to.operator else call.org), []).append(call)
         return list(places.values())
 
@@ -296,14 +291,14 @@ class RemoteCalls:
         try:
             remote = await self._opened(asked[0])
         except SecretsLost as error:
-            settle = partial(self._endings.settle, event=Event.FAIL, code=error.code)
+            settle = partial(self._endings.settle, event=TransitionEvent.FAIL, code=error.code)
             lost = (Action(call, partial(settle, call, message=str(error))) for call in asked)
             return [*actions, *lost]
         except (RemoteMisdefined, SealingKeyMissing) as error:
             # Of the operator's: their setting may come back. A tenant's was checked before.
             _log.warning("remote calls wait: %s", error)
-            later = [self._patience.unasked(call) for call in asked if not call.is_overdue]
-            await retried(lambda: store.put_back(self._office.line, later))
+            later = [self._retry_policy.unasked(call) for call in asked if not call.is_overdue]
+            await retried(lambda: remote_calls.put_back(self._context.db, later))
             late = [call for call in asked if call.is_overdue]
             return [*actions, *(Action(call, partial(self._endings.end, call)) for call in late)]
         standing = await remote.status([call.remote_id for call in asked])
@@ -319,57 +314,62 @@ class RemoteCalls:
                 actions.append(Action(call, partial(self._act, remote, call, status)))
                 continue
             put_back.append(again)
-            if isinstance(status, Running) and status.progress is not None:
+            if isinstance(status, RemoteRunning) and status.progress is not None:
                 progress.append((call.held(), status.progress, None))
         if put_back:
-            await retried(lambda: store.put_back(self._office.line, put_back))
+            await retried(lambda: remote_calls.put_back(self._context.db, put_back))
         if progress:
-            await retried(lambda: reports.set_progress(self._office.line, progress))
-            self._office.tell([job.uuid for job, _, _ in progress])
+            await retried(lambda: reports.set_progress(self._context.db, progress))
+            self._context.tell([job.uuid for job, _, _ in progress])
         return actions
 
     async def _opened(self, call: TakenCall) -> Remote:
-        return await self._office.destinations.open(call.org, decode_destination(call.destination))
+        return await self._context.destinations.open(call.org, decode_destination(call.destination))
 
     def _note_reached(self, to: Destination, standing: Iterable[RemoteStatus]) -> None:
         silent = [
-            isinstance(status, Unclear) and isinstance(status.error, RemoteUnreachable)
+            isinstance(status, RemoteUnclear) and isinstance(status.error, RemoteUnreachable)
             for status in standing
         ]
         if all(silent):
-            self._office.note_away(to)
+            self._context.note_away(to)
         else:
-            self._office.note_there(to)
+            self._context.note_there(to)
 
     def _again(self, call: TakenCall, status: RemoteStatus) -> PutBack | None:
         """When to look again, if there is nothing else to be done."""
-        patience = self._patience
+        retry_policy = self._retry_policy
         match status:
-            case Running() if not call.is_overdue:
-                return patience.later(call)
-            case Unknown() if patience.bears_ignorance(call):
-                return patience.after_fault(call)
-            case Unclear(error=error) if patience.bears_silence(call, error):
-                return patience.after_fault(call, error)
+            case RemoteRunning() if not call.is_overdue:
+                return retry_policy.later(call)
+            case RemoteUnknown() if retry_policy.bears_ignorance(call):
+                return retry_policy.after_fault(call)
+            case RemoteUnclear(error=error) if retry_policy.bears_silence(call, error):
+                return retry_policy.after_fault(call, error)
             case _:
                 return None
 
     async def _act(self, remote: Remote, call: TakenCall, status: RemoteStatus) -> None:
         endings = self._endings
         match status:
-            case Completed():
+            case RemoteCompleted():
                 await self._finalizer.finalize(remote, call)
-            case Failed(code=code, message=message):
-                keeper = self._office.keepers[call.endpoint]
-                for_good = keeper.fails_for_good(await self._office.kept_for(call))
-                await endings.settle(call, Event.FAIL if for_good else Event.RETRY, code, message)
-            case Unknown():
+            case RemoteFailed(code=code, message=message):
+                store = self._context.result_stores[call.endpoint]
+                for_good = store.fails_for_good(await self._context.kept_for(call))
                 await endings.settle(
-                    call, Event.RETRY, "remote_lost", "The remote no longer knows of this work."
+                    call, TransitionEvent.FAIL if for_good else TransitionEvent.RETRY, code, message
                 )
-            case Unclear(error=error):
+            case RemoteUnknown():
+                await endings.settle(
+                    call,
+                    TransitionEvent.RETRY,
+                    "remote_lost",
+                    "The remote no longer knows of this work.",
+                )
+            case RemoteUnclear(error=error):
                 await endings.give_up(remote, call, error)
-            case Running():
+            case RemoteRunning():
                 await endings.end(call)  # its time is up
 
 

@@ -12,7 +12,7 @@ from coatcheck.remotes.protocol import RemoteResult
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFor:
+class ResultOf:
     """The job whose result is kept. ``note`` is what its payload says for the keeper."""
 
     org: str
@@ -24,7 +24,7 @@ class KeptFor:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptArtifact:
+class StoredArtifact:
     """A blob that is stored, whole, and becomes the job's artifact when the job completes."""
 
     name: str
@@ -35,26 +35,26 @@ class KeptArtifact:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredOutput:
     """The job's result, as JSON, and the file that goes with it."""
 
     result: bytes
-    artifact: KeptArtifact | None = None
+    artifact: StoredArtifact | None = None
 
 
-class Keeper(Protocol):
+class ResultStore(Protocol):
     """Keeps the results of one endpoint's jobs."""
 
-    def fails_for_good(self, of: KeptFor) -> bool:
+    def fails_for_good(self, of: ResultOf) -> bool:
         """Whether what the remote says has failed is not tried again."""
         ...
 
-    def blob_key(self, of: KeptFor) -> str | None:
+    def blob_key(self, of: ResultOf) -> str | None:
         """The one key under which the result is stored, if it is always the same: it is deleted if
         the job ends otherwise than completed. None if each upload has its own."""
         ...
 
-    async def keep(self, of: KeptFor, result: RemoteResult, blobs: BlobContainer) -> Kept:
+    async def keep(self, of: ResultOf, result: RemoteResult, blobs: BlobContainer) -> StoredOutput:
         """Store what comes, piece by piece. Raises RemoteError and BlobStoreUnavailable; what was
         stored by then is the keeper's to delete, or the sweeper's."""
         ...

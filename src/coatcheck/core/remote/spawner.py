@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries import remote_calls as store
-from coatcheck.core.remote.context import RemoteOffice
-from coatcheck.core.remote.tokens import Spawned
+from coatcheck.core.queries import remote_calls
+from coatcheck.core.remote.context import RemoteContext, SpawnIdentity
 from coatcheck.crash import crash_point
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
@@ -24,8 +23,7 @@ from coatcheck.domain.errors import (
     TargetUnreachable,
 )
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.remote_poll_times import FIRST_LOOK_SECONDS
-from coatcheck.domain.remote_work import RemoteWork, encode_destination
+from coatcheck.domain.remote_work import FIRST_LOOK_SECONDS, RemoteWork, encode_destination
 from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.states import State
 from coatcheck.remotes import Remote, SpawnRequest
@@ -53,8 +51,8 @@ SPAWN_FAULTS_MAX: Final = 6
 class Spawner:
     """Spawns work and parks jobs."""
 
-    def __init__(self, office: RemoteOffice) -> None:
-        self._office = office
+    def __init__(self, context: RemoteContext) -> None:
+        self._context = context
 
     async def spawn(self, claimed: ClaimedJob, work: RemoteWork) -> bool:
         """Have it done, and park the job. Whether it is parked: if not, it is somebody else's.
@@ -63,10 +61,10 @@ class Spawner:
         """
         # Before the spawn is begun: without an adapter it is certain that nobody takes the work.
         remote = await self._opened(claimed, work)
-        pace_key = self._office.destinations.pace_key(work.to)
+        pace_key = self._context.destinations.pace_key(work.to)
         destination = encode_destination(work.to)
         begun = await _insisting(
-            lambda: store.begin(self._office.line, claimed, pace_key, destination)
+            lambda: remote_calls.begin(self._context.db, claimed, pace_key, destination)
         )
         if begun is None:
             return False  # whoever has the job will find this spawn, if it was ever made
@@ -74,22 +72,22 @@ class Spawner:
         remote_id = await self._spawned(remote, claimed, work, begun)
         crash_point("remote.spawned")
         parked = await _insisting(
-            lambda: store.park(
-                self._office.line, claimed, remote_id, FIRST_LOOK_SECONDS, work.to.run_seconds
+            lambda: remote_calls.park(
+                self._context.db, claimed, remote_id, FIRST_LOOK_SECONDS, work.to.run_seconds
             )
         )
         crash_point("remote.parked")
         if parked:
-            self._office.tell([claimed.uuid])
+            self._context.tell([claimed.uuid])
         else:
             await self._stop_unless_wanted(remote, claimed, remote_id)
         return parked
 
     async def _opened(self, claimed: ClaimedJob, work: RemoteWork) -> Remote:
         try:
-            return await self._office.destinations.open(claimed.org, work.to)
+            return await self._context.destinations.open(claimed.org, work.to)
         except RemoteMisdefined as error:
-            self._office.note_mistake(work.to, error.code, str(error))
+            self._context.note_mistake(work.to, error.code, str(error))
             raise FailJob(str(error), code=error.code) from error
         except SecretsLost as error:
             raise FailJob(str(error), code=error.code) from error
@@ -104,23 +102,23 @@ class Spawner:
     ) -> None:
         """The job was taken away meanwhile. If it has ended, nobody else will stop the work."""
         found = await retried(
-            lambda: job_store.get(self._office.line, [(claimed.org, claimed.uuid)])
+            lambda: job_store.get(self._context.db, [(claimed.org, claimed.uuid)])
         )
         view = found.get((claimed.org, claimed.uuid))
         if view is None or (view.terminal and view.state is not State.COMPLETED):
-            await self._office.cancel_there(remote, remote_id, claimed.uuid)
+            await self._context.cancel_there(remote, remote_id, claimed.uuid)
 
     async def _spawned(
-        self, remote: Remote, claimed: ClaimedJob, work: RemoteWork, begun: store.Begun
+        self, remote: Remote, claimed: ClaimedJob, work: RemoteWork, begun: remote_calls.Begun
     ) -> str:
         if begun.told_id is not None:
             return begun.told_id
-        tokens = await self._office.tokens()
-        spawned = Spawned(claimed.org, claimed.uuid, begun.spawn)
+        tokens = await self._context.tokens()
+        spawned = SpawnIdentity(claimed.org, claimed.uuid, begun.spawn)
         request = SpawnRequest(
             tokens.token(spawned),
             bytes(work.body),
-            tokens.callback_url(self._office.settings.public_url, spawned),
+            tokens.callback_url(self._context.settings.public_url, spawned),
         )
         try:
             if begun.tries > 1:
@@ -131,17 +129,17 @@ class Spawner:
                     if found is not None:
                         return found
             remote_id = await remote.spawn(request)
-            self._office.note_spawned(work.to)
+            self._context.note_spawned(work.to)
             return remote_id
         except RemoteError as error:
             if isinstance(error, RemoteUnreachable):
-                self._office.note_away(work.to)
+                self._context.note_away(work.to)
             if error.code in _OPERATORS_MISTAKES:
-                self._office.note_mistake(work.to, error.code, str(error))
+                self._context.note_mistake(work.to, error.code, str(error))
             if error.perhaps_done and remote.reattach is Reattach.NONE:
                 raise id_missing() from error
             if not error.perhaps_done:
-                await _insisting(lambda: store.not_spawned(self._office.line, claimed))
+                await _insisting(lambda: remote_calls.not_spawned(self._context.db, claimed))
             raise _not_spawned(error, claimed) from error
 
 

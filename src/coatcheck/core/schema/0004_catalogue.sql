@@ -63,7 +63,7 @@ CREATE TABLE published_endpoints (
 
 -- The secrets of registered targets, sealed with a key of the deployment (coatcheck/sealing.py). What a
 -- definition or a payload says of them is the id, which is computed from the endpoint and the address
--- that they were given for (domain/target_secrets.py).
+-- that they were given for (domain/service_definition.py).
 --
 -- One row holds all values of one endpoint's target. The text is bound to org_id and id: in another row
 -- it does not open. It names its key; `key_id` repeats that for key rotation, and cannot differ.

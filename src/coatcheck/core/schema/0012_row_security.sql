@@ -57,7 +57,7 @@ ALTER TABLE artifacts ENABLE ROW LEVEL SECURITY;
 CREATE POLICY everybody ON jobs USING (true) WITH CHECK (true);
 CREATE POLICY everybody ON artifacts USING (true) WITH CHECK (true);
 
--- A job's owner is spelt as domain/identity.py spells a user.
+-- A job's owner is spelt as domain/tenants.py spells a user.
 CREATE POLICY own_rows ON jobs AS RESTRICTIVE TO coatcheck_user USING (
     org_id = nullif(current_setting('coatcheck.org', true), '')
     AND owner = 'user:' || nullif(current_setting('coatcheck.user', true), '')

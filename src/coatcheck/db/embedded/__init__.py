@@ -6,7 +6,7 @@ docs/adr/0003-embedded-postgresql.md.
 """
 
 from coatcheck.db.embedded.errors import EmbeddedPostgresError
-from coatcheck.db.embedded.placement import pick_data_dir
+from coatcheck.db.embedded.folder import pick_data_dir
 from coatcheck.db.embedded.server import EmbeddedPostgres, OnProgress, Phase, StopMode
 
 __all__ = [

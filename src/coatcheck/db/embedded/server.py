@@ -9,27 +9,168 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import hashlib
+import os
 import signal
 import subprocess
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 import psutil
 
-from coatcheck.db.embedded import postmaster
-from coatcheck.db.embedded.account import Account, server_account
-from coatcheck.db.embedded.binaries import runnable_bin
-from coatcheck.db.embedded.cluster import check_version, create_cluster
-from coatcheck.db.embedded.configuration import Setting, settings_file
+from coatcheck.db.embedded.cluster import (
+    Programs,
+    Setting,
+    check_version,
+    create_cluster,
+    runnable_bin,
+    settings_file,
+)
 from coatcheck.db.embedded.errors import EmbeddedPostgresError
-from coatcheck.db.embedded.layout import PORT, Layout
-from coatcheck.db.embedded.ownership import Ownership
-from coatcheck.db.embedded.placement import SYSTEM_DATA, check_usable
-from coatcheck.db.embedded.programs import Programs
+from coatcheck.db.embedded.folder import (
+    PORT,
+    SYSTEM_DATA,
+    Account,
+    Layout,
+    Ownership,
+    check_usable,
+    server_account,
+)
+
+EXIT_SECONDS_MAX = 30.0
+EXIT_POLL_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class PidFile:
+    """What a running, or no longer running, server says of itself."""
+
+    pid: int
+    socket_dir: str
+    status: str
+
+    @classmethod
+    def read(cls, cluster: Path) -> PidFile | None:
+        """The cluster's pid file, or None if there is none (a server stopped in good order)."""
+        try:
+            lines = (cluster / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return None
+        # The server writes the first lines at once and the last ones as it comes up.
+        fields = [line.strip() for line in lines] + [""] * 8
+        if not fields[0].isdigit():
+            return cls(0, "", "")
+        return cls(int(fields[0]), fields[4], fields[7])
+
+
+def find_server(cluster: Path, account: Account) -> psutil.Process | None:
+    """The live server of `cluster`, or None.
+
+    Raises EmbeddedPostgresError when the pid file names a live server of another folder: then this
+    folder is a copy of one in use, or was moved under its server, and starting would risk both.
+    """
+    left = PidFile.read(cluster)
+    if left is None or left.pid == 0:
+        return None
+    process = _postgres(left.pid, account)
+    if process is None:
+        return None
+    served = _served_folder(process)
+    if served is not None and served.resolve() != cluster:
+        raise EmbeddedPostgresError(
+            f"{cluster / 'postmaster.pid'} names process {left.pid}, which serves {served}",
+            "If this folder is a copy of that one, stop the server there and copy it again. If "
+            f"it was moved, stop the server first: kill -INT {left.pid}",
+        )
+    return process
+
+
+def stranger_pid(cluster: Path) -> int | None:
+    """The id in the pid file if a live process has it; ask only when `find_server` found none."""
+    left = PidFile.read(cluster)
+    return left.pid if left is not None and left.pid and psutil.pid_exists(left.pid) else None
+
+
+def cluster_name(cluster: Path) -> str:
+    """A name that the server's processes carry in their titles, by which orphans are found."""
+    return f"coatcheck-{hashlib.sha256(os.fsencode(cluster)).hexdigest()[:12]}"
+
+
+def kill_with_children(postmaster: psutil.Process) -> None:
+    """SIGKILL a server and all its processes, as a power cut would end them."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        postmaster.suspend()  # a stopped postmaster starts no further process meanwhile
+        end_processes([postmaster, *postmaster.children(recursive=True)])
+
+
+def kill_orphans(cluster: Path, account: Account) -> None:
+    """End processes that outlived their killed server: none may touch the cluster's files now."""
+    title = f"postgres: {cluster_name(cluster)}:"
+    end_processes(
+        [
+            process
+            for process in psutil.process_iter()
+            if _owned_by(process, account)
+            and (title in " ".join(_command_line(process)) or _served_folder(process) == cluster)
+        ]
+    )
+
+
+def end_processes(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
+    # Not psutil.wait_procs: in a container whose first process reaps nobody, an ended process stays
+    # a zombie for good, and a zombie holds nothing any more.
+    deadline = time.monotonic() + EXIT_SECONDS_MAX
+    while stuck := [process.pid for process in processes if is_live(process)]:
+        if time.monotonic() > deadline:
+            raise EmbeddedPostgresError(f"processes {stuck} do not end after SIGKILL")
+        time.sleep(EXIT_POLL_SECONDS)
+
+
+def _postgres(pid: int, account: Account) -> psutil.Process | None:
+    try:
+        process = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return None
+    command = _command_line(process)
+    is_postgres = bool(command) and Path(command[0]).name == "postgres"
+    return process if is_postgres and is_live(process) and _owned_by(process, account) else None
+
+
+def _served_folder(process: psutil.Process) -> Path | None:
+    command = _command_line(process)
+    with contextlib.suppress(ValueError, IndexError):
+        return Path(command[command.index("-D") + 1])
+    return None
+
+
+def is_live(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _owned_by(process: psutil.Process, account: Account) -> bool:
+    try:
+        return process.uids().effective == account.uid
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return []
+
 
 SUPERUSER = "coatcheck"
 DATABASE = "coatcheck"
@@ -109,7 +250,7 @@ class EmbeddedPostgres:
         if self._socket_dir is not None:
             return self._socket_dir
         with contextlib.suppress(PermissionError):
-            said = postmaster.PidFile.read(self._layout.cluster)
+            said = PidFile.read(self._layout.cluster)
             if said is not None and said.socket_dir:
                 return Path(said.socket_dir)
         return self._layout.socket_dir
@@ -122,7 +263,7 @@ class EmbeddedPostgres:
     def is_running(self) -> bool:
         if self._child is not None:
             self._child.poll()  # else a dead child would linger as a zombie
-        return self._process is not None and postmaster.is_live(self._process)
+        return self._process is not None and is_live(self._process)
 
     def start(self, on_progress: OnProgress | None = None) -> None:
         """Return once the server takes connections and the `coatcheck` database exists.
@@ -172,7 +313,7 @@ class EmbeddedPostgres:
         The data folder stays ours: `start` recovers, `stop` gives it up.
         """
         if self._process is not None:
-            postmaster.kill_with_children(self._process)
+            kill_with_children(self._process)
         self._forget_process()
 
     def restart(self, on_progress: OnProgress | None = None) -> None:
@@ -195,13 +336,13 @@ class EmbeddedPostgres:
     def _adopt(self, account: Account, report: _Reporter) -> bool:
         """Take over the server that a killed owner left behind; False if there is none."""
         cluster = self._layout.cluster
-        process = postmaster.find_server(cluster, account)
+        process = find_server(cluster, account)
         if process is None:
             return False
         self._process = process
         report(Phase.STARTING)
         while True:
-            said = postmaster.PidFile.read(cluster)
+            said = PidFile.read(cluster)
             if not self.is_running():
                 self._forget_process()
                 return False
@@ -220,15 +361,15 @@ class EmbeddedPostgres:
             report(Phase.CREATING)
             create_cluster(layout, programs, superuser=SUPERUSER)
 
-        was_killed = postmaster.PidFile.read(layout.cluster) is not None
+        was_killed = PidFile.read(layout.cluster) is not None
         report(Phase.RECOVERING if was_killed else Phase.STARTING)
         environment: dict[str, str] = {}
         if was_killed:
-            postmaster.kill_orphans(layout.cluster, programs.account)
+            kill_orphans(layout.cluster, programs.account)
             # PostgreSQL refuses to start while the id in its pid file is alive, unless it is told
             # that this id belongs to whoever started it. Removing the file would do, too, but
             # with it would go the check that nobody is attached to the old shared memory.
-            stranger = postmaster.stranger_pid(layout.cluster)
+            stranger = stranger_pid(layout.cluster)
             if stranger is not None:
                 environment["PG_GRANDPARENT_PID"] = str(stranger)
 
@@ -243,7 +384,7 @@ class EmbeddedPostgres:
     def _location_settings(self) -> dict[str, Setting]:
         quoted = str(self._where_it_listens()).replace('"', '""')
         return {
-            "cluster_name": postmaster.cluster_name(self._layout.cluster),
+            "cluster_name": cluster_name(self._layout.cluster),
             "port": PORT,
             "unix_socket_directories": f'"{quoted}"',
             "unix_socket_permissions": "0700",
@@ -253,7 +394,7 @@ class EmbeddedPostgres:
         self, child: subprocess.Popen[bytes], log_start: int, report: _Reporter
     ) -> None:
         while True:
-            said = postmaster.PidFile.read(self._layout.cluster)
+            said = PidFile.read(self._layout.cluster)
             if said is not None and said.pid == child.pid and said.status == "ready":
                 return
             if child.poll() is not None:

@@ -10,22 +10,166 @@ cache's epoch closes that gap: what was read before a drop is not remembered aft
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hmac
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from coatcheck.db.connection import Line
-from coatcheck.domain import api_keys
-from coatcheck.domain.errors import NotFound, Unauthenticated
-from coatcheck.domain.identity import ANYONE, USER_SCOPES, Principal
-from coatcheck.domain.tenants import OrgLimits
-from coatcheck.http.auth.cache import RecentCache
+from coatcheck.core.queries import tenants
+from coatcheck.core.queries.tenants import UsableKey
+from coatcheck.db.batcher import Batcher
+from coatcheck.db.connection import Connection
+from coatcheck.db.errors import retried
+from coatcheck.domain import tenants as api_keys
+from coatcheck.domain.errors import DatabaseUnavailable, NotFound, OutcomeUnknown, Unauthenticated
+from coatcheck.domain.tenants import ANYONE, USER_SCOPES, Org, OrgLimits, Principal
 from coatcheck.http.auth.credential_watch import CredentialWatch, CredentialWatches
-from coatcheck.http.auth.keys import KeyCheck
-from coatcheck.http.auth.org_lookup import OrgLookUp
 from coatcheck.http.auth.tokens import TokenCheck
 from coatcheck.settings import Settings
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+ENTRIES_MAX: Final = 10_000
+
+
+class RecentCache(Generic[Key, Value]):
+    """Remembers values for at most ``seconds_max`` each, the newest ``entries_max`` of them."""
+
+    def __init__(
+        self,
+        seconds_max: float,
+        *,
+        entries_max: int = ENTRIES_MAX,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds_max = seconds_max
+        self._entries_max = entries_max
+        self._clock = clock
+        self._entries: dict[Key, tuple[float, Value]] = {}
+        self.epoch = 0
+        """Changes whenever anything was dropped. Whoever looks a value up notes it before, and
+        gives it to ``put``: what was read before the drop must not come in after it."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Key) -> Value | None:
+        entry = self._entries.get(key)
+        if entry is None or entry[0] <= self._clock():
+            return None
+        return entry[1]
+
+    def seconds_left(self, key: Key) -> float | None:
+        """For how long a value will still be remembered; None if it is not."""
+        entry = self._entries.get(key)
+        if entry is None or (left := entry[0] - self._clock()) <= 0:
+            return None
+        return left
+
+    def put(self, key: Key, value: Value, *, epoch: int, seconds: float | None = None) -> None:
+        """Remember ``value``, no longer than ``seconds``, unless something was dropped since."""
+        lasting = self._seconds_max if seconds is None else min(seconds, self._seconds_max)
+        if epoch != self.epoch or lasting <= 0:
+            return
+        self._entries.pop(key, None)  # so that it goes to the end of the queue
+        if len(self._entries) >= self._entries_max:
+            del self._entries[next(iter(self._entries))]
+        self._entries[key] = (self._clock() + lasting, value)
+
+    def drop(self, gone: Callable[[Key, Value], bool]) -> None:
+        """Forget what ``gone`` says. Looks at every entry: changes are rare, look-ups are not."""
+        self.epoch += 1
+        for key in [key for key, (_, value) in self._entries.items() if gone(key, value)]:
+            del self._entries[key]
+
+    def clear(self) -> None:
+        self.epoch += 1
+        self._entries.clear()
+
+
+Found = TypeVar("Found")
+
+
+async def looked_up(look_up: Awaitable[Found]) -> Found:
+    """What a look-up found. Raises DatabaseUnavailable where a write would be in doubt."""
+    try:
+        return await look_up
+    except OutcomeUnknown as error:
+        raise DatabaseUnavailable(str(error)) from error
+
+
+_ROWS_MAX: Final = 500
+
+
+class OrgLookUp:
+    """Finds organisations in the database."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        self._look_ups: Batcher[str, Org | None] = Batcher(self._find, rows_max=_ROWS_MAX)
+
+    async def find(self, org: str) -> Org | None:
+        """The organisation, if it has a row. Raises DatabaseUnavailable."""
+        return await looked_up(self._look_ups.ask(org))
+
+    async def drain(self) -> None:
+        await self._look_ups.drain()
+
+    async def _find(self, orgs: list[str]) -> Sequence[Org | None]:
+        found = await retried(lambda: tenants.find_orgs(self._db, set(orgs)))
+        return [found.get(org) for org in orgs]
+
+
+_NO_DIGEST: Final = bytes(32)
+"""What an unknown key's digest is compared with: the answer takes as long as a wrong one's."""
+
+
+class KeyCheck:
+    """Finds the principal of a key. Those who ask meanwhile share the next statement."""
+
+    def __init__(self, pepper: bytes, db: Connection) -> None:
+        self._pepper = pepper
+        self._db = db
+        self._look_ups: Batcher[str, UsableKey | None] = Batcher(self._find, rows_max=_ROWS_MAX)
+
+    async def check(self, credential: bytes) -> tuple[Principal, float | None]:
+        """Whose key it is, and for how many seconds still. Raises Unauthenticated."""
+        key = api_keys.parse(credential)
+        if key is None:
+            raise Unauthenticated
+        found = await looked_up(self._look_ups.ask(key.key_id))
+        stored = _NO_DIGEST if found is None else found.digest
+        matches = hmac.compare_digest(key.digest(self._pepper), stored)
+        if found is None or not matches:
+            raise Unauthenticated
+        return _principal(found), found.seconds_left
+
+    async def drain(self) -> None:
+        await self._look_ups.drain()
+
+    async def _find(self, key_ids: list[str]) -> Sequence[UsableKey | None]:
+        rows = await retried(lambda: tenants.find_keys(self._db, set(key_ids)))
+        found = {key.key_id: key for key in rows}
+        return [found.get(key_id) for key_id in key_ids]
+
+
+def _principal(key: UsableKey) -> Principal:
+    return Principal(
+        org=key.org,
+        kind="key",
+        owner=f"user:{key.user}",
+        scopes=key.scopes,
+        user=key.user,
+        key_id=key.key_id,
+        key_rate=key.rate,
+        org_rate=key.org_limits.rate,
+        org_backlog_max=key.org_limits.backlog_max,
+        org_timeout_max=key.org_limits.timeout_max,
+    )
+
 
 REMEMBERED_SECONDS: Final = 300.0
 CREDENTIAL_BYTES_MAX: Final = 8_192
@@ -38,11 +182,11 @@ class Authenticator:
     ``trusted`` says whether revocations are heard at this moment.
     """
 
-    def __init__(self, settings: Settings, line: Line, *, trusted: Callable[[], bool]) -> None:
+    def __init__(self, settings: Settings, db: Connection, *, trusted: Callable[[], bool]) -> None:
         self._trusted = trusted
-        self._keys = KeyCheck(settings.require("key_pepper").encode(), line)
+        self._keys = KeyCheck(settings.require("key_pepper").encode(), db)
         self._tokens = TokenCheck(settings.token_issuers)
-        self._orgs = OrgLookUp(line)
+        self._orgs = OrgLookUp(db)
         self._known: RecentCache[bytes, Principal] = RecentCache(REMEMBERED_SECONDS)
         self._anonymous: RecentCache[str, Principal] = RecentCache(REMEMBERED_SECONDS)
         self._watches = CredentialWatches(self._seconds_left, trusted=trusted)

@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from coatcheck.core.queries import tenants
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
-from coatcheck.domain import api_keys, ids
+from coatcheck.domain import ids
+from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.errors import (
     FieldIssue,
     InvalidInput,
@@ -22,7 +23,6 @@ from coatcheck.domain.errors import (
     MissingScope,
     NotFound,
 )
-from coatcheck.domain.identity import USER_SCOPES, Principal, RateLimit, Scope
 from coatcheck.domain.limits import (
     API_KEY_NAME_CHARACTERS_MAX,
     KEY_LIFE_SECONDS_MAX,
@@ -30,13 +30,21 @@ from coatcheck.domain.limits import (
     RATE_SECONDS_MAX,
 )
 from coatcheck.domain.patterns import whole
-from coatcheck.domain.tenants import USER_ID_ALLOWED, ApiKey, is_user_id
+from coatcheck.domain.tenants import (
+    USER_ID_ALLOWED,
+    USER_SCOPES,
+    Principal,
+    RateLimit,
+    Scope,
+    StoredApiKey,
+    is_user_id,
+)
+from coatcheck.http.bodies import read_body
+from coatcheck.http.parameters import read_whole_number, refuse_unknown
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.queries import read_whole_number, refuse_unknown
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply, raw_header
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter, RequestBody
-from coatcheck.http.struct_bodies import read_body
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response, raw_header
+from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.settings import Settings
 
 PATH: Final = "/api/v1/orgs/{org}/api-keys"
@@ -101,21 +109,21 @@ class ApiKeyPage(msgspec.Struct, frozen=True):
 class _ApiKeys:
     """The handlers, on the database."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: Settings, db: Connection) -> None:
         self._pepper = settings.require("key_pepper").encode()
-        self._line = line
+        self._db = db
 
-    async def create(self, call: Call) -> Reply:
-        wanted = await read_body(call, NewApiKey, _BODY_BYTES_MAX)
-        scopes = _granted(call.principal, wanted.scopes)
-        user = _user(call.principal, wanted.user)
+    async def create(self, request: Request) -> Response:
+        wanted = await read_body(request, NewApiKey, _BODY_BYTES_MAX)
+        scopes = _granted(request.principal, wanted.scopes)
+        user = _user(request.principal, wanted.user)
         limit = wanted.rate_limit
         key = api_keys.mint()
         created = await retried(
             partial(
                 tenants.create_key,
-                self._line,
-                call.principal.org,
+                self._db,
+                request.principal.org,
                 key.key_id,
                 user=user,
                 name=wanted.name,
@@ -130,38 +138,38 @@ class _ApiKeys:
         shown = CreatedApiKey(**msgspec.structs.asdict(_shown(created)), key=key.text)
         location = f"{PATH.format(org=created.org)}/{created.key_id}"
         headers = [raw_header("Location", location), raw_header("Cache-Control", "no-store")]
-        return json_reply(shown, HTTPStatus.CREATED, headers)
+        return json_response(shown, HTTPStatus.CREATED, headers)
 
-    async def list_page(self, call: Call) -> Reply:
-        query = call.query
+    async def list_page(self, request: Request) -> Response:
+        query = request.query
         refuse_unknown(query, ("cursor", "limit"))
         limit = read_whole_number(query, "limit", 1, _PAGE_ROWS_MAX, default=_PAGE_ROWS)
         after = _cursor(query.get("cursor"))
-        read = partial(tenants.list_keys, self._line, call.principal.org)
+        read = partial(tenants.list_keys, self._db, request.principal.org)
         keys = await retried(lambda: read(after=after, limit=limit + 1))
         page = keys[:limit]
         following = page[-1].key_id if len(keys) > limit else None
-        return json_reply(ApiKeyPage([_shown(key) for key in page], following))
+        return json_response(ApiKeyPage([_shown(key) for key in page], following))
 
-    async def show(self, call: Call) -> Reply:
-        org, key_id = call.principal.org, call.params["id"]
-        found = await retried(lambda: tenants.get_key(self._line, org, _known_form(key_id)))
+    async def show(self, request: Request) -> Response:
+        org, key_id = request.principal.org, request.params["id"]
+        found = await retried(lambda: tenants.get_key(self._db, org, _known_form(key_id)))
         if found is None:
             raise NotFound
-        return json_reply(_shown(found))
+        return json_response(_shown(found))
 
-    async def revoke(self, call: Call) -> Reply:
-        org, key_id = call.principal.org, call.params["id"]
-        if not await retried(lambda: tenants.revoke(self._line, org, _known_form(key_id))):
+    async def revoke(self, request: Request) -> Response:
+        org, key_id = request.principal.org, request.params["id"]
+        if not await retried(lambda: tenants.revoke(self._db, org, _known_form(key_id))):
             raise NotFound
-        return Reply(HTTPStatus.NO_CONTENT)
+        return Response(HTTPStatus.NO_CONTENT)
 
 
-def operations(settings: Settings, line: Line) -> list[Operation]:
+def routes(settings: Settings, db: Connection) -> list[Route]:
     """``/api/v1/orgs/{org}/api-keys``, for callers with the scope ``admin``."""
-    keys = _ApiKeys(settings, line)
+    keys = _ApiKeys(settings, db)
     return [
-        Operation(
+        Route(
             methods=["POST"],
             path=PATH,
             name="create_api_key",
@@ -173,14 +181,14 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
             access=Scope.ADMIN,
             operable=True,
             body=RequestBody("What the key shall be like.", NewApiKey),
-            answers=[
-                Answer(
+            responses=[
+                ResponseSpec(
                     HTTPStatus.CREATED,
                     "The key.",
                     CreatedApiKey,
                     headers={"Location": "The key's URL."},
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     "The body does not describe a key; `details` says how.",
                     Problem,
@@ -189,7 +197,7 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
             ],
             tag=_TAG,
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path=PATH,
             name="list_api_keys",
@@ -202,10 +210,10 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
                 Parameter("cursor", "query", "`next` of the page before.", ULID),
                 Parameter("limit", "query", "How many at most.", _LIMIT),
             ],
-            answers=[Answer(HTTPStatus.OK, "A page of keys.", ApiKeyPage)],
+            responses=[ResponseSpec(HTTPStatus.OK, "A page of keys.", ApiKeyPage)],
             tag=_TAG,
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path=f"{PATH}/{{id}}",
             name="get_api_key",
@@ -213,10 +221,10 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
             handler=keys.show,
             access=Scope.ADMIN,
             operable=True,
-            answers=[Answer(HTTPStatus.OK, "The key, without its secret.", ApiKeyView)],
+            responses=[ResponseSpec(HTTPStatus.OK, "The key, without its secret.", ApiKeyView)],
             tag=_TAG,
         ),
-        Operation(
+        Route(
             methods=["DELETE"],
             path=f"{PATH}/{{id}}",
             name="revoke_api_key",
@@ -225,7 +233,7 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
             handler=keys.revoke,
             access=Scope.ADMIN,
             operable=True,
-            answers=[Answer(HTTPStatus.NO_CONTENT, "It is revoked.", empty=True)],
+            responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "It is revoked.", empty=True)],
             tag=_TAG,
         ),
     ]
@@ -265,7 +273,7 @@ def _cursor(given: str | None) -> str | None:
         raise InvalidParameter("cursor", "must be `next` of the page before") from None
 
 
-def _shown(key: ApiKey) -> ApiKeyView:
+def _shown(key: StoredApiKey) -> ApiKeyView:
     rate = key.rate
     return ApiKeyView(
         id=key.key_id,

@@ -13,21 +13,20 @@ from typing import Final
 import msgspec
 
 from coatcheck.blobs.container import BlobHead
-from coatcheck.blobs.grants import Grant
 from coatcheck.blobs.keys import upload_of
-from coatcheck.blobs.signing import BLOBS_PATH
+from coatcheck.blobs.signing import BLOBS_PATH, Grant
 from coatcheck.core import Engine
 from coatcheck.core.queries import uploads
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import NotFound, SignedUrlExpired, UploadAlreadyUsed
+from coatcheck.domain.inputs import StagedUpload
 from coatcheck.domain.limits import LIST_BYTES_MAX
-from coatcheck.domain.uploads import StagedUpload
-from coatcheck.http.file_responses import FILE_PARAMETERS, StoredFile, file_answers, file_reply
+from coatcheck.http.files import FILE_PARAMETERS, StoredFile, file_response, file_responses
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import LIST_SECONDS_MAX, Call
-from coatcheck.http.response import Reply, StreamReply, json_reply
-from coatcheck.http.routing import Answer, Operation, Parameter, RequestBody
+from coatcheck.http.request import LIST_SECONDS_MAX, Request
+from coatcheck.http.response import Response, StreamResponse, json_response
+from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.http.upload_limits import UploadRoom
 
 _PATH: Final = BLOBS_PATH + "{token}"
@@ -36,39 +35,39 @@ _UNTYPED: Final = "application/octet-stream"
 _TOKEN: Final = Parameter("token", "path", "What was signed: part of the URL that was given.")
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredBlobBody(msgspec.Struct, frozen=True):
     """The blob is there, whole."""
 
     bytes: int
     sha256: str
 
 
-def operations(engine: Engine, line: Line) -> list[Operation]:
+def routes(engine: Engine, db: Connection) -> list[Route]:
     """``/v1/blobs/{token}``: fetch and put."""
     room = UploadRoom()
 
-    async def fetch(call: Call) -> Reply | StreamReply:
-        grant = engine.signer.grants.read(call.params["token"], "GET", datetime.now(UTC))
+    async def fetch(request: Request) -> Response | StreamResponse:
+        grant = engine.signer.grants.read(request.params["token"], "GET", datetime.now(UTC))
         try:
             blob = await engine.blobs.head(grant.key)
         except FileNotFoundError:
             raise NotFound from None
-        return file_reply(call, engine.blobs, _file(grant, blob))
+        return file_response(request, engine.blobs, _file(grant, blob))
 
-    async def put(call: Call) -> Reply:
-        grant = engine.signer.grants.read(call.params["token"], "PUT", datetime.now(UTC))
+    async def put(request: Request) -> Response:
+        grant = engine.signer.grants.read(request.params["token"], "PUT", datetime.now(UTC))
 
         async def unused() -> StagedUpload:
-            return await _unused(line, grant)
+            return await _unused(db, grant)
 
         upload = await unused()
         async with room.entered(upload.org):
-            body = call.pieces(grant.bytes_max or LIST_BYTES_MAX, LIST_SECONDS_MAX)
+            body = request.pieces(grant.bytes_max or LIST_BYTES_MAX, LIST_SECONDS_MAX)
             stored = await engine.blobs.put(grant.key, _then(body, unused))
-        return json_reply(Stored(stored.size, stored.sha256.hex()), HTTPStatus.CREATED)
+        return json_response(StoredBlobBody(stored.size, stored.sha256.hex()), HTTPStatus.CREATED)
 
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path=_PATH,
             name="fetch_blob",
@@ -76,10 +75,10 @@ def operations(engine: Engine, line: Line) -> list[Operation]:
             description="Also answers HEAD. Takes one `Range`, `If-Range` and `If-None-Match`.",
             handler=fetch,
             parameters=[_TOKEN, *FILE_PARAMETERS],
-            answers=[*file_answers("Changes with the blob."), *_REFUSALS],
+            responses=[*file_responses("Changes with the blob."), *_REFUSALS],
             tag=_TAG,
         ),
-        Operation(
+        Route(
             methods=["PUT"],
             path=_PATH,
             name="put_blob",
@@ -94,16 +93,16 @@ def operations(engine: Engine, line: Line) -> list[Operation]:
                 media_type=_UNTYPED,
                 required=False,
             ),
-            answers=[
-                Answer(HTTPStatus.CREATED, "It is stored.", Stored),
+            responses=[
+                ResponseSpec(HTTPStatus.CREATED, "It is stored.", StoredBlobBody),
                 *_REFUSALS,
-                Answer(
+                ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "The upload was used (`upload_already_used`).",
                     Problem,
                     MEDIA_TYPE,
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "Too many uploads are under way (`rate_limited`).",
                     Problem,
@@ -121,12 +120,12 @@ def _file(grant: Grant, blob: BlobHead) -> StoredFile:
     return StoredFile(grant.key, blob.size, etag, blob.etag, grant.file_name, grant.media_type)
 
 
-async def _unused(line: Line, grant: Grant) -> StagedUpload:
+async def _unused(db: Connection, grant: Grant) -> StagedUpload:
     """Only an upload is put to, and only while its list is nobody's input yet."""
     upload_id = upload_of(grant.key)
     if upload_id is None:
         raise NotFound
-    upload = await retried(lambda: uploads.find(line, upload_id))
+    upload = await retried(lambda: uploads.find(db, upload_id))
     if upload is None:
         raise NotFound
     if upload.is_used:
@@ -146,14 +145,14 @@ async def _then(
 
 
 _REFUSALS: Final = [
-    Answer(
+    ResponseSpec(
         HTTPStatus.NOT_FOUND,
         "This URL was not signed here, or the blob is gone; which, is not said.",
         Problem,
         MEDIA_TYPE,
     ),
-    Answer(HTTPStatus.GONE, "The URL has expired (`url_expired`).", Problem, MEDIA_TYPE),
-    Answer(
+    ResponseSpec(HTTPStatus.GONE, "The URL has expired (`url_expired`).", Problem, MEDIA_TYPE),
+    ResponseSpec(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "The blob store or the database is away.",
         Problem,

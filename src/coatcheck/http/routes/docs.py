@@ -14,9 +14,9 @@ from typing import Final
 
 from coatcheck.domain.errors import NotFound
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, shared_reply
-from coatcheck.http.routing import Answer, Operation, Parameter
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, shared_response
+from coatcheck.http.routing import Parameter, ResponseSpec, Route
 
 _FILES: Final = {
     "swagger-ui.css": b"text/css; charset=utf-8",
@@ -55,50 +55,50 @@ _POLICY: Final = (
 """By a nonce, and not by origin: tenants' content is served under this origin, too."""
 
 
-def operations() -> list[Operation]:
+def routes() -> list[Route]:
     """The page, and the files that it needs."""
 
-    async def page(_: Call) -> Reply:
+    async def page(_: Request) -> Response:
         nonce = secrets.token_urlsafe(_NONCE_BYTES)
         headers = [
             (b"content-type", b"text/html; charset=utf-8"),
             (b"content-security-policy", _POLICY.format(nonce=nonce).encode()),
             (b"cache-control", b"no-store"),
         ]
-        return Reply(HTTPStatus.OK, _PAGE.format(nonce=nonce).encode(), headers)
+        return Response(HTTPStatus.OK, _PAGE.format(nonce=nonce).encode(), headers)
 
-    async def file(call: Call) -> Reply:
-        name = call.params["file"]
+    async def file(request: Request) -> Response:
+        name = request.params["file"]
         media_type = _FILES.get(name)
         if media_type is None:
             raise NotFound
         body, tag = _file(name)
         headers = [(b"etag", tag), (b"cache-control", b"no-cache")]
-        if call.headers.get(b"if-none-match") == tag:
-            return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
-        return shared_reply(body, [(b"content-type", media_type), *headers])
+        if request.headers.get(b"if-none-match") == tag:
+            return Response(HTTPStatus.NOT_MODIFIED, b"", headers)
+        return shared_response(body, [(b"content-type", media_type), *headers])
 
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path="/docs",
             name="docs",
             summary="This document, to read and to try in a browser.",
             handler=page,
-            answers=[Answer(HTTPStatus.OK, "A page.", media_type="text/html")],
+            responses=[ResponseSpec(HTTPStatus.OK, "A page.", media_type="text/html")],
             tag="operations",
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path="/docs/{file}",
             name="docs_file",
             summary="A file that the page needs.",
             handler=file,
             parameters=[Parameter("file", "path", "The file's name.", {"enum": list(_FILES)})],
-            answers=[
-                Answer(HTTPStatus.OK, "The file.", media_type="*/*"),
-                Answer(HTTPStatus.NOT_MODIFIED, "As it was.", empty=True),
-                Answer(HTTPStatus.NOT_FOUND, "There is no such file.", Problem, MEDIA_TYPE),
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "The file.", media_type="*/*"),
+                ResponseSpec(HTTPStatus.NOT_MODIFIED, "As it was.", empty=True),
+                ResponseSpec(HTTPStatus.NOT_FOUND, "There is no such file.", Problem, MEDIA_TYPE),
             ],
             tag="operations",
             serves_code=True,

@@ -13,9 +13,9 @@ import msgspec
 
 from coatcheck.domain.errors import CoatcheckError
 from coatcheck.http.problems import MEDIA_TYPE, RETRY_AFTER_SECONDS, Detail, Problem, problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import Answer, Operation
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import ResponseSpec, Route
 
 _log = logging.getLogger(__name__)
 
@@ -38,19 +38,19 @@ class Ready(msgspec.Struct, frozen=True):
     status: Literal["ready"] = "ready"
 
 
-def operations(checks: Mapping[str, Check]) -> list[Operation]:
+def routes(checks: Mapping[str, Check]) -> list[Route]:
     """``/healthz`` and ``/readyz``, the latter over these checks."""
 
-    async def healthz(_: Call) -> Reply:
-        return json_reply(Alive())
+    async def healthz(_: Request) -> Response:
+        return json_response(Alive())
 
-    async def readyz(call: Call) -> Reply:
+    async def readyz(request: Request) -> Response:
         found = await asyncio.gather(*(_run(name, check) for name, check in checks.items()))
         failed = [result for result in found if isinstance(result, Detail)]
         if failed:
             names = " and ".join(detail.field for detail in failed)
             return problem(
-                call,
+                request,
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "not_ready",
                 f"Not ready: {names}.",
@@ -59,29 +59,29 @@ def operations(checks: Mapping[str, Check]) -> list[Operation]:
             )
         notes = [result for result in found if isinstance(result, str)]
         ready = Ready(checks=dict(zip(checks, notes, strict=True)))
-        return json_reply(ready)
+        return json_response(ready)
 
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path="/healthz",
             name="healthz",
             summary="Is the process alive?",
             description="Always 200 while the process answers at all. For liveness probes.",
             handler=healthz,
-            answers=[Answer(HTTPStatus.OK, "It is.", Alive)],
+            responses=[ResponseSpec(HTTPStatus.OK, "It is.", Alive)],
             tag="operations",
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path="/readyz",
             name="readyz",
             summary="Can the process do its work?",
             description="Asks the database and the blob store. For readiness probes.",
             handler=readyz,
-            answers=[
-                Answer(HTTPStatus.OK, "It can.", Ready),
-                Answer(
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "It can.", Ready),
+                ResponseSpec(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "It cannot; `details` names each check that failed, and why.",
                     Problem,

@@ -8,11 +8,11 @@ from typing import Literal
 import msgspec
 
 from coatcheck.domain.errors import Unauthenticated
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.gate import Gate
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import Access, Answer, Operation
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import Access, ResponseSpec, Route
 
 
 class Me(msgspec.Struct, frozen=True):
@@ -26,14 +26,14 @@ class Me(msgspec.Struct, frozen=True):
     operator: bool
 
 
-def operations(gate: Gate) -> list[Operation]:
-    async def me(call: Call) -> Reply:
-        principal = await gate.caller(call)
+def routes(gate: Gate) -> list[Route]:
+    async def me(request: Request) -> Response:
+        principal = await gate.caller(request)
         if principal is None:
             raise Unauthenticated
-        call.reply_headers = await gate.count(principal)
+        request.response_headers = await gate.count(principal)
         assert principal.kind != "anonymous", "it has presented a credential"
-        return json_reply(
+        return json_response(
             Me(
                 org_id=principal.org,
                 kind=principal.kind,
@@ -45,7 +45,7 @@ def operations(gate: Gate) -> list[Operation]:
         )
 
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path="/api/v1/me",
             name="me",
@@ -53,7 +53,7 @@ def operations(gate: Gate) -> list[Operation]:
             description="Any credential that counts may ask, whatever its scopes.",
             handler=me,
             access=Access.HANDLER,
-            answers=[Answer(HTTPStatus.OK, "The caller.", Me)],
+            responses=[ResponseSpec(HTTPStatus.OK, "The caller.", Me)],
             tag="organisations",
         )
     ]

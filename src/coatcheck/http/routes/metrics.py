@@ -12,11 +12,11 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from coatcheck.core.process_metrics import ProcessMetrics
 from coatcheck.domain.errors import CoatcheckError
+from coatcheck.http.parameters import read_choice
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.queries import read_choice
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, raw_header
-from coatcheck.http.routing import Answer, Operation, Parameter
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, raw_header
+from coatcheck.http.routing import Parameter, ResponseSpec, Route
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.queue_metrics import Queue, queue_snapshot
 from coatcheck.telemetry.snapshots import shown
@@ -29,17 +29,15 @@ COUNT_SECONDS_MAX: Final = 4.0
 _SCOPES: Final = ("deployment", "process")
 
 
-def operations(
-    read_queue: Callable[[], Awaitable[Queue]], processes: ProcessMetrics
-) -> list[Operation]:
+def routes(read_queue: Callable[[], Awaitable[Queue]], processes: ProcessMetrics) -> list[Route]:
     """``/metrics``: the queue as ``read_queue`` finds it, and the sum of all processes."""
 
-    async def expose(call: Call) -> Reply:
-        if read_choice(call.query, "scope", _SCOPES) == "process":
+    async def expose(request: Request) -> Response:
+        if read_choice(request.query, "scope", _SCOPES) == "process":
             body = metrics.exposition()
         else:
             body = await _of_the_deployment()
-        return Reply(HTTPStatus.OK, body, [raw_header("content-type", CONTENT_TYPE_PLAIN_0_0_4)])
+        return Response(HTTPStatus.OK, body, [raw_header("content-type", CONTENT_TYPE_PLAIN_0_0_4)])
 
     async def _of_the_deployment() -> bytes:
         try:
@@ -63,7 +61,7 @@ def operations(
             return Queue(is_counted=False)
 
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path="/metrics",
             name="metrics",
@@ -82,14 +80,14 @@ def operations(
                     {"type": "string", "enum": list(_SCOPES), "default": _SCOPES[0]},
                 )
             ],
-            answers=[
-                Answer(
+            responses=[
+                ResponseSpec(
                     HTTPStatus.OK,
                     "The metrics. While the database is away, `coatcheck_database_up` is 0 and all "
                     "else is missing; the queue's are if it is too long to be counted in time.",
                     media_type="text/plain",
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.BAD_REQUEST,
                     "There is no such scope.",
                     Problem,

@@ -13,19 +13,19 @@ from coatcheck.core import Engine
 from coatcheck.core.overview import (
     SPAN_MINUTES_MAX,
     SPAN_MINUTES_MIN,
-    FlowBacklog,
-    LaneBacklog,
-    Overview,
+    LaneState,
+    OverviewView,
+    QueueState,
 )
 from coatcheck.core.queries.overview import WorkerView
 from coatcheck.core.queries.roll_ups import Stretch
 from coatcheck.domain.durations import quantile
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.runs import run_label
-from coatcheck.http.queries import read_whole_number, refuse_unknown
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import Answer, Operation, Parameter
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.parameters import read_whole_number, refuse_unknown
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import Parameter, ResponseSpec, Route
 from coatcheck.telemetry.job_stats import EVERYBODY
 
 _SPAN_MINUTES: Final = 60
@@ -34,7 +34,7 @@ _DIGITS: Final = 6
 Seconds = Annotated[float, msgspec.Meta(ge=0)] | None
 
 
-class OverviewPoint(msgspec.Struct, frozen=True):
+class OverviewPointBody(msgspec.Struct, frozen=True):
     """What happened from ``at`` on, for ``bucket_seconds``.
 
     ``started`` and ``retried`` count attempts, the others jobs. ``start_*`` is how long jobs had
@@ -108,7 +108,7 @@ class OverviewBody(msgspec.Struct, frozen=True):
     org_id: str
     generated_at: datetime
     bucket_seconds: int
-    series: list[OverviewPoint]
+    series: list[OverviewPointBody]
     lanes: list[OverviewLane]
     flows: list[OverviewFlow]
     failures: list[OverviewFailure]
@@ -116,30 +116,30 @@ class OverviewBody(msgspec.Struct, frozen=True):
     workers: list[OverviewWorker]
 
 
-def operations(engine: Engine) -> list[Operation]:
+def routes(engine: Engine) -> list[Route]:
     """``/api/v1/orgs/{org}/overview`` and ``/api/v1/operator/overview``."""
 
-    async def show(call: Call) -> Reply:
-        return json_reply(await _body(call, call.principal.org))
+    async def show(request: Request) -> Response:
+        return json_response(await _body(request, request.principal.org))
 
-    async def show_all(call: Call) -> Reply:
-        return json_reply(await _body(call, EVERYBODY))
+    async def show_all(request: Request) -> Response:
+        return json_response(await _body(request, EVERYBODY))
 
-    async def _body(call: Call, org: str) -> OverviewBody:
-        refuse_unknown(call.query, ("minutes",))
+    async def _body(request: Request, org: str) -> OverviewBody:
+        refuse_unknown(request.query, ("minutes",))
         minutes = read_whole_number(
-            call.query, "minutes", SPAN_MINUTES_MIN, SPAN_MINUTES_MAX, default=_SPAN_MINUTES
+            request.query, "minutes", SPAN_MINUTES_MIN, SPAN_MINUTES_MAX, default=_SPAN_MINUTES
         )
         seen = await engine.overviews.read(org, minutes)
         return _shown(
             seen,
             # What flows are called may tell of other users of the organisation.
-            with_flows=Scope.ADMIN in call.principal.scopes,
-            with_workers=call.principal.is_operator,
+            with_flows=Scope.ADMIN in request.principal.scopes,
+            with_workers=request.principal.is_operator,
         )
 
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path="/api/v1/orgs/{org}/overview",
             name="overview",
@@ -151,10 +151,10 @@ def operations(engine: Engine) -> list[Operation]:
             access=Scope.READ,
             operable=True,
             parameters=(_MINUTES,),
-            answers=(Answer(HTTPStatus.OK, "The overview.", OverviewBody),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The overview.", OverviewBody),),
             tag="console",
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path="/api/v1/operator/overview",
             name="operator_overview",
@@ -163,7 +163,7 @@ def operations(engine: Engine) -> list[Operation]:
             access=Scope.ADMIN,
             operators_only=True,
             parameters=(_MINUTES,),
-            answers=(Answer(HTTPStatus.OK, "The overview.", OverviewBody),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The overview.", OverviewBody),),
             tag="console",
         ),
     ]
@@ -183,7 +183,7 @@ _MINUTES: Final = Parameter(
 )
 
 
-def _shown(seen: Overview, *, with_flows: bool, with_workers: bool) -> OverviewBody:
+def _shown(seen: OverviewView, *, with_flows: bool, with_workers: bool) -> OverviewBody:
     return OverviewBody(
         org_id=seen.org,
         generated_at=seen.generated_at,
@@ -197,8 +197,8 @@ def _shown(seen: Overview, *, with_flows: bool, with_workers: bool) -> OverviewB
     )
 
 
-def _point(stretch: Stretch) -> OverviewPoint:
-    return OverviewPoint(
+def _point(stretch: Stretch) -> OverviewPointBody:
+    return OverviewPointBody(
         stretch.since,
         stretch.submitted,
         stretch.started,
@@ -219,7 +219,7 @@ def _quantile(counts: Sequence[int], share: float) -> float | None:
     return None if found is None else round(found, _DIGITS)
 
 
-def _lane(backlog: LaneBacklog) -> OverviewLane:
+def _lane(backlog: LaneState) -> OverviewLane:
     oldest = backlog.oldest_queued_seconds
     return OverviewLane(
         backlog.lane.value,
@@ -232,7 +232,7 @@ def _lane(backlog: LaneBacklog) -> OverviewLane:
     )
 
 
-def _flow(backlog: FlowBacklog) -> OverviewFlow:
+def _flow(backlog: QueueState) -> OverviewFlow:
     return OverviewFlow(
         backlog.org,
         backlog.flow,
@@ -245,7 +245,7 @@ def _flow(backlog: FlowBacklog) -> OverviewFlow:
     )
 
 
-def _label(backlog: FlowBacklog) -> str:
+def _label(backlog: QueueState) -> str:
     """What people call it: a run by its id, others by their queue key or their endpoint."""
     return run_label(backlog.flow) or backlog.flow or backlog.endpoint
 

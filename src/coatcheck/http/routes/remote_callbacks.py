@@ -14,9 +14,9 @@ import msgspec
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.domain.errors import NotFound
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import Answer, Operation, Parameter, RequestBody
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
 
 CALLBACK_BYTES_MAX: Final = 1024 * 1024
 _ANY_TYPE: Final = "*/*"
@@ -26,18 +26,18 @@ class CalledBack(msgspec.Struct, frozen=True):
     """It arrived; it need not be sent again."""
 
 
-def operations(remote_calls: RemoteCalls) -> list[Operation]:
+def routes(remote_calls: RemoteCalls) -> list[Route]:
     """``/v1/remote-callbacks/{callback}``."""
 
-    async def receive(call: Call) -> Reply:
-        callback = call.params["callback"]
+    async def receive(request: Request) -> Response:
+        callback = request.params["callback"]
         if not await remote_calls.signed(callback):
             raise NotFound  # before its body is read
-        await remote_calls.called_back(callback, await call.body(CALLBACK_BYTES_MAX))
-        return json_reply(CalledBack(), HTTPStatus.ACCEPTED)
+        await remote_calls.called_back(callback, await request.body(CALLBACK_BYTES_MAX))
+        return json_response(CalledBack(), HTTPStatus.ACCEPTED)
 
     return [
-        Operation(
+        Route(
             methods=["POST"],
             path="/v1/remote-callbacks/{callback}",
             name="remote_callback",
@@ -58,10 +58,10 @@ def operations(remote_calls: RemoteCalls) -> list[Operation]:
                 media_type=_ANY_TYPE,
                 required=False,
             ),
-            answers=[
-                Answer(HTTPStatus.ACCEPTED, "It arrived.", CalledBack),
-                Answer(HTTPStatus.NOT_FOUND, "Nobody here signed this.", Problem, MEDIA_TYPE),
-                Answer(
+            responses=[
+                ResponseSpec(HTTPStatus.ACCEPTED, "It arrived.", CalledBack),
+                ResponseSpec(HTTPStatus.NOT_FOUND, "Nobody here signed this.", Problem, MEDIA_TYPE),
+                ResponseSpec(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "The database is away; call again.",
                     Problem,

@@ -10,16 +10,15 @@ from typing import Literal
 import msgspec
 
 from coatcheck.core.queries import billing
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.limits import STRIPE_EVENT_BYTES_MAX
-from coatcheck.domain.subscriptions import TakenIn
-from coatcheck.http.billing.events import read_event
-from coatcheck.http.billing.signature import check_signature
+from coatcheck.domain.tenants import PlanChange
+from coatcheck.http.billing import check_signature, read_event
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import Answer, Operation, Parameter, RequestBody
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -32,31 +31,31 @@ class Received(msgspec.Struct, frozen=True):
     received: Literal[True] = True
 
 
-def operations(settings: Settings, line: Line) -> list[Operation]:
+def routes(settings: Settings, db: Connection) -> list[Route]:
     """``/webhooks/stripe``, if billing is on."""
     secret = settings.stripe_webhook_secret
     if not secret:
         return []
 
-    async def receive(call: Call) -> Reply:
-        body = await call.body(STRIPE_EVENT_BYTES_MAX)
-        check_signature(call.header(b"stripe-signature"), body, secret, now=time.time())
+    async def receive(request: Request) -> Response:
+        body = await request.body(STRIPE_EVENT_BYTES_MAX)
+        check_signature(request.header(b"stripe-signature"), body, secret, now=time.time())
         event = read_event(body)
         if event is None:
-            return json_reply(Received("ignored"))
-        taken = await retried(lambda: billing.take_in(line, event))
+            return json_response(Received("ignored"))
+        taken = await retried(lambda: billing.take_in(db, event))
         _log.info(
             "an event of Stripe was taken in",
             extra={"event": event.event_id, "outcome": taken.value, "customer": event.customer},
         )
-        if taken is TakenIn.UNKNOWN:
+        if taken is PlanChange.UNKNOWN:
             _log.warning(
                 "no organisation has this customer of Stripe", extra={"customer": event.customer}
             )
-        return json_reply(Received(taken.value))
+        return json_response(Received(taken.value))
 
     return [
-        Operation(
+        Route(
             methods=["POST"],
             path="/webhooks/stripe",
             name="stripe_webhook",
@@ -73,9 +72,9 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
                 )
             ],
             body=RequestBody("The event, as Stripe sends it.", schema={"type": "object"}),
-            answers=[
-                Answer(HTTPStatus.OK, "It arrived.", Received),
-                Answer(
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "It arrived.", Received),
+                ResponseSpec(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "The database is away; Stripe sends it again.",
                     Problem,

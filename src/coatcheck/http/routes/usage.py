@@ -13,13 +13,13 @@ import msgspec
 
 from coatcheck.core import Engine
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.limits import USAGE_DAYS_MAX, USAGE_HOURLY_DAYS_MAX, USAGE_HOURS_KEPT_DAYS
+from coatcheck.domain.tenants import Scope
 from coatcheck.domain.usage import Granularity, UsageRow
-from coatcheck.http.queries import read_choice, refuse_unknown
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import Answer, Operation, Parameter
+from coatcheck.http.parameters import read_choice, refuse_unknown
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import Parameter, ResponseSpec, Route
 
 DAYS: Final = 30
 HOURLY_DAYS: Final = 2
@@ -27,7 +27,7 @@ HOURLY_DAYS: Final = 2
 FORMATS: Final = ("json", "csv")
 
 
-class UsageDay(msgspec.Struct, frozen=True):
+class UsageItem(msgspec.Struct, frozen=True):
     """One endpoint's jobs that ended on one day (UTC), or in the ``hour`` that begins then;
     ``flow`` tells http upstreams apart."""
 
@@ -45,20 +45,20 @@ class UsageDay(msgspec.Struct, frozen=True):
     hour: datetime | msgspec.UnsetType = msgspec.UNSET
 
 
-class Usage(msgspec.Struct, frozen=True):
+class UsageBody(msgspec.Struct, frozen=True):
     """An organisation's usage, the oldest day or hour first."""
 
     org_id: str
     first_day: date
     last_day: date
-    items: list[UsageDay]
+    items: list[UsageItem]
 
 
-def operations(engine: Engine) -> list[Operation]:
+def routes(engine: Engine) -> list[Route]:
     """``/api/v1/orgs/{org}/usage``."""
 
-    async def show(call: Call) -> Reply:
-        query, org = call.query, call.principal.org
+    async def show(request: Request) -> Response:
+        query, org = request.query, request.principal.org
         refuse_unknown(query, ("from", "to", "granularity", "format"))
         step = Granularity(read_choice(query, "granularity", [*Granularity]) or Granularity.DAY)
         hourly = step is Granularity.HOUR
@@ -69,12 +69,12 @@ def operations(engine: Engine) -> list[Operation]:
             raise InvalidParameter("from", f"must lie before `to`, at most {days_max} days")
         used = await engine.usage(org, first, last, granularity=step)
         rows = [_shown(row) for row in used]
-        if wants_csv(call):
-            return csv_reply(rows, hourly=hourly)
-        return json_reply(Usage(org, first, last, rows))
+        if wants_csv(request):
+            return csv_response(rows, hourly=hourly)
+        return json_response(UsageBody(org, first, last, rows))
 
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path="/api/v1/orgs/{org}/usage",
             name="usage",
@@ -96,8 +96,10 @@ def operations(engine: Engine) -> list[Operation]:
                 ),
                 Parameter("format", "query", "How to show it.", {"enum": list(FORMATS)}),
             ],
-            answers=[
-                Answer(HTTPStatus.OK, "The usage.", Usage, also={"text/csv": {"type": "string"}})
+            responses=[
+                ResponseSpec(
+                    HTTPStatus.OK, "The usage.", UsageBody, also={"text/csv": {"type": "string"}}
+                )
             ],
             tag="organisations",
         )
@@ -127,15 +129,15 @@ def _before(last: date, days: int) -> date:
     return last - timedelta(days=days - 1)
 
 
-def wants_csv(call: Call) -> bool:
-    chosen = read_choice(call.query, "format", FORMATS)
+def wants_csv(request: Request) -> bool:
+    chosen = read_choice(request.query, "format", FORMATS)
     if chosen is not None:
         return chosen == "csv"
-    return "text/csv" in (call.header(b"accept") or "")
+    return "text/csv" in (request.header(b"accept") or "")
 
 
-def _shown(row: UsageRow) -> UsageDay:
-    return UsageDay(
+def _shown(row: UsageRow) -> UsageItem:
+    return UsageItem(
         day=row.day,
         endpoint=row.endpoint,
         flow=row.flow,
@@ -151,14 +153,14 @@ def _shown(row: UsageRow) -> UsageDay:
     )
 
 
-def csv_reply(rows: Sequence[UsageDay], *, hourly: bool) -> Reply:
+def csv_response(rows: Sequence[UsageItem], *, hourly: bool) -> Response:
     """The rows as a table; with their hours, if they are of hours."""
-    day, *rest = (name for name in UsageDay.__struct_fields__ if name != "hour")
+    day, *rest = (name for name in UsageItem.__struct_fields__ if name != "hour")
     names = [day, *(["hour"] if hourly else []), *rest]
     return csv_table(names, [msgspec.to_builtins(row) for row in rows])
 
 
-def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> Reply:
+def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> Response:
     """A table with a line of names, and a line for each row."""
     text = io.StringIO()
     writer = csv.writer(text)
@@ -166,7 +168,7 @@ def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> Rep
     for row in rows:
         writer.writerow(_harmless(row[name]) for name in names)
     headers = [(b"content-type", b"text/csv; charset=utf-8")]
-    return Reply(HTTPStatus.OK, text.getvalue().encode(), headers)
+    return Response(HTTPStatus.OK, text.getvalue().encode(), headers)
 
 
 def _harmless(value: object) -> object:

@@ -14,16 +14,16 @@ import msgspec
 from coatcheck.core import Engine
 from coatcheck.core.webhook_payloads import SubjectRenderer
 from coatcheck.domain.errors import NotFound
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import InvalidId, from_text, to_text
 from coatcheck.domain.limits import USAGE_REPORTS_KEPT_DAYS
+from coatcheck.domain.tenants import Scope
 from coatcheck.domain.usage import UsageReport, UsageReportItem, UsageTotals
-from coatcheck.domain.webhooks import Notice, Tells
-from coatcheck.http.queries import refuse_unknown
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
+from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
+from coatcheck.http.parameters import refuse_unknown
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
 from coatcheck.http.routes.usage import FORMATS, csv_table, wants_csv
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter
+from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
 
 _PATH: Final = "/api/v1/orgs/{org}/usage/reports"
 
@@ -52,20 +52,20 @@ class UsageReports(msgspec.Struct, frozen=True):
     items: list[UsageReportSummary]
 
 
-def operations(engine: Engine) -> list[Operation]:
+def routes(engine: Engine) -> list[Route]:
     """``/api/v1/orgs/{org}/usage/reports``."""
 
-    async def show_all(call: Call) -> Reply:
-        refuse_unknown(call.query, ())
-        found = await engine.usage_reports(call.principal.org)
-        return json_reply(UsageReports([_summary(each) for each in found]))
+    async def show_all(request: Request) -> Response:
+        refuse_unknown(request.query, ())
+        found = await engine.usage_reports(request.principal.org)
+        return json_response(UsageReports([_summary(each) for each in found]))
 
-    async def show(call: Call) -> Reply:
-        refuse_unknown(call.query, ("format",))
-        org = call.principal.org
-        as_csv = wants_csv(call)
+    async def show(request: Request) -> Response:
+        refuse_unknown(request.query, ("format",))
+        org = request.principal.org
+        as_csv = wants_csv(request)
         try:
-            report = await engine.usage_report(org, from_text(call.params["id"]))
+            report = await engine.usage_report(org, from_text(request.params["id"]))
         except InvalidId:
             report = None
         if report is None:
@@ -73,10 +73,10 @@ def operations(engine: Engine) -> list[Operation]:
         if as_csv:
             rows = [msgspec.to_builtins(item) for item in report.items]
             return csv_table([field.name for field in dataclasses.fields(UsageReportItem)], rows)
-        return json_reply(_document(org, report))
+        return json_response(_document(org, report))
 
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path=_PATH,
             name="usage_reports",
@@ -87,10 +87,12 @@ def operations(engine: Engine) -> list[Operation]:
             handler=show_all,
             access=Scope.READ,
             operable=True,
-            answers=[Answer(HTTPStatus.OK, "The reports, without their items.", UsageReports)],
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "The reports, without their items.", UsageReports)
+            ],
             tag="organisations",
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path=_PATH + "/{id}",
             name="usage_report",
@@ -103,8 +105,8 @@ def operations(engine: Engine) -> list[Operation]:
                 Parameter("id", "path", "The report's id.", ULID),
                 Parameter("format", "query", "How to show it.", {"enum": list(FORMATS)}),
             ],
-            answers=[
-                Answer(
+            responses=[
+                ResponseSpec(
                     HTTPStatus.OK,
                     "The report.",
                     UsageReportDocument,
@@ -126,21 +128,21 @@ class NotifiedUsageReport(msgspec.Struct, frozen=True):
     totals: UsageTotals | None
 
 
-def renderers(engine: Engine) -> Mapping[Tells, SubjectRenderer]:
+def renderers(engine: Engine) -> Mapping[SubjectKind, SubjectRenderer]:
     """For ``core/webhook_payloads.py``."""
 
-    async def report(notice: Notice) -> NotifiedUsageReport:
-        found = await engine.usage_report(notice.org, notice.subject)
-        facts = notice.facts
+    async def report(event: DeliveryEvent) -> NotifiedUsageReport:
+        found = await engine.usage_report(event.org, event.subject)
+        facts = event.facts
         return NotifiedUsageReport(
-            to_text(notice.subject),
+            to_text(event.subject),
             facts["period"],
             facts["first_day"],
             facts["last_day"],
             None if found is None else found.totals,
         )
 
-    return {Tells.USAGE: report}
+    return {SubjectKind.USAGE: report}
 
 
 def _summary(report: UsageReport) -> UsageReportSummary:

@@ -13,12 +13,19 @@ from msgspec import Meta, Struct
 from coatcheck.core.webhooks import FAILED, Webhooks
 from coatcheck.domain import ids
 from coatcheck.domain.errors import FieldIssue, InvalidInput
-from coatcheck.domain.identity import Scope
-from coatcheck.domain.webhooks import DeliveryView, Status, Tells, delivery_of, message_id
+from coatcheck.domain.tenants import Scope
+from coatcheck.domain.webhooks import (
+    DeliveryStatus,
+    DeliveryView,
+    SubjectKind,
+    delivery_of,
+    message_id,
+)
+from coatcheck.http.bodies import read_body
+from coatcheck.http.parameters import read_choice, read_whole_number, refuse_unknown
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.queries import read_choice, read_whole_number, refuse_unknown
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
 from coatcheck.http.routes.webhook_parameters import (
     MESSAGE,
     MOMENT,
@@ -32,13 +39,12 @@ from coatcheck.http.routes.webhook_parameters import (
     read_moment,
     read_subject,
 )
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter, RequestBody
-from coatcheck.http.struct_bodies import read_body
+from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
 
 _BODY_BYTES_MAX: Final = 16 * 1024
 _PAGE_ROWS: Final = 50
 _PAGE_ROWS_MAX: Final = 200
-_STATUSES: Final = [status.value for status in Status]
+_STATUSES: Final = [status.value for status in DeliveryStatus]
 _LIMIT: Final = {
     "type": "integer",
     "minimum": 1,
@@ -50,7 +56,7 @@ _Replayable = Literal["pending", "delivered", "exhausted", "disabled"]
 _Zoned = Annotated[datetime, Meta(tz=True)]
 
 
-class WebhookDelivery(Struct, frozen=True):
+class WebhookDeliveryBody(Struct, frozen=True):
     """One message to one receiver. ``id`` is its ``webhook-id``, the same at every try.
 
     ``job_id`` is what it tells of: a job or a group of jobs; null for a test. ``endpoint_id`` is
@@ -58,12 +64,12 @@ class WebhookDelivery(Struct, frozen=True):
     """
 
     id: str
-    subject: Tells
+    subject: SubjectKind
     job_id: str | None
     event: str
     endpoint_id: str | None
     url: str | None
-    status: Status
+    status: DeliveryStatus
     paused: bool
     tries: int
     last_status_code: int | None
@@ -77,7 +83,7 @@ class WebhookDelivery(Struct, frozen=True):
 class WebhookDeliveryPage(Struct, frozen=True):
     """Deliveries, newest first. ``next`` is the cursor of the page after this one, if any."""
 
-    items: list[WebhookDelivery]
+    items: list[WebhookDeliveryBody]
     next: str | None
 
 
@@ -91,11 +97,13 @@ class ReplayOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
     since: _Zoned
     until: _Zoned | None = None
-    statuses: Annotated[list[_Replayable], Meta(min_length=1, max_length=len(Status))] | None = None
+    statuses: (
+        Annotated[list[_Replayable], Meta(min_length=1, max_length=len(DeliveryStatus))] | None
+    ) = None
     cursor: Annotated[str, Meta(pattern=MESSAGE["pattern"])] | None = None
 
 
-class Replayed(Struct, frozen=True):
+class ReplayBody(Struct, frozen=True):
     """How many are sent again. With ``next`` there are more: order again, with it as ``cursor``."""
 
     replayed: int
@@ -108,70 +116,74 @@ class _Log:
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
 
-    async def list_page(self, call: Call) -> Reply:
-        refuse_unknown(call.query, _QUERY_NAMES)
-        return await self._page(call, read_endpoint(call.query))
+    async def list_page(self, request: Request) -> Response:
+        refuse_unknown(request.query, _QUERY_NAMES)
+        return await self._page(request, read_endpoint(request.query))
 
-    async def list_of_endpoint(self, call: Call) -> Reply:
-        refuse_unknown(call.query, [name for name in _QUERY_NAMES if name != "endpoint_id"])
-        return await self._page(call, call.params["id"])
+    async def list_of_endpoint(self, request: Request) -> Response:
+        refuse_unknown(request.query, [name for name in _QUERY_NAMES if name != "endpoint_id"])
+        return await self._page(request, request.params["id"])
 
-    async def show(self, call: Call) -> Reply:
-        found = await self._webhooks.delivery(call.principal.org, message_named(call.params["id"]))
-        return json_reply(shown_delivery(found))
+    async def show(self, request: Request) -> Response:
+        found = await self._webhooks.delivery(
+            request.principal.org, message_named(request.params["id"])
+        )
+        return json_response(shown_delivery(found))
 
-    async def replay(self, call: Call) -> Reply:
-        found = await self._webhooks.replay(call.principal.org, message_named(call.params["id"]))
-        return json_reply(shown_delivery(found), HTTPStatus.ACCEPTED)
+    async def replay(self, request: Request) -> Response:
+        found = await self._webhooks.replay(
+            request.principal.org, message_named(request.params["id"])
+        )
+        return json_response(shown_delivery(found), HTTPStatus.ACCEPTED)
 
-    async def replay_of_endpoint(self, call: Call) -> Reply:
-        return await self._replay_range(call, call.params["id"])
+    async def replay_of_endpoint(self, request: Request) -> Response:
+        return await self._replay_range(request, request.params["id"])
 
-    async def replay_of_all(self, call: Call) -> Reply:
-        return await self._replay_range(call, None)
+    async def replay_of_all(self, request: Request) -> Response:
+        return await self._replay_range(request, None)
 
-    async def _page(self, call: Call, endpoint: str | None) -> Reply:
-        query = call.query
+    async def _page(self, request: Request, endpoint: str | None) -> Response:
+        query = request.query
         limit = read_whole_number(query, "limit", 1, _PAGE_ROWS_MAX, default=_PAGE_ROWS)
         status = read_choice(query, "status", _STATUSES)
         found = await self._webhooks.deliveries(
-            call.principal.org,
+            request.principal.org,
             endpoint=endpoint,
             job=read_subject(query),
-            status=None if status is None else Status(status),
+            status=None if status is None else DeliveryStatus(status),
             since=read_moment(query, "since"),
             until=read_moment(query, "until"),
             after=read_cursor(query),
             limit=limit + 1,
         )
         page = [shown_delivery(each) for each in found[:limit]]
-        return json_reply(WebhookDeliveryPage(page, page[-1].id if len(found) > limit else None))
+        return json_response(WebhookDeliveryPage(page, page[-1].id if len(found) > limit else None))
 
-    async def _replay_range(self, call: Call, endpoint: str | None) -> Reply:
-        order = await read_body(call, ReplayOrder, _BODY_BYTES_MAX)
+    async def _replay_range(self, request: Request, endpoint: str | None) -> Response:
+        order = await read_body(request, ReplayOrder, _BODY_BYTES_MAX)
         if order.until is not None and order.until <= order.since:
             raise InvalidInput([FieldIssue("until", "must come after since")])
         again = await self._webhooks.replay_range(
-            call.principal.org,
+            request.principal.org,
             endpoint,
             order.since,
             order.until,
-            [Status(each) for each in order.statuses] if order.statuses else FAILED,
+            [DeliveryStatus(each) for each in order.statuses] if order.statuses else FAILED,
             after=None if order.cursor is None else _cursor(order.cursor),
         )
         following = None if again.next is None else message_id(again.next)
-        return json_reply(Replayed(again.count, following), HTTPStatus.ACCEPTED)
+        return json_response(ReplayBody(again.count, following), HTTPStatus.ACCEPTED)
 
 
-def operations(webhooks: Webhooks) -> list[Operation]:
+def routes(webhooks: Webhooks) -> list[Route]:
     """``/api/v1/orgs/{org}/webhooks/deliveries`` and replays, for the scope ``admin``."""
     log = _Log(webhooks)
     of_endpoint = f"{PATH}/endpoints/{{id}}"
-    page = Answer(HTTPStatus.OK, "A page of deliveries.", WebhookDeliveryPage)
+    page = ResponseSpec(HTTPStatus.OK, "A page of deliveries.", WebhookDeliveryPage)
     order = RequestBody("Which deliveries.", ReplayOrder)
     replayed = [
-        Answer(HTTPStatus.ACCEPTED, "They are to be sent.", Replayed),
-        Answer(
+        ResponseSpec(HTTPStatus.ACCEPTED, "They are to be sent.", ReplayBody),
+        ResponseSpec(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             "The body does not say which; `details` says how.",
             Problem,
@@ -183,7 +195,7 @@ def operations(webhooks: Webhooks) -> list[Operation]:
         "under the same `webhook-id` as before, at once, and is retried as if it were new."
     )
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path=f"{PATH}/deliveries",
             name="webhook_deliveries",
@@ -193,10 +205,10 @@ def operations(webhooks: Webhooks) -> list[Operation]:
             access=Scope.ADMIN,
             operable=True,
             parameters=_QUERY,
-            answers=[page],
+            responses=[page],
             tag=TAG,
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path=f"{PATH}/deliveries/{{id}}",
             name="webhook_delivery",
@@ -205,10 +217,10 @@ def operations(webhooks: Webhooks) -> list[Operation]:
             access=Scope.ADMIN,
             operable=True,
             parameters=[message_parameter()],
-            answers=[Answer(HTTPStatus.OK, "The delivery.", WebhookDelivery)],
+            responses=[ResponseSpec(HTTPStatus.OK, "The delivery.", WebhookDeliveryBody)],
             tag=TAG,
         ),
-        Operation(
+        Route(
             methods=["POST"],
             path=f"{PATH}/deliveries/{{id}}/replay",
             name="replay_webhook_delivery",
@@ -219,13 +231,13 @@ def operations(webhooks: Webhooks) -> list[Operation]:
             access=Scope.ADMIN,
             operable=True,
             parameters=[message_parameter()],
-            answers=[
-                Answer(HTTPStatus.ACCEPTED, "It is to be sent.", WebhookDelivery),
-                Answer(HTTPStatus.CONFLICT, "Its endpoint was deleted.", Problem, MEDIA_TYPE),
+            responses=[
+                ResponseSpec(HTTPStatus.ACCEPTED, "It is to be sent.", WebhookDeliveryBody),
+                ResponseSpec(HTTPStatus.CONFLICT, "Its endpoint was deleted.", Problem, MEDIA_TYPE),
             ],
             tag=TAG,
         ),
-        Operation(
+        Route(
             methods=["POST"],
             path=f"{PATH}/replay",
             name="replay_webhooks",
@@ -235,10 +247,10 @@ def operations(webhooks: Webhooks) -> list[Operation]:
             access=Scope.ADMIN,
             operable=True,
             body=order,
-            answers=replayed,
+            responses=replayed,
             tag=TAG,
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path=f"{of_endpoint}/deliveries",
             name="webhook_endpoint_deliveries",
@@ -251,10 +263,10 @@ def operations(webhooks: Webhooks) -> list[Operation]:
                 endpoint_parameter(),
                 *(each for each in _QUERY if each.name != "endpoint_id"),
             ],
-            answers=[page],
+            responses=[page],
             tag=TAG,
         ),
-        Operation(
+        Route(
             methods=["POST"],
             path=f"{of_endpoint}/replay",
             name="replay_webhook_endpoint",
@@ -265,15 +277,15 @@ def operations(webhooks: Webhooks) -> list[Operation]:
             operable=True,
             parameters=[endpoint_parameter()],
             body=order,
-            answers=replayed,
+            responses=replayed,
             tag=TAG,
         ),
     ]
 
 
-def shown_delivery(view: DeliveryView) -> WebhookDelivery:
+def shown_delivery(view: DeliveryView) -> WebhookDeliveryBody:
     """A delivery as callers see it."""
-    return WebhookDelivery(
+    return WebhookDeliveryBody(
         id=message_id(view.id),
         subject=view.kind,
         job_id=shown_subject(view.kind, view.subject),
@@ -292,12 +304,12 @@ def shown_delivery(view: DeliveryView) -> WebhookDelivery:
     )
 
 
-def shown_subject(kind: Tells, subject: UUID) -> str | None:
+def shown_subject(kind: SubjectKind, subject: UUID) -> str | None:
     """The id of what is told of, as its own surface spells it."""
     match kind:
-        case Tells.TEST:
+        case SubjectKind.TEST:
             return None
-        case Tells.TASK:
+        case SubjectKind.TASK:
             return subject.hex
         case _:
             return ids.to_text(subject)

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coatcheck.core.webhooks import SigningSecret, Webhooks
 from coatcheck.domain.errors import FieldIssue, InvalidInput
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from coatcheck.domain.webhooks import (
     DESCRIPTION_CHARACTERS_MAX,
     EVENTS,
@@ -22,14 +22,14 @@ from coatcheck.domain.webhooks import (
 )
 from coatcheck.egress import Guard
 from coatcheck.egress.urls import URL_CHARACTERS_MAX
+from coatcheck.http.bodies import read_body, read_optional_body
+from coatcheck.http.parameters import check_webhook_url
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply, raw_header
-from coatcheck.http.routes.webhook_deliveries import WebhookDelivery, shown_delivery
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response, raw_header
+from coatcheck.http.routes.webhook_deliveries import WebhookDeliveryBody, shown_delivery
 from coatcheck.http.routes.webhook_parameters import PATH, TAG, endpoint_parameter
-from coatcheck.http.routing import Answer, Operation, RequestBody
-from coatcheck.http.struct_bodies import read_body, read_optional_body
-from coatcheck.http.webhook_headers import check_webhook_url
+from coatcheck.http.routing import RequestBody, ResponseSpec, Route
 
 _BODY_BYTES_MAX: Final = 16 * 1024
 _NO_STORE: Final = raw_header("Cache-Control", "no-store")
@@ -63,7 +63,7 @@ class WebhookEndpointChanges(Struct, frozen=True, forbid_unknown_fields=True):
     description: _Description | UnsetType = UNSET
 
 
-class WebhookEndpoint(Struct, frozen=True):
+class WebhookEndpointBody(Struct, frozen=True):
     """Who is told, and of what. ``status`` is ``disabled`` once the receiver has answered 410."""
 
     id: str
@@ -77,7 +77,7 @@ class WebhookEndpoint(Struct, frozen=True):
     disabled_at: datetime | None
 
 
-class CreatedWebhookEndpoint(WebhookEndpoint, frozen=True):
+class CreatedWebhookEndpoint(WebhookEndpointBody, frozen=True):
     """One that was just made, with the secret that signs what it is told."""
 
     secret: str
@@ -86,7 +86,7 @@ class CreatedWebhookEndpoint(WebhookEndpoint, frozen=True):
 class WebhookEndpoints(Struct, frozen=True):
     """All endpoints of an organisation, the oldest first."""
 
-    items: list[WebhookEndpoint]
+    items: list[WebhookEndpointBody]
 
 
 class EndpointSecretView(Struct, frozen=True):
@@ -114,14 +114,14 @@ class _Endpoints:
         self._webhooks = webhooks
         self._receivers = receivers
 
-    async def create(self, call: Call) -> Reply:
-        wanted = await read_body(call, NewWebhookEndpoint, _BODY_BYTES_MAX)
+    async def create(self, request: Request) -> Response:
+        wanted = await read_body(request, NewWebhookEndpoint, _BODY_BYTES_MAX)
         if wanted.pulled != (wanted.url is None):
             issue = "is needed" if wanted.url is None else "cannot come together with pulled"
             raise InvalidInput([FieldIssue("url", issue)])
         _check_events(wanted.events)
-        await self._check(call, wanted.url)
-        org = call.principal.org
+        await self._check(request, wanted.url)
+        org = request.principal.org
         created = await self._webhooks.create_endpoint(
             org,
             wanted.url,
@@ -134,25 +134,27 @@ class _Endpoints:
             **msgspec.structs.asdict(_shown(created)), secret=secret.secret
         )
         location = f"{PATH.format(org=org)}/endpoints/{shown.id}"
-        return json_reply(shown, HTTPStatus.CREATED, [raw_header("Location", location), _NO_STORE])
+        return json_response(
+            shown, HTTPStatus.CREATED, [raw_header("Location", location), _NO_STORE]
+        )
 
-    async def list_all(self, call: Call) -> Reply:
-        found = await self._webhooks.list_endpoints(call.principal.org)
-        return json_reply(WebhookEndpoints([_shown(each) for each in found]))
+    async def list_all(self, request: Request) -> Response:
+        found = await self._webhooks.list_endpoints(request.principal.org)
+        return json_response(WebhookEndpoints([_shown(each) for each in found]))
 
-    async def show(self, call: Call) -> Reply:
-        return json_reply(_shown(await self._webhooks.get_endpoint(*_named(call))))
+    async def show(self, request: Request) -> Response:
+        return json_response(_shown(await self._webhooks.get_endpoint(*_named(request))))
 
-    async def change(self, call: Call) -> Reply:
-        wanted = await read_body(call, WebhookEndpointChanges, _BODY_BYTES_MAX)
-        org, endpoint = _named(call)
+    async def change(self, request: Request) -> Response:
+        wanted = await read_body(request, WebhookEndpointChanges, _BODY_BYTES_MAX)
+        org, endpoint = _named(request)
         url = None if isinstance(wanted.url, UnsetType) else wanted.url
         events = None if isinstance(wanted.events, UnsetType) else wanted.events
         _check_events(events)
         if url is not None:
             if (await self._webhooks.get_endpoint(org, endpoint)).pulled:
                 raise InvalidInput([FieldIssue("url", "is not for an endpoint that is pulled")])
-            await self._check(call, url)
+            await self._check(request, url)
         changed = await self._webhooks.change_endpoint(
             org,
             endpoint,
@@ -160,47 +162,47 @@ class _Endpoints:
             events=events,
             description=None if isinstance(wanted.description, UnsetType) else wanted.description,
         )
-        return json_reply(_shown(changed))
+        return json_response(_shown(changed))
 
-    async def delete(self, call: Call) -> Reply:
-        await self._webhooks.delete_endpoint(*_named(call))
-        return Reply(HTTPStatus.NO_CONTENT)
+    async def delete(self, request: Request) -> Response:
+        await self._webhooks.delete_endpoint(*_named(request))
+        return Response(HTTPStatus.NO_CONTENT)
 
-    async def pause(self, call: Call) -> Reply:
-        return json_reply(_shown(await self._webhooks.pause(*_named(call))))
+    async def pause(self, request: Request) -> Response:
+        return json_response(_shown(await self._webhooks.pause(*_named(request))))
 
-    async def resume(self, call: Call) -> Reply:
-        return json_reply(_shown(await self._webhooks.resume(*_named(call))))
+    async def resume(self, request: Request) -> Response:
+        return json_response(_shown(await self._webhooks.resume(*_named(request))))
 
-    async def test(self, call: Call) -> Reply:
-        sent = await self._webhooks.send_test(*_named(call))
-        return json_reply(shown_delivery(sent), HTTPStatus.ACCEPTED)
+    async def test(self, request: Request) -> Response:
+        sent = await self._webhooks.send_test(*_named(request))
+        return json_response(shown_delivery(sent), HTTPStatus.ACCEPTED)
 
-    async def secret(self, call: Call) -> Reply:
-        return _secret_reply(await self._webhooks.secret(*_named(call)))
+    async def secret(self, request: Request) -> Response:
+        return _secret_response(await self._webhooks.secret(*_named(request)))
 
-    async def rotate(self, call: Call) -> Reply:
-        rotation = await read_optional_body(call, Rotation, _BODY_BYTES_MAX)
-        org, endpoint = _named(call)
+    async def rotate(self, request: Request) -> Response:
+        rotation = await read_optional_body(request, Rotation, _BODY_BYTES_MAX)
+        org, endpoint = _named(request)
         generation = rotation.generation
         if generation is None:
             generation = (await self._webhooks.secret(org, endpoint)).generation
-        return _secret_reply(await self._webhooks.rotate(org, endpoint, generation))
+        return _secret_response(await self._webhooks.rotate(org, endpoint, generation))
 
-    async def _check(self, call: Call, url: str | None) -> None:
+    async def _check(self, request: Request, url: str | None) -> None:
         if url is not None:
-            await check_webhook_url("url", url, self._receivers, call.principal.org)
+            await check_webhook_url("url", url, self._receivers, request.principal.org)
 
 
-def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
+def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
     """``/api/v1/orgs/{org}/webhooks/endpoints``, for callers with the scope ``admin``."""
     handlers = _Endpoints(webhooks, receivers)
     one = f"{PATH}/endpoints/{{id}}"
-    on_any = partial(Operation, access=Scope.ADMIN, operable=True, tag=TAG)
+    on_any = partial(Route, access=Scope.ADMIN, operable=True, tag=TAG)
     on_all = partial(on_any, path=f"{PATH}/endpoints")
     on_one = partial(on_any, parameters=[endpoint_parameter()])
-    shown = Answer(HTTPStatus.OK, "The endpoint.", WebhookEndpoint)
-    unfit = Answer(
+    shown = ResponseSpec(HTTPStatus.OK, "The endpoint.", WebhookEndpointBody)
+    unfit = ResponseSpec(
         HTTPStatus.UNPROCESSABLE_ENTITY,
         "The body does not fit (`details` says how), or the URL may not be called "
         "(`url_forbidden`).",
@@ -219,14 +221,14 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             "`job.alert` is. An organisation has at most 50 endpoints.",
             handler=handlers.create,
             body=RequestBody("Who is told, and of what.", NewWebhookEndpoint),
-            answers=[
-                Answer(
+            responses=[
+                ResponseSpec(
                     HTTPStatus.CREATED,
                     "The endpoint, and its secret.",
                     CreatedWebhookEndpoint,
                     headers={"Location": "The endpoint's URL."},
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "There are as many endpoints as there may be.",
                     Problem,
@@ -240,7 +242,7 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             name="list_webhook_endpoints",
             summary="List the organisation's endpoints.",
             handler=handlers.list_all,
-            answers=[Answer(HTTPStatus.OK, "All of them.", WebhookEndpoints)],
+            responses=[ResponseSpec(HTTPStatus.OK, "All of them.", WebhookEndpoints)],
         ),
         on_one(
             methods=["GET"],
@@ -248,7 +250,7 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             name="get_webhook_endpoint",
             summary="Look at an endpoint.",
             handler=handlers.show,
-            answers=[shown],
+            responses=[shown],
         ),
         on_one(
             methods=["PATCH"],
@@ -259,7 +261,7 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             "again from then on.",
             handler=handlers.change,
             body=RequestBody("What shall be otherwise.", WebhookEndpointChanges),
-            answers=[shown, unfit],
+            responses=[shown, unfit],
         ),
         on_one(
             methods=["DELETE"],
@@ -268,7 +270,7 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             summary="Take an endpoint away.",
             description="What waits for it is not sent any more, and says so in the log.",
             handler=handlers.delete,
-            answers=[Answer(HTTPStatus.NO_CONTENT, "It is gone.", empty=True)],
+            responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "It is gone.", empty=True)],
         ),
         on_one(
             methods=["POST"],
@@ -278,7 +280,7 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             description="What there is to tell is kept until the endpoint is resumed. Pausing it "
             "again is no error.",
             handler=handlers.pause,
-            answers=[shown],
+            responses=[shown],
         ),
         on_one(
             methods=["POST"],
@@ -288,7 +290,7 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             description="What was kept while it was paused is sent now. One that had answered 410 "
             "is wanted again by this.",
             handler=handlers.resume,
-            answers=[shown],
+            responses=[shown],
         ),
         on_one(
             methods=["POST"],
@@ -297,7 +299,7 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             summary="Send an endpoint a `webhook.test`.",
             description="Signed, retried and logged as every other; whatever its events are.",
             handler=handlers.test,
-            answers=[Answer(HTTPStatus.ACCEPTED, "It is to be sent.", WebhookDelivery)],
+            responses=[ResponseSpec(HTTPStatus.ACCEPTED, "It is to be sent.", WebhookDeliveryBody)],
         ),
         on_one(
             methods=["GET"],
@@ -305,7 +307,7 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             name="webhook_endpoint_secret",
             summary="The secret that signs what an endpoint is told.",
             handler=handlers.secret,
-            answers=[Answer(HTTPStatus.OK, "The secret.", EndpointSecretView)],
+            responses=[ResponseSpec(HTTPStatus.OK, "The secret.", EndpointSecretView)],
         ),
         on_one(
             methods=["POST"],
@@ -317,16 +319,18 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             "`generation` it replaces can be sent again: it is made once.",
             handler=handlers.rotate,
             body=RequestBody("Which secret is replaced.", Rotation, required=False),
-            answers=[
-                Answer(HTTPStatus.OK, "The new secret, and the one before.", EndpointSecretView),
+            responses=[
+                ResponseSpec(
+                    HTTPStatus.OK, "The new secret, and the one before.", EndpointSecretView
+                ),
                 unfit,
             ],
         ),
     ]
 
 
-def _named(call: Call) -> tuple[str, str]:
-    return call.principal.org, call.params["id"]
+def _named(request: Request) -> tuple[str, str]:
+    return request.principal.org, request.params["id"]
 
 
 def _check_events(names: Sequence[str] | None) -> None:
@@ -339,20 +343,20 @@ def _check_events(names: Sequence[str] | None) -> None:
         raise InvalidInput(issues)
 
 
-def _secret_reply(secret: SigningSecret) -> Reply:
+def _secret_response(secret: SigningSecret) -> Response:
     view = EndpointSecretView(
         secret.secret, secret.generation, secret.previous, secret.previous_until
     )
-    return json_reply(view, headers=[_NO_STORE])
+    return json_response(view, headers=[_NO_STORE])
 
 
-def _shown(view: EndpointView) -> WebhookEndpoint:
+def _shown(view: EndpointView) -> WebhookEndpointBody:
     status: Literal["active", "paused", "disabled"] = "active"
     if view.paused_at is not None:
         status = "paused"
     elif view.disabled_at is not None:
         status = "disabled"
-    return WebhookEndpoint(
+    return WebhookEndpointBody(
         id=view.id,
         url=view.url or None,
         events=list(view.events),

@@ -29,18 +29,18 @@ from coatcheck.domain.errors import (
     OutcomeUnknown,
     Unauthenticated,
 )
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.patterns import whole
+from coatcheck.domain.tenants import Scope
 from coatcheck.domain.webhooks import PEACE_SECONDS_MAX, delivery_of, message_id
-from coatcheck.http.draining import Draining
+from coatcheck.http.bodies import read_body, read_optional_body
 from coatcheck.http.gate import Gate
+from coatcheck.http.lifecycle import ServerDraining
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply, raw_header
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routes.webhook_deliveries import shown_subject
 from coatcheck.http.routes.webhook_parameters import MESSAGE, PATH, TAG, endpoint_parameter
-from coatcheck.http.routing import Answer, Held, Operation, RequestBody
-from coatcheck.http.struct_bodies import read_body, read_optional_body
+from coatcheck.http.routing import HoldsOpen, RequestBody, ResponseSpec, Route
 from coatcheck.telemetry import traceparents
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class TakeOrder(Struct, frozen=True, forbid_unknown_fields=True):
     wait: Annotated[float, Meta(ge=0, le=_WAIT_SECONDS_MAX)] = 0
 
 
-class WebhookMessage(Struct, frozen=True):
+class WebhookMessageBody(Struct, frozen=True):
     """What is to be posted: ``headers`` with their signature, and ``body``, to the byte.
 
     ``lease`` goes with the report of what came of it.
@@ -83,7 +83,7 @@ class WebhookMessage(Struct, frozen=True):
 class WebhookMessages(Struct, frozen=True):
     """What was taken; nothing, if nothing came in time."""
 
-    messages: list[WebhookMessage]
+    messages: list[WebhookMessageBody]
     lease_seconds: float
 
 
@@ -115,41 +115,45 @@ class TakenReports(Struct, frozen=True):
 class _Messages:
     """The handlers. ``render`` makes bodies (``core/webhook_payloads.py``)."""
 
-    def __init__(self, webhooks: Webhooks, render: Render, draining: Draining, gate: Gate) -> None:
+    def __init__(
+        self, webhooks: Webhooks, render: Render, draining: ServerDraining, gate: Gate
+    ) -> None:
         self._webhooks = webhooks
         self._render = render
         self._draining = draining
         self._gate = gate
 
-    async def take(self, call: Call) -> Reply:
-        order = await read_optional_body(call, TakeOrder, _BODY_BYTES_MAX)
-        org, endpoint = call.principal.org, call.params["id"]
+    async def take(self, request: Request) -> Response:
+        order = await read_optional_body(request, TakeOrder, _BODY_BYTES_MAX)
+        org, endpoint = request.principal.org, request.params["id"]
         if not (await self._webhooks.get_endpoint(org, endpoint)).pulled:
             raise InvalidInput([FieldIssue("id", "is of an endpoint that is posted to")])
-        taken = await self._taken(call, org, endpoint, order)
+        taken = await self._taken(request, org, endpoint, order)
         made = await asyncio.gather(*(self._message(org, endpoint, each) for each in taken))
         messages = [message for message in made if message is not None]
         shown = WebhookMessages(messages, _LEASE_SECONDS)
-        return json_reply(shown, headers=[raw_header("Cache-Control", "no-store")])
+        return json_response(shown, headers=[raw_header("Cache-Control", "no-store")])
 
-    async def report(self, call: Call) -> Reply:
-        given = await read_body(call, MessageReports, _BODY_BYTES_MAX)
-        org, endpoint = call.principal.org, call.params["id"]
+    async def report(self, request: Request) -> Response:
+        given = await read_body(request, MessageReports, _BODY_BYTES_MAX)
+        org, endpoint = request.principal.org, request.params["id"]
         await self._webhooks.get_endpoint(org, endpoint)
         reports = [_report(number, each) for number, each in enumerate(given.reports)]
         held = await self._webhooks.report(org, endpoint, reports)
         noted = [each.id for each, is_held in zip(given.reports, held, strict=True) if is_held]
-        return json_reply(TakenReports(noted))
+        return json_response(TakenReports(noted))
 
-    async def _taken(self, call: Call, org: str, endpoint: str, order: TakeOrder) -> list[Claimed]:
+    async def _taken(
+        self, request: Request, org: str, endpoint: str, order: TakeOrder
+    ) -> list[Claimed]:
         """What there is, once there is something or the time is up. Raises Unauthenticated once
         what the call was let in with does not count any more."""
         deadline = time.monotonic() + order.wait
-        leaving = asyncio.ensure_future(call.disconnected())
+        leaving = asyncio.ensure_future(request.disconnected())
         lost = asyncio.Event()
         losing = asyncio.ensure_future(lost.wait())
         try:
-            with self._gate.watch(call, lost.set) as credential:
+            with self._gate.watch(request, lost.set) as credential:
                 while await credential.counts():
                     taken = await self._webhooks.take(org, endpoint, order.limit, _LEASE_SECONDS)
                     left = deadline - time.monotonic()
@@ -169,9 +173,11 @@ class _Messages:
             leaving.cancel()
             losing.cancel()
 
-    async def _message(self, org: str, endpoint: str, claimed: Claimed) -> WebhookMessage | None:
+    async def _message(
+        self, org: str, endpoint: str, claimed: Claimed
+    ) -> WebhookMessageBody | None:
         """None if it cannot be made: it is taken again later, by its lease or by its schedule."""
-        notice = claimed.notice
+        notice = claimed.event
         fields = {"webhook_id": message_id(notice.id), "event": notice.event, "org": org}
         try:
             async with asyncio.timeout(_RENDER_SECONDS_MAX):
@@ -188,7 +194,7 @@ class _Messages:
         headers = self._webhooks.secrets.headers(claimed, body, datetime.now(UTC))
         if claimed.traceparent is not None:
             headers[traceparents.HEADER] = claimed.traceparent
-        return WebhookMessage(
+        return WebhookMessageBody(
             id=message_id(notice.id),
             event=notice.event,
             job_id=shown_subject(notice.kind, notice.subject),
@@ -199,20 +205,18 @@ class _Messages:
         )
 
 
-def operations(
-    webhooks: Webhooks, render: Render, draining: Draining, gate: Gate
-) -> list[Operation]:
+def routes(webhooks: Webhooks, render: Render, draining: ServerDraining, gate: Gate) -> list[Route]:
     """``/api/v1/orgs/{org}/webhooks/endpoints/{id}/messages``, for the scope ``admin``."""
     handlers = _Messages(webhooks, render, draining, gate)
     path = f"{PATH}/endpoints/{{id}}/messages"
-    unfit = Answer(
+    unfit = ResponseSpec(
         HTTPStatus.UNPROCESSABLE_ENTITY,
         "The body does not fit, or the endpoint has a URL and is posted to.",
         Problem,
         MEDIA_TYPE,
     )
     return [
-        Operation(
+        Route(
             methods=["POST"],
             path=f"{path}/take",
             name="take_webhook_messages",
@@ -225,11 +229,11 @@ def operations(
             access=Scope.ADMIN,
             parameters=[endpoint_parameter()],
             body=RequestBody("How many, and how long to wait.", TakeOrder, required=False),
-            held=Held.ALWAYS,
-            answers=[Answer(HTTPStatus.OK, "What was taken.", WebhookMessages), unfit],
+            held=HoldsOpen.ALWAYS,
+            responses=[ResponseSpec(HTTPStatus.OK, "What was taken.", WebhookMessages), unfit],
             tag=TAG,
         ),
-        Operation(
+        Route(
             methods=["POST"],
             path=f"{path}/report",
             name="report_webhook_messages",
@@ -241,7 +245,7 @@ def operations(
             access=Scope.ADMIN,
             parameters=[endpoint_parameter()],
             body=RequestBody("What came of them.", MessageReports),
-            answers=[Answer(HTTPStatus.OK, "Those that were noted.", TakenReports), unfit],
+            responses=[ResponseSpec(HTTPStatus.OK, "Those that were noted.", TakenReports), unfit],
             tag=TAG,
         ),
     ]

@@ -12,15 +12,15 @@ import msgspec
 from coatcheck.core.queries import webhooks as webhook_store
 from coatcheck.core.queries.webhooks import Secret
 from coatcheck.core.webhooks import Webhooks
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.tenants import Scope
 from coatcheck.egress import Guard
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply, raw_header
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routes import webhook_deliveries, webhook_endpoints
 from coatcheck.http.routes.webhook_parameters import PATH, TAG
-from coatcheck.http.routing import Answer, Operation
+from coatcheck.http.routing import ResponseSpec, Route
 
 
 class SecretView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -34,39 +34,39 @@ class SecretView(msgspec.Struct, frozen=True, omit_defaults=True):
 class _Secrets:
     """The handlers, on the database."""
 
-    def __init__(self, webhooks: Webhooks, line: Line) -> None:
+    def __init__(self, webhooks: Webhooks, db: Connection) -> None:
         self._webhooks = webhooks
-        self._line = line
+        self._db = db
 
-    async def show(self, call: Call) -> Reply:
-        org = call.principal.org
-        return self._shown(org, await retried(partial(webhook_store.secret, self._line, org)))
+    async def show(self, request: Request) -> Response:
+        org = request.principal.org
+        return self._shown(org, await retried(partial(webhook_store.secret, self._db, org)))
 
-    async def rotate(self, call: Call) -> Reply:
-        org = call.principal.org
-        before = await retried(partial(webhook_store.secret, self._line, org))
-        rotate = partial(webhook_store.rotate, self._line, org, before.generation)
+    async def rotate(self, request: Request) -> Response:
+        org = request.principal.org
+        before = await retried(partial(webhook_store.secret, self._db, org))
+        rotate = partial(webhook_store.rotate, self._db, org, before.generation)
         return self._shown(org, await retried(rotate))
 
-    def _shown(self, org: str, secret: Secret) -> Reply:
+    def _shown(self, org: str, secret: Secret) -> Response:
         previous = None
         if secret.previous_until is not None:
             previous = self._webhooks.secrets.text(org, secret.generation - 1)
         view = SecretView(
             self._webhooks.secrets.text(org, secret.generation), previous, secret.previous_until
         )
-        return json_reply(view, headers=[raw_header("Cache-Control", "no-store")])
+        return json_response(view, headers=[raw_header("Cache-Control", "no-store")])
 
 
-def operations(webhooks: Webhooks, receivers: Guard, line: Line) -> list[Operation]:
+def routes(webhooks: Webhooks, receivers: Guard, db: Connection) -> list[Route]:
     """``/api/v1/orgs/{org}/webhooks``, for callers with the scope ``admin``.
 
     But for messages that are fetched: those need the words of all surfaces
     (``routes/webhook_messages.py``).
     """
-    secrets = _Secrets(webhooks, line)
+    secrets = _Secrets(webhooks, db)
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path=f"{PATH}/secret",
             name="webhook_secret",
@@ -75,10 +75,10 @@ def operations(webhooks: Webhooks, receivers: Guard, line: Line) -> list[Operati
             handler=secrets.show,
             access=Scope.ADMIN,
             operable=True,
-            answers=[Answer(HTTPStatus.OK, "The secret.", SecretView)],
+            responses=[ResponseSpec(HTTPStatus.OK, "The secret.", SecretView)],
             tag=TAG,
         ),
-        Operation(
+        Route(
             methods=["POST"],
             path=f"{PATH}/secret/rotate",
             name="rotate_webhook_secret",
@@ -89,9 +89,11 @@ def operations(webhooks: Webhooks, receivers: Guard, line: Line) -> list[Operati
             handler=secrets.rotate,
             access=Scope.ADMIN,
             operable=True,
-            answers=[Answer(HTTPStatus.OK, "The new secret, and the one before.", SecretView)],
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "The new secret, and the one before.", SecretView)
+            ],
             tag=TAG,
         ),
-        *webhook_endpoints.operations(webhooks, receivers),
-        *webhook_deliveries.operations(webhooks),
+        *webhook_endpoints.routes(webhooks, receivers),
+        *webhook_deliveries.routes(webhooks),
     ]

@@ -9,15 +9,15 @@ from typing import Final
 from coatcheck.core import Engine
 from coatcheck.core.catalogue import Catalogue
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
-from coatcheck.domain.identity import Principal, Scope
 from coatcheck.domain.ids import InvalidId, from_text
+from coatcheck.domain.tenants import Principal, Scope
 from coatcheck.egress import Guard
-from coatcheck.http.draining import Draining
 from coatcheck.http.gate import Gate
-from coatcheck.http.large_responses import LargeAnswers
-from coatcheck.http.request import Call
+from coatcheck.http.large_responses import LargeResponses
+from coatcheck.http.lifecycle import ServerDraining
+from coatcheck.http.request import Request
 from coatcheck.products.batches.model import BatchView, RunView
-from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.repository import BatchRepository
 from coatcheck.settings import Settings
 
 ALL_RUNS: Final = "all"
@@ -30,7 +30,7 @@ _MARK: Final = "\x1ebatches:"
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class BatchesContext:
     """The parts that the routes of this surface work with."""
 
     settings: Settings
@@ -38,17 +38,17 @@ class Scene:
     catalogue: Catalogue
     gate: Gate
     guard: Guard
-    draining: Draining
-    large: LargeAnswers
+    draining: ServerDraining
+    large: LargeResponses
 
     @property
-    def batches(self) -> Batches:
-        return self.engine.extension(Batches)
+    def batches(self) -> BatchRepository:
+        return self.engine.extension(BatchRepository)
 
-    async def job(self, call: Call) -> BatchView:
+    async def job(self, request: Request) -> BatchView:
         """The job that the path names, if it is the caller's, or the caller an admin."""
-        principal = call.principal
-        view = await self.batches.get(call.params["id"], org=principal.org)
+        principal = request.principal
+        view = await self.batches.get(request.params["id"], org=principal.org)
         if not may_see(principal, view.owner):
             raise JobNotFound("there is no such job")
         return view

@@ -6,35 +6,62 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from coatcheck.db.channels import CHANGED, READY
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
-from coatcheck.db.notify import Notifier
+from coatcheck.db.notifications import CHANGED, READY, Notifier
 from coatcheck.domain.errors import InvalidParameter, NotFound
-from coatcheck.domain.ids import InvalidId, from_text
-from coatcheck.products.batches.ingest_jobs import ingest_job
+from coatcheck.domain.ids import InvalidId, from_text, new_id
+from coatcheck.domain.job import NewJob
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.webhooks import INTERNAL
+from coatcheck.encoding import encode
 from coatcheck.products.batches.model import (
     INGEST_ENDPOINT,
     BadLine,
     BatchView,
-    DeadLetter,
+    FailedPart,
     RunView,
 )
-from coatcheck.products.batches.queries import ingest as store
+from coatcheck.products.batches.queries import ingest
+
+_RETRIES: Final = 5
+_KEPT_SECONDS: Final = 3_600
+
+
+def ingest_job(org: str, part: UUID, request_id: str | None) -> NewJob:
+    """The engine's job that takes a part in. It is nobody's to read."""
+    return NewJob(
+        org=org,
+        uuid=new_id(),
+        lane=Lane.STANDARD.value,
+        endpoint=INGEST_ENDPOINT,
+        flow="",
+        failures_max=_RETRIES,
+        payload=encode({"order": {"org": org, "part": part.hex}}),
+        request_id=request_id,
+        options=encode(
+            {
+                "keep_completed_seconds": _KEPT_SECONDS,
+                "keep_failed_seconds": _KEPT_SECONDS,
+                "webhook": INTERNAL,
+            }
+        ).decode(),
+    )
+
 
 _PAGE_ROWS_MAX: Final = 200
 
 
-class DeadLetters:
+class DeadLetterRepository:
     """Shows what could not be taken in, and has it taken in after all."""
 
-    def __init__(self, line: Line, notifier: Notifier) -> None:
+    def __init__(self, line: Connection, notifier: Notifier) -> None:
         self._line = line
         self._notifier = notifier
 
     async def page(
         self, org: str, *, owner: str | None, after: str | None = None, limit: int = 50
-    ) -> Sequence[DeadLetter]:
+    ) -> Sequence[FailedPart]:
         """Parts of batches that could not be taken in, newest first; of one owner, or of all.
 
         ``after`` is the last id of the page before.
@@ -42,12 +69,12 @@ class DeadLetters:
         _check_limit(limit)
         older_than = None if after is None else _cursor(after)
         return await retried(
-            lambda: store.dead_letters(self._line, org, owner=owner, after=older_than, limit=limit)
+            lambda: ingest.dead_letters(self._line, org, owner=owner, after=older_than, limit=limit)
         )
 
     async def redrive(
         self, org: str, letter_id: str, owner: str | None, *, request_id: str | None = None
-    ) -> DeadLetter:
+    ) -> FailedPart:
         """Have a part taken in after all, from where it stopped. Raises NotFound.
 
         ``owner`` is whose batch it must be; None for anybody's.
@@ -57,7 +84,7 @@ class DeadLetters:
         except InvalidId as error:
             raise NotFound("there is no such dead letter") from error
         job = ingest_job(org, part, request_id)
-        letter = await retried(lambda: store.redrive(self._line, org, part, owner, job))
+        letter = await retried(lambda: ingest.redrive(self._line, org, part, owner, job))
         if letter is None:
             raise NotFound("there is no such dead letter")
         self._notifier.say(READY, [INGEST_ENDPOINT])
@@ -74,7 +101,7 @@ class DeadLetters:
         _check_limit(limit)
         position, line = (0, 0) if after is None else _place(after)
         found = await retried(
-            lambda: store.bad_lines(self._line, view.org, run.uuid, (position, line), limit + 1)
+            lambda: ingest.bad_lines(self._line, view.org, run.uuid, (position, line), limit + 1)
         )
         page = found[:limit]
         following = f"{page[-1][0]}.{page[-1][1].line}" if len(found) > limit else None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from coatcheck.domain.identity import Scope
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter
-from coatcheck.products.batches import presenter as showing
-from coatcheck.products.batches import schemas as words
-from coatcheck.products.batches.context import Scene, owner_of_list
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
+from coatcheck.products.batches import presenter, schemas
+from coatcheck.products.batches.context import BatchesContext, owner_of_list
 from coatcheck.products.batches.presenter import DLQ
 from coatcheck.products.batches.read_routes import CURSOR_OF_IDS, LIMIT, read_id_cursor, read_limit
 from coatcheck.products.batches.task_routes import PAYMENT
@@ -19,41 +18,41 @@ from coatcheck.products.batches.task_routes import PAYMENT
 class DeadLetterRoutes:
     """The routes under /v1/dlq."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: BatchesContext) -> None:
+        self._context = context
 
-    async def page(self, call: Call) -> Reply:
+    async def page(self, request: Request) -> Response:
         """Those of all the organisation's jobs for an admin, else of the caller's own."""
-        principal, limit = call.principal, read_limit(call)
-        found = await self._scene.batches.dead_letters.page(
+        principal, limit = request.principal, read_limit(request)
+        found = await self._context.batches.dead_letters.page(
             principal.org,
             owner=owner_of_list(principal),
-            after=read_id_cursor(call),
+            after=read_id_cursor(request),
             limit=limit,
         )
-        items = [showing.dead_letter(letter) for letter in found]
+        items = [presenter.dead_letter(letter) for letter in found]
         following = items[-1].id if len(items) == limit else None
-        return json_reply(words.DeadLetterPage(items, following))
+        return json_response(schemas.DeadLetterPage(items, following))
 
-    async def redrive(self, call: Call) -> Reply:
+    async def redrive(self, request: Request) -> Response:
         """Take a list in after all, from where it stopped."""
-        scene, principal = self._scene, call.principal
-        await scene.gate.check_new_work(principal, jobs=0)
-        letter = await scene.batches.dead_letters.redrive(
+        context, principal = self._context, request.principal
+        await context.gate.check_new_work(principal, jobs=0)
+        letter = await context.batches.dead_letters.redrive(
             principal.org,
-            call.params["id"],
+            request.params["id"],
             owner_of_list(principal),
-            request_id=call.request_id,
+            request_id=request.request_id,
         )
-        shown = showing.dead_letter(letter)
+        shown = presenter.dead_letter(letter)
         location = (b"location", shown.urls.job.encode("ascii"))
-        return json_reply(shown, HTTPStatus.ACCEPTED, [location])
+        return json_response(shown, HTTPStatus.ACCEPTED, [location])
 
 
-def operations(scene: Scene) -> list[Operation]:
-    letters = DeadLetterRoutes(scene)
+def routes(context: BatchesContext) -> list[Route]:
+    letters = DeadLetterRoutes(context)
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path=DLQ,
             name="dead_letters",
@@ -63,9 +62,9 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="batches",
             parameters=(CURSOR_OF_IDS, LIMIT),
-            answers=(Answer(HTTPStatus.OK, "A page of lists.", words.DeadLetterPage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of lists.", schemas.DeadLetterPage),),
         ),
-        Operation(
+        Route(
             methods=("POST",),
             path=f"{DLQ}/{{id}}/redrive",
             name="redrive",
@@ -74,11 +73,11 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(Parameter("id", "path", "The dead letter's id.", ULID),),
-            answers=(
-                Answer(
+            responses=(
+                ResponseSpec(
                     HTTPStatus.ACCEPTED,
                     "A worker takes it in.",
-                    words.DeadLetterItem,
+                    schemas.DeadLetterItem,
                     headers={"Location": "Where to ask for its job."},
                 ),
                 PAYMENT,

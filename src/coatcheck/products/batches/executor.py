@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.db.connection import PINNED_PLANS, Line
-from coatcheck.db.notify import Notifier
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.notifications import Notifier
 from coatcheck.domain.lanes import Lane
 from coatcheck.job import Job
 from coatcheck.products.batches.exporter import Exporter
@@ -44,15 +44,15 @@ class BatchExecutor:
     def __init__(self, settings: Settings, notifier: Notifier | None = None) -> None:
         self._settings = settings
         self._blobs = BlobContainer.open(settings.blob_url)
-        self._notify_line = Line(settings.database_url, name="ingest notify")
-        self._notifier = notifier or Notifier(self._notify_line)
+        self._notify_db = Connection(settings.database_url, name="ingest notify")
+        self._notifier = notifier or Notifier(self._notify_db)
         self._exporter = Exporter(settings, self._blobs)
         self.service = Service(BATCHES_SERVICE, _builtin=True, _internal=True)
 
         @self.service.post("/ingest", timeout=RUN_SECONDS_MAX)
         async def ingest(order: IngestRequest) -> IngestReport:
-            async with self._line() as line:
-                return await Ingester(line, self._blobs, self._notifier).take_in(order)
+            async with self._db() as db:
+                return await Ingester(db, self._blobs, self._notifier).take_in(order)
 
         @self.service.post("/export", timeout=RUN_SECONDS_MAX)
         async def export(job: Job, export: str) -> dict[str, int]:
@@ -68,7 +68,7 @@ class BatchExecutor:
         trace: TracebackType | None,
     ) -> None:
         await self._notifier.drain()
-        await self._notify_line.close()
+        await self._notify_db.close()
         await self._exporter.close()
 
     def worker(self) -> Worker:
@@ -82,15 +82,15 @@ class BatchExecutor:
         return Worker(settings, [self.service], name=name, notifier=self._notifier)
 
     @asynccontextmanager
-    async def _line(self) -> AsyncIterator[Line]:
+    async def _db(self) -> AsyncIterator[Connection]:
         """A connection for one list: a chunk has it for as long as it is being written."""
-        line = Line(
+        db = Connection(
             self._settings.database_url,
             name="ingest",
             server_settings=PINNED_PLANS,
             statement_seconds_max=_CHUNK_SECONDS_MAX,
         )
         try:
-            yield line
+            yield db
         finally:
-            await line.close()
+            await db.close()

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from coatcheck.core.explain_texts import clock, counted, sentence_of
-from coatcheck.domain.explanation import Blocker, BlockerKind, Eta, Explanation
-from coatcheck.domain.forecast import retry_after
-from coatcheck.products.batches.model import BatchStatus, BatchView, RunView
+from coatcheck.core.explain import clock, counted, sentence_of
+from coatcheck.domain.explanation import Blocker, BlockerKind, Eta, Explanation, retry_after
+from coatcheck.products.batches.model import BatchState, BatchView, RunView
 
 _SLOW = 1.5
 """A run that goes on as slowly as most slow ones do takes so much longer."""
@@ -45,7 +44,7 @@ def of_task(explanation: Explanation, task_id: str) -> Explanation:
 def _intake(view: BatchView, run: RunView) -> list[Blocker]:
     if run.cancel_requested_at is not None:
         return []
-    if run.status is BatchStatus.INGESTING:
+    if run.status is BatchState.INGESTING:
         return [
             Blocker(
                 BlockerKind.WAITING_FOR_INPUT,
@@ -53,7 +52,7 @@ def _intake(view: BatchView, run: RunView) -> list[Blocker]:
                 since=run.created_at,
             )
         ]
-    if run.status is BatchStatus.OPEN:
+    if run.status is BatchState.OPEN:
         return [
             Blocker(
                 BlockerKind.WAITING_FOR_INPUT,
@@ -84,7 +83,7 @@ def _eta(run: RunView, task: Explanation | None, now: datetime) -> Eta | None:
     counts = run.counts
     ended = counts.succeeded + counts.failed + counts.cancelled
     age = (now - run.created_at).total_seconds()
-    if run.status is not BatchStatus.RUNNING or not ended or age <= 0:
+    if run.status is not BatchState.RUNNING or not ended or age <= 0:
         return None
     if task is not None and any(_stands_still(each) for each in task.blockers):
         return None
@@ -103,9 +102,9 @@ def _stands_still(blocker: Blocker) -> bool:
 def _ended(run: RunView, now: datetime) -> str:
     at = clock(run.completed_at or run.created_at, now)
     match run.status:
-        case BatchStatus.COMPLETED:
+        case BatchState.COMPLETED:
             return f"{_progress(run)} It completed at {at}."
-        case BatchStatus.CANCELLED:
+        case BatchState.CANCELLED:
             return f"{_progress(run)} It was cancelled."
         case _:
             said = (run.error_message or run.error_code or "no reason was given").rstrip(".")

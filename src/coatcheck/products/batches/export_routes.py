@@ -7,22 +7,20 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
 
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.bodies import check_content_type, read_as_written
 from coatcheck.http.job_responses import RETRY_AFTER_HEADER
-from coatcheck.http.json_bodies import check_content_type
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter, RequestBody
-from coatcheck.http.struct_bodies import read_as_written
-from coatcheck.products.batches import presenter as showing
-from coatcheck.products.batches import schemas as words
-from coatcheck.products.batches.context import Scene, chosen_run
-from coatcheck.products.batches.export_lines import file_name
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.products.batches import presenter, schemas
+from coatcheck.products.batches.context import BatchesContext, chosen_run
+from coatcheck.products.batches.exporter import file_name
 from coatcheck.products.batches.model import ExportView
 from coatcheck.products.batches.read_routes import JOB, JOB_ID
-from coatcheck.products.batches.request import ExportOrder
+from coatcheck.products.batches.schemas import ExportRequest
 
 _PATH: Final = f"{JOB}/exports"
 _ONE: Final = f"{_PATH}/{{export_id}}"
@@ -30,32 +28,32 @@ _ZIP: Final = "application/zip"
 _RETRY_AFTER: Final = (b"retry-after", b"2")
 
 
-class Exports:
+class ExportRoutes:
     """The routes of a job's exports."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: BatchesContext) -> None:
+        self._context = context
 
-    async def create(self, call: Call) -> Reply:
+    async def create(self, request: Request) -> Response:
         """Ask for an export of what has ended of a run, or of the job as a whole."""
-        view = await self._scene.job(call)
-        run = chosen_run(view, await _wanted_run(call), "body")
-        made = await self._scene.batches.exports.create(view, run, request_id=call.request_id)
-        shown = showing.export(made, await self._url(made))
+        view = await self._context.job(request)
+        run = chosen_run(view, await _wanted_run(request), "body")
+        made = await self._context.batches.exports.create(view, run, request_id=request.request_id)
+        shown = presenter.export(made, await self._url(made))
         headers = [(b"location", shown.urls.poll.encode("ascii")), _RETRY_AFTER]
-        return json_reply(shown, HTTPStatus.ACCEPTED, headers)
+        return json_response(shown, HTTPStatus.ACCEPTED, headers)
 
-    async def show(self, call: Call) -> Reply:
-        view = await self._scene.job(call)
-        found = await self._scene.batches.exports.get(view, call.params["export_id"])
+    async def show(self, request: Request) -> Response:
+        view = await self._context.job(request)
+        found = await self._context.batches.exports.get(view, request.params["export_id"])
         headers = [_RETRY_AFTER] if found.state == "pending" else []
-        return json_reply(showing.export(found, await self._url(found)), headers=headers)
+        return json_response(presenter.export(found, await self._url(found)), headers=headers)
 
-    async def page(self, call: Call) -> Reply:
-        view = await self._scene.job(call)
-        found = await self._scene.batches.exports.list(view)
-        items = [showing.export(each, await self._url(each)) for each in found]
-        return json_reply(words.ExportPage(items))
+    async def page(self, request: Request) -> Response:
+        view = await self._context.job(request)
+        found = await self._context.batches.exports.list(view)
+        items = [presenter.export(each, await self._url(each)) for each in found]
+        return json_response(schemas.ExportPage(items))
 
     async def _url(self, export: ExportView) -> str | None:
         """Where the zip is fetched, for as long as it is kept."""
@@ -65,25 +63,25 @@ class Exports:
         if seconds < 1:
             return None
         name = file_name(export.batch, None if export.all_runs else export.run)
-        signed = await self._scene.engine.signer.signed_get(
+        signed = await self._context.engine.signer.signed_get(
             export.blob_key, seconds, file_name=name, media_type=_ZIP
         )
         return signed.url
 
 
-async def _wanted_run(call: Call) -> str | None:
-    body = await call.body(PAYLOAD_BYTES_MAX)
+async def _wanted_run(request: Request) -> str | None:
+    body = await request.body(PAYLOAD_BYTES_MAX)
     if not body:
         return None
-    check_content_type(call)
-    return read_as_written(body, ExportOrder).run
+    check_content_type(request)
+    return read_as_written(body, ExportRequest).run
 
 
-def operations(scene: Scene) -> list[Operation]:
-    exports = Exports(scene)
+def routes(context: BatchesContext) -> list[Route]:
+    exports = ExportRoutes(context)
     export_id = Parameter("export_id", "path", "The export's id.", ULID)
     return [
-        Operation(
+        Route(
             methods=("POST",),
             path=_PATH,
             name="create_export",
@@ -94,21 +92,21 @@ def operations(scene: Scene) -> list[Operation]:
             tag="batches",
             parameters=(JOB_ID,),
             body=RequestBody(
-                "Which run, or all; the current one, if none.", ExportOrder, required=False
+                "Which run, or all; the current one, if none.", ExportRequest, required=False
             ),
-            answers=(
-                Answer(
+            responses=(
+                ResponseSpec(
                     HTTPStatus.ACCEPTED,
                     "A worker writes it.",
-                    words.Export,
+                    schemas.ExportBody,
                     headers=RETRY_AFTER_HEADER | {"Location": "Where to ask for the export."},
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY, "A field does not fit.", Problem, MEDIA_TYPE
                 ),
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=_PATH,
             name="exports",
@@ -117,9 +115,9 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="batches",
             parameters=(JOB_ID,),
-            answers=(Answer(HTTPStatus.OK, "The exports.", words.ExportPage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The exports.", schemas.ExportPage),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=_ONE,
             name="export",
@@ -128,8 +126,10 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="batches",
             parameters=(JOB_ID, export_id),
-            answers=(
-                Answer(HTTPStatus.OK, "The export.", words.Export, headers=RETRY_AFTER_HEADER),
+            responses=(
+                ResponseSpec(
+                    HTTPStatus.OK, "The export.", schemas.ExportBody, headers=RETRY_AFTER_HEADER
+                ),
             ),
         ),
     ]

@@ -13,11 +13,15 @@ is left out, like any that has not ended, and never written twice.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import zipfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, cast
+from typing import IO, Any, Final, cast
+from uuid import UUID
 
 import msgspec
 
@@ -26,29 +30,233 @@ from coatcheck.blobs.keys import export_key
 from coatcheck.core.queries import reports
 from coatcheck.core.upstream_calls import shown_result
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import BlobStoreUnavailable, FailJob, RetryLater
 from coatcheck.domain.ids import InvalidId, from_text, to_text
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
+from coatcheck.encoding import encode
 from coatcheck.job import Job
-from coatcheck.products.batches.export_lines import (
-    as_it_is,
-    bad_line_lines,
-    error_lines,
-    file_name,
-    result_lines,
-)
 from coatcheck.products.batches.model import MirrorRun, TaskStatus, mirrored_after
-from coatcheck.products.batches.queries import exports
-from coatcheck.products.batches.queries import tasks as batch_tasks
-from coatcheck.products.batches.queries.exports import ExportOrder, ExportRun
+from coatcheck.products.batches.queries import exports, tasks
+from coatcheck.products.batches.queries.exports import ExportOrder, ExportRun, ListedLine
 from coatcheck.products.batches.queries.tasks import RunPlace
-from coatcheck.products.batches.zip_stream import Member, ZipStream
 from coatcheck.settings import Settings
 from coatcheck.worker.reports import JobReporter
+
+_LEVEL: Final = 1
+"""Lines of JSON shrink well by the fastest level; the best takes many times as long."""
+_YEAR_MIN: Final = 1980  # a zip knows no earlier one
+
+
+class _Spout:
+    """What a zip is written to: gathers bytes until somebody takes them. It cannot seek."""
+
+    def __init__(self) -> None:
+        self._gathered: list[bytes] = []
+        self.size = 0
+
+    def write(self, block: bytes) -> int:
+        self._gathered.append(block)
+        self.size += len(block)
+        return len(block)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def take(self) -> bytes:
+        taken = b"".join(self._gathered)
+        self._gathered, self.size = [], 0
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file in the zip, as it was before it was packed."""
+
+    name: str
+    lines: int
+    size: int
+    sha256: str
+
+
+class ZipStream:
+    """Members are written one after the other: ``begin``, ``write`` as often as need be, ``end``.
+
+    Between any two calls, ``take`` gives what is to go on.
+    """
+
+    def __init__(self, written_at: datetime) -> None:
+        self._spout = _Spout()
+        self._zip = zipfile.ZipFile(
+            cast(IO[bytes], self._spout), "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL
+        )
+        year, month, day, hour, minute, second, *_ = written_at.timetuple()
+        self._date = (max(year, _YEAR_MIN), month, day, hour, minute, second)
+        self._file: IO[bytes] | None = None
+        self._name = ""
+        self._lines = 0
+        self._size = 0
+        self._digest = hashlib.sha256()
+
+    def begin(self, name: str) -> None:
+        """Begin a member."""
+        info = zipfile.ZipInfo(name, self._date)
+        info.compress_type = zipfile.ZIP_DEFLATED
+        info.external_attr = 0o644 << 16
+        self._file = self._zip.open(info, "w", force_zip64=True)
+        self._name, self._lines, self._size, self._digest = name, 0, 0, hashlib.sha256()
+
+    def write(self, block: bytes, lines: int) -> None:
+        """Add a block, which has so many lines, to the member."""
+        assert self._file is not None, "a member was begun"
+        self._file.write(block)
+        self._digest.update(block)
+        self._lines += lines
+        self._size += len(block)
+
+    def end(self) -> Member:
+        """End the member. What it came to."""
+        assert self._file is not None, "a member was begun"
+        self._file.close()
+        self._file = None
+        return Member(self._name, self._lines, self._size, self._digest.hexdigest())
+
+    def close(self) -> None:
+        """Write what ends a zip. Of one that is given up half-way, nothing is to be used."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._zip.close()
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes are to be taken."""
+        return self._spout.size
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        return self._spout.take()
+
+
+Show = Callable[[bytes], bytes]
+"""What a caller is shown of a result."""
+
+
+def file_name(batch: UUID, run: UUID | None) -> str:
+    """What an export is called when it is downloaded: of a run, or of the batch as a whole."""
+    return f"{to_text(batch)}.zip" if run is None else f"{to_text(batch)}-{to_text(run)}.zip"
+
+
+def as_it_is(result: bytes) -> bytes:
+    return result
+
+
+def result_lines(rows: Sequence[Any], show: Show = as_it_is) -> bytes:
+    """Tasks that succeeded: rows of ``batch_exports.ended``."""
+    lines: list[bytes] = []
+    shown_at: dict[datetime, bytes] = {}
+    run_ids: dict[UUID, bytes] = {}
+    for (
+        uuid,
+        index,
+        custom_id,
+        attempts,
+        finished_at,
+        result,
+        _,
+        _,
+        artifacts,
+        position,
+        run,
+    ) in rows:
+        if run not in run_ids:
+            run_ids[run] = to_text(run).encode()
+        moment = shown_at.get(finished_at)
+        if moment is None:
+            moment = shown_at[finished_at] = encode(finished_at)
+        value = b"null" if result is None else _on_one_line(show(result))
+        lines.append(
+            b'{"id":"%b","run_id":"%b","index":%d,"job_index":%d,"custom_id":%b,"status":"succeeded",'
+            b'"result":%b,'
+            b'"attempts":%d,"finished_at":%b%b}\n'
+            % (
+                uuid.hex.encode(),
+                run_ids[run],
+                index,
+                position,
+                b"null" if custom_id is None else encode(custom_id),
+                value,
+                attempts,
+                moment,
+                b"" if artifacts is None else b',"artifacts":' + _on_one_line(artifacts.encode()),
+            )
+        )
+    return b"".join(lines)
+
+
+def error_lines(rows: Sequence[Any], status: TaskStatus) -> bytes:
+    """Tasks that failed or were cancelled: rows of ``batch_exports.ended``."""
+    name = encode(status)
+    lines: list[bytes] = []
+    shown_at: dict[datetime, bytes] = {}
+    run_ids: dict[UUID, bytes] = {}
+    for (
+        uuid,
+        index,
+        custom_id,
+        attempts,
+        finished_at,
+        _,
+        code,
+        message,
+        artifacts,
+        position,
+        run,
+    ) in rows:
+        if run not in run_ids:
+            run_ids[run] = to_text(run).encode()
+        moment = shown_at.get(finished_at)
+        if moment is None:
+            moment = shown_at[finished_at] = encode(finished_at)
+        lines.append(
+            b'{"id":"%b","run_id":"%b","index":%d,"job_index":%d,"custom_id":%b,"status":%b,'
+            b'"error":{"code":%b,"message":%b},"attempts":%d,"finished_at":%b%b}\n'
+            % (
+                uuid.hex.encode(),
+                run_ids[run],
+                index,
+                position,
+                b"null" if custom_id is None else encode(custom_id),
+                name,
+                encode(code),
+                encode(message),
+                attempts,
+                moment,
+                b"" if artifacts is None else b',"artifacts":' + _on_one_line(artifacts.encode()),
+            )
+        )
+    return b"".join(lines)
+
+
+def bad_line_lines(rows: Sequence[ListedLine], run: UUID) -> bytes:
+    """Invalid lines. ``part`` counts the lists of the run from 1."""
+    run_id = to_text(run).encode()
+    return b"".join(
+        b'{"run_id":"%b","part":%d,"line":%d,"error":{"code":%b,"message":%b}}\n'
+        % (run_id, row.part, row.line, encode(row.code), encode(row.message))
+        for row in rows
+    )
+
+
+def _on_one_line(json: bytes) -> bytes:
+    """The same JSON without line breaks, which it can only have between its parts."""
+    if b"\n" in json or b"\r" in json:
+        return msgspec.json.format(json, indent=-1)
+    return json
+
 
 RESULTS: Final = "results.ndjson"
 ERRORS: Final = "errors.ndjson"
@@ -101,7 +309,7 @@ class Exporter:
     """Writes exports. ``close`` it in the end."""
 
     def __init__(self, settings: Settings, blobs: BlobContainer) -> None:
-        self._line = Line(settings.database_url, name="exports", server_settings=PINNED_PLANS)
+        self._line = Connection(settings.database_url, name="exports", server_settings=PINNED_PLANS)
         self._blobs = blobs
         self._keep_seconds = settings.batch_url_seconds
 
@@ -166,7 +374,7 @@ class _Content:
 
     def __init__(
         self,
-        line: Line,
+        line: Connection,
         job: ClaimedJob,
         order: ExportOrder,
         runs: Sequence[ExportRun],
@@ -295,7 +503,7 @@ class _Content:
         )
         org = self._job.org
         seen = await retried(
-            lambda: batch_tasks.latest_ended(
+            lambda: tasks.latest_ended(
                 self._line, org, place, state, after=after, looked_at_max=_ROWS_MAX
             )
         )

@@ -19,9 +19,8 @@ import msgspec
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.crash import crash_point
-from coatcheck.db.channels import CHANGED, READY
-from coatcheck.db.connection import Line
-from coatcheck.db.notify import Notifier
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import CHANGED, READY, Notifier
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -32,19 +31,15 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX, RUN_TASKS_MAX
-from coatcheck.products.batches import rerun as rerunning
-from coatcheck.products.batches import staged_list
-from coatcheck.products.batches.lines import parse, too_long
+from coatcheck.products.batches import rerun, task_lists
+from coatcheck.products.batches.lines import Block, RateKey, parse, reading_ahead, too_long
 from coatcheck.products.batches.model import INGEST_ENDPOINT, IngestOrder
-from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.ingest import Overtaken
 from coatcheck.products.batches.queries.task_copy import TaskBlock, TaskChunk, TooManyTasks, encode
-from coatcheck.products.batches.rate_keys import RateKey
-from coatcheck.products.batches.read_ahead import reading_ahead
-from coatcheck.products.batches.splitting import Block
-from coatcheck.products.batches.staged_list import ListUnusable
+from coatcheck.products.batches.task_lists import ListUnusable
 from coatcheck.telemetry import metrics
-from coatcheck.telemetry.job_stats import tally_of
+from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
 _AWAY_SECONDS: Final = 1.0
@@ -74,11 +69,11 @@ class IngestReport(msgspec.Struct, frozen=True):
 class Ingester:
     """Takes one part in. ``line`` is its own: a chunk has it for as long as it is being written."""
 
-    def __init__(self, line: Line, blobs: BlobContainer, notifier: Notifier) -> None:
+    def __init__(self, line: Connection, blobs: BlobContainer, notifier: Notifier) -> None:
         self._line = line
         self._blobs = blobs
         self._notifier = notifier
-        self._tally = tally_of(line.database_url)
+        self._job_stats = job_stats_of(line.database_url)
         self._was_overtaken = False
         """Then chunks lock the run: others may add tasks to it faster than a chunk is written."""
 
@@ -95,7 +90,7 @@ class Ingester:
 
     async def _go_on(self, request: IngestRequest) -> IngestReport:
         while True:
-            order = await batch_ingest.order_of(self._line, request.org, request.part)
+            order = await ingest.order_of(self._line, request.org, request.part)
             if order is None:
                 return IngestReport("gone")
             if order.cancelled:
@@ -154,10 +149,10 @@ class Ingester:
             chunk = await anext(chunks, None)
             if chunk is None:  # there is still an end to write
                 nothing = await encode(order, order.run_tasks, ())
-                await batch_ingest.write_chunk(self._line, order, nothing, is_last=True)
+                await ingest.write_chunk(self._line, order, nothing, is_last=True)
             while chunk is not None:
                 following = await anext(chunks, None)
-                written = await batch_ingest.write_chunk(
+                written = await ingest.write_chunk(
                     self._line,
                     order,
                     chunk.tasks,
@@ -165,7 +160,7 @@ class Ingester:
                     renumbered=chunk.renumbered if self._was_overtaken else None,
                 )
                 order = _after(order, written)
-                self._tally.submitted({(order.org, order.lane): written.tasks})
+                self._job_stats.submitted({(order.org, order.lane): written.tasks})
                 self._tell(order)
                 chunk = following
                 if room is not None and chunk is not None:
@@ -176,8 +171,8 @@ class Ingester:
     async def _rerun(self, order: IngestOrder, room: int | None) -> None:
         """Take tasks of runs before in: all of them, or one chunk that there is ``room`` for."""
         tasks = order.run_tasks
-        async for moved_on in rerunning.chunks(self._line, order, room):
-            self._tally.submitted({(order.org, order.lane): moved_on.run_tasks - tasks})
+        async for moved_on in rerun.chunks(self._line, order, room):
+            self._job_stats.submitted({(order.org, order.lane): moved_on.run_tasks - tasks})
             tasks = moved_on.run_tasks
             self._tell(moved_on)
             if room is not None:
@@ -185,17 +180,17 @@ class Ingester:
 
     async def _finish(self, order: IngestOrder) -> None:
         crash_point("ingest.before_latch")
-        await batch_ingest.latch(self._line, order.org, order.run)
+        await ingest.latch(self._line, order.org, order.run)
         crash_point("ingest.latched")
         self._tell(order)
         await self._call_next(order)
         try:
-            await staged_list.delete(self._blobs, order)
+            await task_lists.delete(self._blobs, order)
         except BlobStoreUnavailable as error:
             _log.warning("a list that was taken in is left to the sweeper: %s", error)
 
     async def _fail(self, order: IngestOrder, code: str, message: str) -> None:
-        if not await batch_ingest.fail_part(self._line, order.org, order.part, code, message):
+        if not await ingest.fail_part(self._line, order.org, order.part, code, message):
             return  # it was ended meanwhile
         self._tell(order)
         await self._call_next(order)
@@ -203,7 +198,7 @@ class Ingester:
 
     async def _call_next(self, order: IngestOrder) -> None:
         """One list less stands before the others."""
-        if await batch_ingest.call_next(self._line, order.org, order.run):
+        if await ingest.call_next(self._line, order.org, order.run):
             self._notifier.say(READY, [INGEST_ENDPOINT])
 
     def _tell(self, order: IngestOrder) -> None:
@@ -229,7 +224,7 @@ async def _encoded(
     async def encoded(order: IngestOrder, chunk: Sequence[Block], first: int) -> TaskChunk:
         return await encode(order, first, _tasks(order, chunk, rate_key))
 
-    async with aclosing(staged_list.chunks(blobs, order, tasks_max)) as chunks:
+    async with aclosing(task_lists.chunks(blobs, order, tasks_max)) as chunks:
         async for chunk in chunks:
             tasks = await encoded(order, chunk, order.run_tasks)
             yield _Encoded(tasks, partial(encoded, order, chunk))

@@ -8,52 +8,54 @@ from typing import Final
 from coatcheck.core.upstream_calls import shown_result
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import InputNotKept
-from coatcheck.domain.identity import Principal
 from coatcheck.domain.ids import to_text
-from coatcheck.domain.org_jobs import ConsoleJob
-from coatcheck.http.job_adapters import JobDesk, JobLabel, JobPlaces
+from coatcheck.domain.org_jobs import OrgJob
+from coatcheck.domain.tenants import Principal
+from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
 from coatcheck.products.batches.model import BATCHES_SERVICE, EXPORT_ENDPOINT, INGEST_ENDPOINT
 from coatcheck.products.batches.presenter import poll_url
-from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.repository import BatchRepository
 
 _OWN_WORK: Final = {INGEST_ENDPOINT: "take in a list", EXPORT_ENDPOINT: "write an export"}
 
 
-class BatchesDesk(JobDesk):
+class BatchesJobAdapter(JobAdapter):
     """A task is read and cancelled like any job; it is done again with its batch."""
 
     surface = "batches"
 
-    async def label(self, job: ConsoleJob, /) -> JobLabel:
+    async def label(self, job: OrgJob, /) -> JobLabel:
         task = job.task
         if task is None:
             endpoint = job.view.endpoint
             return JobLabel(BATCHES_SERVICE, _OWN_WORK.get(endpoint, endpoint))
         return JobLabel(task.service or job.service, task.endpoint or job.view.endpoint)
 
-    def places(self, job: ConsoleJob) -> JobPlaces:
+    def places(self, job: OrgJob) -> JobPaths:
         task = job.task
         if task is None or task.group is None:
-            return JobPlaces(None)
+            return JobPaths(None)
         batch = poll_url(to_text(task.group))
-        return JobPlaces(f"{batch}/tasks/{job.uuid.hex}", batch=batch)
+        return JobPaths(f"{batch}/tasks/{job.uuid.hex}", batch=batch)
 
-    def result(self, job: ConsoleJob) -> bytes | None:
+    def result(self, job: OrgJob) -> bytes | None:
         result = job.view.result
         if result is None or job.view.endpoint != UPSTREAM_ENDPOINT:
             return result
         return shown_result(result)
 
-    async def input(self, job: ConsoleJob) -> bytes:
+    async def input(self, job: OrgJob) -> bytes:
         payload = await super().input(job)
         if job.task is None:
             return payload
         if job.task.group is None:
             raise InputNotKept("The task's batch is being removed, and its input with it.")
-        batch = await self._engine.extension(Batches).get_of_run(job.task.run, org=job.view.org)
+        batch = await self._engine.extension(BatchRepository).get_of_run(
+            job.task.run, org=job.view.org
+        )
         return payload.removeprefix(batch.payload_prefix).removesuffix(batch.payload_suffix)
 
-    def refusal(self, job: ConsoleJob, /) -> str | None:
+    def refusal(self, job: OrgJob, /) -> str | None:
         if job.task is None:
             return (
                 "Coatcheck does this work for a batch by itself. A list that could not be taken in "

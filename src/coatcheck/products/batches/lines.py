@@ -10,14 +10,199 @@ for a block is not asked of its lines, and only lines that look suspicious are l
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from coatcheck.domain.limits import CUSTOM_ID_CHARACTERS_MAX, JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX
 from coatcheck.products.batches.model import BadLine
+
+_URL: Final = re.compile(r"https?://(?:[^/?#]*@)?(\[[^\]/?#]*\]|[^/?#:]*)", re.IGNORECASE)
+_CHARACTERS_MAX: Final = 100
+
+
+class RateKey:
+    """Reads the key of tasks from the field at ``path``, whose names are parted by dots.
+
+    >>> RateKey("page.url").of(b'{"page": {"url": "https://Example.org:8080/a"}}')
+    'example.org'
+
+    Of an http or https URL it is the host; of other text, the text. Where there is no text at the
+    path it is empty. One of more than 100 characters is told by its SHA-256.
+    """
+
+    def __init__(self, path: str) -> None:
+        names = path.split(".")
+        self._depth = len(names)
+        wanted: Any = Any
+        for name in reversed(names):
+            # Named so that any text will do for a field, and read by no other field than this.
+            wanted = msgspec.defstruct(
+                "Level", [("value", wanted, None)], rename={"value": name}, gc=False
+            )
+        self._decode = msgspec.json.Decoder(wanted).decode
+
+    def of(self, given: bytes) -> str:
+        """The key of a task, from its input."""
+        try:
+            value = self._decode(given)
+        except msgspec.ValidationError:
+            return ""  # no object where there should be one
+        for _ in range(self._depth):
+            if value is None:
+                return ""
+            value = value.value
+        return _key(value) if isinstance(value, str) else ""
+
+
+def _key(text: str) -> str:
+    url = _URL.match(text)
+    key = text if url is None else url[1].lower()
+    if len(key) > _CHARACTERS_MAX:
+        return hashlib.sha256(key.encode()).hexdigest()
+    return key
+
+
+LINE_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + 1024
+"""A line also has a custom_id, and the two names. Which input is too long, the parser says."""
+_BLOCK_BYTES: Final = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines, or one that was too long to be held. ``size`` is what they are of the stream."""
+
+    data: bytes
+    size: int
+    is_too_long: bool = False
+
+
+class LineSplitter:
+    """Fed with a stream piece by piece, from the beginning of a line on.
+
+    >>> splitter = LineSplitter(at_start=True)
+    >>> [block.data for block in splitter.feed(b'1\\n2\\n3')]
+    [b'1\\n2\\n']
+    >>> [block.data for block in splitter.end()]
+    [b'3']
+    """
+
+    def __init__(self, *, at_start: bool) -> None:
+        self._may_have_mark = at_start
+        self._held = b""
+        self._mark_size = 0
+        self._passed_over = 0
+        """How much of a line that is too long has gone by."""
+
+    @property
+    def held(self) -> int:
+        """How many bytes wait for the end of their line."""
+        return len(self._held)
+
+    def feed(self, piece: bytes) -> Iterator[Block]:
+        """The blocks that are whole with this piece."""
+        if self._passed_over:
+            end = piece.find(b"\n")
+            if end < 0:
+                self._passed_over += len(piece)
+                return
+            yield Block(b"", self._passed_over + end + 1, is_too_long=True)
+            self._passed_over = 0
+            piece = piece[end + 1 :]
+        data = self._held + piece if self._held else piece
+        if self._may_have_mark:
+            if len(data) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(data):
+                self._held = data
+                return
+            self._may_have_mark = False
+            if data.startswith(BYTE_ORDER_MARK):
+                data = data[len(BYTE_ORDER_MARK) :]
+                self._mark_size = len(BYTE_ORDER_MARK)
+        at = yield from self._blocks(data)
+        self._held = data[at:] if at else data
+        if len(self._held) > LINE_BYTES_MAX:
+            self._passed_over = self._whole(len(self._held))
+            self._held = b""
+
+    def end(self) -> Iterator[Block]:
+        """What is left when the stream has ended: a last line without its newline."""
+        if self._passed_over:
+            yield Block(b"", self._passed_over, is_too_long=True)
+        elif self._held or self._mark_size:
+            yield Block(self._held, self._whole(len(self._held)))
+        self._held = b""
+        self._passed_over = 0
+
+    def _blocks(self, data: bytes) -> Generator[Block, None, int]:
+        """Cut after newlines. Returns how far that went."""
+        at = 0
+        while True:
+            end = data.rfind(b"\n", at, at + _BLOCK_BYTES)
+            if end < 0:
+                end = data.find(b"\n", at + _BLOCK_BYTES)  # a long line
+            if end < 0:
+                return at
+            size = end + 1 - at
+            too_long = size > LINE_BYTES_MAX + 1 and data.find(b"\n", at, end) < 0
+            yield Block(
+                b"" if too_long else data[at : end + 1], self._whole(size), is_too_long=too_long
+            )
+            at = end + 1
+
+    def _whole(self, size: int) -> int:
+        """The size in the stream, with the mark that was left out at its beginning."""
+        size += self._mark_size
+        self._mark_size = 0
+        return size
+
+
+Item = TypeVar("Item")
+
+
+@asynccontextmanager
+async def reading_ahead(source: AsyncIterator[Item]) -> AsyncIterator[AsyncIterator[Item]]:
+    """The items of ``source``, the next of which is being read while the last is worked on.
+
+    An error of the source's is raised where its item would have come.
+    """
+    waiting: asyncio.Queue[Item | _End] = asyncio.Queue(maxsize=1)
+
+    async def read() -> None:
+        try:
+            async for item in source:
+                await waiting.put(item)
+        except Exception as error:  # noqa: BLE001 - raised by whoever takes from it
+            await waiting.put(_End(error))
+        else:
+            await waiting.put(_End(None))
+
+    async def taken() -> AsyncIterator[Item]:
+        while True:
+            item = await waiting.get()
+            if isinstance(item, _End):
+                if item.error is not None:
+                    raise item.error
+                return
+            yield item
+
+    reader = asyncio.create_task(read(), name="reading ahead")
+    try:
+        yield taken()
+    finally:
+        reader.cancel()
+        await asyncio.gather(reader, return_exceptions=True)
+
+
+class _End:
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -48,15 +233,15 @@ _decode: Final = msgspec.json.Decoder().decode
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class _Named(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _NamedField(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     custom_id: str
     input: msgspec.Raw
 
 
-_named: Final = msgspec.json.Decoder(_Named).decode
+_named: Final = msgspec.json.Decoder(_NamedField).decode
 
 
-class Parsed(NamedTuple):
+class ParsedLines(NamedTuple):
     """What some lines came to. ``inputs`` and ``custom_ids`` go together."""
 
     inputs: list[bytes]
@@ -71,7 +256,7 @@ class _Bad(Exception):
         self.code = code
 
 
-def parse(block: bytes, first_line: int = 1, bytes_max: int = PAYLOAD_BYTES_MAX) -> Parsed:
+def parse(block: bytes, first_line: int = 1, bytes_max: int = PAYLOAD_BYTES_MAX) -> ParsedLines:
     """The tasks of a block of whole lines, the first of which is numbered ``first_line``.
 
     The last line may be without its newline. ``bytes_max`` is what an input may have.
@@ -90,11 +275,11 @@ def parse(block: bytes, first_line: int = 1, bytes_max: int = PAYLOAD_BYTES_MAX)
         except (msgspec.DecodeError, RecursionError):
             pass  # one of them is bad, or blank
         else:
-            return Parsed(lines, [None] * len(lines), [], len(lines))
+            return ParsedLines(lines, [None] * len(lines), [], len(lines))
     return _one_by_one(lines, first_line, bytes_max, suspects, may_be_named)
 
 
-def parse_list(data: bytes, bytes_max: int = PAYLOAD_BYTES_MAX) -> Parsed:
+def parse_list(data: bytes, bytes_max: int = PAYLOAD_BYTES_MAX) -> ParsedLines:
     """The tasks of a whole list that is in memory."""
     return parse(data.removeprefix(BYTE_ORDER_MARK), 1, bytes_max)
 
@@ -111,7 +296,7 @@ def too_long(line: int, bytes_max: int = PAYLOAD_BYTES_MAX) -> BadLine:
 
 def _one_by_one(
     lines: list[bytes], first_line: int, bytes_max: int, suspects: set[int], may_be_named: bool
-) -> Parsed:
+) -> ParsedLines:
     inputs: list[bytes] = []
     custom_ids: list[str | None] = []
     bad: list[BadLine] = []
@@ -139,7 +324,7 @@ def _one_by_one(
             continue
         inputs.append(given)
         custom_ids.append(custom_id)
-    return Parsed(inputs, custom_ids, bad, len(lines))
+    return ParsedLines(inputs, custom_ids, bad, len(lines))
 
 
 def _suspects(block: bytes, lines: list[bytes], bytes_max: int) -> set[int]:

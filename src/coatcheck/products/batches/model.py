@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from coatcheck.domain.endpoint_names import endpoint_key, engine_name
 from coatcheck.domain.ids import to_text
+from coatcheck.domain.service_definition import endpoint_key, engine_name
 from coatcheck.domain.states import HELD, State
 
 BATCHES_SERVICE: Final = "batches"
@@ -26,7 +26,7 @@ EXPORT_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/
 PartSource = Literal["inline", "upload", "pieces", "rerun"]
 
 
-class BatchStatus(StrEnum):
+class BatchState(StrEnum):
     """Where a batch stands. ``terminal`` says whether that is the end of its current run."""
 
     INGESTING = "ingesting"
@@ -39,7 +39,7 @@ class BatchStatus(StrEnum):
     @property
     def terminal(self) -> bool:
         """Whether it stays so. After a failed ingest: until a redrive, a rerun or a DELETE."""
-        return self in (BatchStatus.COMPLETED, BatchStatus.CANCELLED, BatchStatus.FAILED_INGEST)
+        return self in (BatchState.COMPLETED, BatchState.CANCELLED, BatchState.FAILED_INGEST)
 
 
 class TaskStatus(StrEnum):
@@ -72,7 +72,7 @@ def task_id(run: UUID, index: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class TaskCounts:
     """A run's tasks by status, as of one moment. ``total`` is how many were written so far."""
 
     total: int
@@ -85,8 +85,8 @@ class Counts:
     def pending(self) -> int:
         return self.total - self.running - self.succeeded - self.failed - self.cancelled
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
+    def __add__(self, other: TaskCounts) -> TaskCounts:
+        return TaskCounts(
             self.total + other.total,
             self.running + other.running,
             self.succeeded + other.succeeded,
@@ -95,7 +95,7 @@ class Counts:
         )
 
 
-NO_TASKS: Final = Counts(0, 0, 0, 0, 0)
+NO_TASKS: Final = TaskCounts(0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class RunView:
     number: int
     parent: UUID | None
     selection: str | None
-    status: BatchStatus
-    counts: Counts
+    status: BatchState
+    counts: TaskCounts
     lines: int
     bad_lines: int
     error_code: str | None
@@ -130,11 +130,11 @@ class RunView:
         return to_text(self.uuid)
 
     @property
-    def latest(self) -> Counts:
+    def latest(self) -> TaskCounts:
         """Those of its tasks that no later run has taken in again."""
         counts = self.counts
         replaced = self.replaced_succeeded + self.replaced_failed + self.replaced_cancelled
-        return Counts(
+        return TaskCounts(
             counts.total - replaced,
             counts.running,
             counts.succeeded - self.replaced_succeeded,
@@ -170,7 +170,7 @@ class BatchView:
     completed_at: datetime | None
     expires_at: datetime | None
     runs: Sequence[RunView]
-    earlier: Counts = NO_TASKS
+    earlier: TaskCounts = NO_TASKS
     """The latest tasks of runs that are not among ``runs``."""
 
     @property
@@ -182,11 +182,11 @@ class BatchView:
         return self.runs[-1]
 
     @property
-    def status(self) -> BatchStatus:
+    def status(self) -> BatchState:
         return self.current.status
 
     @property
-    def whole(self) -> Counts:
+    def whole(self) -> TaskCounts:
         """The batch over all runs: each of its tasks once, by its latest result."""
         return sum((run.latest for run in self.runs), self.earlier)
 
@@ -405,7 +405,7 @@ class BadLine:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class FailedPart:
     """A part that could not be taken in, and waits for a redrive, a rerun or a DELETE."""
 
     uuid: UUID

@@ -11,30 +11,30 @@ from coatcheck.core.upstream_calls import shown_result
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
-from coatcheck.products.batches import schemas as words
+from coatcheck.products.batches import schemas
 from coatcheck.products.batches.model import (
     BatchView,
-    Counts,
-    DeadLetter,
     ExportView,
+    FailedPart,
     RunView,
+    TaskCounts,
     TaskView,
 )
 
 JOBS: Final = "/v1/jobs"
 DLQ: Final = "/v1/dlq"
 
-_decode_filter: Final = msgspec.json.Decoder(words.RunFilter).decode
+_decode_filter: Final = msgspec.json.Decoder(schemas.RunFilter).decode
 
 
 def poll_url(job_id: str) -> str:
     return f"{JOBS}/{job_id}"
 
 
-def urls(job_id: str) -> words.BatchUrls:
+def urls(job_id: str) -> schemas.BatchUrls:
     """Where all that concerns a job is."""
     poll = poll_url(job_id)
-    return words.BatchUrls(
+    return schemas.BatchUrls(
         poll=poll,
         events=f"{poll}/events",
         cancel=f"{poll}/cancel",
@@ -46,10 +46,10 @@ def urls(job_id: str) -> words.BatchUrls:
     )
 
 
-def job(view: BatchView) -> words.BatchJob:
+def job(view: BatchView) -> schemas.BatchJob:
     """A job, as of one moment."""
     run = view.current
-    return words.BatchJob(
+    return schemas.BatchJob(
         id=view.id,
         type="open" if view.is_open else "closed",
         status=run.status.value,
@@ -59,7 +59,7 @@ def job(view: BatchView) -> words.BatchJob:
         concurrency=view.concurrency,
         rate=_rate(view),
         webhook_events=[*view.webhook_events],
-        metadata=words.raw(view.metadata),
+        metadata=schemas.raw(view.metadata),
         counts=counts(run.counts),
         job_counts=counts(view.whole),
         progress=progress(run),
@@ -74,10 +74,10 @@ def job(view: BatchView) -> words.BatchJob:
     )
 
 
-def job_progress(view: BatchView) -> words.BatchProgress:
+def job_progress(view: BatchView) -> schemas.BatchProgress:
     """How far a job is."""
     run = view.current
-    return words.BatchProgress(
+    return schemas.BatchProgress(
         run.id,
         run.status.value,
         counts(run.counts),
@@ -87,8 +87,8 @@ def job_progress(view: BatchView) -> words.BatchProgress:
     )
 
 
-def counts(tasks: Counts) -> words.TaskCounts:
-    return words.TaskCounts(
+def counts(tasks: TaskCounts) -> schemas.TaskCountsBody:
+    return schemas.TaskCountsBody(
         total=tasks.total,
         pending=tasks.pending,
         running=tasks.running,
@@ -117,18 +117,18 @@ def etag(view: BatchView) -> bytes:
     return f'W/"{digest.hexdigest()}"'.encode("ascii")
 
 
-def task(view: BatchView, shown: TaskView) -> words.BatchTask:
+def task(view: BatchView, shown: TaskView) -> schemas.BatchTaskBody:
     """A task in a page: a long result is left out, and said where it is."""
-    return words.BatchTask(**_task_fields(view, shown))
+    return schemas.BatchTaskBody(**_task_fields(view, shown))
 
 
 def whole_task(
-    view: BatchView, shown: TaskView, artifacts: list[words.TaskArtifact]
-) -> words.WholeTask:
+    view: BatchView, shown: TaskView, artifacts: list[schemas.TaskArtifact]
+) -> schemas.WholeTask:
     """A task with its input and what it has left."""
-    return words.WholeTask(
+    return schemas.WholeTask(
         **_task_fields(view, shown),
-        input=words.raw(task_input(view, shown)),
+        input=schemas.raw(task_input(view, shown)),
         artifacts=artifacts,
     )
 
@@ -145,7 +145,7 @@ def _task_fields(view: BatchView, shown: TaskView) -> dict[str, Any]:
         "run_id": to_text(shown.run),
         "status": shown.status.value,
         "attempts": shown.attempts,
-        "result": words.raw(result),
+        "result": schemas.raw(result),
         "result_url": f"{poll}/result" if is_left_out else None,
         "error": _error(shown.error_code, shown.error_message),
         "created_at": shown.created_at,
@@ -153,7 +153,7 @@ def _task_fields(view: BatchView, shown: TaskView) -> dict[str, Any]:
         "finished_at": shown.finished_at,
         "expires_at": view.expires_at,
         "terminal": shown.state.terminal,
-        "urls": words.TaskUrls(poll, f"{poll}/result", poll_url(view.id), f"{poll}/artifacts"),
+        "urls": schemas.TaskUrls(poll, f"{poll}/result", poll_url(view.id), f"{poll}/artifacts"),
     }
 
 
@@ -171,10 +171,10 @@ def task_input(view: BatchView, shown: TaskView) -> bytes | None:
     return shown.input.removeprefix(view.payload_prefix).removesuffix(view.payload_suffix)
 
 
-def export(view: ExportView, url: str | None) -> words.Export:
+def export(view: ExportView, url: str | None) -> schemas.ExportBody:
     job_url = poll_url(to_text(view.batch))
     export_id = to_text(view.uuid)
-    return words.Export(
+    return schemas.ExportBody(
         id=export_id,
         job_id=to_text(view.batch),
         run_id=to_text(view.run),
@@ -189,29 +189,29 @@ def export(view: ExportView, url: str | None) -> words.Export:
         created_at=view.created_at,
         completed_at=view.completed_at,
         terminal=view.state != "pending",
-        urls=words.ExportUrls(f"{job_url}/exports/{export_id}", job_url),
+        urls=schemas.ExportUrls(f"{job_url}/exports/{export_id}", job_url),
     )
 
 
-def dead_letter(letter: DeadLetter) -> words.DeadLetterItem:
+def dead_letter(letter: FailedPart) -> schemas.DeadLetterItem:
     letter_id = to_text(letter.uuid)
-    return words.DeadLetterItem(
+    return schemas.DeadLetterItem(
         id=letter_id,
         job_id=to_text(letter.batch),
         run_id=to_text(letter.run),
         source=letter.source,
-        error=words.TaskError(letter.error_code, letter.error_message),
+        error=schemas.TaskError(letter.error_code, letter.error_message),
         lines=letter.lines,
         tasks=letter.tasks,
         redrives=letter.redrives,
         created_at=letter.created_at,
         failed_at=letter.failed_at,
-        urls=words.DeadLetterUrls(f"{DLQ}/{letter_id}/redrive", poll_url(to_text(letter.batch))),
+        urls=schemas.DeadLetterUrls(f"{DLQ}/{letter_id}/redrive", poll_url(to_text(letter.batch))),
     )
 
 
-def _run(run: RunView) -> words.BatchRun:
-    return words.BatchRun(
+def _run(run: RunView) -> schemas.BatchRunBody:
+    return schemas.BatchRunBody(
         id=run.id,
         number=run.number,
         parent_run_id=None if run.parent is None else to_text(run.parent),
@@ -225,15 +225,15 @@ def _run(run: RunView) -> words.BatchRun:
     )
 
 
-def _ingest(run: RunView) -> words.Ingest:
-    return words.Ingest(run.lines, run.bad_lines, _error(run.error_code, run.error_message))
+def _ingest(run: RunView) -> schemas.IngestBody:
+    return schemas.IngestBody(run.lines, run.bad_lines, _error(run.error_code, run.error_message))
 
 
-def _rate(view: BatchView) -> words.BatchRate | None:
+def _rate(view: BatchView) -> schemas.BatchRate | None:
     if view.rate_per_second is None and view.rate_key_per_second is None:
         return None
-    return words.BatchRate(view.rate_per_second, view.rate_key, view.rate_key_per_second)
+    return schemas.BatchRate(view.rate_per_second, view.rate_key, view.rate_key_per_second)
 
 
-def _error(code: str | None, message: str | None) -> words.TaskError | None:
-    return None if code is None else words.TaskError(code, message or "")
+def _error(code: str | None, message: str | None) -> schemas.TaskError | None:
+    return None if code is None else schemas.TaskError(code, message or "")

@@ -6,35 +6,35 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from coatcheck.product import Product, ServerContext, WorkerContext
+from coatcheck.product import Product, ProductContext, WorkerContext
 
 if TYPE_CHECKING:
     from coatcheck.core.webhook_payloads import SubjectRenderer
-    from coatcheck.domain.webhooks import Tells
-    from coatcheck.http.context import Parts
-    from coatcheck.http.job_adapters import JobDesk
-    from coatcheck.http.routing import Operation
+    from coatcheck.domain.webhooks import SubjectKind
+    from coatcheck.http.context import ServerContext
+    from coatcheck.http.job_adapters import JobAdapter
+    from coatcheck.http.routing import Route
     from coatcheck.maintenance.loop import Loop
     from coatcheck.maintenance.runner import MaintenanceContext
     from coatcheck.worker.worker import Worker
 
 
-def _routes(context: ServerContext) -> Sequence[Operation]:
-    from coatcheck.products.batches import routes as surface
+def _routes(context: ProductContext) -> Sequence[Route]:
+    from coatcheck.products.batches import routes as product_routes
 
-    return surface.operations(context.parts)
-
-
-def _job_adapter(parts: Parts) -> JobDesk:
-    from coatcheck.products.batches import routes as surface
-
-    return surface.desk(parts)
+    return product_routes.routes(context.server)
 
 
-def _subject_payloads(parts: Parts) -> Mapping[Tells, SubjectRenderer]:
-    from coatcheck.products.batches import routes as surface
+def _job_adapter(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.batches import routes as product_routes
 
-    return surface.tellers(parts)
+    return product_routes.job_adapter(server)
+
+
+def _subject_payloads(server: ServerContext) -> Mapping[SubjectKind, SubjectRenderer]:
+    from coatcheck.products.batches import routes as product_routes
+
+    return product_routes.payload_renderers(server)
 
 
 @asynccontextmanager
@@ -46,20 +46,22 @@ async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
 
 
 def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:
-    from coatcheck.products.batches.blob_sweeper import BatchSweeper
-    from coatcheck.products.batches.canceller import BatchCanceller
-    from coatcheck.products.batches.export_expirer import ExportKeeper
-    from coatcheck.products.batches.ingest_reconciler import Reconciler
-    from coatcheck.products.batches.remover import BatchRemover
-    from coatcheck.products.batches.run_completer import RunCompleter
+    from coatcheck.products.batches.maintenance import (
+        BatchCanceller,
+        BatchRemover,
+        BatchSweeper,
+        ExportExpirer,
+        IngestReconciler,
+        RunCompleter,
+    )
 
-    line, notifier, blobs = context.line, context.notifier, context.blobs
+    line, notifier, blobs = context.db, context.notifier, context.blobs
     return [
         RunCompleter(line, notifier),
         BatchCanceller(line, notifier),
         BatchRemover(line, notifier, blobs),
-        ExportKeeper(line, blobs, keep_seconds=context.settings.batch_url_seconds),
-        Reconciler(line, notifier),
+        ExportExpirer(line, blobs, keep_seconds=context.settings.batch_url_seconds),
+        IngestReconciler(line, notifier),
         BatchSweeper(line, blobs),
     ]
 

@@ -9,10 +9,10 @@ import msgspec
 
 from coatcheck.domain.errors import InvalidBody, InvalidParameter
 from coatcheck.domain.lanes import Lane
-from coatcheck.http.json_bodies import read_json
+from coatcheck.http.bodies import read_json
 from coatcheck.http.routing import Parameter
-from coatcheck.products.batches import request
-from coatcheck.products.batches.request import NewJob
+from coatcheck.products.batches import schemas
+from coatcheck.products.batches.schemas import NewBatchBody
 
 _PLAIN: Final = (
     "service",
@@ -35,7 +35,7 @@ _NEEDED: Final = ("service", "endpoint")
 NAMES: Final = (*_PLAIN, *_RATE, "webhook_events", "metadata")
 
 
-def read_options(query: Mapping[str, str]) -> NewJob:
+def read_options(query: Mapping[str, str]) -> NewBatchBody:
     """The options that a query has. Raises InvalidParameter, which names the field."""
     for name in _NEEDED:
         if name not in query:
@@ -52,7 +52,7 @@ def read_options(query: Mapping[str, str]) -> NewJob:
     if rate:
         fields["rate"] = rate
     try:
-        job = msgspec.convert(fields, NewJob, strict=False)
+        job = msgspec.convert(fields, NewBatchBody, strict=False)
     except msgspec.ValidationError as error:
         raise _wrong(str(error)) from None
     return msgspec.structs.replace(job, metadata=_metadata(query))
@@ -90,7 +90,7 @@ def _whole(least: int, most: int) -> dict[str, Any]:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
-_PER_SECOND: Final = {"type": "number", "minimum": request.RATE_MIN, "maximum": request.RATE_MAX}
+_PER_SECOND: Final = {"type": "number", "minimum": schemas.RATE_MIN, "maximum": schemas.RATE_MAX}
 
 PARAMETERS: Final = (
     Parameter("service", "query", "For a list: the service that does the tasks."),
@@ -100,7 +100,7 @@ PARAMETERS: Final = (
         "type",
         "query",
         "For a list: whether more tasks may be added.",
-        {"type": "string", "enum": list(get_args(request.Type))},
+        {"type": "string", "enum": list(get_args(schemas.Type))},
     ),
     Parameter("async", "query", "For a list: 202 however short it is.", {"type": "boolean"}),
     Parameter(
@@ -113,7 +113,7 @@ PARAMETERS: Final = (
         "concurrency",
         "query",
         "For a list: how many of its tasks run at a time.",
-        _whole(1, request.CONCURRENCY_MAX),
+        _whole(1, schemas.CONCURRENCY_MAX),
     ),
     Parameter(
         "rate_per_second", "query", "For a list: how many tasks begin in a second.", _PER_SECOND
@@ -127,14 +127,14 @@ PARAMETERS: Final = (
         "webhook_events",
         "query",
         "For a list: what is told, with commas between: "
-        + ", ".join(f"`{event}`" for event in get_args(request.WebhookEvent)),
+        + ", ".join(f"`{event}`" for event in get_args(schemas.WebhookEvent)),
     ),
     Parameter("metadata", "query", "For a list: an object of the caller's own, as JSON."),
     Parameter(
         "keep_seconds",
         "query",
         "For a list: how long the job is kept after its end.",
-        _whole(0, request.KEEP_SECONDS_MAX),
+        _whole(0, schemas.KEEP_SECONDS_MAX),
     ),
     Parameter(
         "retries", "query", "For a list: how often a failed task is tried again.", _whole(0, 1_000)

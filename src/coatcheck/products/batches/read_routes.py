@@ -6,8 +6,8 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import InvalidId, from_text
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.event_stream import RECONNECT
 from coatcheck.http.job_responses import (
     CONDITION_PARAMETERS,
@@ -15,77 +15,77 @@ from coatcheck.http.job_responses import (
     RETRY_AFTER_HEADER,
     WAIT_PARAMETERS,
 )
-from coatcheck.http.queries import read_whole_number
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply, json_reply
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter
-from coatcheck.products.batches import presenter as showing
-from coatcheck.products.batches import schemas as words
+from coatcheck.http.parameters import read_whole_number
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse, json_response
+from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
+from coatcheck.products.batches import presenter, schemas
 from coatcheck.products.batches.context import (
     ALL_RUNS,
     PAGE_ROWS,
     PAGE_ROWS_MAX,
-    Scene,
+    BatchesContext,
     owner_of_list,
     run_of,
 )
-from coatcheck.products.batches.event_stream import Following
 from coatcheck.products.batches.presenter import JOBS
-from coatcheck.products.batches.responses import Answers
+from coatcheck.products.batches.responses import BatchEventStream, BatchResponses
 
 JOB: Final = JOBS + "/{id}"
 
 
-class Reading:
+class BatchReadRoutes:
     """The routes that show jobs."""
 
-    def __init__(self, scene: Scene, answers: Answers) -> None:
-        self._scene = scene
-        self._answers = answers
-        self._following = Following(scene.engine, scene.draining)
+    def __init__(self, context: BatchesContext, responses: BatchResponses) -> None:
+        self._context = context
+        self._responses = responses
+        self._following = BatchEventStream(context.engine, context.draining)
 
-    async def page(self, call: Call) -> Reply:
+    async def page(self, request: Request) -> Response:
         """Jobs: all of the organisation's for an admin, else the caller's own."""
-        principal = call.principal
-        limit = read_limit(call)
-        found = await self._scene.batches.list(
+        principal = request.principal
+        limit = read_limit(request)
+        found = await self._context.batches.list(
             principal.org,
             owner=owner_of_list(principal),
-            after=read_id_cursor(call),
+            after=read_id_cursor(request),
             limit=limit,
         )
-        items = [showing.job(view) for view in found]
-        return json_reply(words.BatchPage(items, items[-1].id if len(items) == limit else None))
+        items = [presenter.job(view) for view in found]
+        return json_response(
+            schemas.BatchPage(items, items[-1].id if len(items) == limit else None)
+        )
 
-    async def status(self, call: Call) -> Reply:
-        return await self._answers.status(call, await self._scene.job(call))
+    async def status(self, request: Request) -> Response:
+        return await self._responses.status(request, await self._context.job(request))
 
-    async def events(self, call: Call) -> StreamReply:
-        pieces = self._following.follow(await self._scene.job(call))
+    async def events(self, request: Request) -> StreamResponse:
+        pieces = self._following.follow(await self._context.job(request))
         headers = [
             (b"content-type", b"text/event-stream"),
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),  # a proxy that collects events would hold them back
         ]
-        return StreamReply(HTTPStatus.OK, pieces, headers, RECONNECT)
+        return StreamResponse(HTTPStatus.OK, pieces, headers, RECONNECT)
 
-    async def bad_lines(self, call: Call) -> Reply:
-        view = await self._scene.job(call)
-        run = run_of(view, call.query.get("run"))
-        found, following = await self._scene.batches.dead_letters.bad_lines(
-            view, run, after=call.query.get("cursor"), limit=read_limit(call)
+    async def bad_lines(self, request: Request) -> Response:
+        view = await self._context.job(request)
+        run = run_of(view, request.query.get("run"))
+        found, following = await self._context.batches.dead_letters.bad_lines(
+            view, run, after=request.query.get("cursor"), limit=read_limit(request)
         )
-        items = [words.BadLineItem(each.line, each.code, each.message) for each in found]
-        return json_reply(words.BadLinePage(items, following))
+        items = [schemas.BadLineItem(each.line, each.code, each.message) for each in found]
+        return json_response(schemas.BadLinePage(items, following))
 
 
-def read_limit(call: Call) -> int:
-    return read_whole_number(call.query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+def read_limit(request: Request) -> int:
+    return read_whole_number(request.query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
 
 
-def read_id_cursor(call: Call) -> str | None:
+def read_id_cursor(request: Request) -> str | None:
     """The cursor of a list that goes by ids."""
-    given = call.query.get("cursor")
+    given = request.query.get("cursor")
     if given is None:
         return None
     try:
@@ -95,10 +95,10 @@ def read_id_cursor(call: Call) -> str | None:
     return given
 
 
-def operations(scene: Scene, answers: Answers) -> list[Operation]:
-    reading = Reading(scene, answers)
+def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
+    reading = BatchReadRoutes(context, responses)
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path=JOBS,
             name="batches",
@@ -108,9 +108,9 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
             access=Scope.READ,
             tag="batches",
             parameters=(CURSOR_OF_IDS, LIMIT),
-            answers=(Answer(HTTPStatus.OK, "A page of jobs.", words.BatchPage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.BatchPage),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=JOB,
             name="batch",
@@ -119,18 +119,18 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
             access=Scope.READ,
             tag="batches",
             parameters=(JOB_ID, *WAIT_PARAMETERS, *CONDITION_PARAMETERS),
-            answers=(
-                Answer(HTTPStatus.OK, "The job.", words.BatchJob, headers=_JOB_HEADERS),
-                Answer(
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The job.", schemas.BatchJob, headers=_JOB_HEADERS),
+                ResponseSpec(
                     HTTPStatus.ACCEPTED,
                     "The job has not ended within the time to wait.",
-                    words.BatchJob,
+                    schemas.BatchJob,
                     headers=_JOB_HEADERS,
                 ),
                 NOT_MODIFIED,
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/events",
             name="batch_events",
@@ -141,9 +141,9 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
             access=Scope.READ,
             tag="batches",
             parameters=(JOB_ID,),
-            answers=(_EVENTS,),
+            responses=(_EVENTS,),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/bad-lines",
             name="batch_bad_lines",
@@ -152,7 +152,7 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
             access=Scope.READ,
             tag="batches",
             parameters=(JOB_ID, RUN, CURSOR, LIMIT),
-            answers=(Answer(HTTPStatus.OK, "A page of lines.", words.BadLinePage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of lines.", schemas.BadLinePage),),
         ),
     ]
 
@@ -178,7 +178,7 @@ _JOB_HEADERS: Final = RETRY_AFTER_HEADER | {
     "ETag": "Changes with every state and count.",
     "Preference-Applied": "What was made of `Prefer`.",
 }
-_EVENTS: Final = Answer(
+_EVENTS: Final = ResponseSpec(
     HTTPStatus.OK,
     "Events `state`, `progress`, and `end`, after which the stream closes. `reconnect` says that "
     "this server cannot go on, and another can; or that the credential does not count any more.",

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import (
     IngestOrder,
@@ -23,7 +23,7 @@ from coatcheck.products.batches.model import (
     TaskStatus,
     mirrored_after,
 )
-from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries import positions as batch_positions
 from coatcheck.products.batches.queries import tasks as batch_tasks
 from coatcheck.products.batches.queries.ingest import Repeated
@@ -57,7 +57,7 @@ class _Step(NamedTuple):
     run: EarlierRun
 
 
-class _Chosen(NamedTuple):
+class _ChosenTasks(NamedTuple):
     """The next tasks to take, each with its position, and how far that is."""
 
     tasks: Sequence[tuple[TaskPlace, int]]
@@ -66,7 +66,7 @@ class _Chosen(NamedTuple):
 
 
 async def chunks(
-    line: Line, order: IngestOrder, room: int | None = None
+    line: Connection, order: IngestOrder, room: int | None = None
 ) -> AsyncIterator[IngestOrder]:
     """Take tasks in until there are no more; with ``room``, no more than so many in a chunk. The
     order as it is after each chunk.
@@ -79,7 +79,7 @@ async def chunks(
     is_last = False
     while not is_last:
         chosen = await source.choose(order.part_offset, tasks_max)
-        tasks = await batch_ingest.write_rerun_chunk(
+        tasks = await ingest.write_rerun_chunk(
             line,
             order,
             await source.repeated(chosen.tasks),
@@ -102,11 +102,11 @@ class _Source:
     """What a rerun takes from. ``runs`` are those before it, which have ended: nothing of them
     changes any more."""
 
-    line: Line
+    line: Connection
     order: IngestOrder
     runs: Sequence[EarlierRun]
 
-    async def choose(self, offset: int, tasks_max: int) -> _Chosen:
+    async def choose(self, offset: int, tasks_max: int) -> _ChosenTasks:
         """The next tasks after ``offset``."""
         order = self.order
         if order.selection is not None:
@@ -126,22 +126,22 @@ class _Source:
             for (source, position), latest in zip(tasks, replaced, strict=True)
         ]
 
-    async def _all_of_a_run(self, offset: int, tasks_max: int) -> _Chosen:
+    async def _all_of_a_run(self, offset: int, tasks_max: int) -> _ChosenTasks:
         order = self.order
         end = min(offset + tasks_max, order.parent_tasks)
         if order.parent_run is None:
-            return _Chosen([], end, True)
+            return _ChosenTasks([], end, True)
         tasks = await self._of_run(order.parent_run, range(offset, end))
-        return _Chosen(tasks, end, end == order.parent_tasks)
+        return _ChosenTasks(tasks, end, end == order.parent_tasks)
 
-    async def _all_of_the_batch(self, offset: int, tasks_max: int, before: int) -> _Chosen:
+    async def _all_of_the_batch(self, offset: int, tasks_max: int, before: int) -> _ChosenTasks:
         positions_max = sum(run.new_tasks for run in self.runs if run.number < before)
         end = min(offset + tasks_max, positions_max)
         positions = range(offset, end)
         tasks = await self._latest(positions, before)
-        return _Chosen([*zip(tasks, positions, strict=True)], end, end == positions_max)
+        return _ChosenTasks([*zip(tasks, positions, strict=True)], end, end == positions_max)
 
-    async def _selected(self, offset: int, tasks_max: int, selection: str) -> _Chosen:
+    async def _selected(self, offset: int, tasks_max: int, selection: str) -> _ChosenTasks:
         wanted = msgspec.json.decode(selection, type=_Selection)
         steps = self._steps(wanted)
         at, first = offset >> _HALF, offset & ((1 << _HALF) - 1)
@@ -154,8 +154,8 @@ class _Source:
                 at, first = at + 1, 0
             if numbers or at == len(steps):
                 tasks = await self._of_run(step.run.uuid, numbers)
-                return _Chosen(tasks, at << _HALF | first, at == len(steps))
-        return _Chosen([], offset, True)
+                return _ChosenTasks(tasks, at << _HALF | first, at == len(steps))
+        return _ChosenTasks([], offset, True)
 
     def _steps(self, wanted: _Selection) -> list[_Step]:
         before = self.order.source_before
@@ -173,7 +173,7 @@ class _Source:
         more."""
         order, before = self.order, self.order.source_before
         if before is None:
-            found = await batch_ingest.select_ended(
+            found = await ingest.select_ended(
                 self.line,
                 order.org,
                 step.run.uuid,

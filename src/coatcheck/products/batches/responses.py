@@ -3,44 +3,68 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Final
 
 from coatcheck.core import Engine
-from coatcheck.domain.errors import Unauthenticated
-from coatcheck.http.draining import Draining
+from coatcheck.domain import explanation
+from coatcheck.domain.errors import (
+    DatabaseUnavailable,
+    JobNotFound,
+    OutcomeUnknown,
+    Unauthenticated,
+)
+from coatcheck.http import event_stream
+from coatcheck.http.event_stream import KEEP_ALIVE, RECONNECT, RECONNECT_MILLISECONDS, event
 from coatcheck.http.gate import Gate
-from coatcheck.http.prefer_header import Preferences, read_preferences
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply, json_reply
-from coatcheck.products.batches import presenter as showing
+from coatcheck.http.lifecycle import ServerDraining
+from coatcheck.http.parameters import Preferences, read_preferences
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response, json_response
+from coatcheck.products.batches import presenter
 from coatcheck.products.batches.model import BatchView
-from coatcheck.products.batches.repository import Batches
-from coatcheck.products.batches.retry_after import retry_after
+from coatcheck.products.batches.repository import BatchRepository
+from coatcheck.products.batches.schemas import BatchProgress
+
+_UNKNOWN_SECONDS: Final = 2
 
 
-class Answers:
+def retry_after(view: BatchView, now: datetime) -> int:
+    """Whole seconds, as the header wants them."""
+    run = view.current
+    tasks = run.counts
+    ended = tasks.succeeded + tasks.failed + tasks.cancelled
+    age = (now - run.created_at).total_seconds()
+    if not ended or age <= 0:
+        return _UNKNOWN_SECONDS
+    return explanation.retry_after((tasks.total - ended) * age / ended)
+
+
+class BatchResponses:
     """Answers that show a job."""
 
-    def __init__(self, engine: Engine, draining: Draining, gate: Gate) -> None:
+    def __init__(self, engine: Engine, draining: ServerDraining, gate: Gate) -> None:
         self._engine = engine
         self._draining = draining
         self._gate = gate
 
     async def handed_in(
         self,
-        call: Call,
+        request: Request,
         view: BatchView,
         preferences: Preferences,
         *,
         status: HTTPStatus,
         headers: RawHeaders = (),
-    ) -> Reply:
+    ) -> Response:
         """``status``; or, if the caller waits for the job: 200 once it has ended, else 202."""
         if preferences.wait is not None:
-            view = await self.held(call, view, preferences.wait)
+            view = await self.held(request, view, preferences.wait)
             status = HTTPStatus.OK if view.status.terminal else HTTPStatus.ACCEPTED
-        urls = showing.urls(view.id)
+        urls = presenter.urls(view.id)
         links = f'<{urls.events}>; rel="events", <{urls.cancel}>; rel="cancel"'
         headers = [
             *preferences.headers,
@@ -50,26 +74,26 @@ class Answers:
         ]
         return self.shown(view, status, headers)
 
-    async def status(self, call: Call, view: BatchView) -> Reply:
+    async def status(self, request: Request, view: BatchView) -> Response:
         """The job as it is, or as it is once the caller's conditions are met."""
-        preferences = read_preferences(call)
-        known = call.headers.get(b"if-none-match")
+        preferences = read_preferences(request)
+        known = request.headers.get(b"if-none-match")
         unchanged = known is None or _matches(known, view)
         if preferences.wait is not None and not view.status.terminal and unchanged:
-            view = await self.held(call, view, preferences.wait, since=known)
+            view = await self.held(request, view, preferences.wait, since=known)
         if known is not None and _matches(known, view):
             headers = [*preferences.headers, *_headers(view)]
-            return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
+            return Response(HTTPStatus.NOT_MODIFIED, b"", headers)
         unfinished = preferences.wait is not None and not view.status.terminal
         status = HTTPStatus.ACCEPTED if unfinished else HTTPStatus.OK
         return self.shown(view, status, preferences.headers)
 
-    def shown(self, view: BatchView, status: HTTPStatus, headers: RawHeaders = ()) -> Reply:
+    def shown(self, view: BatchView, status: HTTPStatus, headers: RawHeaders = ()) -> Response:
         """The job, with when to ask for it again."""
-        return json_reply(showing.job(view), status, [*headers, *_headers(view)])
+        return json_response(presenter.job(view), status, [*headers, *_headers(view)])
 
     async def held(
-        self, call: Call, view: BatchView, seconds: float, *, since: bytes | None = None
+        self, request: Request, view: BatchView, seconds: float, *, since: bytes | None = None
     ) -> BatchView:
         """The job once it has ended, or changed since that ETag, or the time is up.
 
@@ -78,10 +102,10 @@ class Answers:
         deadline = time.monotonic() + seconds
         with (
             self._engine.watch(view.id) as watch,
-            self._gate.watch(call, watch.wake) as credential,
+            self._gate.watch(request, watch.wake) as credential,
         ):
             while True:
-                view = await self._engine.extension(Batches).get(view.id, org=view.org)
+                view = await self._engine.extension(BatchRepository).get(view.id, org=view.org)
                 if not await credential.counts():
                     raise Unauthenticated
                 remaining = deadline - time.monotonic()
@@ -93,7 +117,7 @@ class Answers:
 
 
 def _headers(view: BatchView) -> RawHeaders:
-    headers = [(b"etag", showing.etag(view))]
+    headers = [(b"etag", presenter.etag(view))]
     if not view.status.terminal:
         headers.append((b"retry-after", b"%d" % retry_after(view, datetime.now(UTC))))
     return headers
@@ -101,4 +125,58 @@ def _headers(view: BatchView) -> RawHeaders:
 
 def _matches(known: bytes, view: BatchView) -> bool:
     # Weakly, as RFC 9110 has it here: a W/ in front makes no difference.
-    return known.strip() == b"*" or showing.etag(view).removeprefix(b"W/") in known
+    return known.strip() == b"*" or presenter.etag(view).removeprefix(b"W/") in known
+
+
+class BatchEventStream:
+    """Makes streams of jobs' events."""
+
+    def __init__(self, engine: Engine, draining: ServerDraining) -> None:
+        self._engine = engine
+        self._draining = draining
+
+    async def follow(self, view: BatchView) -> AsyncIterator[bytes]:
+        """``state`` and ``progress`` as they are now and whenever they change, then ``end``."""
+        yield b"retry: %d\n\n" % RECONNECT_MILLISECONDS
+        try:
+            async with aclosing(self._story(view)) as story:
+                async for piece in story:
+                    yield piece
+        except JobNotFound:
+            return  # deleted while it was followed
+        except (DatabaseUnavailable, OutcomeUnknown):  # to who reads, they are the same
+            yield RECONNECT
+
+    async def _story(self, view: BatchView) -> AsyncGenerator[bytes, None]:
+        state: tuple[str, str] | None = None
+        shown: BatchProgress | None = None
+        said_at = time.monotonic()
+        with self._engine.watch(view.id) as watch:
+            while True:
+                view = await self._engine.extension(BatchRepository).get(view.id, org=view.org)
+                ended, drained = view.status.terminal, self._draining.begun
+                pieces = []
+                if not ended and state != (view.current.id, view.status.value):
+                    pieces.append(event("state", presenter.job(view)))
+                state = (view.current.id, view.status.value)
+                progress = presenter.job_progress(view)
+                if progress != shown:
+                    pieces.append(event("progress", progress))
+                shown = progress
+                if ended:
+                    pieces.append(event("end", presenter.job(view)))
+                elif drained:
+                    pieces.append(RECONNECT)
+                elif not pieces and self._has_been_silent(said_at):
+                    pieces.append(KEEP_ALIVE)
+                if pieces:
+                    yield b"".join(pieces)
+                    said_at = time.monotonic()
+                if ended or drained:
+                    return
+                async with self._draining.cut_short():
+                    await watch.changed(event_stream.KEEP_ALIVE_SECONDS)
+
+    @staticmethod
+    def _has_been_silent(said_at: float) -> bool:
+        return time.monotonic() - said_at >= event_stream.KEEP_ALIVE_SECONDS

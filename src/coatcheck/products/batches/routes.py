@@ -5,57 +5,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coatcheck.core.webhook_payloads import SubjectRenderer
-from coatcheck.domain.webhooks import Tells
-from coatcheck.http.context import Parts
-from coatcheck.http.job_adapters import JobDesk
-from coatcheck.http.routing import Operation
-from coatcheck.products.batches import artifacts
-from coatcheck.products.batches import dead_letter_routes as dead_letters
-from coatcheck.products.batches import explain as explaining
-from coatcheck.products.batches import export_routes as exports
-from coatcheck.products.batches import read_routes as reading
-from coatcheck.products.batches import run_routes as runs
-from coatcheck.products.batches import submit_routes as submitting
-from coatcheck.products.batches import task_routes as tasks
-from coatcheck.products.batches import upload_routes as uploads
-from coatcheck.products.batches import webhook_payloads as telling
-from coatcheck.products.batches.context import Scene
-from coatcheck.products.batches.job_adapter import BatchesDesk
-from coatcheck.products.batches.responses import Answers
-from coatcheck.products.batches.task_lists import Lists
+from coatcheck.domain.webhooks import SubjectKind
+from coatcheck.http.context import ServerContext
+from coatcheck.http.job_adapters import JobAdapter
+from coatcheck.http.routing import Route
+from coatcheck.products.batches import (
+    dead_letter_routes,
+    explain,
+    export_routes,
+    read_routes,
+    run_routes,
+    submit_routes,
+    task_routes,
+    webhook_payloads,
+)
+from coatcheck.products.batches.context import BatchesContext
+from coatcheck.products.batches.job_adapter import BatchesJobAdapter
+from coatcheck.products.batches.responses import BatchResponses
+from coatcheck.products.batches.task_lists import TaskListReader
 
 
-def operations(parts: Parts) -> list[Operation]:
+def routes(server: ServerContext) -> list[Route]:
     """Every route of the surface, on the control plane's parts."""
-    scene = Scene(
-        settings=parts.settings,
-        engine=parts.engine,
-        catalogue=parts.catalogue,
-        gate=parts.gate,
-        guard=parts.receivers,
-        draining=parts.draining,
-        large=parts.answers.large,
+    context = BatchesContext(
+        settings=server.settings,
+        engine=server.engine,
+        catalogue=server.catalogue,
+        gate=server.gate,
+        guard=server.receivers,
+        draining=server.draining,
+        large=server.responses.large,
     )
-    answers = Answers(parts.engine, parts.draining, parts.gate)
-    taking = Lists(parts.engine, parts.settings.batch_small_tasks)
+    responses = BatchResponses(server.engine, server.draining, server.gate)
+    taking = TaskListReader(server.engine, server.settings.batch_small_tasks)
     return [
-        *submitting.operations(scene, answers, taking),
-        *reading.operations(scene, answers),
-        *tasks.operations(scene, answers, taking),
-        *explaining.operations(scene, parts.answers),
-        *artifacts.operations(parts, scene),
-        *runs.operations(scene, answers),
-        *uploads.operations(scene),
-        *exports.operations(scene),
-        *dead_letters.operations(scene),
+        *submit_routes.routes(context, responses, taking),
+        *read_routes.routes(context, responses),
+        *task_routes.routes(context, responses, taking),
+        *explain.routes(context, server.responses),
+        *task_routes.file_routes(server, context),
+        *run_routes.routes(context, responses),
+        *submit_routes.upload_routes(context),
+        *export_routes.routes(context),
+        *dead_letter_routes.routes(context),
     ]
 
 
-def desk(parts: Parts) -> JobDesk:
+def job_adapter(server: ServerContext) -> JobAdapter:
     """Who speaks for tasks where all jobs are looked after."""
-    return BatchesDesk(parts.engine, parts.remote_calls)
+    return BatchesJobAdapter(server.engine, server.remote_calls)
 
 
-def tellers(parts: Parts) -> Mapping[Tells, SubjectRenderer]:
+def payload_renderers(server: ServerContext) -> Mapping[SubjectKind, SubjectRenderer]:
     """What webhooks say of batches and their tasks."""
-    return telling.renderers(parts.engine)
+    return webhook_payloads.renderers(server.engine)

@@ -5,85 +5,83 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
-from coatcheck.http.idempotency import read_idempotency_key
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.bodies import check_content_type, read_as_written
 from coatcheck.http.job_responses import IDEMPOTENCY_PARAMETERS, TICKET_HEADERS, WAIT_PARAMETERS
-from coatcheck.http.json_bodies import check_content_type
-from coatcheck.http.prefer_header import read_preferences
+from coatcheck.http.parameters import read_idempotency_key, read_preferences
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply
-from coatcheck.http.routing import Answer, Operation, RequestBody
-from coatcheck.http.struct_bodies import read_as_written
-from coatcheck.products.batches import schemas as words
-from coatcheck.products.batches.context import Scene, chosen_run, stored_key
-from coatcheck.products.batches.fingerprints import replayed
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response
+from coatcheck.http.routing import RequestBody, ResponseSpec, Route
+from coatcheck.products.batches import schemas
+from coatcheck.products.batches.context import BatchesContext, chosen_run, stored_key
 from coatcheck.products.batches.model import UNNAMED_SOURCE, BatchView, RerunSource, Selection
 from coatcheck.products.batches.read_routes import JOB, JOB_ID
-from coatcheck.products.batches.request import Rerun
-from coatcheck.products.batches.responses import Answers
+from coatcheck.products.batches.responses import BatchResponses
+from coatcheck.products.batches.schemas import Rerun
+from coatcheck.products.batches.task_lists import replayed
 from coatcheck.products.batches.task_routes import PAYMENT
 
 
-class Runs:
+class RunRoutes:
     """The routes that change what becomes of a job."""
 
-    def __init__(self, scene: Scene, answers: Answers) -> None:
-        self._scene = scene
-        self._answers = answers
+    def __init__(self, context: BatchesContext, responses: BatchResponses) -> None:
+        self._context = context
+        self._responses = responses
 
-    async def rerun(self, call: Call) -> Reply:
+    async def rerun(self, request: Request) -> Response:
         """A new run of a job whose run has ended. A known key answers the job as it is."""
-        scene = self._scene
-        preferences = read_preferences(call)
-        said = read_idempotency_key(call)
-        view = await scene.job(call)
-        key = None if said is None else stored_key(call.principal, "rerun", said)
-        if key is None or await scene.batches.find_part_key(view.org, view.uuid, key) is None:
-            await scene.gate.check_new_work(call.principal, jobs=0)
-        selection, source = await _wanted(call, view)
-        after, created = await scene.batches.rerun(
+        context = self._context
+        preferences = read_preferences(request)
+        said = read_idempotency_key(request)
+        view = await context.job(request)
+        key = None if said is None else stored_key(request.principal, "rerun", said)
+        if key is None or await context.batches.find_part_key(view.org, view.uuid, key) is None:
+            await context.gate.check_new_work(request.principal, jobs=0)
+        selection, source = await _wanted(request, view)
+        after, created = await context.batches.rerun(
             view.id,
             selection,
             org=view.org,
             source=source,
             idempotency_key=key,
-            request_id=call.request_id,
+            request_id=request.request_id,
         )
         headers = (
             [] if created.created else replayed(same=not created.mismatch, preferences=preferences)
         )
-        return await self._answers.handed_in(
-            call, after, preferences, status=HTTPStatus.ACCEPTED, headers=headers
+        return await self._responses.handed_in(
+            request, after, preferences, status=HTTPStatus.ACCEPTED, headers=headers
         )
 
-    async def close(self, call: Call) -> Reply:
+    async def close(self, request: Request) -> Response:
         """Take no more tasks in. One that is closed is answered as it is."""
-        view = await self._scene.job(call)
-        after = await self._scene.batches.close(view.id, org=view.org)
-        return self._answers.shown(after, HTTPStatus.OK)
+        view = await self._context.job(request)
+        after = await self._context.batches.close(view.id, org=view.org)
+        return self._responses.shown(after, HTTPStatus.OK)
 
-    async def cancel(self, call: Call) -> Reply:
+    async def cancel(self, request: Request) -> Response:
         """200 if the job is cancelled, 202 if its tasks are being told to stop."""
-        view = await self._scene.job(call)
-        after = await self._scene.batches.cancel(view.id, org=view.org)
+        view = await self._context.job(request)
+        after = await self._context.batches.cancel(view.id, org=view.org)
         ended = after.completed_at is not None
-        return self._answers.shown(after, HTTPStatus.OK if ended else HTTPStatus.ACCEPTED)
+        return self._responses.shown(after, HTTPStatus.OK if ended else HTTPStatus.ACCEPTED)
 
-    async def delete(self, call: Call) -> Reply:
+    async def delete(self, request: Request) -> Response:
         """The job is gone when this is answered; what is left of it is removed by and by."""
-        view = await self._scene.job(call)
-        await self._scene.batches.delete(view.id, org=view.org)
-        return Reply(HTTPStatus.NO_CONTENT)
+        view = await self._context.job(request)
+        await self._context.batches.delete(view.id, org=view.org)
+        return Response(HTTPStatus.NO_CONTENT)
 
 
-async def _wanted(call: Call, view: BatchView) -> tuple[Selection, RerunSource]:
+async def _wanted(request: Request, view: BatchView) -> tuple[Selection, RerunSource]:
     """Which tasks to run again, and of what: of the whole job all of them, if nothing was sent."""
-    body = await call.body(PAYLOAD_BYTES_MAX)
+    body = await request.body(PAYLOAD_BYTES_MAX)
     if not body:
         return Selection(), UNNAMED_SOURCE
-    check_content_type(call)
+    check_content_type(request)
     order = read_as_written(body, Rerun)
     source = UNNAMED_SOURCE
     if order.run is not None:
@@ -95,10 +93,10 @@ async def _wanted(call: Call, view: BatchView) -> tuple[Selection, RerunSource]:
     return Selection(wanted.statuses, wanted.error_codes), source
 
 
-def operations(scene: Scene, answers: Answers) -> list[Operation]:
-    runs = Runs(scene, answers)
+def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
+    runs = RunRoutes(context, responses)
     return [
-        Operation(
+        Route(
             methods=("POST",),
             path=f"{JOB}/rerun",
             name="rerun_batch",
@@ -112,25 +110,27 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
                 Rerun,
                 required=False,
             ),
-            answers=(
-                Answer(HTTPStatus.OK, "The new run has ended.", words.BatchJob, headers=_HEADERS),
-                Answer(
-                    HTTPStatus.ACCEPTED, "The new run begins.", words.BatchJob, headers=_HEADERS
+            responses=(
+                ResponseSpec(
+                    HTTPStatus.OK, "The new run has ended.", schemas.BatchJob, headers=_HEADERS
+                ),
+                ResponseSpec(
+                    HTTPStatus.ACCEPTED, "The new run begins.", schemas.BatchJob, headers=_HEADERS
                 ),
                 PAYMENT,
-                Answer(
+                ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "The job's run goes on (`batch_still_runs`), or no task is of that kind "
                     "(`nothing_to_rerun`).",
                     Problem,
                     MEDIA_TYPE,
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY, "A field does not fit.", Problem, MEDIA_TYPE
                 ),
             ),
         ),
-        Operation(
+        Route(
             methods=("POST",),
             path=f"{JOB}/close",
             name="close_batch",
@@ -139,9 +139,9 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(JOB_ID,),
-            answers=(Answer(HTTPStatus.OK, "The job.", words.BatchJob),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The job.", schemas.BatchJob),),
         ),
-        Operation(
+        Route(
             methods=("POST",),
             path=f"{JOB}/cancel",
             name="cancel_batch",
@@ -150,10 +150,12 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(JOB_ID,),
-            answers=(
-                Answer(HTTPStatus.OK, "The job is cancelled.", words.BatchJob),
-                Answer(HTTPStatus.ACCEPTED, "Its tasks are being cancelled.", words.BatchJob),
-                Answer(
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The job is cancelled.", schemas.BatchJob),
+                ResponseSpec(
+                    HTTPStatus.ACCEPTED, "Its tasks are being cancelled.", schemas.BatchJob
+                ),
+                ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "The job has ended (`batch_already_ended`).",
                     Problem,
@@ -161,7 +163,7 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
                 ),
             ),
         ),
-        Operation(
+        Route(
             methods=("DELETE",),
             path=JOB,
             name="delete_batch",
@@ -170,7 +172,7 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(JOB_ID,),
-            answers=(Answer(HTTPStatus.NO_CONTENT, "The job is gone.", empty=True),),
+            responses=(ResponseSpec(HTTPStatus.NO_CONTENT, "The job is gone.", empty=True),),
         ),
     ]
 

@@ -7,77 +7,87 @@ from http import HTTPStatus
 from typing import Final
 from uuid import UUID
 
+from coatcheck.core.uploads import UploadRepository
 from coatcheck.domain.errors import CoatcheckError, OutcomeUnknown
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
-from coatcheck.http.idempotency import read_idempotency_key
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.bodies import check_content_type, read_as_written
 from coatcheck.http.job_responses import IDEMPOTENCY_PARAMETERS, TICKET_HEADERS, WAIT_PARAMETERS
-from coatcheck.http.json_bodies import check_content_type
-from coatcheck.http.prefer_header import Preferences, read_preferences
+from coatcheck.http.parameters import (
+    Preferences,
+    check_webhook_url,
+    read_idempotency_key,
+    read_preferences,
+)
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply
-from coatcheck.http.routing import Answer, Operation, RequestBody
-from coatcheck.http.struct_bodies import read_as_written
-from coatcheck.http.webhook_headers import check_webhook_url
-from coatcheck.products.batches import query_options
-from coatcheck.products.batches import schemas as words
-from coatcheck.products.batches import task_lists as lists
-from coatcheck.products.batches.context import Scene, stored_key
-from coatcheck.products.batches.fingerprints import comes_as_list, fingerprint, is_same, replayed
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import RequestBody, ResponseSpec, Route
+from coatcheck.products.batches import query_options, schemas, task_lists
+from coatcheck.products.batches.context import BatchesContext, stored_key
 from coatcheck.products.batches.model import Created, Known, NewBatch
 from coatcheck.products.batches.presenter import JOBS
-from coatcheck.products.batches.request import NewJob, check_one_source, check_options
-from coatcheck.products.batches.responses import Answers
-from coatcheck.products.batches.targets import Target, find_target
-from coatcheck.products.batches.task_lists import Frame, Lists, Taken
+from coatcheck.products.batches.responses import BatchResponses
+from coatcheck.products.batches.schemas import NewBatchBody, check_one_source, check_options
+from coatcheck.products.batches.targets import TaskTarget, find_target
+from coatcheck.products.batches.task_lists import (
+    Frame,
+    TaskListReader,
+    TaskListTaken,
+    comes_as_list,
+    fingerprint,
+    is_same,
+    replayed,
+)
 from coatcheck.products.batches.task_routes import PAYMENT
 
 _EVENTS: Final = ("completed",)
 
 
-class Submitting:
+class BatchSubmitRoutes:
     """POST /v1/jobs."""
 
-    def __init__(self, scene: Scene, answers: Answers, taking: Lists) -> None:
-        self._scene = scene
-        self._answers = answers
+    def __init__(
+        self, context: BatchesContext, responses: BatchResponses, taking: TaskListReader
+    ) -> None:
+        self._context = context
+        self._responses = responses
         self._lists = taking
 
-    async def submit(self, call: Call) -> Reply:
+    async def submit(self, request: Request) -> Response:
         """A known key is answered before a list is read."""
-        scene, principal = self._scene, call.principal
-        preferences = read_preferences(call)
-        said = read_idempotency_key(call)
+        context, principal = self._context, request.principal
+        preferences = read_preferences(request)
+        said = read_idempotency_key(request)
         key = None if said is None else stored_key(principal, "job", said)
-        is_list = comes_as_list(call)
+        is_list = comes_as_list(request)
         if not is_list:
-            check_content_type(call, otherwise=lists.OTHERWISE)
-            query_options.refuse_options(call.query)
+            check_content_type(request, otherwise=task_lists.OTHERWISE)
+            query_options.refuse_options(request.query)
         if key is not None:
-            known = await scene.batches.find_key(principal.org, key)
+            known = await context.batches.find_key(principal.org, key)
             if known is not None:
-                return await self._known(call, known, preferences, is_list=is_list)
-        await scene.gate.check_new_work(principal, jobs=0)
-        order = await self._order(call, is_list=is_list)
+                return await self._known(request, known, preferences, is_list=is_list)
+        await context.gate.check_new_work(principal, jobs=0)
+        order = await self._order(request, is_list=is_list)
         check_options(order)
-        await self._check_webhook(order, call.principal.org)
+        await self._check_webhook(order, request.principal.org)
         target = await find_target(
-            scene.catalogue,
+            context.catalogue,
             principal,
             order.service,
             order.version,
             order.endpoint,
             retries=order.retries,
-            timeout_seconds_max=scene.gate.timeout_seconds_max(principal),
+            timeout_seconds_max=context.gate.timeout_seconds_max(principal),
         )
         batch = new_id()
-        taken = await self._take(call, order, target, batch, preferences, is_list=is_list)
-        new = self._new(call, order, target, batch, key, await fingerprint(call, taken))
+        taken = await self._take(request, order, target, batch, preferences, is_list=is_list)
+        new = self._new(request, order, target, batch, key, await fingerprint(request, taken))
         created = await self._hand_in(new, taken)
-        view = await scene.batches.get(to_text(created.uuid), org=principal.org)
+        view = await context.batches.get(to_text(created.uuid), org=principal.org)
         if not created.created:
             # Another request with this key was faster.
             headers = replayed(same=not created.mismatch, preferences=preferences)
@@ -86,58 +96,58 @@ class Submitting:
             headers = []
             small = taken is not None and taken.tasks is not None
             status = HTTPStatus.CREATED if small else HTTPStatus.ACCEPTED
-        return await self._answers.handed_in(
-            call, view, preferences, status=status, headers=headers
+        return await self._responses.handed_in(
+            request, view, preferences, status=status, headers=headers
         )
 
     async def _known(
-        self, call: Call, known: Known, preferences: Preferences, *, is_list: bool
-    ) -> Reply:
+        self, request: Request, known: Known, preferences: Preferences, *, is_list: bool
+    ) -> Response:
         """The job as it is. Of a list only who is strict pays for a look at it, to compare it."""
-        scene = self._scene
-        same = await is_same(call, known, preferences, is_list=is_list)
+        context = self._context
+        same = await is_same(request, known, preferences, is_list=is_list)
         headers = replayed(same=same, preferences=preferences)
-        view = await scene.batches.get(to_text(known.uuid), org=call.principal.org)
+        view = await context.batches.get(to_text(known.uuid), org=request.principal.org)
         status = HTTPStatus.OK if view.status.terminal else HTTPStatus.ACCEPTED
-        return await self._answers.handed_in(
-            call, view, preferences, status=status, headers=headers
+        return await self._responses.handed_in(
+            request, view, preferences, status=status, headers=headers
         )
 
-    async def _order(self, call: Call, *, is_list: bool) -> NewJob:
+    async def _order(self, request: Request, *, is_list: bool) -> NewBatchBody:
         if is_list:
-            return query_options.read_options(call.query)
-        order = read_as_written(await call.body(PAYLOAD_BYTES_MAX), NewJob)
+            return query_options.read_options(request.query)
+        order = read_as_written(await request.body(PAYLOAD_BYTES_MAX), NewBatchBody)
         check_one_source(order.tasks, order.source, is_needed=order.type == "closed")
         return order
 
-    async def _check_webhook(self, order: NewJob, org: str) -> None:
+    async def _check_webhook(self, order: NewBatchBody, org: str) -> None:
         if order.webhook_url is None:
             return
-        await check_webhook_url("webhook_url", order.webhook_url, self._scene.guard, org)
+        await check_webhook_url("webhook_url", order.webhook_url, self._context.guard, org)
 
     async def _take(
         self,
-        call: Call,
-        order: NewJob,
-        target: Target,
+        request: Request,
+        order: NewBatchBody,
+        target: TaskTarget,
         batch: UUID,
         preferences: Preferences,
         *,
         is_list: bool,
-    ) -> Taken | None:
+    ) -> TaskListTaken | None:
         """The tasks, or where they are; None for an open job that has none yet."""
-        org = call.principal.org
+        org = request.principal.org
         frame = Frame(target.prefix, target.suffix, None if order.rate is None else order.rate.key)
         may_be_small = (
             order.type == "closed" and not order.is_async and not preferences.respond_async
         )
-        make_room = partial(self._scene.gate.check_room, call.principal)
+        make_room = partial(self._context.gate.check_room, request.principal)
         if is_list:
             return await self._lists.body(
-                call, org, batch, frame, make_room, may_be_small=may_be_small
+                request, org, batch, frame, make_room, may_be_small=may_be_small
             )
         if order.source is not None:
-            return await self._lists.staged(order.source.upload_id, org, call.principal.owner)
+            return await self._lists.staged(order.source.upload_id, org, request.principal.owner)
         if order.tasks is not None:
             return await self._lists.inline(
                 order.tasks, batch, frame, make_room, may_be_small=may_be_small
@@ -146,14 +156,14 @@ class Submitting:
 
     def _new(
         self,
-        call: Call,
-        order: NewJob,
-        target: Target,
+        request: Request,
+        order: NewBatchBody,
+        target: TaskTarget,
         batch: UUID,
         key: str | None,
         fingerprint: bytes,
     ) -> NewBatch:
-        scene, principal, spec = self._scene, call.principal, target.spec
+        context, principal, spec = self._context, request.principal, target.spec
         per_second, rate_key, key_per_second = _rates(order)
         return NewBatch(
             org=principal.org,
@@ -177,26 +187,26 @@ class Submitting:
             webhook_events=_events(order),
             metadata=order.metadata_json,
             keep_seconds=(
-                scene.settings.batch_keep_seconds
+                context.settings.batch_keep_seconds
                 if order.keep_seconds is None
                 else order.keep_seconds
             ),
             idempotency_key=key,
             fingerprint=None if key is None else fingerprint,
-            request_id=call.request_id,
+            request_id=request.request_id,
             secrets=UUID(spec.secrets_id) if spec.secrets_id else None,
         )
 
-    def _retries(self, order: NewJob, endpoints_own: int | None) -> int:
+    def _retries(self, order: NewBatchBody, endpoints_own: int | None) -> int:
         if order.retries is not None:
             return order.retries
         if endpoints_own is not None:
             return endpoints_own
-        return self._scene.settings.lanes[Lane(order.lane)].retries
+        return self._context.settings.lanes[Lane(order.lane)].retries
 
-    async def _hand_in(self, new: NewBatch, taken: Taken | None) -> Created:
+    async def _hand_in(self, new: NewBatch, taken: TaskListTaken | None) -> Created:
         """Create the job. Whatever goes wrong, no list stays without one."""
-        batches = self._scene.batches
+        batches = self._context.batches
         if taken is None:
             return await batches.create(new, None)
         try:
@@ -214,7 +224,7 @@ class Submitting:
         return created
 
 
-def _rates(order: NewJob) -> tuple[float | None, str | None, float | None]:
+def _rates(order: NewBatchBody) -> tuple[float | None, str | None, float | None]:
     """Of the run, by which key, and of each key."""
     rate = order.rate
     if rate is None:
@@ -224,16 +234,18 @@ def _rates(order: NewJob) -> tuple[float | None, str | None, float | None]:
     return rate.per_second, rate.key, rate.key_per_second
 
 
-def _events(order: NewJob) -> list[str]:
+def _events(order: NewBatchBody) -> list[str]:
     if order.webhook_url is None:
         return []
     return [*dict.fromkeys(_EVENTS if order.webhook_events is None else order.webhook_events)]
 
 
-def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]:
-    submitting = Submitting(scene, answers, taking)
+def routes(
+    context: BatchesContext, responses: BatchResponses, taking: TaskListReader
+) -> list[Route]:
+    submitting = BatchSubmitRoutes(context, responses, taking)
     return [
-        Operation(
+        Route(
             methods=("POST",),
             path=JOBS,
             name="submit_batch",
@@ -247,42 +259,86 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
             parameters=(*IDEMPOTENCY_PARAMETERS, *WAIT_PARAMETERS, *query_options.PARAMETERS),
             body=RequestBody(
                 "The job, to 1 MiB; or a list of tasks, to 10 GB.",
-                NewJob,
-                also={lists.MEDIA_TYPE: lists.SCHEMA},
+                NewBatchBody,
+                also={task_lists.MEDIA_TYPE: task_lists.SCHEMA},
             ),
-            answers=(_ENDED, _CREATED, _ACCEPTED, PAYMENT, _UPLOAD, _REFUSED),
+            responses=(_ENDED, _CREATED, _ACCEPTED, PAYMENT, _UPLOAD, _REFUSED),
         )
     ]
 
 
 _HEADERS: Final = TICKET_HEADERS | {"ETag": "Changes with every state and count."}
-_ENDED: Final = Answer(
+_ENDED: Final = ResponseSpec(
     HTTPStatus.OK,
     "The job has ended within the time that the caller was willing to wait; or its key was known, "
     "and it has ended.",
-    words.BatchJob,
+    schemas.BatchJob,
     headers=_HEADERS,
 )
-_CREATED: Final = Answer(
-    HTTPStatus.CREATED, "The job and its tasks are there.", words.BatchJob, headers=_HEADERS
+_CREATED: Final = ResponseSpec(
+    HTTPStatus.CREATED, "The job and its tasks are there.", schemas.BatchJob, headers=_HEADERS
 )
-_ACCEPTED: Final = Answer(
+_ACCEPTED: Final = ResponseSpec(
     HTTPStatus.ACCEPTED,
     "The job is safe; its tasks are being taken in.",
-    words.BatchJob,
+    schemas.BatchJob,
     headers=_HEADERS,
 )
-_UPLOAD: Final = Answer(
+_UPLOAD: Final = ResponseSpec(
     HTTPStatus.CONFLICT,
     "Nothing was put to the upload (`upload_missing`), or it was used already "
     "(`upload_already_used`).",
     Problem,
     MEDIA_TYPE,
 )
-_REFUSED: Final = Answer(
+_REFUSED: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "A field does not fit; the webhook's URL may not be called (`url_forbidden`); or the "
     "idempotency key is known with another payload, and the caller was strict.",
     Problem,
     MEDIA_TYPE,
 )
+
+
+class Staging:
+    """POST /v1/uploads."""
+
+    def __init__(self, context: BatchesContext) -> None:
+        self._context = context
+
+    async def create(self, request: Request) -> Response:
+        """A URL to put a list to. Whoever has it may."""
+        context, principal = self._context, request.principal
+        await context.gate.check_new_work(principal, jobs=0)
+        upload, signed = await context.engine.extension(UploadRepository).create(
+            org=principal.org, owner=principal.owner
+        )
+        shown = schemas.Upload(
+            upload_id=to_text(upload),
+            url=signed.url,
+            method=signed.method,
+            headers=dict(signed.headers),
+            expires_at=signed.expires_at,
+        )
+        return json_response(shown, HTTPStatus.CREATED)
+
+
+def upload_routes(context: BatchesContext) -> list[Route]:
+    staging = Staging(context)
+    return [
+        Route(
+            methods=("POST",),
+            path="/v1/uploads",
+            name="create_upload",
+            summary="A signed URL to put a list of tasks to, of up to 10 GB.",
+            description="Then hand a job in whose `source` names the upload. It is used once, "
+            "within a day. A `url` that begins with a slash is on this server.",
+            handler=staging.create,
+            access=Scope.SUBMIT,
+            tag="batches",
+            responses=(
+                ResponseSpec(HTTPStatus.CREATED, "Where to put the list.", schemas.Upload),
+                PAYMENT,
+            ),
+        )
+    ]

@@ -9,7 +9,6 @@ from coatcheck.core.catalogue import Catalogue
 from coatcheck.core.remote.payloads import work_frame
 from coatcheck.core.upstream_calls import call_frame, upstream_call
 from coatcheck.domain.catalogue import EndpointSpec, ServiceSpec
-from coatcheck.domain.endpoint_names import path_parameters
 from coatcheck.domain.errors import (
     EndpointNotFound,
     FieldIssue,
@@ -17,14 +16,15 @@ from coatcheck.domain.errors import (
     NotAsyncEligible,
     Unauthenticated,
 )
-from coatcheck.domain.identity import Principal
+from coatcheck.domain.service_definition import path_parameters
+from coatcheck.domain.tenants import Principal
 
 _SHOWN_ENDPOINTS: Final = 10
 _JSON: Final = ((b"content-type", b"application/json"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TaskTarget:
     """An endpoint, and what is put around a task's input to make the payload of its job."""
 
     spec: EndpointSpec
@@ -41,7 +41,7 @@ async def find_target(
     *,
     retries: int | None = None,
     timeout_seconds_max: float,
-) -> Target:
+) -> TaskTarget:
     """The endpoint that a caller may run tasks on, with as many ``retries`` if they say so. What
     was registered is called for no longer than ``timeout_seconds_max``.
 
@@ -55,9 +55,9 @@ async def find_target(
         raise NotAsyncEligible("This endpoint takes synchronous calls only.")
     spec = spec.within(timeout_seconds_max)
     if spec.remote is not None:
-        return Target(spec, *work_frame(spec, retries))
+        return TaskTarget(spec, *work_frame(spec, retries))
     if spec.target is None:
-        return Target(spec)
+        return TaskTarget(spec)
     return _upstream(spec)
 
 
@@ -92,7 +92,7 @@ def _listed(endpoints: tuple[EndpointSpec, ...]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _upstream(spec: EndpointSpec) -> Target:
+def _upstream(spec: EndpointSpec) -> TaskTarget:
     """Each task is the body of a request; all else of the request is the same for all of them."""
     assert spec.target is not None
     if path_parameters(spec.path):
@@ -105,4 +105,4 @@ def _upstream(spec: EndpointSpec) -> Target:
         body=b"",
         target=spec.target,
     )
-    return Target(spec, *call_frame(call))
+    return TaskTarget(spec, *call_frame(call))

@@ -24,7 +24,7 @@ from uuid import UUID
 
 import msgspec
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotFound
 from coatcheck.domain.states import State
@@ -40,7 +40,7 @@ from coatcheck.products.batches.model import (
 )
 from coatcheck.products.batches.queries import positions as batch_positions
 from coatcheck.products.batches.queries import tasks as task_store
-from coatcheck.products.batches.queries.tasks import Failures, QueuePlace, RunPlace, Seen
+from coatcheck.products.batches.queries.tasks import Failures, QueuePlace, RunPlace, SeenTask
 
 FAILURES_COUNTED_MAX: Final = 20_000
 """Of a run with more failed tasks than these, the first are counted by their codes."""
@@ -88,11 +88,11 @@ _read_cursor: Final = msgspec.json.Decoder(_Cursor).decode
 _START: Final = _AfterTask(-1)
 
 
-class BatchTasks:
+class TaskRepository:
     """The tasks of batches that the caller has read, and so may see."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, db: Connection) -> None:
+        self._db = db
 
     async def page(
         self,
@@ -121,10 +121,10 @@ class BatchTasks:
             return await self._by_number(view, run, cursor.index + 1, limit)
         found = await retried(
             lambda: (
-                task_store.held(self._line, view.org, run.uuid, after=cursor.index, limit=limit + 1)
+                task_store.held(self._db, view.org, run.uuid, after=cursor.index, limit=limit + 1)
                 if status is TaskStatus.RUNNING
                 else task_store.ended(
-                    self._line,
+                    self._db,
                     view.org,
                     run.uuid,
                     _ENDS[status],
@@ -178,7 +178,7 @@ class BatchTasks:
         positions = range(first, end)
         places = await retried(
             lambda: batch_positions.latest(
-                self._line,
+                self._db,
                 view.org,
                 view.uuid,
                 _mirrors(view),
@@ -186,7 +186,7 @@ class BatchTasks:
                 view.current.number + 1,
             )
         )
-        found = await retried(lambda: task_store.by_place(self._line, view.org, places, limit))
+        found = await retried(lambda: task_store.by_place(self._db, view.org, places, limit))
         return found, _encoded(_AfterTask(end - 1)) if end < total else None
 
     async def _latest_ended(
@@ -223,10 +223,10 @@ class BatchTasks:
 
     async def _look(
         self, view: BatchView, run: RunView, status: TaskStatus, after: int, looked_at_max: int
-    ) -> Seen:
+    ) -> SeenTask:
         return await retried(
             lambda: task_store.latest_ended(
-                self._line,
+                self._db,
                 view.org,
                 _place(view, run),
                 _ENDS[status],
@@ -241,7 +241,7 @@ class BatchTasks:
         if not places:
             return []
         wanted = [place for _, place in places]
-        return await retried(lambda: task_store.by_place(self._line, view.org, wanted, limit))
+        return await retried(lambda: task_store.by_place(self._db, view.org, wanted, limit))
 
     async def failures_of_all_runs(self, view: BatchView) -> Failures:
         """The codes that tasks of a batch failed with, by their latest results."""
@@ -255,7 +255,7 @@ class BatchTasks:
             by_code, seen = await retried(
                 partial(
                     task_store.latest_failures,
-                    self._line,
+                    self._db,
                     view.org,
                     _place(view, run),
                     looked_at_max=left,
@@ -270,7 +270,7 @@ class BatchTasks:
         """The codes that tasks of a run failed with, the commonest first."""
         return await retried(
             lambda: task_store.failures(
-                self._line,
+                self._db,
                 view.org,
                 run.uuid,
                 tasks_max=FAILURES_COUNTED_MAX,
@@ -287,7 +287,7 @@ class BatchTasks:
         if len(task_id) != _ID_CHARACTERS or not _HEXADECIMAL.issuperset(task_id):
             raise JobNotFound("there is no such task")
         uuid = UUID(task_id)
-        found = await retried(lambda: task_store.get(self._line, view.org, view.uuid, uuid))
+        found = await retried(lambda: task_store.get(self._db, view.org, view.uuid, uuid))
         if found is None:
             raise JobNotFound("there is no such task")
         return found
@@ -297,7 +297,7 @@ class BatchTasks:
         if there <= 0:
             return [], None
         found = await retried(
-            lambda: task_store.by_index(self._line, view.org, run.uuid, first, there)
+            lambda: task_store.by_index(self._db, view.org, run.uuid, first, there)
         )
         more = first + there < run.counts.total
         return found, _encoded(_AfterTask(first + there - 1)) if more else None
@@ -314,7 +314,7 @@ class BatchTasks:
             )
             in_queue = await retried(
                 lambda: task_store.queued(
-                    self._line, view.org, view.uuid, run.uuid, after=place, limit=limit + 1
+                    self._db, view.org, view.uuid, run.uuid, after=place, limit=limit + 1
                 )
             )
             if len(in_queue) > limit:
@@ -323,9 +323,7 @@ class BatchTasks:
         after = cursor.index if isinstance(cursor, _AfterTask) else _START.index
         room = limit - len(in_queue)
         later = await retried(
-            lambda: task_store.postponed(
-                self._line, view.org, run.uuid, after=after, limit=room + 1
-            )
+            lambda: task_store.postponed(self._db, view.org, run.uuid, after=after, limit=room + 1)
         )
         page = [task for task, _ in in_queue]
         if len(later) <= room:

@@ -6,31 +6,33 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Final
+from uuid import UUID
 
+from coatcheck.domain.artifacts import ArtifactRecord
 from coatcheck.domain.errors import CoatcheckError, JobNotFound, OutcomeUnknown
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
-from coatcheck.http.artifacts import signed_seconds
-from coatcheck.http.idempotency import read_idempotency_key
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.artifacts import ArtifactOwner, artifact_routes, signed_seconds
+from coatcheck.http.bodies import check_content_type, read_as_written
+from coatcheck.http.context import ServerContext
 from coatcheck.http.job_responses import IDEMPOTENCY_PARAMETERS, TICKET_HEADERS
-from coatcheck.http.json_bodies import check_content_type
-from coatcheck.http.large_responses import Encode, Stored
-from coatcheck.http.prefer_header import Preferences, read_preferences
+from coatcheck.http.large_responses import Encode, LeftOutResult
+from coatcheck.http.parameters import (
+    Preferences,
+    read_choice,
+    read_idempotency_key,
+    read_preferences,
+)
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.queries import read_choice
-from coatcheck.http.request import Call
-from coatcheck.http.response import JSON, Reply, StreamReply, encoded, json_reply
-from coatcheck.http.routing import Answer, Operation, Parameter, RequestBody
-from coatcheck.http.struct_bodies import read_as_written
-from coatcheck.products.batches import fingerprints
-from coatcheck.products.batches import presenter as showing
-from coatcheck.products.batches import schemas as words
-from coatcheck.products.batches import task_lists as lists
-from coatcheck.products.batches.context import Scene, chosen_run, stored_key
+from coatcheck.http.request import Request
+from coatcheck.http.response import JSON, Response, StreamResponse, encoded, json_response
+from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.products.batches import presenter, schemas, task_lists
+from coatcheck.products.batches.context import BatchesContext, chosen_run, may_see, stored_key
 from coatcheck.products.batches.errors import BatchNotOpen
-from coatcheck.products.batches.fingerprints import comes_as_list, is_same, replayed
 from coatcheck.products.batches.model import BatchView, Created, TaskStatus, TaskView
+from coatcheck.products.batches.presenter import poll_url
 from coatcheck.products.batches.read_routes import (
     CURSOR,
     JOB,
@@ -39,9 +41,16 @@ from coatcheck.products.batches.read_routes import (
     RUN_OR_ALL,
     read_limit,
 )
-from coatcheck.products.batches.request import MoreTasks, check_one_source
-from coatcheck.products.batches.responses import Answers
-from coatcheck.products.batches.task_lists import Frame, Lists, Taken
+from coatcheck.products.batches.responses import BatchResponses
+from coatcheck.products.batches.schemas import MoreTasks, check_one_source
+from coatcheck.products.batches.task_lists import (
+    Frame,
+    TaskListReader,
+    TaskListTaken,
+    comes_as_list,
+    is_same,
+    replayed,
+)
 from coatcheck.products.batches.task_repository import FAILURES_COUNTED_MAX
 
 _STATUSES: Final = [status.value for status in TaskStatus]
@@ -52,84 +61,90 @@ ONE: Final = f"{_PATH}/{{task_id}}"
 class Tasks:
     """The routes of a job's tasks."""
 
-    def __init__(self, scene: Scene, answers: Answers, taking: Lists) -> None:
-        self._scene = scene
-        self._answers = answers
+    def __init__(
+        self, context: BatchesContext, responses: BatchResponses, taking: TaskListReader
+    ) -> None:
+        self._context = context
+        self._responses = responses
         self._lists = taking
 
     # Reading
 
-    async def page(self, call: Call) -> Reply:
-        view = await self._scene.job(call)
-        status = read_choice(call.query, "status", _STATUSES)
-        run = chosen_run(view, call.query.get("run"))
+    async def page(self, request: Request) -> Response:
+        view = await self._context.job(request)
+        status = read_choice(request.query, "status", _STATUSES)
+        run = chosen_run(view, request.query.get("run"))
         wanted = None if status is None else TaskStatus(status)
-        after, limit = call.query.get("cursor"), read_limit(call)
-        tasks = self._scene.batches.tasks
+        after, limit = request.query.get("cursor"), read_limit(request)
+        tasks = self._context.batches.tasks
         if run is None:
             page = tasks.page_of_all_runs(view, status=wanted, after=after, limit=limit)
         else:
             page = tasks.page(view, run, status=wanted, after=after, limit=limit)
         found, following = await page
-        return json_reply(words.TaskPage([showing.task(view, each) for each in found], following))
+        return json_response(
+            schemas.TaskPage([presenter.task(view, each) for each in found], following)
+        )
 
-    async def failures(self, call: Call) -> Reply:
+    async def failures(self, request: Request) -> Response:
         """How many tasks failed with which code."""
-        view = await self._scene.job(call)
-        run = chosen_run(view, call.query.get("run"))
-        tasks = self._scene.batches.tasks
+        view = await self._context.job(request)
+        run = chosen_run(view, request.query.get("run"))
+        tasks = self._context.batches.tasks
         found = await (
             tasks.failures_of_all_runs(view) if run is None else tasks.failures(view, run)
         )
-        items = [words.FailureCount(code, count) for code, count in found.by_code]
+        items = [schemas.BatchFailureCount(code, count) for code, count in found.by_code]
         last = run or view.current
-        return json_reply(words.TaskFailures(last.id, run is None, found.counted, items))
+        return json_response(schemas.TaskFailures(last.id, run is None, found.counted, items))
 
-    async def show(self, call: Call) -> Reply | StreamReply:
+    async def show(self, request: Request) -> Response | StreamResponse:
         """A task with its input, its whole result, and URLs of what it has left."""
-        view, task = await self._task(call)
+        view, task = await self._task(request)
         artifacts = await self._artifacts(view, task)
         if not task.result_is_left_out:
-            return json_reply(showing.whole_task(view, task, artifacts))
+            return json_response(presenter.whole_task(view, task, artifacts))
 
         async def body(result: bytes) -> bytes:
-            return encoded(showing.whole_task(view, replace(task, result=result), artifacts))
+            return encoded(presenter.whole_task(view, replace(task, result=result), artifacts))
 
         return await self._large(view, task, "task", body)
 
-    async def result(self, call: Call) -> Reply | StreamReply:
+    async def result(self, request: Request) -> Response | StreamResponse:
         """What the task came to, and nothing else."""
-        view, task = await self._task(call)
+        view, task = await self._task(request)
         if task.result_is_left_out:
 
             async def body(result: bytes) -> bytes:
-                return showing.task_result(view, replace(task, result=result)) or b"null"
+                return presenter.task_result(view, replace(task, result=result)) or b"null"
 
             return await self._large(view, task, "result", body)
-        result = showing.task_result(view, task)
+        result = presenter.task_result(view, task)
         if result is None:
             raise JobNotFound("the task has no result")
-        return Reply(HTTPStatus.OK, result, [JSON])
+        return Response(HTTPStatus.OK, result, [JSON])
 
-    async def _large(self, view: BatchView, task: TaskView, form: str, body: Encode) -> StreamReply:
+    async def _large(
+        self, view: BatchView, task: TaskView, form: str, body: Encode
+    ) -> StreamResponse:
         assert task.result_bytes is not None
-        stored = Stored(view.org, task.uuid, task.result_bytes)
-        return await self._scene.large.reply(
+        stored = LeftOutResult(view.org, task.uuid, task.result_bytes)
+        return await self._context.large.response(
             stored, (form, task.finished_at), body, HTTPStatus.OK, []
         )
 
-    async def _task(self, call: Call) -> tuple[BatchView, TaskView]:
-        view = await self._scene.job(call)
-        return view, await self._scene.batches.tasks.get(view, call.params["task_id"])
+    async def _task(self, request: Request) -> tuple[BatchView, TaskView]:
+        view = await self._context.job(request)
+        return view, await self._context.batches.tasks.get(view, request.params["task_id"])
 
-    async def _artifacts(self, view: BatchView, task: TaskView) -> list[words.TaskArtifact]:
-        engine = self._scene.engine
-        seconds = signed_seconds(view.expires_at, self._scene.settings.batch_url_seconds)
+    async def _artifacts(self, view: BatchView, task: TaskView) -> list[schemas.TaskArtifact]:
+        engine = self._context.engine
+        seconds = signed_seconds(view.expires_at, self._context.settings.batch_url_seconds)
         shown = []
         for artifact in await engine.artifacts(to_text(task.uuid), org=view.org):
             signed = await engine.sign_artifact(artifact, seconds)
             shown.append(
-                words.TaskArtifact(
+                schemas.TaskArtifact(
                     name=artifact.name,
                     media_type=artifact.media_type,
                     bytes=artifact.size,
@@ -142,50 +157,50 @@ class Tasks:
 
     # Adding
 
-    async def add(self, call: Call) -> Reply:
+    async def add(self, request: Request) -> Response:
         """More tasks for an open job: 201 if they are there, 202 if a worker takes them in."""
-        scene, principal = self._scene, call.principal
-        preferences = read_preferences(call, in_query=False)
-        said = read_idempotency_key(call)
-        is_list = comes_as_list(call)
+        context, principal = self._context, request.principal
+        preferences = read_preferences(request, in_query=False)
+        said = read_idempotency_key(request)
+        is_list = comes_as_list(request)
         if not is_list:
-            check_content_type(call, otherwise=lists.OTHERWISE)
-        view = await scene.job(call)
+            check_content_type(request, otherwise=task_lists.OTHERWISE)
+        view = await context.job(request)
         key = None if said is None else stored_key(principal, "tasks", said)
         if key is not None:
-            known = await scene.batches.find_part_key(view.org, view.uuid, key)
+            known = await context.batches.find_part_key(view.org, view.uuid, key)
             if known is not None:
-                same = await is_same(call, known, preferences, is_list=is_list)
+                same = await is_same(request, known, preferences, is_list=is_list)
                 headers = [*preferences.headers, *replayed(same=same, preferences=preferences)]
-                return self._answers.shown(view, HTTPStatus.OK, headers)
-        await scene.gate.check_new_work(principal, jobs=0)
+                return self._responses.shown(view, HTTPStatus.OK, headers)
+        await context.gate.check_new_work(principal, jobs=0)
         if not view.is_open:
             # Before a list is read; whether it was closed meanwhile, its row says.
             raise BatchNotOpen("The job was not created as an open one (`type: open`).")
-        taken = await self._take(call, view, preferences, is_list=is_list)
-        taken = await fingerprints.marked(call, taken, key)
-        created = await self._hand_in(call, view, taken)
-        after = await scene.batches.get(view.id, org=view.org)
+        taken = await self._take(request, view, preferences, is_list=is_list)
+        taken = await task_lists.marked(request, taken, key)
+        created = await self._hand_in(request, view, taken)
+        after = await context.batches.get(view.id, org=view.org)
         if created.created:
             status = HTTPStatus.ACCEPTED if taken.tasks is None else HTTPStatus.CREATED
-            return self._answers.shown(after, status, preferences.headers)
+            return self._responses.shown(after, status, preferences.headers)
         headers = [
             *preferences.headers,
             *replayed(same=not created.mismatch, preferences=preferences),
         ]
-        return self._answers.shown(after, HTTPStatus.OK, headers)
+        return self._responses.shown(after, HTTPStatus.OK, headers)
 
     async def _take(
-        self, call: Call, view: BatchView, preferences: Preferences, *, is_list: bool
-    ) -> Taken:
+        self, request: Request, view: BatchView, preferences: Preferences, *, is_list: bool
+    ) -> TaskListTaken:
         frame = Frame(view.payload_prefix, view.payload_suffix, view.rate_key)
         may_be_small = not preferences.respond_async
-        make_room = partial(self._scene.gate.check_room, call.principal)
+        make_room = partial(self._context.gate.check_room, request.principal)
         if is_list:
             return await self._lists.body(
-                call, view.org, view.uuid, frame, make_room, may_be_small=may_be_small
+                request, view.org, view.uuid, frame, make_room, may_be_small=may_be_small
             )
-        order = read_as_written(await call.body(PAYLOAD_BYTES_MAX), MoreTasks)
+        order = read_as_written(await request.body(PAYLOAD_BYTES_MAX), MoreTasks)
         check_one_source(order.tasks, order.source, is_needed=True)
         if order.source is not None:
             return await self._lists.staged(order.source.upload_id, view.org, view.owner)
@@ -194,17 +209,17 @@ class Tasks:
             order.tasks, view.uuid, frame, make_room, may_be_small=may_be_small
         )
 
-    async def _hand_in(self, call: Call, view: BatchView, taken: Taken) -> Created:
+    async def _hand_in(self, request: Request, view: BatchView, taken: TaskListTaken) -> Created:
         """Add the part. Whatever goes wrong, no list stays without one."""
         try:
-            created = await self._scene.batches.add(
+            created = await self._context.batches.add(
                 view.org,
                 view.uuid,
                 taken.part,
                 taken.tasks,
                 endpoint=view.endpoint,
                 lane=view.lane,
-                request_id=call.request_id,
+                request_id=request.request_id,
             )
         except OutcomeUnknown:
             raise  # it may be there; if it is not, the sweeper finds a list without a job
@@ -216,10 +231,12 @@ class Tasks:
         return created
 
 
-def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]:
-    tasks = Tasks(scene, answers, taking)
+def routes(
+    context: BatchesContext, responses: BatchResponses, taking: TaskListReader
+) -> list[Route]:
+    tasks = Tasks(context, responses, taking)
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path=_PATH,
             name="batch_tasks",
@@ -230,9 +247,9 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
             access=Scope.READ,
             tag="batches",
             parameters=(JOB_ID, RUN_OR_ALL, _STATUS, CURSOR, LIMIT),
-            answers=(Answer(HTTPStatus.OK, "A page of tasks.", words.TaskPage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of tasks.", schemas.TaskPage),),
         ),
-        Operation(
+        Route(
             methods=("POST",),
             path=_PATH,
             name="add_batch_tasks",
@@ -244,31 +261,31 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
             body=RequestBody(
                 "Tasks, to 1 MiB; or a list of tasks, to 10 GB.",
                 MoreTasks,
-                also={lists.MEDIA_TYPE: lists.SCHEMA},
+                also={task_lists.MEDIA_TYPE: task_lists.SCHEMA},
             ),
-            answers=(
-                Answer(
+            responses=(
+                ResponseSpec(
                     HTTPStatus.OK,
                     "The idempotency key was known: nothing was added.",
-                    words.BatchJob,
+                    schemas.BatchJob,
                     headers=TICKET_HEADERS,
                 ),
-                Answer(HTTPStatus.CREATED, "The tasks are there.", words.BatchJob),
-                Answer(HTTPStatus.ACCEPTED, "A worker takes the tasks in.", words.BatchJob),
+                ResponseSpec(HTTPStatus.CREATED, "The tasks are there.", schemas.BatchJob),
+                ResponseSpec(HTTPStatus.ACCEPTED, "A worker takes the tasks in.", schemas.BatchJob),
                 PAYMENT,
-                Answer(
+                ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "The job takes no more tasks (`batch_not_open`), or the upload cannot be used "
                     "(`upload_missing`, `upload_already_used`).",
                     Problem,
                     MEDIA_TYPE,
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY, "A field does not fit.", Problem, MEDIA_TYPE
                 ),
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/failures",
             name="batch_failures",
@@ -279,9 +296,9 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
             access=Scope.READ,
             tag="batches",
             parameters=(JOB_ID, RUN_OR_ALL),
-            answers=(Answer(HTTPStatus.OK, "The codes.", words.TaskFailures),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The codes.", schemas.TaskFailures),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=ONE,
             name="batch_task",
@@ -290,9 +307,9 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
             access=Scope.READ,
             tag="batches",
             parameters=(JOB_ID, TASK_ID),
-            answers=(Answer(HTTPStatus.OK, "The task.", words.WholeTask),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The task.", schemas.WholeTask),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{ONE}/result",
             name="batch_task_result",
@@ -301,13 +318,13 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
             access=Scope.READ,
             tag="batches",
             parameters=(JOB_ID, TASK_ID),
-            answers=(Answer(HTTPStatus.OK, "The result.", schema={}),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The result.", schema={}),),
         ),
     ]
 
 
 PREFER: Final = Parameter("Prefer", "header", "`respond-async`, `handling=strict` (RFC 7240).")
-PAYMENT: Final = Answer(
+PAYMENT: Final = ResponseSpec(
     HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
 )
 TASK_ID: Final = Parameter(
@@ -319,3 +336,48 @@ TASK_ID: Final = Parameter(
 _STATUS: Final = Parameter(
     "status", "query", "Only tasks of this status.", {"type": "string", "enum": _STATUSES}
 )
+
+
+class TaskFinder:
+    """The task that a path names. Its files go with the batch."""
+
+    def __init__(self, context: BatchesContext) -> None:
+        self._context = context
+
+    async def job(self, request: Request, _: Scope) -> ArtifactOwner:
+        view = await self._context.job(request)
+        task = await self._context.batches.tasks.get(view, request.params["task_id"])
+        return ArtifactOwner(
+            org=view.org,
+            job=task.uuid,
+            url=f"{poll_url(view.id)}/tasks/{task.id}",
+            terminal=task.state.terminal,
+            expires_at=view.expires_at,
+            url_seconds=self._context.settings.batch_url_seconds,
+        )
+
+    async def record(self, request: Request, name: str) -> ArtifactRecord | None:
+        """Of a batch that was removed only its tasks' records are left: those say whose they are,
+        and not which batch they were of."""
+        principal = request.principal
+        try:
+            job = (await self.job(request, Scope.READ)).job
+        except JobNotFound:
+            try:
+                job = UUID(request.params["task_id"])
+            except ValueError:
+                return None
+        record = await self._context.engine.artifact_repository.record(principal.org, job, name)
+        return record if record is not None and may_see(principal, record.owner) else None
+
+
+def file_routes(server: ServerContext, context: BatchesContext) -> list[Route]:
+    return artifact_routes(
+        server,
+        TaskFinder(context),
+        path=ONE,
+        name="batch_task",
+        tag="batches",
+        parameters=(JOB_ID, TASK_ID),
+        shown_id=lambda task: task.hex,
+    )

@@ -12,10 +12,9 @@ from coatcheck.core import Engine
 from coatcheck.core.webhook_payloads import SubjectRenderer
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
-from coatcheck.domain.webhooks import RESULT_BYTES_MAX, Notice, Tells
-from coatcheck.products.batches import presenter as showing
-from coatcheck.products.batches import schemas as words
-from coatcheck.products.batches.repository import Batches
+from coatcheck.domain.webhooks import RESULT_BYTES_MAX, DeliveryEvent, SubjectKind
+from coatcheck.products.batches import presenter, schemas
+from coatcheck.products.batches.repository import BatchRepository
 
 
 class ToldBatch(msgspec.Struct, frozen=True):
@@ -28,7 +27,7 @@ class ToldBatch(msgspec.Struct, frozen=True):
     id: str
     run_id: str
     run: Mapping[str, Any]
-    job: words.BatchJob | None
+    job: schemas.BatchJob | None
 
 
 class ToldTask(msgspec.Struct, frozen=True):
@@ -39,47 +38,51 @@ class ToldTask(msgspec.Struct, frozen=True):
     run_id: str
     attempts: int
     error_code: str | None
-    task: words.BatchTask | None
+    task: schemas.BatchTaskBody | None
 
 
-def renderers(engine: Engine) -> Mapping[Tells, SubjectRenderer]:
+def renderers(engine: Engine) -> Mapping[SubjectKind, SubjectRenderer]:
     """For ``core/webhook_payloads.py``."""
 
-    async def batch(notice: Notice) -> ToldBatch:
-        batch_id = to_text(notice.subject)
+    async def batch(event: DeliveryEvent) -> ToldBatch:
+        batch_id = to_text(event.subject)
         try:
-            job = showing.job(await engine.extension(Batches).get(batch_id, org=notice.org))
+            job = presenter.job(
+                await engine.extension(BatchRepository).get(batch_id, org=event.org)
+            )
         except JobNotFound:
             job = None
-        return ToldBatch(batch_id, _run(notice), notice.facts, job)
+        return ToldBatch(batch_id, _run(event), event.facts, job)
 
-    async def task(notice: Notice) -> ToldTask:
-        facts = notice.facts
-        job_id, shown = await _task(engine, notice)
+    async def task(event: DeliveryEvent) -> ToldTask:
+        facts = event.facts
+        job_id, shown = await _task(engine, event)
         return ToldTask(
-            id=notice.subject.hex,
+            id=event.subject.hex,
             job_id=job_id,
-            run_id=_run(notice),
+            run_id=_run(event),
             attempts=facts["attempt"],
             error_code=facts.get("error_code"),
             task=shown,
         )
 
-    return {Tells.BATCH: batch, Tells.TASK: task}
+    return {SubjectKind.BATCH: batch, SubjectKind.TASK: task}
 
 
-async def _task(engine: Engine, notice: Notice) -> tuple[str | None, words.BatchTask | None]:
-    assert notice.run is not None, "a task is of a run"
+async def _task(
+    engine: Engine, event: DeliveryEvent
+) -> tuple[str | None, schemas.BatchTaskBody | None]:
+    assert event.run is not None, "a task is of a run"
     try:
-        view = await engine.extension(Batches).get_of_run(notice.run, org=notice.org)
-        found = await engine.extension(Batches).tasks.get(view, notice.subject.hex)
+        view = await engine.extension(BatchRepository).get_of_run(event.run, org=event.org)
+        found = await engine.extension(BatchRepository).tasks.get(view, event.subject.hex)
         if found.result_is_left_out and (found.result_bytes or 0) <= RESULT_BYTES_MAX:
             found = replace(found, result=await engine.result(found.uuid, org=view.org))
     except JobNotFound:
         return None, None
-    return view.id, showing.task(view, found)
+    return view.id, presenter.task(view, found)
 
 
-def _run(notice: Notice) -> str:
-    assert notice.run is not None, "what is told of a batch is told of a run"
-    return to_text(notice.run)
+def _run(event: DeliveryEvent) -> str:
+    assert event.run is not None, "what is told of a batch is told of a run"
+    return to_text(event.run)

@@ -6,56 +6,56 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from coatcheck.domain.errors import InputNotKept
-from coatcheck.domain.org_jobs import ConsoleJob
-from coatcheck.http.context import Parts
-from coatcheck.http.job_adapters import JobDesk, JobLabel, JobPlaces
+from coatcheck.domain.org_jobs import OrgJob
+from coatcheck.http.context import ServerContext
+from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
 from coatcheck.installed import reserved_services
 from coatcheck.product import Product
 
 _OFF: Final = "The product that this job belongs to is off on this server (COATCHECK_PRODUCTS)"
 
 
-class PlainJobs(JobDesk):
+class PlainJobs(JobAdapter):
     """Shows jobs that no product which is on knows: what the engine knows of them, and no more.
 
     Their payloads and results are for their product to read: they may hold what its callers are
     not to see.
     """
 
-    def __init__(self, parts: Parts, surface: str) -> None:
-        super().__init__(parts.engine, parts.remote_calls)
+    def __init__(self, server: ServerContext, surface: str) -> None:
+        super().__init__(server.engine, server.remote_calls)
         self.surface = surface
 
-    async def label(self, job: ConsoleJob, /) -> JobLabel:
+    async def label(self, job: OrgJob, /) -> JobLabel:
         return JobLabel(job.service, job.view.endpoint)
 
-    def places(self, job: ConsoleJob) -> JobPlaces:
+    def places(self, job: OrgJob) -> JobPaths:
         del job
-        return JobPlaces(None)
+        return JobPaths(None)
 
-    def result(self, job: ConsoleJob) -> bytes | None:
+    def result(self, job: OrgJob) -> bytes | None:
         del job
         return None
 
-    async def input(self, job: ConsoleJob) -> bytes:
+    async def input(self, job: OrgJob) -> bytes:
         del job
         raise InputNotKept(f"{_OFF}: its input cannot be shown here.")
 
-    def refusal(self, _: ConsoleJob, /) -> str | None:
+    def refusal(self, _: OrgJob, /) -> str | None:
         return f"{_OFF}: retry it on a server where it is on."
 
     def stored_keys(self, *_: object) -> Sequence[str]:
         return []
 
 
-class JobDesks:
+class JobAdapters:
     """The adapters of all products that are on."""
 
-    def __init__(self, parts: Parts, products: Iterable[Product]) -> None:
+    def __init__(self, server: ServerContext, products: Iterable[Product]) -> None:
         on = [*products]
-        self._parts = parts
+        self._parts = server
         self.all = {
-            each.name: each.job_adapter(parts) for each in on if each.job_adapter is not None
+            each.name: each.job_adapter(server) for each in on if each.job_adapter is not None
         }
         """By the name of the product, which is also the name of a ``surface``."""
         adapting = [each for each in on if each.name in self.all]
@@ -72,7 +72,7 @@ class JobDesks:
             if product not in names
         }
 
-    def of(self, job: ConsoleJob) -> JobDesk:
+    def of(self, job: OrgJob) -> JobAdapter:
         """The one that shows a job."""
         if job.task is not None:
             return self._plain(job) if self._grouped is None else self.all[self._grouped]
@@ -92,5 +92,5 @@ class JobDesks:
         shown_as_others = [service for service in self._by_service if service not in own]
         return None, [*shown_as_others, *self._off]
 
-    def _plain(self, job: ConsoleJob) -> JobDesk:
+    def _plain(self, job: OrgJob) -> JobAdapter:
         return PlainJobs(self._parts, self._off.get(job.service, job.service))

@@ -9,16 +9,16 @@ from typing import Final
 from uuid import UUID
 
 from coatcheck.core import Engine
-from coatcheck.core.org_jobs import Console
+from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.errors import JobNotFound
-from coatcheck.domain.identity import Principal, Scope
 from coatcheck.domain.ids import InvalidId, from_text
-from coatcheck.domain.org_jobs import ConsoleJob
+from coatcheck.domain.org_jobs import OrgJob
+from coatcheck.domain.tenants import Principal, Scope
 from coatcheck.http.gate import Gate
-from coatcheck.http.job_responses import JobAnswers
-from coatcheck.http.request import Call
-from coatcheck.products.console.adapters import JobDesks
-from coatcheck.products.console.presenter import ConsoleVoice
+from coatcheck.http.job_responses import JobResponses
+from coatcheck.http.request import Request
+from coatcheck.products.console.adapters import JobAdapters
+from coatcheck.products.console.presenter import ConsolePresenter
 
 JOBS: Final = "/api/v1/orgs/{org}/jobs"
 JOB: Final = f"{JOBS}/{{id}}"
@@ -30,22 +30,22 @@ _TASK_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ConsoleContext:
     """The parts that the routes of the console work with."""
 
     engine: Engine
     gate: Gate
-    answers: JobAnswers
-    desks: JobDesks
-    voice: ConsoleVoice
+    responses: JobResponses
+    adapters: JobAdapters
+    presenter: ConsolePresenter
 
-    async def job(self, call: Call) -> ConsoleJob:
+    async def job(self, request: Request) -> OrgJob:
         """The job that the path names, if the caller may see it."""
-        return await self.find(call.principal, call.params["id"])
+        return await self.find(request.principal, request.params["id"])
 
-    async def find(self, principal: Principal, job_id: str) -> ConsoleJob:
+    async def find(self, principal: Principal, job_id: str) -> OrgJob:
         """A job by its id, spelt as jobs or as tasks are. Raises JobNotFound, whatever is wrong."""
-        job = await self.engine.extension(Console).get(principal.org, read_id(job_id))
+        job = await self.engine.extension(OrgJobRepository).get(principal.org, read_id(job_id))
         if not may_see(principal, job.view.owner):
             raise JobNotFound("there is no such job")
         return job
@@ -71,7 +71,7 @@ def read_id(text: str) -> UUID:
         raise JobNotFound("there is no such job") from error
 
 
-def key_of_filtered(job: ConsoleJob) -> str:
+def key_of_filtered(job: OrgJob) -> str:
     """The key of the retry of a job that a filter found: one, whoever asks for it."""
     return f"{_MARK}found:{job.uuid.hex}"
 

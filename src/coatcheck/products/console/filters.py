@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.domain.identity import Principal
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.org_jobs import ENDED, LIVE, Wanted
+from coatcheck.domain.org_jobs import ENDED, LIVE, OrgJobFilter
 from coatcheck.domain.states import State
-from coatcheck.http.queries import read_choice
-from coatcheck.http.request import Call
+from coatcheck.domain.tenants import Principal
+from coatcheck.http.parameters import read_choice
+from coatcheck.http.request import Request
 from coatcheck.http.routing import Parameter
-from coatcheck.products.console.adapters import JobDesks
+from coatcheck.products.console.adapters import JobAdapters
 from coatcheck.products.console.context import reader_of_lists
 
 _WORD_CHARACTERS_MAX: Final = 300
@@ -27,14 +27,14 @@ _LANES: Final = [lane.value for lane in Lane]
 _NO_MOMENT: Final = "must be a time with its zone, such as 2026-01-31T12:00:00Z"
 
 
-def wanted_by_query(call: Call, desks: JobDesks) -> Wanted:
+def wanted_by_query(request: Request, adapters: JobAdapters) -> OrgJobFilter:
     """The jobs that the query of a list asks for. Raises InvalidParameter."""
-    query = call.query
+    query = request.query
     lane = read_choice(query, "lane", _LANES)
-    surface = read_choice(query, "surface", [*desks.all])
+    surface = read_choice(query, "surface", [*adapters.all])
     return wanted(
-        call.principal,
-        desks,
+        request.principal,
+        adapters,
         states=read_states(query.get("state"), "query"),
         lane=None if lane is None else Lane(lane),
         surface=surface,
@@ -49,20 +49,20 @@ def wanted_by_query(call: Call, desks: JobDesks) -> Wanted:
 
 def wanted(
     principal: Principal,
-    desks: JobDesks,
+    adapters: JobAdapters,
     *,
     surface: str | None,
     service: str | None,
     **others: Any,
-) -> Wanted:
+) -> OrgJobFilter:
     """The jobs of a surface, a service, both or all, that the caller may see."""
     services: Sequence[str] | None = None if service is None else [service]
     not_these: Sequence[str] | None = None
     if surface is not None:
-        own, not_these = desks.services(surface)
+        own, not_these = adapters.services(surface)
         if own is not None:
             services = [each for each in own if service in (None, each)]
-    return Wanted(
+    return OrgJobFilter(
         org=principal.org,
         services=services,
         other_services_than=not_these,
@@ -145,12 +145,12 @@ _BY_THE_REST: Final = (
 )
 
 
-def filter_parameters(desks: JobDesks) -> Sequence[Parameter]:
+def filter_parameters(adapters: JobAdapters) -> Sequence[Parameter]:
     """What a list can be narrowed by."""
     surface = Parameter(
         "surface",
         "query",
         "Only jobs that came by this surface.",
-        {"type": "string", "enum": [*desks.all]},
+        {"type": "string", "enum": [*adapters.all]},
     )
     return (*_BY_STATE_AND_LANE, surface, *_BY_THE_REST)

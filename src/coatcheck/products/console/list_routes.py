@@ -6,24 +6,24 @@ from http import HTTPStatus
 from typing import Final
 from uuid import UUID
 
-from coatcheck.core.org_jobs import Console
+from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import InvalidId, from_text, to_text
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
-from coatcheck.domain.org_jobs import ConsoleJob, Wanted
-from coatcheck.http.change_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
+from coatcheck.domain.org_jobs import OrgJob, OrgJobFilter
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.event_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
 from coatcheck.http.job_responses import CHANGES_PARAMETERS, changes_answer
-from coatcheck.http.queries import read_whole_number
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply, json_reply
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter
-from coatcheck.products.console import schemas as words
+from coatcheck.http.parameters import read_whole_number
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse, json_response
+from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
+from coatcheck.products.console import schemas
 from coatcheck.products.console.context import (
     JOBS,
     TAG,
-    Scene,
+    ConsoleContext,
     may_see,
     reader_of_lists,
     stored_key,
@@ -34,35 +34,37 @@ PAGE_ROWS: Final = 50
 PAGE_ROWS_MAX: Final = 200
 
 
-class Listing:
+class OrgJobListRoutes:
     """The route that lists jobs."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
 
-    async def page(self, call: Call) -> Reply:
+    async def page(self, request: Request) -> Response:
         """Jobs, newest first: all of them for an admin, else the caller's own and anyone's."""
-        scene, query = self._scene, call.query
+        context, query = self._context, request.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
         after = _cursor(query.get("cursor"))
-        wanted = wanted_by_query(call, scene.desks)
+        wanted = wanted_by_query(request, context.adapters)
         said = query.get("q")
         if said is not None:
-            found = await self._named(call, said)
-            return json_reply(
-                words.OrgJobPage([await scene.voice.item(job) for job in found], None)
+            found = await self._named(request, said)
+            return json_response(
+                schemas.OrgJobPageBody([await context.presenter.item(job) for job in found], None)
             )
-        page = await scene.engine.extension(Console).page(wanted, after=after, limit=limit)
-        items = [await scene.voice.item(job) for job in page.items]
+        page = await context.engine.extension(OrgJobRepository).page(
+            wanted, after=after, limit=limit
+        )
+        items = [await context.presenter.item(job) for job in page.items]
         following = None if page.following is None else to_text(page.following)
-        return json_reply(words.OrgJobPage(items, following))
+        return json_response(schemas.OrgJobPageBody(items, following))
 
-    async def events(self, call: Call) -> StreamReply:
+    async def events(self, request: Request) -> StreamResponse:
         """The jobs of ``page``, as they change."""
-        scene, principal = self._scene, call.principal
+        context, principal = self._context, request.principal
 
-        async def look(cursor: ChangeCursor) -> Changes[ConsoleJob]:
-            return await scene.engine.extension(Console).changes(
+        async def look(cursor: ChangeCursor) -> Changes[OrgJob]:
+            return await context.engine.extension(OrgJobRepository).changes(
                 principal.org,
                 reader_of_lists(principal),
                 cursor,
@@ -70,33 +72,33 @@ class Listing:
                 limit=CHANGES_PAGE,
             )
 
-        return scene.answers.changes(call, "job", look, scene.voice.item)
+        return context.responses.changes(request, "job", look, context.presenter.item)
 
-    async def _named(self, call: Call, said: str) -> list[ConsoleJob]:
+    async def _named(self, request: Request, said: str) -> list[OrgJob]:
         """The jobs that a word names: by their id, their idempotency key, or the id of the request
         that handed them in, if that was lately."""
         if not 1 <= len(said) <= IDEMPOTENCY_KEY_CHARACTERS_MAX or not said.isprintable():
             most = IDEMPOTENCY_KEY_CHARACTERS_MAX
             raise InvalidParameter("q", f"must have 1 to {most} printable characters")
-        scene, principal = self._scene, call.principal
-        console = scene.engine.extension(Console)
-        found: dict[UUID, ConsoleJob] = {}
+        context, principal = self._context, request.principal
+        console = context.engine.extension(OrgJobRepository)
+        found: dict[UUID, OrgJob] = {}
         try:
-            job = await scene.find(principal, said)
+            job = await context.find(principal, said)
             found[job.uuid] = job
         except JobNotFound:
             keys = {
                 stored_key(principal, said),
                 *(
                     key
-                    for desk in scene.desks.all.values()
+                    for desk in context.adapters.all.values()
                     for key in desk.stored_keys(principal, said)
                 ),
             }
             for job in await console.find(principal.org, sorted(keys)):
                 if may_see(principal, job.view.owner):
                     found[job.uuid] = job
-            of_request = Wanted(
+            of_request = OrgJobFilter(
                 org=principal.org, reader=reader_of_lists(principal), request_id=said
             )
             for job in (await console.page(of_request, after=None, limit=PAGE_ROWS)).items:
@@ -113,10 +115,10 @@ def _cursor(given: str | None) -> UUID | None:
         raise InvalidParameter("cursor", "must be the `next` of a page") from error
 
 
-def operations(scene: Scene) -> list[Operation]:
-    listing = Listing(scene)
+def routes(context: ConsoleContext) -> list[Route]:
+    listing = OrgJobListRoutes(context)
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path=JOBS,
             name="org_jobs",
@@ -129,7 +131,7 @@ def operations(scene: Scene) -> list[Operation]:
             operable=True,
             tag=TAG,
             parameters=(
-                *filter_parameters(scene.desks),
+                *filter_parameters(context.adapters),
                 Parameter(
                     "q",
                     "query",
@@ -154,9 +156,9 @@ def operations(scene: Scene) -> list[Operation]:
                     },
                 ),
             ),
-            answers=(Answer(HTTPStatus.OK, "A page of jobs.", words.OrgJobPage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.OrgJobPageBody),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOBS}/events",
             name="org_jobs_events",
@@ -169,6 +171,6 @@ def operations(scene: Scene) -> list[Operation]:
             operable=True,
             tag=TAG,
             parameters=CHANGES_PARAMETERS,
-            answers=(changes_answer("job", "a job"),),
+            responses=(changes_answer("job", "a job"),),
         ),
     ]

@@ -6,49 +6,49 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.core.queries import services, tenants
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
+from coatcheck.domain.catalogue import parse_name
 from coatcheck.domain.errors import NotFound
-from coatcheck.domain.identity import Scope
-from coatcheck.domain.publications import parse_name
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import Answer, Operation
-from coatcheck.products.console import schemas as words
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import ResponseSpec, Route
+from coatcheck.products.console import schemas
 from coatcheck.products.console.context import TAG
 
 OPERATOR: Final = "/api/v1/operator"
-OPERATORS_ONLY: Final = Answer(
+OPERATORS_ONLY: Final = ResponseSpec(
     HTTPStatus.FORBIDDEN, "The caller is no operator: `missing_scope`.", Problem, MEDIA_TYPE
 )
 
 
-def operations(line: Line) -> list[Operation]:
+def routes(db: Connection) -> list[Route]:
     """``/api/v1/operator/orgs`` and ``/api/v1/operator/services/{name}``."""
 
-    async def orgs(_: Call) -> Reply:
-        found = await retried(lambda: tenants.list_orgs(line))
-        return json_reply(
-            words.OperatedOrgs(
+    async def orgs(_: Request) -> Response:
+        found = await retried(lambda: tenants.list_orgs(db))
+        return json_response(
+            schemas.OperatedOrgs(
                 [
-                    words.OperatedOrg(org.org_id, org.name, org.subscription, org.created_at)
+                    schemas.OperatedOrg(org.org_id, org.name, org.subscription, org.created_at)
                     for org in found
                 ]
             )
         )
 
-    async def forget_services(call: Call) -> Reply:
-        named = parse_name(call.params["name"])
+    async def forget_services(request: Request) -> Response:
+        named = parse_name(request.params["name"])
         if named is None:
             raise NotFound
-        result = await retried(lambda: services.forget(line, *named))
+        result = await retried(lambda: services.forget(db, *named))
         if not result.forgotten and not result.served:
             raise NotFound
-        return json_reply(words.ForgottenServices(list(result.forgotten), list(result.served)))
+        return json_response(schemas.ForgottenServices(list(result.forgotten), list(result.served)))
 
     return [
-        Operation(
+        Route(
             methods=("DELETE",),
             path=f"{OPERATOR}/services/{{name}}",
             name="operator_forget_services",
@@ -60,12 +60,12 @@ def operations(line: Line) -> list[Operation]:
             access=Scope.ADMIN,
             operators_only=True,
             tag=TAG,
-            answers=(
-                Answer(HTTPStatus.OK, "What was forgotten.", words.ForgottenServices),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "What was forgotten.", schemas.ForgottenServices),
                 OPERATORS_ONLY,
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{OPERATOR}/orgs",
             name="operator_orgs",
@@ -76,8 +76,8 @@ def operations(line: Line) -> list[Operation]:
             access=Scope.ADMIN,
             operators_only=True,
             tag=TAG,
-            answers=(
-                Answer(HTTPStatus.OK, "The organisations.", words.OperatedOrgs),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The organisations.", schemas.OperatedOrgs),
                 OPERATORS_ONLY,
             ),
         ),

@@ -2,49 +2,164 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 from coatcheck.core import Engine
-from coatcheck.core.org_jobs import Console
+from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
-from coatcheck.domain.org_jobs import ConsoleJob
-from coatcheck.http.idempotency import shown_key
-from coatcheck.http.job_adapters import JobDesk, JobPlaces
-from coatcheck.products.console import schemas as words
-from coatcheck.products.console.adapters import JobDesks
+from coatcheck.domain.org_jobs import Attempt, OrgJob
+from coatcheck.domain.states import State
+from coatcheck.http.job_adapters import JobAdapter, JobPaths
+from coatcheck.http.parameters import shown_key
+from coatcheck.products.console import schemas
+from coatcheck.products.console.adapters import JobAdapters
+from coatcheck.products.console.schemas import TimelineItem, TimelineKind
+
+_OUTCOMES: Final[dict[str, TimelineKind]] = {
+    "failed": "attempt_failed",
+    "crashed": "crashed",
+    "interrupted": "interrupted",
+    "target_unreachable": "target_unreachable",
+    "postponed": "postponed",
+    "cancelled": "interrupted",
+}
+
+
+def timeline(
+    job: OrgJob, attempts: Sequence[Attempt], spawned_at: datetime | None
+) -> list[TimelineItem]:
+    """The story of a job. ``spawned_at`` is when a remote last began to work for it."""
+    items = [
+        *_beginning(job, attempts),
+        *(item for attempt in attempts for item in _attempt(attempt)),
+        *_under_way(job, attempts, spawned_at),
+        *_end(job),
+    ]
+    # What is of one moment stays in this order.
+    return sorted(items, key=lambda item: item.at)
+
+
+def _beginning(job: OrgJob, attempts: Sequence[Attempt]) -> Iterator[TimelineItem]:
+    view = job.view
+    waits = not attempts and view.run_at > view.created_at
+    first = State.STAGED if waits else State.QUEUED
+    yield _item(view.created_at, "created", first)
+    if not waits:
+        yield _item(view.created_at, "queued", State.QUEUED)
+        return
+    yield _item(view.created_at, "scheduled", State.STAGED, message=_due(view.run_at))
+    if view.state is not State.STAGED and (view.finished_at or view.read_at) >= view.run_at:
+        yield _item(view.run_at, "queued", State.QUEUED)
+
+
+def _attempt(attempt: Attempt) -> Iterator[TimelineItem]:
+    number = attempt.attempt
+    yield from _begun(attempt.dispatched_at, attempt.started_at, number)
+    state = State(attempt.state)
+    yield TimelineItem(
+        attempt.ended_at,
+        _OUTCOMES[attempt.outcome],
+        state,
+        number,
+        attempt.code,
+        attempt.message,
+    )
+    if attempt.next_run_at is not None:
+        message = _due(attempt.next_run_at)
+        yield _item(attempt.ended_at, "retry_scheduled", state, attempt=number, message=message)
+
+
+def _under_way(
+    job: OrgJob, attempts: Sequence[Attempt], spawned_at: datetime | None
+) -> Iterator[TimelineItem]:
+    """The attempt that goes on, or that completed the job: the one whose end was not told."""
+    view = job.view
+    told = {attempt.dispatched_at for attempt in attempts}
+    is_new = view.dispatched_at is not None and view.dispatched_at not in told
+    if is_new and (view.state.held or view.terminal):
+        number = view.failures + view.crashes + (view.state.held or view.state is State.COMPLETED)
+        yield from _begun(view.dispatched_at, view.started_at, number or None)
+    if spawned_at is not None:
+        yield _item(
+            spawned_at,
+            "remote_spawned",
+            State.PROCESSING,
+            message=f"the remote calls it {view.execution_id}" if view.execution_id else None,
+        )
+    if view.state is State.CANCEL_REQUESTED:
+        yield _item(view.updated_at, "cancel_requested", view.state)
+
+
+def _begun(
+    dispatched_at: datetime | None, started_at: datetime | None, number: int | None
+) -> Iterator[TimelineItem]:
+    if dispatched_at is not None:
+        yield _item(dispatched_at, "claimed", State.DISPATCHING, attempt=number)
+    if started_at is not None:
+        # It is counted from when the handler began, which may be told a little before the claim.
+        at = started_at if dispatched_at is None else max(started_at, dispatched_at)
+        yield _item(at, "started", State.PROCESSING, attempt=number)
+
+
+def _end(job: OrgJob) -> Iterator[TimelineItem]:
+    view = job.view
+    if view.finished_at is not None:
+        yield TimelineItem(
+            view.finished_at, "finished", view.state, None, view.error_code, view.error_message
+        )
+
+
+def _item(
+    at: datetime,
+    kind: TimelineKind,
+    state: State,
+    *,
+    attempt: int | None = None,
+    message: str | None = None,
+) -> TimelineItem:
+    return TimelineItem(at, kind, state, attempt, None, message)
+
+
+def _due(moment: datetime) -> str:
+    return f"due at {moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
 
 _NO_RESULT: Final = msgspec.Raw(b"null")
 
 
-class ConsoleVoice:
+class ConsolePresenter:
     """What jobs look like to who looks after them: a ``JobShow`` of ``control/job_answers``."""
 
     shows_long_results = False
 
-    def __init__(self, engine: Engine, desks: JobDesks) -> None:
+    def __init__(self, engine: Engine, adapters: JobAdapters) -> None:
         self._engine = engine
-        self._desks = desks
+        self._adapters = adapters
 
-    async def job(self, view: JobView) -> words.WholeOrgJob:
+    async def job(self, view: JobView) -> schemas.OrgJobBody:
         """The job as it is now, with its result."""
-        return await self.whole(await self._engine.extension(Console).get(view.org, view.uuid))
+        return await self.whole(
+            await self._engine.extension(OrgJobRepository).get(view.org, view.uuid)
+        )
 
-    async def whole(self, job: ConsoleJob) -> words.WholeOrgJob:
-        desk = self._desks.of(job)
-        result = desk.result(job)
-        return words.WholeOrgJob(
-            **await _fields(job, desk),
+    async def whole(self, job: OrgJob) -> schemas.OrgJobBody:
+        adapter = self._adapters.of(job)
+        result = adapter.result(job)
+        return schemas.OrgJobBody(
+            **await _fields(job, adapter),
             result=_NO_RESULT if result is None else msgspec.Raw(result),
             result_truncated=result is None and job.view.result_bytes is not None,
         )
 
-    async def item(self, job: ConsoleJob) -> words.OrgJob:
+    async def item(self, job: OrgJob) -> schemas.OrgJobItem:
         """The job, in a list."""
-        return words.OrgJob(**await _fields(job, self._desks.of(job)))
+        return schemas.OrgJobItem(**await _fields(job, self._adapters.of(job)))
 
 
 def job_url(org: str, job_id: str) -> str:
@@ -52,13 +167,13 @@ def job_url(org: str, job_id: str) -> str:
     return f"/api/v1/orgs/{quote(org, safe='')}/jobs/{job_id}"
 
 
-async def _fields(job: ConsoleJob, desk: JobDesk) -> dict[str, Any]:
+async def _fields(job: OrgJob, adapter: JobAdapter) -> dict[str, Any]:
     view, task = job.view, job.task
-    service, endpoint = await desk.label(job)
+    service, endpoint = await adapter.label(job)
     return {
         "id": job.id,
         "org_id": view.org,
-        "surface": desk.surface,
+        "surface": adapter.surface,
         "service": service,
         "endpoint": endpoint,
         "engine_endpoint": view.endpoint,
@@ -93,14 +208,14 @@ async def _fields(job: ConsoleJob, desk: JobDesk) -> dict[str, Any]:
         "retry_of": None if job.retry_of is None else to_text(job.retry_of),
         "retried_as": None if job.retried_as is None else to_text(job.retried_as),
         "result_bytes": job.view.result_bytes,
-        "urls": _urls(job, desk, desk.places(job)),
+        "urls": _urls(job, adapter, adapter.places(job)),
     }
 
 
-def _urls(job: ConsoleJob, desk: JobDesk, places: JobPlaces) -> words.OrgJobUrls:
+def _urls(job: OrgJob, adapter: JobAdapter, places: JobPaths) -> schemas.OrgJobUrls:
     own = job_url(job.view.org, job.id)
-    can_retry = job.has_come_to_nothing and job.input_kept and desk.refusal(job) is None
-    return words.OrgJobUrls(
+    can_retry = job.has_come_to_nothing and job.input_kept and adapter.refusal(job) is None
+    return schemas.OrgJobUrls(
         self=own,
         surface=places.job,
         events=f"{own}/events",
@@ -116,13 +231,13 @@ def _urls(job: ConsoleJob, desk: JobDesk, places: JobPlaces) -> words.OrgJobUrls
     )
 
 
-def _progress(view: JobView) -> words.JobProgress | None:
+def _progress(view: JobView) -> schemas.JobProgress | None:
     if view.progress is None:
         return None
-    return words.JobProgress(round(view.progress, 6), view.progress_note)
+    return schemas.JobProgress(round(view.progress, 6), view.progress_note)
 
 
-def _error(view: JobView) -> words.JobError | None:
+def _error(view: JobView) -> schemas.OrgJobError | None:
     if view.error_code is None:
         return None
-    return words.JobError(view.error_code, view.error_message or "")
+    return schemas.OrgJobError(view.error_code, view.error_message or "")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coatcheck.product import Product, ServerContext
+from coatcheck.product import Product, ProductContext
 
 if TYPE_CHECKING:
-    from coatcheck.http.routing import Operation
+    from coatcheck.http.routing import Route
 
 
-def _routes(context: ServerContext) -> Sequence[Operation]:
-    from coatcheck.products.console import routes as surface
+def _routes(context: ProductContext) -> Sequence[Route]:
+    from coatcheck.products.console import routes as product_routes
 
-    return surface.operations(context)
+    return product_routes.routes(context)
 
 
 PRODUCT = Product(name="console", routes=_routes)

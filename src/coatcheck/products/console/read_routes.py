@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from coatcheck.core.org_jobs import INPUT_GONE, Console
+from coatcheck.core.org_jobs import INPUT_GONE, OrgJobRepository
+from coatcheck.domain.artifacts import ArtifactRecord
 from coatcheck.domain.errors import InputNotKept
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.org_jobs import LogEntry
-from coatcheck.http.explanations import explain_operation
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.artifacts import ArtifactOwner, artifact_routes
+from coatcheck.http.context import ServerContext
+from coatcheck.http.explanations import explain_route
 from coatcheck.http.job_responses import (
     CONDITION_PARAMETERS,
     EVENTS,
@@ -18,69 +22,110 @@ from coatcheck.http.job_responses import (
     RETRY_AFTER_HEADER,
     WAIT_PARAMETERS,
 )
+from coatcheck.http.parameters import read_whole_number
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.queries import read_whole_number
-from coatcheck.http.request import Call
-from coatcheck.http.response import JSON, Reply, StreamReply, json_reply
-from coatcheck.http.routing import Answer, Operation, Parameter
-from coatcheck.products.console import schemas as words
-from coatcheck.products.console.context import JOB, TAG, Scene
-from coatcheck.products.console.timeline import timeline
+from coatcheck.http.request import Request
+from coatcheck.http.response import JSON, Response, StreamResponse, json_response
+from coatcheck.http.routing import Parameter, ResponseSpec, Route
+from coatcheck.products.console import schemas
+from coatcheck.products.console.context import JOB, TAG, ConsoleContext, may_see, read_id
+from coatcheck.products.console.presenter import job_url, timeline
+
+_NAME: Final = "org_job"
+_SERVED: Final = (f"{_NAME}_artifacts", f"{_NAME}_artifact", f"{_NAME}_artifact_receipt")
+
+
+class JobFiles:
+    """The job that a path names."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    async def job(self, request: Request, _: Scope) -> ArtifactOwner:
+        job = await self._context.job(request)
+        view = job.view
+        return ArtifactOwner(
+            org=view.org,
+            job=job.uuid,
+            url=job_url(view.org, job.id),
+            terminal=view.terminal,
+            # Those of a task go with its batch.
+            expires_at=view.expires_at if job.task is None else None,
+            shows=self._context.adapters.of(job).shows_artifacts(job),
+        )
+
+    async def record(self, request: Request, name: str) -> ArtifactRecord | None:
+        """It says itself whose it was: the job may be gone."""
+        principal, job = request.principal, read_id(request.params["id"])
+        record = await self._context.engine.artifact_repository.record(principal.org, job, name)
+        return record if record is not None and may_see(principal, record.owner) else None
+
+
+def file_routes(server: ServerContext, context: ConsoleContext) -> list[Route]:
+    every = artifact_routes(
+        server, JobFiles(context), path=JOB, name=_NAME, tag=TAG, parameters=(JOB_ID,)
+    )
+    return [replace(each, operable=True) for each in every if each.name in _SERVED]
+
 
 LOG_ROWS: Final = 100
 LOG_ROWS_MAX: Final = 1_000
 _SEQ_MAX: Final = 10**18 - 1
 
 
-class Reading:
+class OrgJobReadRoutes:
     """The routes that show a job."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
 
-    async def status(self, call: Call) -> Reply | StreamReply:
-        scene = self._scene
-        return await scene.answers.status(call, (await scene.job(call)).view, scene.voice)
+    async def status(self, request: Request) -> Response | StreamResponse:
+        context = self._context
+        return await context.responses.status(
+            request, (await context.job(request)).view, context.presenter
+        )
 
-    async def events(self, call: Call) -> StreamReply:
-        scene = self._scene
-        return await scene.answers.events(call, (await scene.job(call)).view, scene.voice)
+    async def events(self, request: Request) -> StreamResponse:
+        context = self._context
+        return await context.responses.events(
+            request, (await context.job(request)).view, context.presenter
+        )
 
-    async def explain(self, call: Call) -> Reply:
-        scene = self._scene
-        return await scene.answers.explained(call, (await scene.job(call)).view)
+    async def explain(self, request: Request) -> Response:
+        context = self._context
+        return await context.responses.explained(request, (await context.job(request)).view)
 
-    async def timeline(self, call: Call) -> Reply:
-        job = await self._scene.job(call)
-        attempts, spawned_at = await self._scene.engine.extension(Console).attempts(
+    async def timeline(self, request: Request) -> Response:
+        job = await self._context.job(request)
+        attempts, spawned_at = await self._context.engine.extension(OrgJobRepository).attempts(
             job.view.org, job.uuid
         )
-        return json_reply(words.Timeline(timeline(job, attempts, spawned_at)))
+        return json_response(schemas.Timeline(timeline(job, attempts, spawned_at)))
 
-    async def log(self, call: Call) -> Reply:
-        after = read_whole_number(call.query, "after", 0, _SEQ_MAX, default=0)
-        limit = read_whole_number(call.query, "limit", 1, LOG_ROWS_MAX, default=LOG_ROWS)
-        job = await self._scene.job(call)
-        entries, following = await self._scene.engine.extension(Console).log(
+    async def log(self, request: Request) -> Response:
+        after = read_whole_number(request.query, "after", 0, _SEQ_MAX, default=0)
+        limit = read_whole_number(request.query, "limit", 1, LOG_ROWS_MAX, default=LOG_ROWS)
+        job = await self._context.job(request)
+        entries, following = await self._context.engine.extension(OrgJobRepository).log(
             job.view.org, job.uuid, after=after, limit=limit
         )
-        return json_reply(words.LogPage([_shown(entry) for entry in entries], following))
+        return json_response(schemas.LogPage([_shown(entry) for entry in entries], following))
 
-    async def input(self, call: Call) -> Reply:
+    async def input(self, request: Request) -> Response:
         """What the job's caller handed in; not what its payload has besides, such as a target's
         secrets."""
-        job = await self._scene.job(call)
+        job = await self._context.job(request)
         if not job.input_kept:
             raise InputNotKept(INPUT_GONE)
-        given = await self._scene.desks.of(job).input(job)
-        return Reply(HTTPStatus.OK, given, [JSON, (b"cache-control", b"no-store")])
+        given = await self._context.adapters.of(job).input(job)
+        return Response(HTTPStatus.OK, given, [JSON, (b"cache-control", b"no-store")])
 
 
-def _shown(entry: LogEntry) -> words.LogItem:
+def _shown(entry: LogEntry) -> schemas.LogItem:
     rest: dict[str, Any] = dict(entry.data)
     level = rest.pop("level", None) if entry.kind == "log" else None
     message = rest.pop("message", None)
-    return words.LogItem(
+    return schemas.LogItem(
         seq=entry.seq,
         at=entry.at,
         kind=entry.kind,  # type: ignore[arg-type]  # the statement asks for these kinds
@@ -102,10 +147,10 @@ _HEADERS: Final = RETRY_AFTER_HEADER | {
 }
 
 
-def operations(scene: Scene) -> list[Operation]:
-    reading = Reading(scene)
+def routes(context: ConsoleContext) -> list[Route]:
+    reading = OrgJobReadRoutes(context)
     return [
-        explain_operation(
+        explain_route(
             JOB,
             "explain_org_job",
             reading.explain,
@@ -113,7 +158,7 @@ def operations(scene: Scene) -> list[Operation]:
             parameters=(JOB_ID,),
             operable=True,
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=JOB,
             name="org_job",
@@ -123,18 +168,18 @@ def operations(scene: Scene) -> list[Operation]:
             operable=True,
             tag=TAG,
             parameters=(JOB_ID, *WAIT_PARAMETERS, *CONDITION_PARAMETERS),
-            answers=(
-                Answer(HTTPStatus.OK, "The job.", words.WholeOrgJob, headers=_HEADERS),
-                Answer(
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The job.", schemas.OrgJobBody, headers=_HEADERS),
+                ResponseSpec(
                     HTTPStatus.ACCEPTED,
                     "The job has not ended within the time to wait.",
-                    words.WholeOrgJob,
+                    schemas.OrgJobBody,
                     headers=_HEADERS,
                 ),
                 NOT_MODIFIED,
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/events",
             name="org_job_events",
@@ -144,9 +189,9 @@ def operations(scene: Scene) -> list[Operation]:
             operable=True,
             tag=TAG,
             parameters=(JOB_ID, *RESUME_PARAMETERS),
-            answers=(EVENTS,),
+            responses=(EVENTS,),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/timeline",
             name="org_job_timeline",
@@ -157,9 +202,9 @@ def operations(scene: Scene) -> list[Operation]:
             operable=True,
             tag=TAG,
             parameters=(JOB_ID,),
-            answers=(Answer(HTTPStatus.OK, "The timeline.", words.Timeline),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The timeline.", schemas.Timeline),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/log",
             name="org_job_log",
@@ -190,9 +235,9 @@ def operations(scene: Scene) -> list[Operation]:
                     },
                 ),
             ),
-            answers=(Answer(HTTPStatus.OK, "A page of the log.", words.LogPage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of the log.", schemas.LogPage),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/input",
             name="org_job_input",
@@ -204,9 +249,11 @@ def operations(scene: Scene) -> list[Operation]:
             operable=True,
             tag=TAG,
             parameters=(JOB_ID,),
-            answers=(
-                Answer(HTTPStatus.OK, "The input, as JSON.", schema={}),
-                Answer(HTTPStatus.CONFLICT, "It is gone: `input_not_kept`.", Problem, MEDIA_TYPE),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The input, as JSON.", schema={}),
+                ResponseSpec(
+                    HTTPStatus.CONFLICT, "It is gone: `input_not_kept`.", Problem, MEDIA_TYPE
+                ),
             ),
         ),
     ]

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from coatcheck.http.routing import Operation
-from coatcheck.product import ServerContext
-from coatcheck.products.console import action_routes as steering
-from coatcheck.products.console import artifacts
-from coatcheck.products.console import list_routes as listing
-from coatcheck.products.console import operator_routes as operators
-from coatcheck.products.console import read_routes as reading
-from coatcheck.products.console.adapters import JobDesks
-from coatcheck.products.console.context import Scene
-from coatcheck.products.console.presenter import ConsoleVoice
+from coatcheck.http.routing import Route
+from coatcheck.product import ProductContext
+from coatcheck.products.console import action_routes, list_routes, operator_routes, read_routes
+from coatcheck.products.console.adapters import JobAdapters
+from coatcheck.products.console.context import ConsoleContext
+from coatcheck.products.console.presenter import ConsolePresenter
 
 
-def operations(context: ServerContext) -> list[Operation]:
+def routes(context: ProductContext) -> list[Route]:
     """Every route of the console. The products that are on show their jobs."""
-    parts = context.parts
-    scene = scene_of(context)
+    server = context.server
+    shared = context_of(context)
     return [
-        *listing.operations(scene),
-        *reading.operations(scene),
-        *steering.operations(scene),
-        *artifacts.operations(parts, scene),
-        *operators.operations(parts.tenants),
+        *list_routes.routes(shared),
+        *read_routes.routes(shared),
+        *action_routes.routes(shared),
+        *read_routes.file_routes(server, shared),
+        *operator_routes.routes(server.tenants),
     ]
 
 
-def scene_of(context: ServerContext) -> Scene:
+def context_of(context: ProductContext) -> ConsoleContext:
     """What the routes work with."""
-    parts = context.parts
-    all_desks = JobDesks(parts, context.products)
-    return Scene(
-        engine=parts.engine,
-        gate=parts.gate,
-        answers=parts.answers,
-        desks=all_desks,
-        voice=ConsoleVoice(parts.engine, all_desks),
+    server = context.server
+    all_adapters = JobAdapters(server, context.products)
+    return ConsoleContext(
+        engine=server.engine,
+        gate=server.gate,
+        responses=server.responses,
+        adapters=all_adapters,
+        presenter=ConsolePresenter(server.engine, all_adapters),
     )

@@ -34,7 +34,7 @@ TimelineKind = Literal[
 ]
 
 
-class JobError(msgspec.Struct, frozen=True):
+class OrgJobError(msgspec.Struct, frozen=True):
     """Why the job failed, or its last attempt did."""
 
     code: str
@@ -66,7 +66,7 @@ class OrgJobUrls(msgspec.Struct, frozen=True):
     batch: str | None
 
 
-class OrgJob(msgspec.Struct, frozen=True):
+class OrgJobItem(msgspec.Struct, frozen=True):
     """A job, in the words of the engine. ``terminal`` says that it has ended.
 
     ``endpoint`` is what people call it, ``engine_endpoint`` what workers do. ``attempts`` counts
@@ -93,7 +93,7 @@ class OrgJob(msgspec.Struct, frozen=True):
     interruptions: int
     unreachables: int
     progress: JobProgress | None
-    error: JobError | None
+    error: OrgJobError | None
     idempotency_key: str | None
     request_id: str | None
     trace_id: str | None
@@ -113,7 +113,7 @@ class OrgJob(msgspec.Struct, frozen=True):
     urls: OrgJobUrls
 
 
-class WholeOrgJob(OrgJob, frozen=True):
+class OrgJobBody(OrgJobItem, frozen=True):
     """A job with its result. One of more than 64 KiB is left out (``result_truncated``): it is
     found where the job's own surface shows it."""
 
@@ -121,11 +121,11 @@ class WholeOrgJob(OrgJob, frozen=True):
     result_truncated: bool
 
 
-class OrgJobPage(msgspec.Struct, frozen=True):
+class OrgJobPageBody(msgspec.Struct, frozen=True):
     """Jobs, newest first, without their results. ``next`` is the ``cursor`` of the page after this
     one; a page may be short, or empty, and still have one."""
 
-    items: list[OrgJob]
+    items: list[OrgJobItem]
     next: str | None
 
 

@@ -7,32 +7,32 @@ from dataclasses import dataclass
 from typing import Final
 
 from coatcheck.core import Engine
-from coatcheck.core.catalogue import Catalogue, Unknown
+from coatcheck.core.catalogue import Catalogue, UnknownService
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.domain.catalogue import ServiceSpec
 from coatcheck.domain.errors import JobNotFound, Unauthenticated
-from coatcheck.domain.identity import Principal, Scope
 from coatcheck.domain.job import JobView
+from coatcheck.domain.tenants import Principal, Scope
 from coatcheck.egress import Guard
 from coatcheck.http.gate import Gate, check_scope
-from coatcheck.http.job_responses import JobAnswers, may_see
-from coatcheck.http.request import Call
+from coatcheck.http.job_responses import JobResponses, may_see
+from coatcheck.http.request import Request
 from coatcheck.products.gateway.naming import name_of
-from coatcheck.products.gateway.presenter import GatewayVoice
+from coatcheck.products.gateway.presenter import GatewayPresenter
 from coatcheck.settings import Settings
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class GatewayContext:
     """The parts that the gateway's routes work with."""
 
     settings: Settings
     engine: Engine
     catalogue: Catalogue
     gate: Gate
-    answers: JobAnswers
+    responses: JobResponses
     guard: Guard
     receivers: Guard
     remote_calls: RemoteCalls
@@ -41,32 +41,32 @@ class Scene:
         if not is_name(name):
             return None
         found = self.catalogue.find_now(org, name)
-        return await self.catalogue.find(org, name) if isinstance(found, Unknown) else found
+        return await self.catalogue.find(org, name) if isinstance(found, UnknownService) else found
 
-    async def voice(self, org: str, service: str) -> GatewayVoice:
+    async def presenter(self, org: str, service: str) -> GatewayPresenter:
         spec = await self.service(org, service)
-        return GatewayVoice(org, service, spec, self.engine.stall_reason)
+        return GatewayPresenter(org, service, spec, self.engine.stall_reason)
 
-    async def let_in(self, call: Call, scope: Scope) -> Principal | None:
+    async def let_in(self, request: Request, scope: Scope) -> Principal | None:
         """Who calls; None if no credential was given. One that was given must have the scope."""
-        principal = await self.gate.caller(call)
+        principal = await self.gate.caller(request)
         if principal is not None:
             check_scope(principal, scope)
-            call.principal = principal
-            call.reply_headers = await self.gate.count(principal)
+            request.principal = principal
+            request.response_headers = await self.gate.count(principal)
         return principal
 
-    async def job(self, call: Call, scope: Scope) -> JobView:
+    async def job(self, request: Request, scope: Scope) -> JobView:
         """The job that the path names, if the caller may see it.
 
         A caller without a credential learns of nothing but jobs that are open to anyone.
         """
-        org, service = call.params["org"], call.params["service"]
-        principal = await self.let_in(call, scope)
+        org, service = request.params["org"], request.params["service"]
+        principal = await self.let_in(request, scope)
         try:
             if not is_name(org):
                 raise JobNotFound("there is no such job")
-            view = await self.engine.look(call.params["id"], org=org)
+            view = await self.engine.look(request.params["id"], org=org)
             named = name_of(view)
             if named is None or named.service != service or not may_see(principal, view, org):
                 raise JobNotFound("there is no such job")

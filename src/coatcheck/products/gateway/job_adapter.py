@@ -9,51 +9,51 @@ import msgspec
 
 from coatcheck.core.upstream_calls import UpstreamCall, decode_call, shown_result
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceSpec
-from coatcheck.domain.identity import Principal
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
-from coatcheck.domain.org_jobs import ConsoleJob
+from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.remote_work import decode_work
-from coatcheck.http.idempotency import of_strangers
-from coatcheck.http.job_adapters import JobDesk, JobLabel, JobPlaces
-from coatcheck.products.gateway.context import Scene
+from coatcheck.domain.tenants import Principal
+from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
+from coatcheck.http.parameters import of_strangers
+from coatcheck.products.gateway.context import GatewayContext
 from coatcheck.products.gateway.naming import Named, name_of
-from coatcheck.products.gateway.presenter import GatewayVoice
+from coatcheck.products.gateway.presenter import GatewayPresenter
 
 _WORK: Final = b'{"work":'
 """How the payload of a job begins that a remote does."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class GatewayDesk(JobDesk):
+class GatewayJobAdapter(JobAdapter):
     """Endpoints of Python code, of http upstreams and of remotes."""
 
     surface = "gateway"
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene.engine, scene.remote_calls)
-        self._scene = scene
+    def __init__(self, context: GatewayContext) -> None:
+        super().__init__(context.engine, context.remote_calls)
+        self._context = context
 
-    async def label(self, job: ConsoleJob, /) -> JobLabel:
+    async def label(self, job: OrgJob, /) -> JobLabel:
         named = name_of(job.view)
         if named is None:
             return JobLabel(job.service, job.view.endpoint)
-        service = await self._scene.service(job.view.org, named.service)
+        service = await self._context.service(job.view.org, named.service)
         return JobLabel(named.service, _endpoint(service, named))
 
-    def places(self, job: ConsoleJob) -> JobPlaces:
+    def places(self, job: OrgJob) -> JobPaths:
         named = name_of(job.view)
         if named is None:
-            return JobPlaces(None)
-        voice = GatewayVoice(job.view.org, named.service, None, self._engine.stall_reason)
-        return JobPlaces(voice.urls(job.id).poll)
+            return JobPaths(None)
+        presenter = GatewayPresenter(job.view.org, named.service, None, self._engine.stall_reason)
+        return JobPaths(presenter.urls(job.id).poll)
 
-    def result(self, job: ConsoleJob) -> bytes | None:
+    def result(self, job: OrgJob) -> bytes | None:
         result = job.view.result
         if result is None or job.view.endpoint != UPSTREAM_ENDPOINT:
             return result
         return shown_result(result)
 
-    async def input(self, job: ConsoleJob) -> bytes:
+    async def input(self, job: OrgJob) -> bytes:
         payload = await super().input(job)
         if job.view.endpoint != UPSTREAM_ENDPOINT:
             return payload

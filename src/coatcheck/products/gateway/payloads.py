@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 
+from coatcheck.core import Engine
+from coatcheck.core.upstream_calls import (
+    RawHeader,
+    UpstreamAnswer,
+    decode_answer,
+    encode_call,
+    kept_headers,
+    upstream_call,
+)
 from coatcheck.domain.catalogue import EndpointSpec
-from coatcheck.domain.errors import InvalidBody, InvalidParameter
+from coatcheck.domain.errors import InvalidBody, InvalidParameter, NotFound
+from coatcheck.domain.job import JobView
 from coatcheck.encoding import encode
-from coatcheck.http.json_bodies import read_json
+from coatcheck.http.bodies import read_json
+from coatcheck.http.request import Request
+from coatcheck.http.response import SANDBOXED, RawHeaders, Response, StreamResponse
 
 _TYPES: Final[Mapping[str, type]] = {"integer": int, "number": float, "boolean": bool}
 
@@ -51,7 +66,7 @@ def remote_input(
 
 
 def _takes_objects_only(spec: EndpointSpec) -> bool:
-    """Whether something is put among the input's fields: see ``remotes/inputs.py``."""
+    """Whether something is put among the input's fields: see ``remotes/payloads.py``."""
     assert spec.remote is not None
     definition = spec.remote.definition
     return definition["adapter"] == "http" or bool(definition.get("marks"))
@@ -72,3 +87,82 @@ def _typed(spec: EndpointSpec, name: str, text: str, place: str) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidParameter(name, "must be a number that JSON has", place)
     return value
+
+
+_SLASHES: Final = re.compile(r"[/\\]")
+_NOT_CACHED: Final = (b"cache-control", b"no-store")
+"""Every call is a job: no answer is to be taken from a cache, whoever keeps one."""
+_NO_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+
+
+def upstream_payload(
+    spec: EndpointSpec, method: str, path: str, request: Request, body: bytes, *, own_wait: bool
+) -> bytes:
+    """The payload of the job that repeats the request. ``own_wait``: ``?wait`` is meant for us."""
+    assert spec.target is not None
+    _check_path(path)
+    url = spec.target.url.rstrip("/") + path
+    query = _query(request, own_wait=own_wait)
+    return encode_call(
+        upstream_call(
+            url=f"{url}?{query}" if query else url,
+            method=method,
+            headers=request.scope["headers"],
+            body=body,
+            target=spec.target,
+        )
+    )
+
+
+def upstream_fingerprint(
+    spec: EndpointSpec, method: str, path: str, request: Request, body: bytes
+) -> bytes:
+    """What makes two requests the same: not the headers, which differ with every trace."""
+    query = _query(request, own_wait=True)
+    return "\0".join([spec.flow, method, path, query, ""]).encode() + body
+
+
+async def reproduced(
+    engine: Engine, view: JobView, headers: RawHeaders
+) -> Response | StreamResponse:
+    """The upstream's answer, as it gave it."""
+    assert view.result is not None
+    answer = decode_answer(view.result)
+    headers = [*response_headers(answer), *headers]
+    body = answer.body()
+    if body is not None:
+        return Response(answer.status, b"" if answer.status in _NO_BODY else body, headers)
+    for artifact in await engine.artifacts(view.id, org=view.org):
+        if artifact.name == answer.artifact:
+            length = (b"content-length", b"%d" % artifact.size)
+            return StreamResponse(answer.status, engine.read_artifact(artifact), [*headers, length])
+    raise NotFound
+
+
+def response_headers(answer: UpstreamAnswer) -> list[RawHeader]:
+    """The headers to repeat to a synchronous caller, names in lower case, without a length.
+
+    A tenant's upstream speaks under our host name then, so a browser is told to run nothing. What
+    is stored is looked through once more: it may be from before a header was left out.
+    """
+    stored = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+    own = [(name.encode(), value.encode("latin-1")) for name, value in kept_headers(stored)]
+    return [*own, _NOT_CACHED, *SANDBOXED]
+
+
+def _check_path(path: str) -> None:
+    """A path must stay below the upstream's own, however the upstream reads it.
+
+    Some decode a slash before they part the path, take a backslash for one, or cut off what
+    follows a semicolon.
+    """
+    for segment in _SLASHES.split(unquote(path)):
+        if segment.partition(";")[0] in (".", ".."):
+            raise InvalidParameter("path", "must not contain . or .. as a segment", "path")
+
+
+def _query(request: Request, *, own_wait: bool) -> str:
+    query = str(request.scope["query_string"], "latin-1")
+    if not own_wait or "wait" not in query:
+        return query
+    return "&".join(field for field in query.split("&") if not field.startswith("wait="))

@@ -13,9 +13,9 @@ from coatcheck.core.upstream_calls import shown_result
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceSpec
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
-from coatcheck.http.idempotency import shown_key
-from coatcheck.http.job_responses import JobUrls
-from coatcheck.products.gateway import schemas as words
+from coatcheck.http.job_responses import JobLinks
+from coatcheck.http.parameters import shown_key
+from coatcheck.products.gateway import schemas
 from coatcheck.products.gateway.naming import Named, name_of
 
 DEFAULT_WORKSPACE: Final = "default"
@@ -24,7 +24,7 @@ _NO_RESULT: Final = msgspec.Raw(b"null")
 StallReason = Callable[[JobView], Awaitable[str | None]]
 
 
-class GatewayVoice:
+class GatewayPresenter:
     """The jobs of one service of one organisation."""
 
     __slots__ = ("_base", "_spec", "_stall_reason")
@@ -39,13 +39,13 @@ class GatewayVoice:
         self._stall_reason = stall_reason
         self._base = _base(org, service)
 
-    def urls(self, job_id: str) -> JobUrls:
+    def urls(self, job_id: str) -> JobLinks:
         poll = self._base + job_id
-        return JobUrls(poll, poll + "/events", poll + "/cancel")
+        return JobLinks(poll, poll + "/events", poll + "/cancel")
 
-    def ticket(self, job_id: str, state: State, urls: JobUrls) -> words.Ticket:
-        status = words.STATUSES[state]
-        return words.Ticket(
+    def ticket(self, job_id: str, state: State, urls: JobLinks) -> schemas.GatewayTicket:
+        status = schemas.STATUSES[state]
+        return schemas.GatewayTicket(
             job_id, status, *urls, artifacts_url=urls.artifacts, terminal=state.terminal
         )
 
@@ -53,7 +53,7 @@ class GatewayVoice:
         named = name_of(view)
         assert named is not None, "a job of another surface"
         stalled_reason = None if view.terminal else await self._stall_reason(view)
-        return words.Job(
+        return schemas.GatewayJob(
             id=view.id,
             org_id=view.org,
             workspace_id=DEFAULT_WORKSPACE if self._spec is None else self._spec.workspace,
@@ -63,7 +63,7 @@ class GatewayVoice:
             endpoint_key=named.key,
             execution_mode=self._execution_mode(view, named),
             lane=view.lane.value,
-            status=words.STATUSES[view.state],
+            status=schemas.STATUSES[view.state],
             idempotency_key=shown_key(view.idempotency_key),
             execution_id=view.execution_id,
             attempt_count=view.attempts,
@@ -83,7 +83,7 @@ class GatewayVoice:
             progress=_progress(view),
         )
 
-    def _execution_mode(self, view: JobView, named: Named) -> words.ExecutionMode:
+    def _execution_mode(self, view: JobView, named: Named) -> schemas.ExecutionMode:
         """Before it was spawned, only the service can tell whether a job will run elsewhere."""
         elsewhere = view.execution_id is not None or (
             view.endpoint == UPSTREAM_ENDPOINT
@@ -106,10 +106,10 @@ def _result(view: JobView) -> msgspec.Raw:
     return msgspec.Raw(view.result)
 
 
-def _last_error(view: JobView) -> words.LastError | None:
+def _last_error(view: JobView) -> schemas.LastError | None:
     if view.error_code is None:
         return None
-    return words.LastError(view.error_code, view.error_message or "")
+    return schemas.LastError(view.error_code, view.error_message or "")
 
 
 def _pre_dispatch_age(view: JobView) -> float:
@@ -117,7 +117,7 @@ def _pre_dispatch_age(view: JobView) -> float:
     return max(0.0, round((until - view.created_at).total_seconds(), 6))
 
 
-def _progress(view: JobView) -> words.Progress | None:
+def _progress(view: JobView) -> schemas.GatewayProgress | None:
     if view.progress is None:
         return None
-    return words.Progress(round(view.progress, 6), view.progress_note)
+    return schemas.GatewayProgress(round(view.progress, 6), view.progress_note)

@@ -6,50 +6,50 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from coatcheck.product import Product, ServerContext
+from coatcheck.product import Product, ProductContext
 
 if TYPE_CHECKING:
-    from coatcheck.core.remote.result_store import Keeper
+    from coatcheck.core.remote.result_store import ResultStore
     from coatcheck.core.webhook_payloads import JobRenderer
     from coatcheck.domain.remote_work import OperatorRemote
-    from coatcheck.http.context import Parts
-    from coatcheck.http.job_adapters import JobDesk
-    from coatcheck.http.routing import Operation
+    from coatcheck.http.context import ServerContext
+    from coatcheck.http.job_adapters import JobAdapter
+    from coatcheck.http.routing import Route
     from coatcheck.service import Service
     from coatcheck.settings import Settings
 
 
-def _routes(context: ServerContext) -> Sequence[Operation]:
-    from coatcheck.products.gateway import routes as surface
+def _routes(context: ProductContext) -> Sequence[Route]:
+    from coatcheck.products.gateway import routes as product_routes
 
-    return surface.operations(context.parts)
-
-
-def _job_adapter(parts: Parts) -> JobDesk:
-    from coatcheck.products.gateway import routes as surface
-
-    return surface.desk(parts)
+    return product_routes.routes(context.server)
 
 
-def _job_payload(parts: Parts) -> JobRenderer:
-    from coatcheck.products.gateway import routes as surface
+def _job_adapter(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.gateway import routes as product_routes
 
-    return surface.teller(parts)
+    return product_routes.job_adapter(server)
+
+
+def _job_payload(server: ServerContext) -> JobRenderer:
+    from coatcheck.products.gateway import routes as product_routes
+
+    return product_routes.payload_renderer(server)
 
 
 @asynccontextmanager
 async def _call_services(settings: Settings) -> AsyncIterator[Sequence[Service]]:
-    from coatcheck.products.gateway.upstream_executor import UpstreamExecutor
+    from coatcheck.products.gateway.executor import UpstreamExecutor
 
     async with UpstreamExecutor(settings) as upstreams:
         yield [upstreams.service]
 
 
-def _result_stores() -> Mapping[str, Keeper]:
+def _result_stores() -> Mapping[str, ResultStore]:
     from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
-    from coatcheck.products.gateway.remote_results import GatewayKeeper
+    from coatcheck.products.gateway.remote import GatewayResultStore
 
-    return {UPSTREAM_ENDPOINT: GatewayKeeper()}
+    return {UPSTREAM_ENDPOINT: GatewayResultStore()}
 
 
 def _operator_remotes(settings: Settings) -> Mapping[str, OperatorRemote]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
+from coatcheck.domain.artifacts import ArtifactRecord
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
-from coatcheck.domain.errors import InvalidParameter, NotFound
-from coatcheck.domain.identity import Scope
+from coatcheck.domain.errors import InvalidParameter, NotFound, Unauthenticated
 from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.lanes import Lane
-from coatcheck.http.explanations import explain_operation
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.artifacts import ArtifactOwner, artifact_routes
+from coatcheck.http.context import ServerContext
+from coatcheck.http.explanations import explain_route
 from coatcheck.http.job_responses import (
     CONDITION_PARAMETERS,
     EVENTS,
@@ -20,15 +23,62 @@ from coatcheck.http.job_responses import (
     WAIT_PARAMETERS,
     may_see,
 )
+from coatcheck.http.parameters import read_choice, read_list, read_whole_number
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.queries import read_choice, read_list, read_whole_number
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply, json_reply
-from coatcheck.http.routing import ULID, Access, Answer, Operation, Parameter
-from coatcheck.products.gateway import schemas as words
-from coatcheck.products.gateway.context import Scene
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse, json_response
+from coatcheck.http.routing import ULID, Access, Parameter, ResponseSpec, Route
+from coatcheck.products.gateway import schemas
+from coatcheck.products.gateway.context import GatewayContext, is_name
 from coatcheck.products.gateway.naming import name_of
 from coatcheck.products.gateway.submit_routes import BASE
+
+
+class GatewayFinder:
+    """The job that a path names, by organisation, service and id."""
+
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
+
+    async def job(self, request: Request, scope: Scope) -> ArtifactOwner:
+        view = await self._context.job(request, scope)
+        voice = await self._context.presenter(view.org, request.params["service"])
+        return ArtifactOwner.of(view, voice.urls(view.id).poll)
+
+    async def record(self, request: Request, name: str) -> ArtifactRecord | None:
+        """Open to whom the job was. As with jobs, a caller without a credential learns of nothing
+        but what is open to anyone."""
+        principal = await self._context.let_in(request, Scope.READ)
+        record = await self._find(request, name)
+        if record is not None and may_see(principal, record, request.params["org"]):
+            return record
+        if principal is None:
+            raise Unauthenticated
+        return None
+
+    async def _find(self, request: Request, name: str) -> ArtifactRecord | None:
+        org = request.params["org"]
+        try:
+            job = from_text(request.params["id"])
+        except InvalidId:
+            return None
+        if not is_name(org):
+            return None
+        record = await self._context.engine.artifact_repository.record(org, job, name)
+        named = None if record is None else name_of(record)
+        return record if named is not None and named.service == request.params["service"] else None
+
+
+def file_routes(server: ServerContext, context: GatewayContext) -> list[Route]:
+    return artifact_routes(
+        server,
+        GatewayFinder(context),
+        path=BASE + "/jobs/{id}",
+        name="job",
+        tag="gateway",
+        handler_lets_in=True,
+    )
+
 
 HOSTED: Final = "/api/v1/orgs/{org}/workspaces/{ws}/hosted-services/{service}"
 PAGE_ROWS: Final = 50
@@ -37,53 +87,55 @@ OFFSET_MAX: Final = 10_000
 BATCH_IDS_MAX: Final = 200
 
 
-class Reading:
+class GatewayReadRoutes:
     """The routes that show jobs."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
 
-    async def status(self, call: Call) -> Reply | StreamReply:
-        view = await self._scene.job(call, Scope.READ)
-        voice = await self._scene.voice(view.org, call.params["service"])
-        return await self._scene.answers.status(call, view, voice)
+    async def status(self, request: Request) -> Response | StreamResponse:
+        view = await self._context.job(request, Scope.READ)
+        voice = await self._context.presenter(view.org, request.params["service"])
+        return await self._context.responses.status(request, view, voice)
 
-    async def events(self, call: Call) -> StreamReply:
-        view = await self._scene.job(call, Scope.READ)
-        voice = await self._scene.voice(view.org, call.params["service"])
-        return await self._scene.answers.events(call, view, voice)
+    async def events(self, request: Request) -> StreamResponse:
+        view = await self._context.job(request, Scope.READ)
+        voice = await self._context.presenter(view.org, request.params["service"])
+        return await self._context.responses.events(request, view, voice)
 
-    async def explain(self, call: Call) -> Reply:
-        return await self._scene.answers.explained(call, await self._scene.job(call, Scope.READ))
-
-    async def cancel(self, call: Call) -> Reply:
-        view = await self._scene.job(call, Scope.SUBMIT)
-        voice = await self._scene.voice(view.org, call.params["service"])
-        return await self._scene.answers.cancel(
-            view, voice, elsewhere=self._scene.remote_calls.cancel
+    async def explain(self, request: Request) -> Response:
+        return await self._context.responses.explained(
+            request, await self._context.job(request, Scope.READ)
         )
 
-    async def page(self, call: Call) -> Reply:
+    async def cancel(self, request: Request) -> Response:
+        view = await self._context.job(request, Scope.SUBMIT)
+        voice = await self._context.presenter(view.org, request.params["service"])
+        return await self._context.responses.cancel(
+            view, voice, elsewhere=self._context.remote_calls.cancel
+        )
+
+    async def page(self, request: Request) -> Response:
         """Jobs of a service: all of them for an admin, else the caller's own."""
-        scene, query, principal = self._scene, call.query, call.principal
-        org, name = principal.org, call.params["service"]
+        context, query, principal = self._context, request.query, request.principal
+        org, name = principal.org, request.params["service"]
         offset = read_whole_number(query, "offset", 0, OFFSET_MAX, default=0)
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-        status = read_choice(query, "status", list(words.STATES))
+        status = read_choice(query, "status", list(schemas.STATES))
         lane = read_choice(query, "lane", [lane.value for lane in Lane])
         after = _cursor(query.get("cursor"))
-        service = await scene.service(org, name)
-        if service is None or service.workspace != call.params["ws"]:
+        service = await context.service(org, name)
+        if service is None or service.workspace != request.params["ws"]:
             raise NotFound
-        voice = await scene.voice(org, name)
+        voice = await context.presenter(org, name)
         upstream = service.source == "http"
-        page = await scene.engine.page(
+        page = await context.engine.page(
             org=org,
             endpoints=[UPSTREAM_ENDPOINT]
             if upstream
             else [spec.engine_endpoint for spec in service.endpoints],
             flow_prefix=f"{name}." if upstream else None,
-            states=None if status is None else words.STATES[status],
+            states=None if status is None else schemas.STATES[status],
             lane=None if lane is None else Lane(lane),
             owner=None if Scope.ADMIN in principal.scopes else principal.owner,
             offset=offset,
@@ -92,21 +144,23 @@ class Reading:
         )
         items = [await voice.job(view) for view in page.items]
         following = items[-1].id if len(items) == limit else None
-        return json_reply(words.JobPage(items, page.total, page.total_is_exact, following))
+        return json_response(
+            schemas.GatewayJobPage(items, page.total, page.total_is_exact, following)
+        )
 
-    async def batch_status(self, call: Call) -> Reply:
+    async def batch_status(self, request: Request) -> Response:
         """Many jobs at once, in the order asked for."""
-        scene, principal = self._scene, call.principal
-        org, name = principal.org, call.params["service"]
-        ids = read_list(call.query, "job_ids", BATCH_IDS_MAX)
-        service = await scene.service(org, name)
+        context, principal = self._context, request.principal
+        org, name = principal.org, request.params["service"]
+        ids = read_list(request.query, "job_ids", BATCH_IDS_MAX)
+        service = await context.service(org, name)
         # One that was taken away has jobs still, and no workspace.
-        if service is not None and service.workspace != call.params["ws"]:
+        if service is not None and service.workspace != request.params["ws"]:
             raise NotFound
-        voice = await scene.voice(org, name)
-        items: list[words.Job] = []
+        voice = await context.presenter(org, name)
+        items: list[schemas.GatewayJob] = []
         not_found: list[str] = []
-        for job_id, view in zip(ids, await scene.engine.get_many(ids, org=org), strict=True):
+        for job_id, view in zip(ids, await context.engine.get_many(ids, org=org), strict=True):
             named = None if view is None else name_of(view)
             if (
                 view is None
@@ -117,7 +171,7 @@ class Reading:
                 not_found.append(job_id)
             else:
                 items.append(await voice.job(view))
-        return json_reply(words.BatchStatus(items, not_found))
+        return json_response(schemas.GatewayJobStatuses(items, not_found))
 
 
 def _cursor(given: str | None) -> str | None:
@@ -130,12 +184,12 @@ def _cursor(given: str | None) -> str | None:
     return given
 
 
-def operations(scene: Scene) -> list[Operation]:
+def routes(context: GatewayContext) -> list[Route]:
     """The routes by which jobs are read and cancelled."""
-    reading = Reading(scene)
+    reading = GatewayReadRoutes(context)
     job_path = BASE + "/jobs/{id}"
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path=job_path,
             name="job",
@@ -143,19 +197,19 @@ def operations(scene: Scene) -> list[Operation]:
             handler=reading.status,
             access=Access.HANDLER,
             parameters=[*WAIT_PARAMETERS, *CONDITION_PARAMETERS],
-            answers=[
-                Answer(HTTPStatus.OK, "The job.", words.Job, headers=_JOB_HEADERS),
-                Answer(
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "The job.", schemas.GatewayJob, headers=_JOB_HEADERS),
+                ResponseSpec(
                     HTTPStatus.ACCEPTED,
                     "The job has not ended within the time to wait.",
-                    words.Job,
+                    schemas.GatewayJob,
                     headers=_JOB_HEADERS,
                 ),
                 NOT_MODIFIED,
             ],
             tag="gateway",
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path=job_path + "/events",
             name="job_events",
@@ -163,13 +217,13 @@ def operations(scene: Scene) -> list[Operation]:
             handler=reading.events,
             access=Access.HANDLER,
             parameters=RESUME_PARAMETERS,
-            answers=[EVENTS],
+            responses=[EVENTS],
             tag="gateway",
         ),
-        explain_operation(
+        explain_route(
             job_path, "explain_job", reading.explain, tag="gateway", access=Access.HANDLER
         ),
-        Operation(
+        Route(
             methods=["POST"],
             path=job_path + "/cancel",
             name="cancel",
@@ -177,14 +231,16 @@ def operations(scene: Scene) -> list[Operation]:
             description="What a remote does for the job is cancelled there, too, if it can be.",
             handler=reading.cancel,
             access=Access.HANDLER,
-            answers=[
-                Answer(HTTPStatus.OK, "It is cancelled.", words.Job),
-                Answer(HTTPStatus.ACCEPTED, "It runs, and was told to stop.", words.Job),
-                Answer(HTTPStatus.CONFLICT, "It has already ended.", Problem, MEDIA_TYPE),
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "It is cancelled.", schemas.GatewayJob),
+                ResponseSpec(
+                    HTTPStatus.ACCEPTED, "It runs, and was told to stop.", schemas.GatewayJob
+                ),
+                ResponseSpec(HTTPStatus.CONFLICT, "It has already ended.", Problem, MEDIA_TYPE),
             ],
             tag="gateway",
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path=HOSTED + "/jobs",
             name="jobs",
@@ -194,10 +250,10 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             operable=True,
             parameters=_PAGE_PARAMETERS,
-            answers=[Answer(HTTPStatus.OK, "A page of jobs.", words.JobPage)],
+            responses=[ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.GatewayJobPage)],
             tag="gateway",
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path=HOSTED + "/jobs/batch-status",
             name="batch_status",
@@ -214,7 +270,9 @@ def operations(scene: Scene) -> list[Operation]:
                     required=True,
                 )
             ],
-            answers=[Answer(HTTPStatus.OK, "Those that were found.", words.BatchStatus)],
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "Those that were found.", schemas.GatewayJobStatuses)
+            ],
             tag="gateway",
         ),
     ]
@@ -241,7 +299,7 @@ _PAGE_PARAMETERS: Final = (
         "status",
         "query",
         "Only jobs of this status.",
-        {"type": "string", "enum": list(words.STATES)},
+        {"type": "string", "enum": list(schemas.STATES)},
     ),
     Parameter(
         "lane",

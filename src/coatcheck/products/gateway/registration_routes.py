@@ -20,7 +20,6 @@ from coatcheck.domain.catalogue import (
     ServiceSpec,
     ServiceSummary,
 )
-from coatcheck.domain.endpoint_names import SERVICE_NAME_PATTERN, is_service_name
 from coatcheck.domain.errors import (
     BodyTooLarge,
     CoatcheckError,
@@ -32,19 +31,20 @@ from coatcheck.domain.errors import (
     TooManyServices,
     UrlForbidden,
 )
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.patterns import whole
 from coatcheck.domain.registration import check_endpoint_count
-from coatcheck.egress.look_ups import LOOK_UPS_PER_ORG_MAX
+from coatcheck.domain.service_definition import SERVICE_NAME_PATTERN, is_service_name
+from coatcheck.domain.tenants import Scope
+from coatcheck.egress.resolver import LOOK_UPS_PER_ORG_MAX
+from coatcheck.http.bodies import read_body
+from coatcheck.http.parameters import read_whole_number
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.queries import read_whole_number
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import Answer, Operation, Parameter, RequestBody
-from coatcheck.http.struct_bodies import read_body
-from coatcheck.products.gateway.context import Scene
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.products.gateway.context import GatewayContext
 from coatcheck.products.gateway.read_routes import HOSTED, PAGE_ROWS, PAGE_ROWS_MAX
-from coatcheck.products.gateway.remote_targets import check_remotes, endpoints_of
+from coatcheck.products.gateway.remote import check_remotes, endpoints_of
 from coatcheck.telemetry import metrics
 
 SERVICES: Final = "/api/v1/orgs/{org}/services"
@@ -95,54 +95,54 @@ class HostedServicePage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-class Registering:
+class RegistrationRoutes:
     """The routes of hosted services."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
 
-    async def page(self, call: Call) -> Reply:
+    async def page(self, request: Request) -> Response:
         """The services that the organisation can call: its own, and those of code."""
-        org = call.principal.org
-        after = call.query.get("cursor")
+        org = request.principal.org
+        after = request.query.get("cursor")
         if after is not None and not is_service_name(after):
             raise InvalidParameter("cursor", "must be the `next` of a page")
-        limit = read_whole_number(call.query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-        found = await self._scene.catalogue.list(org, after=after or "", limit=limit + 1)
+        limit = read_whole_number(request.query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        found = await self._context.catalogue.list(org, after=after or "", limit=limit + 1)
         items = [_summary(service, org) for service in found[:limit]]
         following = items[-1].service_id if len(found) > limit else None
-        return json_reply(HostedServicePage(items, following))
+        return json_response(HostedServicePage(items, following))
 
-    async def show(self, call: Call) -> Reply:
-        service = await self._scene.service(call.principal.org, call.params["service"])
-        if service is None or service.workspace != call.params["ws"]:
+    async def show(self, request: Request) -> Response:
+        service = await self._context.service(request.principal.org, request.params["service"])
+        if service is None or service.workspace != request.params["ws"]:
             raise NotFound
-        return json_reply(_shown(service, call.principal.org))
+        return json_response(_shown(service, request.principal.org))
 
-    async def put(self, call: Call) -> Reply:
-        workspace = call.params["ws"]
+    async def put(self, request: Request) -> Response:
+        workspace = request.params["ws"]
         if not _WORKSPACE.fullmatch(workspace):
             raise InvalidParameter("ws", "must be letters, digits, '.', '_' or '-'", "path")
         with _counted("definition", BodyTooLarge):
-            definition = await read_body(call, ServiceDefinition, DEFINITION_BYTES_MAX)
+            definition = await read_body(request, ServiceDefinition, DEFINITION_BYTES_MAX)
         with _counted("endpoints", InvalidInput):
             check_endpoint_count(definition)  # before each of them has its host looked up
-        self._check_timeouts(definition, self._scene.gate.timeout_seconds_max(call.principal))
-        check_remotes(definition, self._scene.settings.remotes)
-        await self._check_urls(definition, call.principal.org)
+        self._check_timeouts(definition, self._context.gate.timeout_seconds_max(request.principal))
+        check_remotes(definition, self._context.settings.remotes)
+        await self._check_urls(definition, request.principal.org)
         with _counted("services", TooManyServices):
-            service = await self._scene.catalogue.put(
-                call.principal.org, workspace, call.params["service"], definition
+            service = await self._context.catalogue.put(
+                request.principal.org, workspace, request.params["service"], definition
             )
-        return json_reply(_shown(service, call.principal.org))
+        return json_response(_shown(service, request.principal.org))
 
-    async def delete(self, call: Call) -> Reply:
-        deleted = await self._scene.catalogue.delete(
-            call.principal.org, call.params["service"], call.params["ws"]
+    async def delete(self, request: Request) -> Response:
+        deleted = await self._context.catalogue.delete(
+            request.principal.org, request.params["service"], request.params["ws"]
         )
         if not deleted:
             raise NotFound
-        return Reply(HTTPStatus.NO_CONTENT)
+        return Response(HTTPStatus.NO_CONTENT)
 
     @staticmethod
     def _check_timeouts(definition: ServiceDefinition, seconds_max: float) -> None:
@@ -176,7 +176,7 @@ class Registering:
     async def _check_url(self, url: str, place: str, org: str, turns: asyncio.Semaphore) -> None:
         try:
             async with turns:
-                await self._scene.guard.check_url(url, org)
+                await self._context.guard.check_url(url, org)
         except UrlForbidden as error:
             raise UrlForbidden(f"{place}: {error}") from error
 
@@ -219,11 +219,11 @@ def _summary(service: ServiceSummary, org: str) -> HostedServiceSummary:
     )
 
 
-def operations(scene: Scene) -> list[Operation]:
+def routes(context: GatewayContext) -> list[Route]:
     """The routes by which services are registered."""
-    registering = Registering(scene)
+    registering = RegistrationRoutes(context)
     return [
-        Operation(
+        Route(
             methods=["GET"],
             path=SERVICES,
             name="services",
@@ -237,10 +237,10 @@ def operations(scene: Scene) -> list[Operation]:
                 Parameter("cursor", "query", "`next` of the page before.", _CURSOR),
                 Parameter("limit", "query", "How many at most.", _LIMIT),
             ],
-            answers=[Answer(HTTPStatus.OK, "A page of services.", HostedServicePage)],
+            responses=[ResponseSpec(HTTPStatus.OK, "A page of services.", HostedServicePage)],
             tag="gateway",
         ),
-        Operation(
+        Route(
             methods=["GET"],
             path=HOSTED,
             name="service",
@@ -249,10 +249,10 @@ def operations(scene: Scene) -> list[Operation]:
             handler=registering.show,
             access=Scope.READ,
             operable=True,
-            answers=[Answer(HTTPStatus.OK, "The service.", HostedService)],
+            responses=[ResponseSpec(HTTPStatus.OK, "The service.", HostedService)],
             tag="gateway",
         ),
-        Operation(
+        Route(
             methods=["PUT"],
             path=HOSTED,
             name="register_service",
@@ -260,16 +260,16 @@ def operations(scene: Scene) -> list[Operation]:
             handler=registering.put,
             access=Scope.ADMIN,
             body=RequestBody("The whole service.", ServiceDefinition),
-            answers=[
-                Answer(HTTPStatus.OK, "The service is registered.", HostedService),
-                Answer(
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "The service is registered.", HostedService),
+                ResponseSpec(
                     HTTPStatus.FORBIDDEN,
                     "A timeout is longer than the organisation's may be (`timeout_not_allowed`), "
                     "or the credential lacks the scope.",
                     Problem,
                     MEDIA_TYPE,
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "Code, or another workspace, has a service of that name "
                     "(`service_name_taken`); or the organisation has as many services as it may "
@@ -277,7 +277,7 @@ def operations(scene: Scene) -> list[Operation]:
                     Problem,
                     MEDIA_TYPE,
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     "The document does not fit, or a URL may not be called.",
                     Problem,
@@ -286,14 +286,14 @@ def operations(scene: Scene) -> list[Operation]:
             ],
             tag="gateway",
         ),
-        Operation(
+        Route(
             methods=["DELETE"],
             path=HOSTED,
             name="remove_service",
             summary="Take a registered service away. Its jobs go on.",
             handler=registering.delete,
             access=Scope.ADMIN,
-            answers=[Answer(HTTPStatus.NO_CONTENT, "It is gone.", empty=True)],
+            responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "It is gone.", empty=True)],
             tag="gateway",
         ),
     ]

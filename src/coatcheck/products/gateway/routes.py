@@ -3,47 +3,48 @@
 from __future__ import annotations
 
 from coatcheck.core.webhook_payloads import JobRenderer
-from coatcheck.http.context import Parts
-from coatcheck.http.job_adapters import JobDesk
-from coatcheck.http.routing import Operation
-from coatcheck.products.gateway import artifacts
-from coatcheck.products.gateway import read_routes as reading
-from coatcheck.products.gateway import registration_routes as registering
-from coatcheck.products.gateway import submit_routes as submitting
-from coatcheck.products.gateway import webhook_payloads as telling
-from coatcheck.products.gateway.context import Scene
-from coatcheck.products.gateway.job_adapter import GatewayDesk
+from coatcheck.http.context import ServerContext
+from coatcheck.http.job_adapters import JobAdapter
+from coatcheck.http.routing import Route
+from coatcheck.products.gateway import (
+    read_routes,
+    registration_routes,
+    submit_routes,
+    webhook_payloads,
+)
+from coatcheck.products.gateway.context import GatewayContext
+from coatcheck.products.gateway.job_adapter import GatewayJobAdapter
 
 
-def operations(parts: Parts) -> list[Operation]:
+def routes(server: ServerContext) -> list[Route]:
     """Every route of the gateway, on the control plane's parts."""
-    scene = _scene(parts)
+    context = _context(server)
     return [
-        *submitting.operations(scene),
-        *reading.operations(scene),
-        *artifacts.operations(parts, scene),
-        *registering.operations(scene),
+        *submit_routes.routes(context),
+        *read_routes.routes(context),
+        *read_routes.file_routes(server, context),
+        *registration_routes.routes(context),
     ]
 
 
-def teller(parts: Parts) -> JobRenderer:
+def payload_renderer(server: ServerContext) -> JobRenderer:
     """What webhooks say of the gateway's jobs."""
-    return telling.renderer(_scene(parts))
+    return webhook_payloads.renderer(_context(server))
 
 
-def desk(parts: Parts) -> JobDesk:
+def job_adapter(server: ServerContext) -> JobAdapter:
     """Who speaks for the gateway's jobs where all jobs are looked after."""
-    return GatewayDesk(_scene(parts))
+    return GatewayJobAdapter(_context(server))
 
 
-def _scene(parts: Parts) -> Scene:
-    return Scene(
-        settings=parts.settings,
-        engine=parts.engine,
-        catalogue=parts.catalogue,
-        gate=parts.gate,
-        answers=parts.answers,
-        guard=parts.guard,
-        receivers=parts.receivers,
-        remote_calls=parts.remote_calls,
+def _context(server: ServerContext) -> GatewayContext:
+    return GatewayContext(
+        settings=server.settings,
+        engine=server.engine,
+        catalogue=server.catalogue,
+        gate=server.gate,
+        responses=server.responses,
+        guard=server.guard,
+        receivers=server.receivers,
+        remote_calls=server.remote_calls,
     )

@@ -19,7 +19,7 @@ STATES: Final = {
 ExecutionMode = Literal["invocation", "persistent"]
 
 
-class Ticket(msgspec.Struct, frozen=True):
+class GatewayTicket(msgspec.Struct, frozen=True):
     """A job was handed in. Its result is found at ``poll_url``."""
 
     job_id: str
@@ -38,14 +38,14 @@ class LastError(msgspec.Struct, frozen=True):
     message: str
 
 
-class Progress(msgspec.Struct, frozen=True):
+class GatewayProgress(msgspec.Struct, frozen=True):
     """How far a job says it is, from 0 to 1, and in words."""
 
     fraction: float
     note: str | None
 
 
-class Job(msgspec.Struct, frozen=True):
+class GatewayJob(msgspec.Struct, frozen=True):
     """A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended.
 
     A page leaves results out, and an event leaves out one that is long: ``result_omitted`` is then
@@ -79,30 +79,30 @@ class Job(msgspec.Struct, frozen=True):
     created_at: datetime
     updated_at: datetime
     terminal: bool
-    progress: Progress | None
+    progress: GatewayProgress | None
     result_omitted: bool
     result_url: str | None
 
 
-class JobPage(msgspec.Struct, frozen=True):
+class GatewayJobPage(msgspec.Struct, frozen=True):
     """Jobs, newest first, without their results.
 
     ``total`` counts to 10,000; ``total_is_exact`` says whether there are more. ``next`` is the
     ``cursor`` of the page after this one.
     """
 
-    items: list[Job]
+    items: list[GatewayJob]
     total: int
     total_is_exact: bool
     next: str | None
 
 
-class BatchStatus(msgspec.Struct, frozen=True):
+class GatewayJobStatuses(msgspec.Struct, frozen=True):
     """The jobs that were asked for, in that order, and the ids that name none.
 
     A result longer than 64 KiB is left out; of more than 64 jobs also one that is longer than
     4 MiB divided by their number.
     """
 
-    items: list[Job]
+    items: list[GatewayJob]
     not_found: list[str]

@@ -22,51 +22,59 @@ from coatcheck.domain.errors import (
     Unauthenticated,
     UnknownLane,
 )
-from coatcheck.domain.identity import ANYONE, Principal, Scope
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.domain.states import State
-from coatcheck.http.delay_header import DELAY_PARAMETER, read_delay
+from coatcheck.domain.tenants import ANYONE, Principal, Scope
+from coatcheck.http.bodies import check_content_type
 from coatcheck.http.gate import check_scope
-from coatcheck.http.idempotency import of_strangers, read_idempotency_key
 from coatcheck.http.job_responses import (
     IDEMPOTENCY_PARAMETERS,
     TICKET_HEADERS,
     WAIT_PARAMETERS,
-    JobUrls,
+    JobLinks,
     check_mismatch,
     may_see,
     replay_headers,
     stored,
 )
-from coatcheck.http.json_bodies import check_content_type
-from coatcheck.http.prefer_header import Preferences, read_preferences
+from coatcheck.http.parameters import (
+    DELAY_PARAMETER,
+    WEBHOOK_PARAMETERS,
+    Preferences,
+    WebhookUrls,
+    names_webhooks,
+    of_strangers,
+    read_delay,
+    read_idempotency_key,
+    read_preferences,
+    read_webhook_urls,
+)
 from coatcheck.http.problems import MEDIA_TYPE, Problem, method_not_allowed, problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import JSON, RawHeaders, Reply, StreamReply
+from coatcheck.http.request import Request
+from coatcheck.http.response import JSON, RawHeaders, Response, StreamResponse
 from coatcheck.http.retry_after import kind_of
 from coatcheck.http.routing import (
     EVERY_METHOD,
     Access,
-    Answer,
-    Held,
-    Operation,
+    HoldsOpen,
     Parameter,
     RequestBody,
+    ResponseSpec,
+    Route,
 )
-from coatcheck.http.webhook_headers import (
-    WEBHOOK_PARAMETERS,
-    WebhookUrls,
-    names_webhooks,
-    read_webhook_urls,
-)
-from coatcheck.products.gateway import schemas as words
-from coatcheck.products.gateway.context import Scene
-from coatcheck.products.gateway.forwarding import reproduced, upstream_fingerprint, upstream_payload
+from coatcheck.products.gateway import schemas
+from coatcheck.products.gateway.context import GatewayContext
 from coatcheck.products.gateway.naming import name_of
-from coatcheck.products.gateway.payloads import python_payload, remote_input
-from coatcheck.products.gateway.presenter import GatewayVoice
+from coatcheck.products.gateway.payloads import (
+    python_payload,
+    remote_input,
+    reproduced,
+    upstream_fingerprint,
+    upstream_payload,
+)
+from coatcheck.products.gateway.presenter import GatewayPresenter
 
 BASE: Final = "/api/v1/orgs/{org}/services/{service}"
 _LANES: Final = {lane.value: lane for lane in Lane}
@@ -92,18 +100,18 @@ class _OtherMethods(Exception):
         self.methods = methods
 
 
-class Submitting:
+class GatewaySubmitRoutes:
     """The submit routes and the synchronous route."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
 
-    async def submit(self, call: Call) -> Reply | StreamReply:
+    async def submit(self, request: Request) -> Response | StreamResponse:
         """POST .../async/{path}: answered as soon as the job is safe."""
-        given = call.header(b"x-hsl-target-method")
+        given = request.header(b"x-hsl-target-method")
         method = "POST" if given is None else given
         try:
-            aim = await self._aim(call, method.upper())
+            aim = await self._aim(request, method.upper())
         except _OtherMethods as other:
             raise InvalidParameter(
                 "X-HSL-Target-Method",
@@ -112,107 +120,107 @@ class Submitting:
             ) from None
         if not aim.matched.spec.async_eligible:
             raise NotAsyncEligible("This endpoint takes synchronous calls only.")
-        preferences = read_preferences(call)
-        delay = read_delay(call)
-        ticket, lane = await self._hand_in(call, aim, delay, own_wait=True)
-        known = await self._known(call, aim, ticket)
+        preferences = read_preferences(request)
+        delay = read_delay(request)
+        ticket, lane = await self._hand_in(request, aim, delay, own_wait=True)
+        known = await self._known(request, aim, ticket)
         check_mismatch(ticket, preferences)
-        voice, view = await self._collect(call, aim, ticket, known, preferences.wait)
-        return await self._scene.answers.submitted(
+        presenter, view = await self._collect(request, aim, ticket, known, preferences.wait)
+        return await self._context.responses.submitted(
             ticket,
-            voice,
-            kind=_kind(call, aim.matched.spec),
+            presenter,
+            kind=_kind(request, aim.matched.spec),
             lane=lane,
             preferences=preferences,
             view=view,
             delay=delay,
         )
 
-    async def call(self, call: Call) -> Reply | StreamReply:
+    async def request(self, request: Request) -> Response | StreamResponse:
         """ANY .../{path}: the same, and the answer is the result if it comes in time."""
         try:
-            aim = await self._aim(call, "GET" if call.method == "HEAD" else call.method)
+            aim = await self._aim(request, "GET" if request.method == "HEAD" else request.method)
         except _OtherMethods as other:
-            return method_not_allowed(call, other.methods)
+            return method_not_allowed(request, other.methods)
         spec = aim.matched.spec
-        preferences = read_preferences(call, in_query=False)
-        delay = read_delay(call)
-        ticket, lane = await self._hand_in(call, aim, delay, own_wait=False)
-        known = await self._known(call, aim, ticket)
+        preferences = read_preferences(request, in_query=False)
+        delay = read_delay(request)
+        ticket, lane = await self._hand_in(request, aim, delay, own_wait=False)
+        known = await self._known(request, aim, ticket)
         check_mismatch(ticket, preferences)
         seconds = _patience(spec, preferences, delay)
-        voice, view = await self._collect(call, aim, ticket, known, seconds)
+        presenter, view = await self._collect(request, aim, ticket, known, seconds)
         if view is not None and view.terminal:
             headers = [*preferences.headers, *replay_headers(ticket)]
             try:
-                return await self._result(call, view, voice.urls(ticket.id), headers)
+                return await self._result(request, view, presenter.urls(ticket.id), headers)
             except (TooManyBytesInFlight, ServerBusy):
                 view = None  # the work is done: a ticket, no refusal that means "not done"
-        return await self._scene.answers.submitted(
+        return await self._context.responses.submitted(
             ticket,
-            voice,
-            kind=_kind(call, spec),
+            presenter,
+            kind=_kind(request, spec),
             lane=lane,
             preferences=preferences,
             view=view,
             delay=delay,
         )
 
-    async def _aim(self, call: Call, method: str) -> _Aim:
+    async def _aim(self, request: Request, method: str) -> _Aim:
         """Who may call what. A caller without a credential learns of open endpoints only."""
-        scene = self._scene
-        org = call.params["org"]
-        path = "/" + call.params["path"]
-        principal = await scene.gate.caller(call)
+        context = self._context
+        org = request.params["org"]
+        path = "/" + request.params["path"]
+        principal = await context.gate.caller(request)
         own = principal is not None and principal.org == org
-        service = await scene.service(org, call.params["service"])
+        service = await context.service(org, request.params["service"])
         matched = None
         if service is not None:
-            matched = service.match(_version(call), method, path)
+            matched = service.match(_version(request), method, path)
         auth = "platform" if matched is None else matched.spec.auth
         if auth == "none":
-            principal = principal if own else await scene.gate.anonymous(org)
+            principal = principal if own else await context.gate.anonymous(org)
         elif principal is None:
             raise Unauthenticated
         elif not own:
             raise NotFound
         assert principal is not None
-        call.principal = principal
+        request.principal = principal
         check_scope(principal, Scope.SUBMIT)
-        call.reply_headers = await scene.gate.count(principal)
+        request.response_headers = await context.gate.count(principal)
         if service is None or matched is None:
-            methods = () if service is None else service.methods_for(_version(call), path)
-            raise _OtherMethods(methods) if methods else _no_endpoint(service, _version(call))
+            methods = () if service is None else service.methods_for(_version(request), path)
+            raise _OtherMethods(methods) if methods else _no_endpoint(service, _version(request))
         if auth == "service_token" and principal.kind != "service":
             raise Unauthenticated
         if matched.spec.is_registered:
             # Perhaps when its organisation was allowed more.
-            allowed = matched.spec.within(scene.gate.timeout_seconds_max(principal))
+            allowed = matched.spec.within(context.gate.timeout_seconds_max(principal))
             matched = matched._replace(spec=allowed)
         return _Aim(principal, service, matched, method, path)
 
     async def _hand_in(
-        self, call: Call, aim: _Aim, delay: float, *, own_wait: bool
+        self, request: Request, aim: _Aim, delay: float, *, own_wait: bool
     ) -> tuple[Ticket, Lane]:
-        scene, spec = self._scene, aim.matched.spec
-        lane = _lane(call) or spec.lane
-        key = read_idempotency_key(call)
+        context, spec = self._context, aim.matched.spec
+        lane = _lane(request) or spec.lane
+        key = read_idempotency_key(request)
         if key is not None and aim.principal.kind == "anonymous":
             key = of_strangers(key)
-        knows = partial(self._scene.engine.knows_key, org=call.params["org"])
-        await self._scene.gate.check_unless_known(aim.principal, key, knows)
-        webhooks = await self._webhooks(call, aim)
-        body = await call.body(PAYLOAD_BYTES_MAX)
+        knows = partial(self._context.engine.knows_key, org=request.params["org"])
+        await self._context.gate.check_unless_known(aim.principal, key, knows)
+        webhooks = await self._webhooks(request, aim)
+        body = await request.body(PAYLOAD_BYTES_MAX)
         timeout = keep_completed = keep_failed = fingerprint_of = None
         if spec.target is not None:
-            payload = upstream_payload(spec, aim.method, aim.path, call, body, own_wait=own_wait)
-            fingerprint_of = upstream_fingerprint(spec, aim.method, aim.path, call, body)
+            payload = upstream_payload(spec, aim.method, aim.path, request, body, own_wait=own_wait)
+            fingerprint_of = upstream_fingerprint(spec, aim.method, aim.path, request, body)
         else:
             if body:
-                check_content_type(call)
+                check_content_type(request)
             make_input = python_payload if spec.remote is None else remote_input
             payload = make_input(
-                spec, body, _decoded(aim.matched.params), _query(call, own_wait=own_wait)
+                spec, body, _decoded(aim.matched.params), _query(request, own_wait=own_wait)
             )
             if spec.remote is not None:
                 fingerprint_of = remote_fingerprint(spec, payload)
@@ -220,16 +228,16 @@ class Submitting:
         if spec.is_registered:
             timeout = spec.timeout_seconds
             keep_completed, keep_failed = spec.keep_completed_seconds, spec.keep_failed_seconds
-        ticket = await scene.engine.submit(
+        ticket = await context.engine.submit(
             spec.engine_endpoint,
             payload,
-            org=call.params["org"],
+            org=request.params["org"],
             lane=lane,
             flow=spec.flow,
             retries=spec.retries,
             idempotency_key=key,
             owner=ANYONE if spec.auth == "none" else aim.principal.owner,
-            request_id=call.request_id,
+            request_id=request.request_id,
             delay=delay or None,
             timeout=timeout,
             keep_completed=keep_completed,
@@ -238,22 +246,22 @@ class Submitting:
             fingerprint_of=fingerprint_of,
             **webhooks._asdict(),
         )
-        call.forget_body()  # the job has it, and its result may be waited for
+        request.forget_body()  # the job has it, and its result may be waited for
         return ticket, lane
 
-    async def _webhooks(self, call: Call, aim: _Aim) -> WebhookUrls:
+    async def _webhooks(self, request: Request, aim: _Aim) -> WebhookUrls:
         """Who is to be told. What is signed in the organisation's name, strangers cannot order."""
-        if aim.principal.kind == "anonymous" and names_webhooks(call):
+        if aim.principal.kind == "anonymous" and names_webhooks(request):
             raise Unauthenticated
-        return await read_webhook_urls(call, self._scene.receivers, call.params["org"])
+        return await read_webhook_urls(request, self._context.receivers, request.params["org"])
 
-    def _voice(self, call: Call, aim: _Aim) -> GatewayVoice:
+    def _presenter(self, request: Request, aim: _Aim) -> GatewayPresenter:
         service = aim.service
-        return GatewayVoice(
-            call.params["org"], service.service, service, self._scene.engine.stall_reason
+        return GatewayPresenter(
+            request.params["org"], service.service, service, self._context.engine.stall_reason
         )
 
-    async def _known(self, call: Call, aim: _Aim, ticket: Ticket) -> JobView | None:
+    async def _known(self, request: Request, aim: _Aim, ticket: Ticket) -> JobView | None:
         """The job that a known idempotency key names; None if the key was free.
 
         Raises IdempotencyKeyInUse for a job that the caller may not see: always the same answer,
@@ -261,51 +269,57 @@ class Submitting:
         """
         if ticket.created:
             return None
-        org = call.params["org"]
-        known = await self._scene.engine.look(ticket.id, org=org)
+        org = request.params["org"]
+        known = await self._context.engine.look(ticket.id, org=org)
         if not may_see(aim.principal, known, org):
             raise IdempotencyKeyInUse
         return known
 
     async def _collect(
         self,
-        call: Call,
+        request: Request,
         aim: _Aim,
         ticket: Ticket,
         known: JobView | None,
         seconds: float | None,
-    ) -> tuple[GatewayVoice, JobView | None]:
+    ) -> tuple[GatewayPresenter, JobView | None]:
         """How the job is shown; and the job once it has ended or the time is up, if it is waited
         for. A known idempotency key may name a job of another service: it is shown where it is
         found.
         """
-        scene, org, voice = self._scene, call.params["org"], self._voice(call, aim)
+        context, org, presenter = (
+            self._context,
+            request.params["org"],
+            self._presenter(request, aim),
+        )
         if known is not None:
             named = name_of(known)
             if named is None:
                 seconds = None
             elif named.service != aim.service.service:
-                voice = await scene.voice(org, named.service)
+                presenter = await context.presenter(org, named.service)
         if seconds is None:
-            return voice, None
-        return voice, await scene.answers.held_look(call, ticket.id, org, seconds)
+            return presenter, None
+        return presenter, await context.responses.held_look(request, ticket.id, org, seconds)
 
     async def _result(
-        self, call: Call, view: JobView, urls: JobUrls, headers: RawHeaders
-    ) -> Reply | StreamReply:
+        self, request: Request, view: JobView, urls: JobLinks, headers: RawHeaders
+    ) -> Response | StreamResponse:
         if view.state is State.COMPLETED:
             headers = [urls.link(), *headers]
             if view.endpoint == UPSTREAM_ENDPOINT:
-                view = await self._scene.engine.with_result(view)
-                return await reproduced(self._scene.engine, view, headers)
+                view = await self._context.engine.with_result(view)
+                return await reproduced(self._context.engine, view, headers)
             if view.result_is_left_out:
-                large = self._scene.answers.large
-                return await large.reply(stored(view), "result", _as_it_is, HTTPStatus.OK, headers)
+                large = self._context.responses.large
+                return await large.response(
+                    stored(view), "result", _as_it_is, HTTPStatus.OK, headers
+                )
             assert view.result is not None
-            return Reply(HTTPStatus.OK, view.result, [JSON, *headers])
+            return Response(HTTPStatus.OK, view.result, [JSON, *headers])
         code = view.error_code or "job_failed"
         return problem(
-            call,
+            request,
             _FAILURES.get(code, HTTPStatus.BAD_GATEWAY),
             code,
             view.error_message or "The job failed.",
@@ -342,8 +356,8 @@ def _no_endpoint(service: ServiceSpec | None, version: int | None) -> EndpointNo
     )
 
 
-def _kind(call: Call, spec: EndpointSpec) -> str:
-    return kind_of(call.params["org"], spec.engine_endpoint, spec.flow)
+def _kind(request: Request, spec: EndpointSpec) -> str:
+    return kind_of(request.params["org"], spec.engine_endpoint, spec.flow)
 
 
 def _patience(spec: EndpointSpec, preferences: Preferences, delay: float) -> float | None:
@@ -363,18 +377,18 @@ def _decoded(params: Mapping[str, str]) -> Mapping[str, str]:
         raise InvalidParameter("path", "is not UTF-8 once decoded", "path") from error
 
 
-def _query(call: Call, *, own_wait: bool) -> Mapping[str, str]:
-    if own_wait and _WAIT in call.query:
-        return {name: text for name, text in call.query.items() if name != _WAIT}
-    return call.query
+def _query(request: Request, *, own_wait: bool) -> Mapping[str, str]:
+    if own_wait and _WAIT in request.query:
+        return {name: text for name, text in request.query.items() if name != _WAIT}
+    return request.query
 
 
-def _version(call: Call) -> int | None:
-    return int(call.params["version"]) if "version" in call.params else None
+def _version(request: Request) -> int | None:
+    return int(request.params["version"]) if "version" in request.params else None
 
 
-def _lane(call: Call) -> Lane | None:
-    given = call.header(b"x-hsl-lane")
+def _lane(request: Request) -> Lane | None:
+    given = request.header(b"x-hsl-lane")
     if given is None:
         return None
     lane = _LANES.get(given.lower())
@@ -383,13 +397,13 @@ def _lane(call: Call) -> Lane | None:
     return lane
 
 
-def operations(scene: Scene) -> list[Operation]:
+def routes(context: GatewayContext) -> list[Route]:
     """The routes by which work is handed in."""
-    submitting = Submitting(scene)
+    submitting = GatewaySubmitRoutes(context)
     routes = []
     for base, suffix in ((BASE, ""), (BASE + "/v{version}", "_version")):
         routes.append(
-            Operation(
+            Route(
                 methods=["POST"],
                 path=base + "/async/{path:path}",
                 name="submit" + suffix,
@@ -401,38 +415,40 @@ def operations(scene: Scene) -> list[Operation]:
                 parameters=[*_PARAMETERS, *WAIT_PARAMETERS, _TARGET_METHOD],
                 body=_INPUT,
                 any_query=True,
-                answers=[_COMPLETED, _TICKET, _PAYMENT, _KEY_TAKEN, _MISMATCH],
+                responses=[_COMPLETED, _TICKET, _PAYMENT, _KEY_TAKEN, _MISMATCH],
                 tag="gateway",
             )
         )
         routes.append(
-            Operation(
+            Route(
                 methods=EVERY_METHOD,
                 path=base + "/{path:path}",
                 name="call" + suffix,
                 summary="Call an endpoint and wait for its result.",
                 description="The same as handing a job in, and the answer is the endpoint's own "
                 "if it comes within the endpoint's sync timeout; else 202, as for a job.",
-                handler=submitting.call,
+                handler=submitting.request,
                 access=Access.HANDLER,
                 parameters=[*_PARAMETERS, WAIT_PARAMETERS[1]],
-                held=Held.UNLESS_ASYNC,
+                held=HoldsOpen.UNLESS_ASYNC,
                 body=_INPUT,
                 any_query=True,
-                answers=[
-                    Answer(HTTPStatus.OK, "The endpoint's result.", schema={}, media_type="*/*"),
+                responses=[
+                    ResponseSpec(
+                        HTTPStatus.OK, "The endpoint's result.", schema={}, media_type="*/*"
+                    ),
                     _TICKET,
                     _PAYMENT,
                     _MISMATCH,
                     _OTHER_METHODS,
-                    Answer(
+                    ResponseSpec(
                         HTTPStatus.CONFLICT,
                         "It was cancelled; or another caller uses the idempotency key "
                         "(`idempotency_key_in_use`).",
                         Problem,
                         MEDIA_TYPE,
                     ),
-                    Answer(HTTPStatus.BAD_GATEWAY, "The job failed.", Problem, MEDIA_TYPE),
+                    ResponseSpec(HTTPStatus.BAD_GATEWAY, "The job failed.", Problem, MEDIA_TYPE),
                 ],
                 tag="gateway",
             )
@@ -458,32 +474,32 @@ _TARGET_METHOD: Final = Parameter(
     {"type": "string", "enum": list(EVERY_METHOD)},
 )
 _INPUT: Final = RequestBody("The endpoint's input.", schema={}, required=False)
-_TICKET: Final = Answer(
-    HTTPStatus.ACCEPTED, "The job is safe.", words.Ticket, headers=TICKET_HEADERS
+_TICKET: Final = ResponseSpec(
+    HTTPStatus.ACCEPTED, "The job is safe.", schemas.GatewayTicket, headers=TICKET_HEADERS
 )
-_COMPLETED: Final = Answer(
+_COMPLETED: Final = ResponseSpec(
     HTTPStatus.OK,
     "The job has ended within the time that the caller was willing to wait.",
-    words.Job,
+    schemas.GatewayJob,
     headers=TICKET_HEADERS,
 )
-_PAYMENT: Final = Answer(
+_PAYMENT: Final = ResponseSpec(
     HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
 )
-_OTHER_METHODS: Final = Answer(
+_OTHER_METHODS: Final = ResponseSpec(
     HTTPStatus.METHOD_NOT_ALLOWED,
     "The endpoint takes other methods.",
     Problem,
     MEDIA_TYPE,
     headers={"Allow": "The methods that it takes."},
 )
-_KEY_TAKEN: Final = Answer(
+_KEY_TAKEN: Final = ResponseSpec(
     HTTPStatus.CONFLICT,
     "The idempotency key names a job that the caller may not see (`idempotency_key_in_use`).",
     Problem,
     MEDIA_TYPE,
 )
-_MISMATCH: Final = Answer(
+_MISMATCH: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "The idempotency key is known with another payload, and the caller was strict; or the input "
     "does not fit the endpoint; or the webhook's URL may not be called.",

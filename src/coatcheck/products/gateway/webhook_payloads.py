@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from coatcheck.core.webhook_payloads import JobRenderer, gone_job
+from coatcheck.core.webhook_payloads import JobRenderer, expired_job
 from coatcheck.domain.job import JobView
-from coatcheck.domain.webhooks import RESULT_BYTES_MAX, Notice
-from coatcheck.products.gateway import schemas as words
-from coatcheck.products.gateway.context import Scene
+from coatcheck.domain.webhooks import RESULT_BYTES_MAX, DeliveryEvent
+from coatcheck.products.gateway import schemas
+from coatcheck.products.gateway.context import GatewayContext
 from coatcheck.products.gateway.naming import name_of
 
 _NO_RESULT: Final = msgspec.Raw(b"null")
@@ -24,21 +24,21 @@ class UnnamedJob(msgspec.Struct, frozen=True):
     status: str
     attempt_count: int
     result_summary: msgspec.Raw
-    last_error: words.LastError | None
+    last_error: schemas.LastError | None
     terminal: bool
 
 
-def renderer(scene: Scene) -> JobRenderer:
+def renderer(context: GatewayContext) -> JobRenderer:
     """For ``core/webhook_payloads.py``."""
 
-    async def told(notice: Notice, view: JobView | None) -> Any:
+    async def told(event: DeliveryEvent, view: JobView | None) -> Any:
         if view is None:
-            return gone_job(notice)
+            return expired_job(event)
         named = name_of(view)
         if named is None:
             return _unnamed(view)
-        voice = await scene.voice(view.org, named.service)
-        job: words.Job = await voice.job(view)
+        voice = await context.presenter(view.org, named.service)
+        job: schemas.GatewayJob = await voice.job(view)
         if memoryview(job.result_summary).nbytes <= RESULT_BYTES_MAX:
             return job
         url = voice.urls(view.id).poll
@@ -55,9 +55,9 @@ def _unnamed(view: JobView) -> UnnamedJob:
     return UnnamedJob(
         id=view.id,
         org_id=view.org,
-        status=words.STATUSES[view.state],
+        status=schemas.STATUSES[view.state],
         attempt_count=view.attempts,
         result_summary=msgspec.Raw(result) if result is not None and fits else _NO_RESULT,
-        last_error=None if code is None else words.LastError(code, view.error_message or ""),
+        last_error=None if code is None else schemas.LastError(code, view.error_message or ""),
         terminal=view.terminal,
     )

@@ -12,23 +12,182 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from coatcheck.archives import ArchiveLimits, ArchiveReader
+from coatcheck.archives import ArchiveLimits, ArchiveReader, Entry
 from coatcheck.domain.errors import ArchiveRejected, JobSignal, RetryLater
 from coatcheck.domain.limits import ARCHIVE_ENTRIES_MAX, ARCHIVE_UNPACKED_MB_MAX
 from coatcheck.job import Job
-from coatcheck.products.graphs.gathering import PARSED, gather
 from coatcheck.products.graphs.parser_process import ParserLimits
+from coatcheck.products.graphs.parser_wire import NotParsed, ParsedFiles, Work
+from coatcheck.products.graphs.parsers import Done, Parsers
 from coatcheck_codegraph.document import Processing, write_document
 from coatcheck_codegraph.domain_document import assign
+from coatcheck_codegraph.facts import FileFacts
 from coatcheck_codegraph.graph import Operation
+from coatcheck_codegraph.languages import language_of, load
 from coatcheck_codegraph.project import Project
 from coatcheck_codegraph.resolve import resolve
+
+
+def pieces_of_work(members: Members) -> list[Work]:
+    """Files to parse one by one, the largest first so that none is left for the end."""
+    largest_first = sorted(
+        members.sources.items(), key=lambda member: (-member[1].unpacked_bytes, member[1].name)
+    )
+    return [Work(place) for place, _ in largest_first]
+
+
+Skipped = Literal["vendored", "generated", "too_large"]
+"""Why source code is left out: it is somebody else's, it was made from other files in the archive,
+or there is too much of it in one file."""
+
+VENDORED_FOLDERS: Final = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        ".tox",
+        ".venv",
+        "__MACOSX",
+        "__pycache__",
+        "bower_components",
+        "node_modules",
+        "site-packages",
+    }
+)
+"""What is inside of a folder of such a name is installed or kept by a tool, not written here."""
+
+GENERATED_SUFFIXES: Final = (".min.js", ".bundle.js", "_pb2.py", "_pb2_grpc.py", ".pb.go")
+
+
+@dataclass(slots=True)
+class Members:
+    """The entries to parse, by their places in the archive's list, and what source code is left
+    out. Nothing else is unpacked."""
+
+    sources: dict[int, Entry] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+def sorted_out(entries: Iterable[Entry], file_bytes_max: int) -> Members:
+    """The members of an archive by what is to be done with them."""
+    members = Members()
+    for place, entry in enumerate(entries):
+        if entry.is_directory or language_of(entry.name) is None:
+            continue
+        reason = _left_out(entry, file_bytes_max)
+        if reason is None:
+            members.sources[place] = entry
+        else:
+            members.skipped[reason] += 1
+    return members
+
+
+def _left_out(entry: Entry, file_bytes_max: int) -> Skipped | None:
+    if not VENDORED_FOLDERS.isdisjoint(entry.name.split("/")[:-1]):
+        return "vendored"
+    if entry.name.endswith(GENERATED_SUFFIXES):
+        return "generated"
+    if entry.unpacked_bytes > file_bytes_max:
+        return "too_large"
+    return None
+
+
+PARSED: Final = 0.6
+"""How far an analysis is when all files are parsed: of a large archive, the rest takes long."""
+_PROGRESS_SECONDS: Final = 0.25
+"""How often progress is told, at most."""
+
+_FAILURES_TOLD_MAX: Final = 100
+"""Files whose failure has a line in the job's log; all of them are counted."""
+
+_decode_facts: Final = msgspec.msgpack.Decoder(FileFacts).decode
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The facts of each file by its place in the archive, still encoded, and what has none."""
+
+    encoded: dict[int, msgspec.Raw] = field(default_factory=dict)
+    failed: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def facts(self) -> Iterator[FileFacts]:
+        """The facts in the order of the archive. Can be asked for once: they are not kept twice."""
+        for place in sorted(self.encoded):
+            yield _decode_facts(self.encoded.pop(place))
+
+
+def gather(job: Job, reader: ArchiveReader, parsers: int, limits: ParserLimits) -> Gathered:
+    """Parse all source files of the archive. What is not parsed is not unpacked.
+
+    Raises ArchiveRejected if bytes are not what the archive promises, and JobCancelled.
+    """
+    members = sorted_out(reader.entries, limits.file_bytes_max)
+    _load_languages(members.sources.values())
+    gathered = Gathered(skipped=members.skipped)
+    progress = _Progress(job, len(members.sources))
+    with Parsers(reader, parsers, limits) as crew:
+        for done in crew.run(pieces_of_work(members)):
+            job.check_cancelled()
+            if done is None:
+                continue
+            _note(job, reader, gathered, done)
+            progress.one_more()
+    return gathered
+
+
+def _load_languages(sources: Iterable[Entry]) -> None:
+    """Load them before there are parsers, which then have them in common."""
+    for name in {language_of(entry.name) for entry in sources} - {None}:
+        assert name is not None
+        load(name)
+
+
+def _note(job: Job, reader: ArchiveReader, gathered: Gathered, done: Done) -> None:
+    place = done.work.place
+    match done.answer:
+        case ParsedFiles(facts):
+            gathered.encoded[place] = facts
+        case NotParsed(reason, error):
+            gathered.failed[reason] += 1
+            if gathered.failed.total() <= _FAILURES_TOLD_MAX:
+                job.log(
+                    "a file was not analysed",
+                    level="warning",
+                    path=reader.entries[place].name,
+                    reason=reason,
+                    **({"error": error} if error else {}),
+                )
+
+
+class _Progress:
+    """Tells how many files were parsed, now and then."""
+
+    def __init__(self, job: Job, total: int) -> None:
+        self._job = job
+        self._total = total
+        self._done = 0
+        self._tell()
+
+    def one_more(self) -> None:
+        self._done += 1
+        if self._done == self._total or time.monotonic() - self._told_at >= _PROGRESS_SECONDS:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told_at = time.monotonic()
+        share = self._done / self._total if self._total else 1.0
+        self._job.progress(PARSED * share, f"{self._done} of {self._total} files")
+
 
 REST: Final = "rest.json"
 """The name of the file that the result is written to."""

@@ -20,17 +20,17 @@ class AnalysisRequest(msgspec.Struct, frozen=True):
     external_calls: bool = False
 
 
-class _Payload(msgspec.Struct, frozen=True):
+class _AnalysisPayload(msgspec.Struct, frozen=True):
     request: AnalysisRequest
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(_Payload).decode
+_decode: Final = msgspec.json.Decoder(_AnalysisPayload).decode
 
 
 def encode_request(request: AnalysisRequest) -> bytes:
     """The payload of a job, whose handler has a parameter ``request``."""
-    return _encode(_Payload(request))
+    return _encode(_AnalysisPayload(request))
 
 
 def decode_request(payload: bytes) -> AnalysisRequest:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from coatcheck.blobs import BlobContainer
 from coatcheck.core import Engine
 from coatcheck.domain.errors import JobNotFound
-from coatcheck.domain.identity import Principal
 from coatcheck.domain.job import JobView
+from coatcheck.domain.tenants import Principal
 from coatcheck.egress import Guard
 from coatcheck.http.gate import Gate
-from coatcheck.http.job_responses import JobAnswers, may_see
-from coatcheck.http.request import Call
-from coatcheck.products.graphs.presenter import GraphsVoice
+from coatcheck.http.job_responses import JobResponses, may_see
+from coatcheck.http.request import Request
+from coatcheck.products.graphs.presenter import GraphsPresenter
 from coatcheck.settings import Settings
 from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
 
@@ -23,25 +23,25 @@ _MARK = "\x1egraphs:"
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class GraphsContext:
     """The parts that the routes of this surface work with."""
 
     settings: Settings
     engine: Engine
     gate: Gate
-    answers: JobAnswers
-    voice: GraphsVoice
+    responses: JobResponses
+    presenter: GraphsPresenter
     guard: Guard
 
     @property
     def blobs(self) -> BlobContainer:
         return self.engine.blobs
 
-    async def job(self, call: Call) -> JobView:
+    async def job(self, request: Request) -> JobView:
         """The job that the path names, if it is the caller's and their plan is active."""
-        principal = call.principal
+        principal = request.principal
         await self.gate.check_plan(principal)
-        view = await self.engine.get(call.params["id"], org=principal.org)
+        view = await self.engine.get(request.params["id"], org=principal.org)
         if view.endpoint not in GRAPH_ENDPOINTS or not may_see(principal, view, principal.org):
             raise JobNotFound("there is no such job")
         return view

@@ -28,9 +28,9 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import stream_pieces
 from coatcheck.core.queries import inputs
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
-from coatcheck.db.notify import Notifier
+from coatcheck.db.notifications import Notifier
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -54,7 +54,7 @@ from coatcheck.products.graphs.analysis_request import AnalysisRequest
 from coatcheck.products.graphs.presenter import (
     RESULT_ARTIFACT,
     RESULT_INLINE_BYTES_MAX,
-    StoredResult,
+    StoredGraphResult,
 )
 from coatcheck.service import Service
 from coatcheck.settings import Settings
@@ -78,7 +78,7 @@ _ENDING_SECONDS_MAX: Final = 60.0
 ARCHIVE: Final = "archive.zip"
 _TIDY_SECONDS: Final = 15.0
 
-Handler = Callable[[Job, AnalysisRequest], Awaitable[StoredResult]]
+Handler = Callable[[Job, AnalysisRequest], Awaitable[StoredGraphResult]]
 
 
 class GraphExecutor:
@@ -90,7 +90,7 @@ class GraphExecutor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._line = Line(settings.database_url, name="archives")
+        self._db = Connection(settings.database_url, name="archives")
         self._blobs = BlobContainer.open(settings.blob_url)
         self._disposal = InputDisposal(settings, self._blobs)
         self._shares = CoreShares(_cores())
@@ -131,7 +131,7 @@ class GraphExecutor:
         await asyncio.to_thread(self._temp_root.close)
         await self._look_once_more()
         await self._disposal.__aexit__(kind, error, trace)
-        await self._line.close()
+        await self._db.close()
 
     def worker(self, notifier: Notifier | None = None) -> Worker:
         """A worker of its own for archives, so that it takes as many as it can analyse at a time
@@ -145,7 +145,7 @@ class GraphExecutor:
         return Worker(settings, [self.service], name=name, on_ended=ended, notifier=notifier)
 
     def _handler(self, operation: str) -> Handler:
-        async def handler(job: Job, request: AnalysisRequest) -> StoredResult:
+        async def handler(job: Job, request: AnalysisRequest) -> StoredGraphResult:
             return await self._run(operation, job, request)
 
         handler.__name__ = handler.__qualname__ = operation
@@ -153,7 +153,7 @@ class GraphExecutor:
 
     # One job
 
-    async def _run(self, operation: str, job: Job, request: AnalysisRequest) -> StoredResult:
+    async def _run(self, operation: str, job: Job, request: AnalysisRequest) -> StoredGraphResult:
         assert self._temp_root is not None
         claimed = cast(JobReporter, job.reporter).claimed
         isolated = IsolatedExecutor(self._temp_root)
@@ -163,7 +163,7 @@ class GraphExecutor:
                 place = f"{self._host}/{folder.relative_to(self._settings.temp_dir)}"
                 # Known before it is noted: if we are interrupted there, it may have been noted.
                 copy = HeldCopy(claimed.org, claimed.uuid, place)
-                seconds = await inputs.note_disk_copy(self._line, claimed, place)
+                seconds = await inputs.note_disk_copy(self._db, claimed, place)
                 if seconds is None:
                     raise JobCancelled  # it is no longer ours; what we say of it counts no more
                 life, patience = asyncio.timeout(seconds), asyncio.timeout(RUN_SECONDS_MAX)
@@ -189,7 +189,7 @@ class GraphExecutor:
         request: AnalysisRequest,
         folder: Path,
         isolated: IsolatedExecutor,
-    ) -> StoredResult:
+    ) -> StoredGraphResult:
         await self._fetch(request, folder / ARCHIVE)
         crash_point("archive.downloaded")
         job.check_cancelled()
@@ -215,11 +215,13 @@ class GraphExecutor:
             (folder / ARCHIVE).unlink()
             result = await naming.complete(self._settings, folder)
             if result.stat().st_size <= RESULT_INLINE_BYTES_MAX:
-                return StoredResult(inline=msgspec.Raw(await asyncio.to_thread(result.read_bytes)))
+                return StoredGraphResult(
+                    inline=msgspec.Raw(await asyncio.to_thread(result.read_bytes))
+                )
         except OSError as error:
             raise disk_unavailable("the result", error) from error
         await job.attach(RESULT_ARTIFACT, result, media_type="application/json")
-        return StoredResult(artifact=RESULT_ARTIFACT)
+        return StoredGraphResult(artifact=RESULT_ARTIFACT)
 
     async def _fetch(self, request: AnalysisRequest, target: Path) -> None:
         digest = hashlib.sha256()
@@ -252,7 +254,7 @@ class GraphExecutor:
     async def _record_what_is_gone(self) -> None:
         again, self._not_removed = self._not_removed, []
         await self._close(again)
-        held = await inputs.open_disk_copies(self._line, self._host)
+        held = await inputs.open_disk_copies(self._db, self._host)
         gone = [copy for copy in held if not self._folder_of(copy).exists()]
         if gone:
             await self._say_gone(gone, Mechanism.SWEEP)
@@ -288,7 +290,7 @@ class GraphExecutor:
 
     async def _say_gone(self, copies: Sequence[HeldCopy], mechanism: Mechanism) -> None:
         try:
-            await retried(lambda: inputs.disk_copies_deleted(self._line, copies, mechanism))
+            await retried(lambda: inputs.disk_copies_deleted(self._db, copies, mechanism))
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.warning("removed folders are not recorded yet: %s", error)
 

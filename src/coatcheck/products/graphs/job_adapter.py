@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from coatcheck.domain.identity import Principal
-from coatcheck.domain.org_jobs import ConsoleJob
-from coatcheck.http.job_adapters import JobDesk, JobLabel, JobPlaces
+from coatcheck.domain.org_jobs import OrgJob
+from coatcheck.domain.tenants import Principal
+from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
 from coatcheck.products.graphs.analysis_request import decode_request
 from coatcheck.products.graphs.context import stored_key
 from coatcheck.products.graphs.presenter import BASE, stored_result
@@ -18,31 +18,31 @@ from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS, GRAPHS_SERVICE
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class GraphsDesk(JobDesk):
+class GraphsJobAdapter(JobAdapter):
     """Archives that are analysed. None is kept, so that none is analysed again."""
 
     surface = "graphs"
 
-    async def label(self, job: ConsoleJob, /) -> JobLabel:
+    async def label(self, job: OrgJob, /) -> JobLabel:
         operation = GRAPH_ENDPOINTS.get(job.view.endpoint)
         return JobLabel(
             GRAPHS_SERVICE, job.view.endpoint if operation is None else f"{operation} graph"
         )
 
-    def places(self, job: ConsoleJob) -> JobPlaces:
+    def places(self, job: OrgJob) -> JobPaths:
         poll = BASE + job.id
-        return JobPlaces(poll, receipt=f"{poll}/receipt")
+        return JobPaths(poll, receipt=f"{poll}/receipt")
 
-    def result(self, job: ConsoleJob) -> bytes | None:
+    def result(self, job: OrgJob) -> bytes | None:
         stored = stored_result(job.view)
         return None if stored is None or stored.artifact else bytes(stored.inline)
 
-    async def input(self, job: ConsoleJob) -> bytes:
+    async def input(self, job: OrgJob) -> bytes:
         """What tells the archive from others; where it is stored is for the worker to know."""
         archive = decode_request(await super().input(job))
         return _encode({"size": archive.size, "sha256": archive.sha256})
 
-    def refusal(self, _: ConsoleJob, /) -> str | None:
+    def refusal(self, _: OrgJob, /) -> str | None:
         return (
             "An archive is deleted when its job ends, so that there is nothing to analyse again. "
             "Upload it again, under a new idempotency key."

@@ -20,8 +20,7 @@ import httpx2
 import msgspec
 
 from coatcheck.domain.retry import Backoff
-from coatcheck.egress.authorities import trusted_authorities
-from coatcheck.egress.retry_after import asked_seconds
+from coatcheck.egress.urls import asked_seconds, trusted_authorities
 from coatcheck.products.graphs.analysis import DOMAINS, REST
 from coatcheck.products.graphs.schemas import DomainNaming
 from coatcheck.settings import Settings
@@ -53,26 +52,26 @@ _TASK: Final = (
 )
 
 
-class _Named(msgspec.Struct):
+class _NamedDomain(msgspec.Struct):
     id: str
     name: str
     description: str = ""
 
 
 class _Answer(msgspec.Struct):
-    domains: list[_Named]
+    domains: list[_NamedDomain]
 
 
-class _Message(msgspec.Struct):
+class _NamingMessage(msgspec.Struct):
     content: str
 
 
-class _Choice(msgspec.Struct):
-    message: _Message
+class _NamingChoice(msgspec.Struct):
+    message: _NamingMessage
 
 
 class _Completion(msgspec.Struct):
-    choices: list[_Choice]
+    choices: list[_NamingChoice]
 
 
 class _Trouble(NamedTuple):
@@ -177,7 +176,7 @@ def _trouble(error: Exception) -> _Trouble:
 
 
 def _rename(
-    domains: Sequence[DomainEntry], shown: Sequence[DomainEntry], named: Sequence[_Named]
+    domains: Sequence[DomainEntry], shown: Sequence[DomainEntry], named: Sequence[_NamedDomain]
 ) -> bool:
     """Give the domains that were shown their new names, those that fit. Whether any did."""
     by_id = {domain.id: domain for domain in shown}
@@ -205,7 +204,7 @@ def _line(said: str, characters_max: int) -> str:
     return line[:characters_max].rstrip() if line.isprintable() else ""
 
 
-async def _ask(settings: Settings, domains: Sequence[DomainEntry]) -> list[_Named]:
+async def _ask(settings: Settings, domains: Sequence[DomainEntry]) -> list[_NamedDomain]:
     shown: list[dict[str, Any]] = [
         {
             "id": domain.id,

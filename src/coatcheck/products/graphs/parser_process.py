@@ -22,7 +22,7 @@ import msgspec
 
 from coatcheck.archives import ArchiveReader
 from coatcheck.domain.errors import ArchiveRejected
-from coatcheck.products.graphs import parser_wire as wire
+from coatcheck.products.graphs import parser_wire
 from coatcheck_codegraph.languages import language_of, load
 
 TOO_SLOW_SIGNAL: Final = signal.SIGPROF
@@ -132,24 +132,26 @@ def _lower(kind: int, wanted: int) -> None:
 def _serve(reader: ArchiveReader, connection: socket.socket, limits: ParserLimits) -> None:
     with connection.makefile("rb") as orders:
         while (work := _next(orders)) is not None:
-            connection.sendall(wire.frame(_answer(reader, work, limits)))
+            connection.sendall(parser_wire.frame(_answer(reader, work, limits)))
 
 
-def _next(orders: BinaryIO) -> wire.Work | None:
-    header = orders.read(wire.LENGTH_BYTES)
-    if len(header) < wire.LENGTH_BYTES:
+def _next(orders: BinaryIO) -> parser_wire.Work | None:
+    header = orders.read(parser_wire.LENGTH_BYTES)
+    if len(header) < parser_wire.LENGTH_BYTES:
         return None
-    return wire.read_work(orders.read(int.from_bytes(header)))
+    return parser_wire.read_work(orders.read(int.from_bytes(header)))
 
 
-def _answer(reader: ArchiveReader, work: wire.Work, limits: ParserLimits) -> wire.Answer:
+def _answer(
+    reader: ArchiveReader, work: parser_wire.Work, limits: ParserLimits
+) -> parser_wire.Answer:
     try:
         return _parsed(reader, work.place, limits)
     except ArchiveRejected as refusal:
-        return wire.Refused(refusal.reason, str(refusal))
+        return parser_wire.ParserRefused(refusal.reason, str(refusal))
 
 
-def _parsed(reader: ArchiveReader, place: int, limits: ParserLimits) -> wire.Answer:
+def _parsed(reader: ArchiveReader, place: int, limits: ParserLimits) -> parser_wire.Answer:
     entry = reader.entries[place]
     language = language_of(entry.name)
     if language is None:
@@ -158,16 +160,16 @@ def _parsed(reader: ArchiveReader, place: int, limits: ParserLimits) -> wire.Ans
     try:
         source = reader.read(entry, limits.file_bytes_max)
         if source is None:
-            return wire.NotParsed("memory")
+            return parser_wire.NotParsed("memory")
         facts = msgspec.msgpack.encode(load(language).extract(entry.name, source))
     except ArchiveRejected:
         raise
     except MemoryError:
-        return wire.NotParsed("memory")
+        return parser_wire.NotParsed("memory")
     except Exception as error:  # noqa: BLE001 - a file that cannot be parsed fails alone
-        return wire.NotParsed("error", type(error).__name__)
+        return parser_wire.NotParsed("error", type(error).__name__)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    if len(facts) > wire.FACTS_BYTES_MAX:
-        return wire.NotParsed("memory")
-    return wire.Parsed(msgspec.Raw(facts))
+    if len(facts) > parser_wire.FACTS_BYTES_MAX:
+        return parser_wire.NotParsed("memory")
+    return parser_wire.ParsedFiles(msgspec.Raw(facts))

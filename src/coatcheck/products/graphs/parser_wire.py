@@ -25,7 +25,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     place: int
 
 
-class Parsed(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
+class ParsedFiles(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
     """The facts of the file, encoded: whoever gathers them need not look into each."""
 
     facts: msgspec.Raw
@@ -38,14 +38,14 @@ class NotParsed(msgspec.Struct, frozen=True, array_like=True, tag="not_parsed"):
     error: str = ""
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+class ParserRefused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
     """The bytes are not what the archive promises."""
 
     reason: str
     message: str
 
 
-Answer = Parsed | NotParsed | Refused
+Answer = ParsedFiles | NotParsed | ParserRefused
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _work: Final[msgspec.msgpack.Decoder[Work]] = msgspec.msgpack.Decoder(Work)

@@ -20,8 +20,7 @@ from typing import Final, NamedTuple
 
 from coatcheck.archives import ArchiveReader
 from coatcheck.domain.errors import ArchiveRejected
-from coatcheck.products.graphs import parser_process
-from coatcheck.products.graphs import parser_wire as wire
+from coatcheck.products.graphs import parser_process, parser_wire
 from coatcheck.products.graphs.parser_process import (
     OUT_OF_MEMORY_STATUS,
     TOO_SLOW_SIGNAL,
@@ -44,8 +43,8 @@ _KIB: Final = 1024
 class Done(NamedTuple):
     """A piece of work, and its answer."""
 
-    work: wire.Work
-    answer: wire.Parsed | wire.NotParsed
+    work: parser_wire.Work
+    answer: parser_wire.ParsedFiles | parser_wire.NotParsed
 
 
 class Parser:
@@ -66,18 +65,18 @@ class Parser:
             theirs.close()
         self.socket = ours
         self._unread = bytearray()
-        self.at_hand: deque[wire.Work] = deque()
+        self.at_hand: deque[parser_wire.Work] = deque()
         self.since = time.monotonic()
         """When it began with the first piece of work at hand, or was heard of since."""
 
-    def give(self, work: wire.Work) -> None:
+    def give(self, work: parser_wire.Work) -> None:
         if not self.at_hand:
             self.since = time.monotonic()
         self.at_hand.append(work)
         # Never waits: so little is under way that the socket has room for it. One that is dead is
         # noticed when its answers are read.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.socket.sendall(wire.frame(work))
+            self.socket.sendall(parser_wire.frame(work))
 
     def receive(self) -> bool:
         """Take in what it has sent. False if it is dead."""
@@ -93,12 +92,12 @@ class Parser:
         self.since = time.monotonic()
         return True
 
-    def answers(self) -> Iterator[tuple[wire.Work, wire.Answer]]:
+    def responses(self) -> Iterator[tuple[parser_wire.Work, parser_wire.Answer]]:
         """What it has said of its work so far."""
-        while (answer := wire.take_answer(self._unread)) is not None:
+        while (answer := parser_wire.take_answer(self._unread)) is not None:
             yield self.at_hand.popleft(), answer
 
-    def end(self) -> wire.NotParsed:
+    def end(self) -> parser_wire.NotParsed:
         """Kill it, if it still lives. Returns what that means for the file it was at."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
@@ -106,13 +105,13 @@ class Parser:
         self.socket.close()
         by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         if by == TOO_SLOW_SIGNAL:
-            return wire.NotParsed("timeout")
+            return parser_wire.NotParsed("timeout")
         # It does not say what it died of. One that had used up half of its memory and more most
         # likely asked for the other half.
         hungry = usage.ru_maxrss * _KIB > self._hungry_at_bytes
         if status >> 8 == OUT_OF_MEMORY_STATUS or (by in _DEATHS_BY_HUNGER and hungry):
-            return wire.NotParsed("memory")
-        return wire.NotParsed("crash")
+            return parser_wire.NotParsed("memory")
+        return parser_wire.NotParsed("crash")
 
 
 class Parsers:
@@ -136,7 +135,7 @@ class Parsers:
         self._selector.close()
         gc.unfreeze()
 
-    def run(self, work: Sequence[wire.Work]) -> Iterator[Done | None]:
+    def run(self, work: Sequence[parser_wire.Work]) -> Iterator[Done | None]:
         """Each piece of work with its answer, as they come; None when there is none for a while.
 
         Raises ArchiveRejected if a file's bytes are not what the archive promises.
@@ -162,7 +161,7 @@ class Parsers:
         self._parsers.append(parser)
         self._selector.register(parser.socket, selectors.EVENT_READ, parser)
 
-    def _hand_out(self, waiting: deque[wire.Work]) -> None:
+    def _hand_out(self, waiting: deque[parser_wire.Work]) -> None:
         """One by one in turn, so that all have something to do until the end."""
         for level in range(AT_HAND_MAX):
             for parser in self._parsers:
@@ -170,12 +169,12 @@ class Parsers:
                     parser.give(waiting.popleft())
 
     def _answered(self, parser: Parser) -> Iterator[Done]:
-        for work, answer in parser.answers():
-            if isinstance(answer, wire.Refused):
+        for work, answer in parser.responses():
+            if isinstance(answer, parser_wire.ParserRefused):
                 raise ArchiveRejected(answer.reason, answer.message)
             yield Done(work, answer)
 
-    def _replace_overdue(self, waiting: deque[wire.Work]) -> Iterator[Done]:
+    def _replace_overdue(self, waiting: deque[parser_wire.Work]) -> Iterator[Done]:
         oldest = time.monotonic() - self._limits.file_wall_seconds
         for parser in list(self._parsers):
             if not parser.at_hand or parser.since >= oldest:
@@ -186,10 +185,13 @@ class Parsers:
             if not alive:
                 yield from self._replace(parser, waiting)
             elif parser.since < oldest:
-                yield from self._replace(parser, waiting, wire.NotParsed("timeout"))
+                yield from self._replace(parser, waiting, parser_wire.NotParsed("timeout"))
 
     def _replace(
-        self, parser: Parser, waiting: deque[wire.Work], why: wire.NotParsed | None = None
+        self,
+        parser: Parser,
+        waiting: deque[parser_wire.Work],
+        why: parser_wire.NotParsed | None = None,
     ) -> Iterator[Done]:
         """End a parser. What it was at has failed; what it had yet to do is for others."""
         self._selector.unregister(parser.socket)

@@ -12,9 +12,9 @@ from coatcheck.core import Engine
 from coatcheck.domain.errors import BlobStoreUnavailable
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
-from coatcheck.http.job_responses import JobAnswers, JobUrls
-from coatcheck.http.response import JSON, RawHeaders, Reply, StreamReply, json_reply
-from coatcheck.products.graphs import schemas as words
+from coatcheck.http.job_responses import JobLinks, JobResponses
+from coatcheck.http.response import JSON, RawHeaders, Response, StreamResponse, json_response
+from coatcheck.products.graphs import schemas
 from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
 
 BASE: Final = "/v1/graphs/jobs/"
@@ -28,32 +28,34 @@ RETRY_AFTER_UNKNOWN_SECONDS: Final = 10
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class StoredResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredGraphResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the row of a completed job holds: the result itself, or that it is an artifact."""
 
     inline: msgspec.Raw = msgspec.Raw(b"")
     artifact: str = ""
 
 
-_decode_stored: Final = msgspec.json.Decoder(StoredResult).decode
+_decode_stored: Final = msgspec.json.Decoder(StoredGraphResult).decode
 
 
-class GraphsVoice:
+class GraphsPresenter:
     """What the surface's jobs look like, and the answers that show them."""
 
     shows_long_results = False
 
-    def __init__(self, engine: Engine, answers: JobAnswers, retry_after: Mapping[str, int]) -> None:
+    def __init__(
+        self, engine: Engine, responses: JobResponses, retry_after: Mapping[str, int]
+    ) -> None:
         """``retry_after`` has the operations for which it is fixed when to ask again."""
         self._engine = engine
-        self._answers = answers
+        self._responses = responses
         self._retry_after = retry_after
 
-    def urls(self, job_id: str) -> JobUrls:
+    def urls(self, job_id: str) -> JobLinks:
         poll = BASE + job_id
-        return JobUrls(poll, poll + "/events", poll + "/cancel")
+        return JobLinks(poll, poll + "/events", poll + "/cancel")
 
-    async def job(self, view: JobView) -> words.Envelope:
+    async def job(self, view: JobView) -> schemas.GraphJobBody:
         """The envelope. A result is in it only if it was read with the row: the others are fetched
         by URL."""
         stored = stored_result(view)
@@ -63,23 +65,23 @@ class GraphsVoice:
             return msgspec.structs.replace(self._envelope(view), result_url=self.urls(view.id).poll)
         return msgspec.structs.replace(self._envelope(view), result=stored.inline)
 
-    async def reply(self, view: JobView, headers: RawHeaders) -> Reply | StreamReply:
+    async def response(self, view: JobView, headers: RawHeaders) -> Response | StreamResponse:
         """200 with the whole job once it has ended; until then 202, saying when to ask again."""
         headers = [*headers, *self.urls(view.id).headers(), API_VERSION]
         if not view.terminal:
             seconds = self._retry_after.get(GRAPH_ENDPOINTS[view.endpoint])
             if seconds is None:
-                seconds = await self._answers.foreseen(view, RETRY_AFTER_UNKNOWN_SECONDS)
+                seconds = await self._responses.foreseen(view, RETRY_AFTER_UNKNOWN_SECONDS)
             headers.append((b"retry-after", b"%d" % seconds))
-            return json_reply(self._envelope(view, seconds), HTTPStatus.ACCEPTED, headers)
-        self._answers.learn(view)
+            return json_response(self._envelope(view, seconds), HTTPStatus.ACCEPTED, headers)
+        self._responses.learn(view)
         stored = stored_result(view)
         if stored is None or not stored.artifact:
-            return json_reply(await self.job(view), HTTPStatus.OK, headers)
+            return json_response(await self.job(view), HTTPStatus.OK, headers)
         pieces = await self._with_artifact(view, stored.artifact)
         if pieces is None:
-            return json_reply(self._envelope(view), HTTPStatus.OK, headers)
-        return StreamReply(HTTPStatus.OK, pieces, [JSON, *headers])
+            return json_response(self._envelope(view), HTTPStatus.OK, headers)
+        return StreamResponse(HTTPStatus.OK, pieces, [JSON, *headers])
 
     async def _with_artifact(self, view: JobView, name: str) -> AsyncIterator[bytes] | None:
         """The envelope around a result that is streamed from the blob store. None if somebody
@@ -107,18 +109,18 @@ class GraphsVoice:
 
         return pieces()
 
-    def _envelope(self, view: JobView, seconds: int | None = None) -> words.Envelope:
+    def _envelope(self, view: JobView, seconds: int | None = None) -> schemas.GraphJobBody:
         operation = GRAPH_ENDPOINTS[view.endpoint]
         urls = self.urls(view.id)
         if seconds is None and not view.terminal:
-            paced = self._answers.paced(view, RETRY_AFTER_UNKNOWN_SECONDS)
+            paced = self._responses.paced(view, RETRY_AFTER_UNKNOWN_SECONDS)
             seconds = self._retry_after.get(operation, paced)
-        return words.Envelope(
-            status=words.STATUSES[view.state],
+        return schemas.GraphJobBody(
+            status=schemas.STATUSES[view.state],
             job_id=view.id,
             terminal=view.terminal,
             operation=operation,
-            urls=words.Urls(*urls, urls.poll + "/receipt"),
+            urls=schemas.GraphUrls(*urls, urls.poll + "/receipt"),
             retry_after=seconds,
             cancel_requested=view.state is State.CANCEL_REQUESTED,
             progress=_progress(view),
@@ -127,7 +129,7 @@ class GraphsVoice:
         )
 
 
-def stored_result(view: JobView) -> StoredResult | None:
+def stored_result(view: JobView) -> StoredGraphResult | None:
     """What the row of a completed job holds; None of one that has not completed."""
     if view.state is not State.COMPLETED or view.result is None:
         return None
@@ -140,7 +142,7 @@ def _error(view: JobView) -> str | None:
     return view.error_message or view.error_code or "the job failed"
 
 
-def _progress(view: JobView) -> words.Progress | None:
+def _progress(view: JobView) -> schemas.GraphProgress | None:
     if view.progress is None:
         return None
-    return words.Progress(round(view.progress, 6), view.progress_note)
+    return schemas.GraphProgress(round(view.progress, 6), view.progress_note)

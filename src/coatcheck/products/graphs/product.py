@@ -7,34 +7,34 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from coatcheck.product import Product, ServerContext, WorkerContext
+from coatcheck.product import Product, ProductContext, WorkerContext
 
 if TYPE_CHECKING:
     from coatcheck.core.webhook_payloads import JobRenderer
-    from coatcheck.http.context import Parts
-    from coatcheck.http.job_adapters import JobDesk
-    from coatcheck.http.routing import Operation
+    from coatcheck.http.context import ServerContext
+    from coatcheck.http.job_adapters import JobAdapter
+    from coatcheck.http.routing import Route
     from coatcheck.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
 
 
-def _routes(context: ServerContext) -> Sequence[Operation]:
-    from coatcheck.products.graphs import routes as surface
+def _routes(context: ProductContext) -> Sequence[Route]:
+    from coatcheck.products.graphs import routes as product_routes
 
-    return surface.operations(context.parts)
-
-
-def _job_adapter(parts: Parts) -> JobDesk:
-    from coatcheck.products.graphs import routes as surface
-
-    return surface.desk(parts)
+    return product_routes.routes(context.server)
 
 
-def _job_payload(parts: Parts) -> JobRenderer:
-    from coatcheck.products.graphs import routes as surface
+def _job_adapter(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.graphs import routes as product_routes
 
-    return surface.teller(parts)
+    return product_routes.job_adapter(server)
+
+
+def _job_payload(server: ServerContext) -> JobRenderer:
+    from coatcheck.products.graphs import routes as product_routes
+
+    return product_routes.payload_renderer(server)
 
 
 @asynccontextmanager

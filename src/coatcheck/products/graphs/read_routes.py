@@ -7,8 +7,11 @@ from typing import Final
 
 from coatcheck import receipts
 from coatcheck.domain.errors import JobNotFound
-from coatcheck.domain.identity import Scope
-from coatcheck.http.explanations import explain_operation
+from coatcheck.domain.states import State
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.artifacts import OwnedJobs, artifact_routes
+from coatcheck.http.context import ServerContext
+from coatcheck.http.explanations import explain_route
 from coatcheck.http.job_responses import (
     CONDITION_PARAMETERS,
     EVENTS,
@@ -18,66 +21,88 @@ from coatcheck.http.job_responses import (
     WAIT_PARAMETERS,
 )
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply, json_reply
-from coatcheck.http.routing import ULID, Access, Answer, Operation, Parameter
-from coatcheck.products.graphs import schemas as words
-from coatcheck.products.graphs.context import Scene
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse, json_response
+from coatcheck.http.routing import ULID, Access, Parameter, ResponseSpec, Route
+from coatcheck.products.graphs import schemas
+from coatcheck.products.graphs.context import GraphsContext
 from coatcheck.products.graphs.presenter import API_VERSION
 from coatcheck.products.graphs.submit_routes import ENDED, PAYMENT, UNITS
 from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
 
+
+def file_routes(server: ServerContext, context: GraphsContext) -> list[Route]:
+    finder = OwnedJobs(
+        context.engine,
+        context.job,
+        lambda job_id: context.presenter.urls(job_id).poll,
+        GRAPH_ENDPOINTS,
+        shows=lambda view: view.state is State.COMPLETED,
+    )
+    return artifact_routes(
+        server,
+        finder,
+        path=JOB,
+        name="graph_job",
+        tag="graphs",
+        parameters=(Parameter("id", "path", "The job's id.", ULID),),
+        also=(PAYMENT,),
+    )
+
+
 JOB: Final = "/v1/graphs/jobs/{id}"
 
 
-class Reading:
+class GraphReadRoutes:
     """The routes that show jobs."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._signer = receipts.Signer.from_pepper(scene.settings.require("key_pepper"))
+    def __init__(self, context: GraphsContext) -> None:
+        self._context = context
+        self._signer = receipts.Signer.from_pepper(context.settings.require("key_pepper"))
 
-    async def status(self, call: Call) -> Reply | StreamReply:
-        scene = self._scene
-        look = await scene.answers.look(call, await scene.job(call))
+    async def status(self, request: Request) -> Response | StreamResponse:
+        context = self._context
+        look = await context.responses.look(request, await context.job(request))
         if look.is_known:
-            return Reply(HTTPStatus.NOT_MODIFIED, b"", [*look.headers, API_VERSION])
-        return await scene.voice.reply(look.view, [*look.headers, (UNITS, b"0")])
+            return Response(HTTPStatus.NOT_MODIFIED, b"", [*look.headers, API_VERSION])
+        return await context.presenter.response(look.view, [*look.headers, (UNITS, b"0")])
 
-    async def events(self, call: Call) -> StreamReply:
-        scene = self._scene
-        return await scene.answers.events(call, await scene.job(call), scene.voice)
+    async def events(self, request: Request) -> StreamResponse:
+        context = self._context
+        return await context.responses.events(
+            request, await context.job(request), context.presenter
+        )
 
-    async def explain(self, call: Call) -> Reply:
-        return await self._scene.answers.explained(call, await self._scene.job(call))
+    async def explain(self, request: Request) -> Response:
+        return await self._context.responses.explained(request, await self._context.job(request))
 
-    async def cancel(self, call: Call) -> Reply:
-        scene = self._scene
-        return await scene.answers.cancel(await scene.job(call), scene.voice)
+    async def cancel(self, request: Request) -> Response:
+        context = self._context
+        return await context.responses.cancel(await context.job(request), context.presenter)
 
-    async def receipt(self, call: Call) -> Reply:
+    async def receipt(self, request: Request) -> Response:
         """Signed anew each time: what it says of a layer is what is known now."""
-        principal = call.principal
-        await self._scene.gate.check_plan(principal)
-        record = await self._scene.engine.input_of(call.params["id"], org=principal.org)
+        principal = request.principal
+        await self._context.gate.check_plan(principal)
+        record = await self._context.engine.input_of(request.params["id"], org=principal.org)
         if record is None or not principal.may_see(record.owner):
             raise JobNotFound("there is no such job")
-        operation = GRAPH_ENDPOINTS.get(record.endpoint)
-        if operation is None:
+        route = GRAPH_ENDPOINTS.get(record.endpoint)
+        if route is None:
             raise JobNotFound("there is no such job")
-        receipt = receipts.describe(record, operation)
-        return json_reply(self._signer.sign(receipt), headers=[API_VERSION])
+        receipt = receipts.describe(record, route)
+        return json_response(self._signer.sign(receipt), headers=[API_VERSION])
 
-    async def receipt_key(self, _: Call) -> Reply:
+    async def receipt_key(self, _: Request) -> Response:
         """The public key. Whoever keeps it can verify receipts without us."""
-        return json_reply({"keys": [self._signer.public_jwk]})
+        return json_response({"keys": [self._signer.public_jwk]})
 
 
-def operations(scene: Scene) -> list[Operation]:
-    reading = Reading(scene)
+def routes(context: GraphsContext) -> list[Route]:
+    reading = GraphReadRoutes(context)
     job_id = Parameter("id", "path", "The job's id.", ULID)
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path=JOB,
             name="graph_job",
@@ -86,9 +111,9 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="graphs",
             parameters=(job_id, *WAIT_PARAMETERS, *CONDITION_PARAMETERS),
-            answers=(_UNDER_WAY, ENDED, NOT_MODIFIED, PAYMENT),
+            responses=(_UNDER_WAY, ENDED, NOT_MODIFIED, PAYMENT),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/events",
             name="graph_job_events",
@@ -97,17 +122,17 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="graphs",
             parameters=(job_id, *RESUME_PARAMETERS),
-            answers=(EVENTS, PAYMENT),
+            responses=(EVENTS, PAYMENT),
         ),
-        explain_operation(
+        explain_route(
             JOB,
             "explain_graph_job",
             reading.explain,
             tag="graphs",
             parameters=(job_id,),
-            answers=(PAYMENT,),
+            responses=(PAYMENT,),
         ),
-        Operation(
+        Route(
             methods=("POST",),
             path=f"{JOB}/cancel",
             name="cancel_graph_job",
@@ -116,14 +141,16 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.SUBMIT,
             tag="graphs",
             parameters=(job_id,),
-            answers=(
-                Answer(HTTPStatus.OK, "The job is cancelled.", words.Envelope),
-                Answer(HTTPStatus.ACCEPTED, "The job was told to stop.", words.Envelope),
-                Answer(HTTPStatus.CONFLICT, "The job has ended.", Problem, MEDIA_TYPE),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The job is cancelled.", schemas.GraphJobBody),
+                ResponseSpec(
+                    HTTPStatus.ACCEPTED, "The job was told to stop.", schemas.GraphJobBody
+                ),
+                ResponseSpec(HTTPStatus.CONFLICT, "The job has ended.", Problem, MEDIA_TYPE),
                 PAYMENT,
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/receipt",
             name="deletion_receipt",
@@ -132,9 +159,12 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="graphs",
             parameters=(job_id,),
-            answers=(Answer(HTTPStatus.OK, "The receipt.", receipts.SignedReceipt), PAYMENT),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The receipt.", receipts.SignedReceipt),
+                PAYMENT,
+            ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path="/v1/graphs/receipt-keys",
             name="receipt_keys",
@@ -142,11 +172,11 @@ def operations(scene: Scene) -> list[Operation]:
             handler=reading.receipt_key,
             access=Access.OPEN,
             tag="graphs",
-            answers=(Answer(HTTPStatus.OK, "The key set.", schema={"type": "object"}),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The key set.", schema={"type": "object"}),),
         ),
     ]
 
 
-_UNDER_WAY: Final = Answer(
-    HTTPStatus.ACCEPTED, "The job has not ended.", words.Envelope, headers=RETRY_AFTER_HEADER
+_UNDER_WAY: Final = ResponseSpec(
+    HTTPStatus.ACCEPTED, "The job has not ended.", schemas.GraphJobBody, headers=RETRY_AFTER_HEADER
 )

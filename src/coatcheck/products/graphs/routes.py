@@ -5,45 +5,44 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coatcheck.core.webhook_payloads import JobRenderer
-from coatcheck.http.context import Parts
-from coatcheck.http.job_adapters import JobDesk
-from coatcheck.http.routing import Operation
-from coatcheck.products.graphs import artifacts
-from coatcheck.products.graphs import read_routes as reading
-from coatcheck.products.graphs import submit_routes as submitting
-from coatcheck.products.graphs import webhook_payloads as telling
-from coatcheck.products.graphs.context import Scene
-from coatcheck.products.graphs.job_adapter import GraphsDesk
-from coatcheck.products.graphs.presenter import GraphsVoice
+from coatcheck.http.context import ServerContext
+from coatcheck.http.job_adapters import JobAdapter
+from coatcheck.http.routing import Route
+from coatcheck.products.graphs import read_routes, submit_routes, webhook_payloads
+from coatcheck.products.graphs.context import GraphsContext
+from coatcheck.products.graphs.job_adapter import GraphsJobAdapter
+from coatcheck.products.graphs.presenter import GraphsPresenter
 
 
-def operations(parts: Parts) -> list[Operation]:
+def routes(server: ServerContext) -> list[Route]:
     """Every route of the surface, on the control plane's parts."""
-    scene = Scene(
-        settings=parts.settings,
-        engine=parts.engine,
-        gate=parts.gate,
-        answers=parts.answers,
-        voice=_voice(parts),
-        guard=parts.receivers,
+    context = GraphsContext(
+        settings=server.settings,
+        engine=server.engine,
+        gate=server.gate,
+        responses=server.responses,
+        presenter=_presenter(server),
+        guard=server.receivers,
     )
     routes = [
-        *submitting.operations(scene),
-        *reading.operations(scene),
-        *artifacts.operations(parts, scene),
+        *submit_routes.routes(context),
+        *read_routes.routes(context),
+        *read_routes.file_routes(server, context),
     ]
     return [replace(route, ignores_query=True) for route in routes]
 
 
-def teller(parts: Parts) -> JobRenderer:
+def payload_renderer(server: ServerContext) -> JobRenderer:
     """What webhooks say of the surface's jobs."""
-    return telling.renderer(_voice(parts))
+    return webhook_payloads.renderer(_presenter(server))
 
 
-def desk(parts: Parts) -> JobDesk:
+def job_adapter(server: ServerContext) -> JobAdapter:
     """Who speaks for the surface's jobs where all jobs are looked after."""
-    return GraphsDesk(parts.engine, parts.remote_calls)
+    return GraphsJobAdapter(server.engine, server.remote_calls)
 
 
-def _voice(parts: Parts) -> GraphsVoice:
-    return GraphsVoice(parts.engine, parts.answers, parts.settings.graphs_retry_after_seconds)
+def _presenter(server: ServerContext) -> GraphsPresenter:
+    return GraphsPresenter(
+        server.engine, server.responses, server.settings.graphs_retry_after_seconds
+    )

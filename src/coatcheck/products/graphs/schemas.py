@@ -27,14 +27,14 @@ STATUSES: Final = {
 }
 
 
-class Progress(msgspec.Struct, frozen=True, rename="camel"):
+class GraphProgress(msgspec.Struct, frozen=True, rename="camel"):
     """How far the analysis is, from 0 to 1, and in words: files parsed of all."""
 
     fraction: float
     note: str | None
 
 
-class Urls(msgspec.Struct, frozen=True):
+class GraphUrls(msgspec.Struct, frozen=True):
     """Where the job is read, followed, cancelled, and where its deletion receipt is."""
 
     poll: str
@@ -43,7 +43,7 @@ class Urls(msgspec.Struct, frozen=True):
     receipt: str
 
 
-class Envelope(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class GraphJobBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A job. ``result`` is there once it has completed, ``error`` if it has failed.
 
     An event has no room for a large result: it says by ``resultUrl`` where that is.
@@ -53,10 +53,10 @@ class Envelope(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     job_id: str
     terminal: bool
     operation: str
-    urls: Urls
+    urls: GraphUrls
     retry_after: int | None = None
     cancel_requested: bool = False
-    progress: Progress | None = None
+    progress: GraphProgress | None = None
     error: str | None = None
     error_code: str | None = None
     result_url: str | None = None
@@ -84,14 +84,14 @@ class GraphRelationship(msgspec.Struct, frozen=True, rename="camel"):
     properties: dict[str, Any]
 
 
-class Graph(msgspec.Struct, frozen=True):
+class GraphBody(msgspec.Struct, frozen=True):
     """What there is, and how it hangs together."""
 
     nodes: list[GraphNode]
     relationships: list[GraphRelationship]
 
 
-class Calls(msgspec.Struct, frozen=True, rename="camel"):
+class GraphCalls(msgspec.Struct, frozen=True, rename="camel"):
     """What became of the calls: resolved to a definition, leading out of the archive, or neither.
 
     ``resolvedRate`` is the share of the first among those that do not lead out.
@@ -122,7 +122,7 @@ class Stats(msgspec.Struct, frozen=True, rename="camel"):
     classes: int
     functions: int
     types: int
-    calls: Calls
+    calls: GraphCalls
     processing_time_ms: int
     domain_count: int | None = None
     subdomain_count: int | None = None
@@ -135,7 +135,7 @@ class Stats(msgspec.Struct, frozen=True, rename="camel"):
     class_assignments: int | None = None
 
 
-class Subdomain(msgspec.Struct, frozen=True, rename="camel"):
+class GraphSubdomain(msgspec.Struct, frozen=True, rename="camel"):
     """A part of a domain: paths of its files, ids of what they declare."""
 
     id: str
@@ -149,7 +149,7 @@ class Subdomain(msgspec.Struct, frozen=True, rename="camel"):
     classes: list[str]
 
 
-class Domain(msgspec.Struct, frozen=True, rename="camel"):
+class GraphDomain(msgspec.Struct, frozen=True, rename="camel"):
     """A part of the code. ``uses`` are ids of other domains."""
 
     id: str
@@ -163,7 +163,7 @@ class Domain(msgspec.Struct, frozen=True, rename="camel"):
     uses: list[str]
     key_files: list[str]
     responsibilities: list[str]
-    subdomains: list[Subdomain]
+    subdomains: list[GraphSubdomain]
     named_by: str
 
 
@@ -197,10 +197,10 @@ class GraphResult(msgspec.Struct, frozen=True, rename="camel"):
     message: str
     stats: Stats
     metadata: Metadata
-    graph: Graph
+    graph: GraphBody
     run_id: str | None = None
     domain_naming: DomainNaming | None = None
-    domains: list[Domain] | None = None
+    domains: list[GraphDomain] | None = None
     relationships: list[dict[str, Any]] | None = None
     file_assignments: list[dict[str, Any]] | None = None
     function_assignments: list[dict[str, Any]] | None = None
@@ -213,14 +213,14 @@ class GraphResult(msgspec.Struct, frozen=True, rename="camel"):
     artifacts: list[dict[str, Any]] | None = None
 
 
-class Completed(msgspec.Struct, frozen=True, rename="camel"):
+class GraphCompleted(msgspec.Struct, frozen=True, rename="camel"):
     """For the OpenAPI document: an envelope whose job has ended."""
 
     status: str
     job_id: str
     terminal: bool
     operation: str
-    urls: Urls
+    urls: GraphUrls
     result: GraphResult | None = None
     error: str | None = None
     error_code: str | None = None

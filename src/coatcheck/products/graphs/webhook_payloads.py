@@ -10,9 +10,9 @@ from coatcheck.core.webhook_payloads import JobRenderer
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
-from coatcheck.domain.webhooks import RESULT_BYTES_MAX, Notice
-from coatcheck.products.graphs import schemas as words
-from coatcheck.products.graphs.presenter import GraphsVoice
+from coatcheck.domain.webhooks import RESULT_BYTES_MAX, DeliveryEvent
+from coatcheck.products.graphs import schemas
+from coatcheck.products.graphs.presenter import GraphsPresenter
 from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
 
 
@@ -27,28 +27,28 @@ class GoneEnvelope(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     error_code: str | None = None
 
 
-def renderer(voice: GraphsVoice) -> JobRenderer:
+def renderer(presenter: GraphsPresenter) -> JobRenderer:
     """For ``core/webhook_payloads.py``."""
 
-    async def told(notice: Notice, view: JobView | None) -> Any:
+    async def told(event: DeliveryEvent, view: JobView | None) -> Any:
         if view is None:
-            return _gone(notice)
-        envelope = await voice.job(view)
+            return _gone(event)
+        envelope = await presenter.job(view)
         result = envelope.result
         if result is msgspec.UNSET or memoryview(result).nbytes <= RESULT_BYTES_MAX:
             return envelope
-        url = voice.urls(view.id).poll
+        url = presenter.urls(view.id).poll
         return msgspec.structs.replace(envelope, result=msgspec.UNSET, result_url=url)
 
     return told
 
 
-def _gone(notice: Notice) -> GoneEnvelope:
-    facts = notice.facts
+def _gone(event: DeliveryEvent) -> GoneEnvelope:
+    facts = event.facts
     state = State(facts["state"])
     return GoneEnvelope(
-        status=words.STATUSES[state],
-        job_id=to_text(notice.subject),
+        status=schemas.STATUSES[state],
+        job_id=to_text(event.subject),
         terminal=state.terminal,
         operation=GRAPH_ENDPOINTS[facts["endpoint"]],
         expired=True,

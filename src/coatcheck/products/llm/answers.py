@@ -32,7 +32,7 @@ class TargetSaidError(Exception):
     """The target ended its stream with an error. Its text is the target's: not for logs."""
 
 
-class _Message(msgspec.Struct):
+class _AnswerMessage(msgspec.Struct):
     content: str | None = None
     thinking: str | None = None
     images: list[str] | None = None
@@ -44,7 +44,7 @@ class _Object(msgspec.Struct):
 
     done: bool | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    message: _Message | None = None
+    message: _AnswerMessage | None = None
     response: str | None = None
     thinking: str | None = None
     image: str | None = None
@@ -60,7 +60,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-class Answer:
+class ChatAnswer:
     """Gathers the objects of one stream, within bounds."""
 
     def __init__(self, kind: LlmKind, bytes_max: int | None = None) -> None:
@@ -101,7 +101,7 @@ class Answer:
         self._objects += 1
         self.done = read.done
         if self._kind == "chat":
-            said = read.message or _Message()
+            said = read.message or _AnswerMessage()
             self._keep(said.content, said.thinking, said.images)
             self._gather(self._tool_calls, said.tool_calls)
         else:
@@ -161,12 +161,12 @@ class Answer:
             self._kept_bytes += len(gathered[-1])
 
 
-def all_choices(answers: Sequence[bytes]) -> bytes:
+def all_choices(responses: Sequence[bytes]) -> bytes:
     """Several whole answers as one: the first, with the others in a field of their own."""
-    if len(answers) == 1:
-        return answers[0]
-    first = _decode_fields(answers[0])
-    others = [msgspec.Raw(each) for each in answers[1:]]
+    if len(responses) == 1:
+        return responses[0]
+    first = _decode_fields(responses[0])
+    others = [msgspec.Raw(each) for each in responses[1:]]
     return _encode(first | {OTHER_CHOICES: msgspec.Raw(_encode(others))})
 
 

@@ -30,9 +30,9 @@ from coatcheck.domain.errors import (
     OutcomeUnknown,
 )
 from coatcheck.domain.ids import to_text
-from coatcheck.http.prefer_header import read_preferences
-from coatcheck.http.request import Call
-from coatcheck.products.llm.repository import LlmQueries
+from coatcheck.http.parameters import read_preferences
+from coatcheck.http.request import Request
+from coatcheck.products.llm.repository import LlmRepository
 
 _log = logging.getLogger(__name__)
 
@@ -56,17 +56,17 @@ class SynchronousCallers:
         self._cancels_abandoned = cancels_abandoned
         self._noting: set[asyncio.Task[None]] = set()
 
-    async def join(self, call: Call, payload: bytes) -> Ticket | None:
+    async def join(self, request: Request, payload: bytes) -> Ticket | None:
         """The job that a retry comes back for; None if the request is no retry, or there is none.
 
         Only for a request that is waited for and has neither an idempotency key nor a webhook.
         """
-        if not _is_retry(call) or read_preferences(call).respond_async:
+        if not _is_retry(request) or read_preferences(request).respond_async:
             return None
         if self._noting:
             await asyncio.wait(self._noting)  # one of them may be the very caller who is back
-        principal = call.principal
-        found = await self._engine.extension(LlmQueries).join_abandoned(
+        principal = request.principal
+        found = await self._engine.extension(LlmRepository).join_abandoned(
             principal.org, principal.owner, payload
         )
         if found is None:
@@ -86,7 +86,7 @@ class SynchronousCallers:
         """The caller is told to ask another server. Whether a retry of theirs joins the chat then;
         it goes on in any case."""
         try:
-            return await self._engine.extension(LlmQueries).note_abandoned(org, job)
+            return await self._engine.extension(LlmRepository).note_abandoned(org, job)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info(_NOT_NOTED, error, extra={"job_id": to_text(job)})
             return False
@@ -96,12 +96,12 @@ class SynchronousCallers:
             if self._cancels_abandoned:
                 await self._cancel(org, job)
             else:
-                await self._engine.extension(LlmQueries).note_abandoned(org, job)
+                await self._engine.extension(LlmRepository).note_abandoned(org, job)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info(_NOT_NOTED, error, extra={"job_id": to_text(job)})
 
     async def _cancel(self, org: str, job: UUID) -> None:
-        if not await self._engine.extension(LlmQueries).is_for_its_caller(org, job):
+        if not await self._engine.extension(LlmRepository).is_for_its_caller(org, job):
             return
         try:
             await self._engine.cancel(to_text(job), org=org)
@@ -110,8 +110,8 @@ class SynchronousCallers:
         _log.info("a chat is cancelled: its caller has gone", extra={"job_id": to_text(job)})
 
 
-def _is_retry(call: Call) -> bool:
-    said = call.headers.get(RETRY_COUNT_HEADER)
+def _is_retry(request: Request) -> bool:
+    said = request.headers.get(RETRY_COUNT_HEADER)
     if said is None:
         return False
     count = said.strip()

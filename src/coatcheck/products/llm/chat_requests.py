@@ -14,8 +14,8 @@ import msgspec
 
 from coatcheck.domain.errors import InvalidBody, InvalidParameter
 from coatcheck.domain.limits import LLM_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX
-from coatcheck.http.json_bodies import read_json
-from coatcheck.http.request import Call
+from coatcheck.http.bodies import read_json
+from coatcheck.http.request import Request
 from coatcheck.http.upload_limits import UploadRoom
 from coatcheck.products.llm.model import LlmKind, LlmRequest, model_name
 
@@ -44,21 +44,21 @@ _decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 @asynccontextmanager
-async def fields_of(call: Call, room: UploadRoom) -> AsyncIterator[dict[str, msgspec.Raw]]:
+async def fields_of(request: Request, room: UploadRoom) -> AsyncIterator[dict[str, msgspec.Raw]]:
     """The fields of the body, which is a JSON object. Raises as ``json_bodies`` does.
 
     Whatever the body says of its type: Ollama's own examples say that it is a form. A long body has
     its place in the room until this is left: do with it what there is to do by then, and keep
     nothing of it.
     """
-    length = call.length_max
+    length = request.length_max
     if length is not None and length <= PAYLOAD_BYTES_MAX:
-        yield _read(await call.body(PAYLOAD_BYTES_MAX))
-        call.forget_body()
+        yield _read(await request.body(PAYLOAD_BYTES_MAX))
+        request.forget_body()
         return
-    async with room.entered(call.principal.org):
-        yield _read(await call.long_body(LLM_PAYLOAD_BYTES_MAX))
-        call.forget_body()
+    async with room.entered(request.principal.org):
+        yield _read(await request.long_body(LLM_PAYLOAD_BYTES_MAX))
+        request.forget_body()
 
 
 def _read(data: bytes) -> dict[str, msgspec.Raw]:

@@ -7,20 +7,27 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coatcheck.core import Engine
-from coatcheck.domain.errors import JobNotFound
-from coatcheck.domain.identity import Principal
+from coatcheck.domain.errors import JobNotFound, NotFound
 from coatcheck.domain.job import JobView
+from coatcheck.domain.tenants import Principal
 from coatcheck.egress import Guard
-from coatcheck.http.draining import Draining
 from coatcheck.http.gate import Gate
-from coatcheck.http.job_responses import JobAnswers, may_see
-from coatcheck.http.request import Call
+from coatcheck.http.job_responses import JobResponses, may_see
+from coatcheck.http.lifecycle import ServerDraining
+from coatcheck.http.request import Request
 from coatcheck.http.upload_limits import UploadRoom
 from coatcheck.products.llm.caller_retries import SynchronousCallers
-from coatcheck.products.llm.errors import LlmNotConfigured
 from coatcheck.products.llm.model import LLM_KINDS
-from coatcheck.products.llm.presenter import LlmVoice
+from coatcheck.products.llm.presenter import LlmPresenter
 from coatcheck.settings import Settings
+
+
+class LlmNotConfigured(NotFound):
+    """No target is set that could be called. Its text says what to set."""
+
+    code = "llm_not_configured"
+    public_text = None
+
 
 _MARK: Final = "\x1ellm:"
 """Before the keys of this surface. No caller can spell it: it is not printable."""
@@ -35,19 +42,19 @@ def _room() -> UploadRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class LlmContext:
     """The parts that the routes of this surface work with."""
 
     settings: Settings
     engine: Engine
     gate: Gate
-    answers: JobAnswers
-    voice: LlmVoice
+    responses: JobResponses
+    presenter: LlmPresenter
     guard: Guard
     """Of webhooks."""
     image_guard: Guard
     """Of the images that workers fetch."""
-    draining: Draining
+    draining: ServerDraining
     callers: SynchronousCallers
     room: UploadRoom = field(default_factory=_room)
     """For bodies with images; shared by all routes."""
@@ -61,10 +68,10 @@ class Scene:
                 "workers alike."
             )
 
-    async def job(self, call: Call) -> JobView:
+    async def job(self, request: Request) -> JobView:
         """The job that the path names, if it is the caller's."""
-        principal = call.principal
-        view = await self.engine.get(call.params["id"], org=principal.org)
+        principal = request.principal
+        view = await self.engine.get(request.params["id"], org=principal.org)
         if view.endpoint not in LLM_KINDS or not may_see(principal, view, principal.org):
             raise JobNotFound("there is no such job")
         return view

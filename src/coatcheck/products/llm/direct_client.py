@@ -19,7 +19,7 @@ import httpx2
 import msgspec
 
 from coatcheck.domain.errors import InvalidParameter, JobSignal, TargetUnreachable
-from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.egress.urls import trusted_authorities
 from coatcheck.products.llm import outcomes
 from coatcheck.products.llm.model import model_name
 from coatcheck.settings.llm_targets import LlmTarget
@@ -36,7 +36,7 @@ LISTED_SECONDS: Final = 5.0
 TAGS: Final = "/api/tags"
 
 
-class Told(NamedTuple):
+class DirectAnswer(NamedTuple):
     """What a target answered, whole."""
 
     target: LlmTarget
@@ -59,19 +59,19 @@ class _Models(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class _TargetModels:
     """Which models each target has that could be asked."""
 
     names: Mapping[str, frozenset[str]]
     until: float
 
 
-class Straight:
+class DirectClient:
     """The targets, as the control plane asks them."""
 
     def __init__(self, targets: Sequence[LlmTarget]) -> None:
         self._targets = targets
-        self._listed: _Listed | None = None
+        self._listed: _TargetModels | None = None
 
     async def models(self, path: str) -> list[dict[str, Any]]:
         """The models that any target names at ``path``, as it does. Of two of one name, the first
@@ -82,15 +82,15 @@ class Straight:
                 found.setdefault(_name(model), model)
         return list(found.values())
 
-    async def first(self, path: str) -> Told:
+    async def first(self, path: str) -> DirectAnswer:
         """The answer of the first target that gives one. Raises NoAnswer."""
         all_told = await self._all(path)
         for told in all_told:
-            if isinstance(told, Told):
+            if isinstance(told, DirectAnswer):
                 return told
         raise NoAnswer(_unreachable(all_told))
 
-    async def ask(self, path: str, model: str, body: bytes) -> Told:
+    async def ask(self, path: str, model: str, body: bytes) -> DirectAnswer:
         """POST to a target that has ``model``, or to any if none lists it. Raises NoAnswer."""
         signal: JobSignal = _unreachable()
         for target in await self._those_with(model):
@@ -109,7 +109,7 @@ class Straight:
                 target.name: frozenset(spelled(_name(each)) for each in models)
                 for target, models in await self._lists(TAGS)
             }
-            listed = self._listed = _Listed(names, time.monotonic() + LISTED_SECONDS)
+            listed = self._listed = _TargetModels(names, time.monotonic() + LISTED_SECONDS)
         able = [each for each in self._targets if model in listed.names.get(each.name, ())]
         return able or [each for each in self._targets if each.name in listed.names]
 
@@ -118,7 +118,7 @@ class Straight:
         lists = []
         all_told = await self._all(path)
         for told in all_told:
-            if isinstance(told, Told):
+            if isinstance(told, DirectAnswer):
                 try:
                     models = msgspec.json.decode(told.body, type=_Models).models
                 except (msgspec.MsgspecError, RecursionError):
@@ -128,7 +128,7 @@ class Straight:
             raise NoAnswer(_unreachable(all_told))
         return lists
 
-    async def _all(self, path: str) -> list[Told | BaseException]:
+    async def _all(self, path: str) -> list[DirectAnswer | BaseException]:
         """What each target says to a GET, in their order; NoAnswer for those that say nothing."""
         told = await asyncio.gather(
             *(self._call(each, "GET", path, LOOK_SECONDS_MAX) for each in self._targets),
@@ -141,7 +141,7 @@ class Straight:
 
     async def _call(
         self, target: LlmTarget, method: str, path: str, seconds_max: float, body: bytes = b""
-    ) -> Told:
+    ) -> DirectAnswer:
         """One target's answer, if it is 200 and a JSON object. Raises NoAnswer."""
         limit = asyncio.timeout(seconds_max)
         try:
@@ -164,7 +164,7 @@ class Straight:
             )
         if not _is_object(read):
             raise NoAnswer(outcomes.invalid_answer(target.name))
-        return Told(target, read)
+        return DirectAnswer(target, read)
 
     @asynccontextmanager
     async def _client(self, target: LlmTarget) -> AsyncIterator[httpx2.AsyncClient]:
@@ -198,7 +198,7 @@ def _is_object(body: bytes) -> bool:
     return True
 
 
-def _unreachable(told: Sequence[Told | BaseException] = ()) -> JobSignal:
+def _unreachable(told: Sequence[DirectAnswer | BaseException] = ()) -> JobSignal:
     """Nobody could be asked, each for a reason of its own."""
     said = [str(each.signal) for each in told if isinstance(each, NoAnswer)]
     return TargetUnreachable(" ".join(["No target can be asked.", *said]))

@@ -27,9 +27,9 @@ import msgspec
 
 from coatcheck.core.queries.leases import ClaimOrder
 from coatcheck.crash import crash_point, is_armed
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
-from coatcheck.db.notify import Notifier
+from coatcheck.db.notifications import Notifier
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
     JobSignal,
@@ -41,19 +41,17 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import OUTPUT_CHUNK_BYTES_MAX
 from coatcheck.domain.retry import Backoff
 from coatcheck.job import Chunk, Job
-from coatcheck.products.llm import outcomes, upstream
-from coatcheck.products.llm import queries as llm
+from coatcheck.products.llm import outcomes, queries, upstream
 from coatcheck.products.llm.answers import (
     ANSWER_BYTES_MAX,
-    Answer,
     AnswerInvalid,
     AnswerTooLarge,
+    ChatAnswer,
     TargetSaidError,
     all_choices,
     without_text,
 )
-from coatcheck.products.llm.fetched_images import ImageFetcher
-from coatcheck.products.llm.images import read_images
+from coatcheck.products.llm.images import ImageFetcher, read_images
 from coatcheck.products.llm.model import (
     ANSWER_ARTIFACT,
     ANSWER_INLINE_BYTES_MAX,
@@ -64,9 +62,14 @@ from coatcheck.products.llm.model import (
     LlmRequest,
     StoredAnswer,
 )
-from coatcheck.products.llm.stall_detector import DOUBT_SECONDS, FellAsleep, Silence
-from coatcheck.products.llm.target_monitor import Landscape
-from coatcheck.products.llm.upstream import SILENCE_SECONDS_MAX, Upstream
+from coatcheck.products.llm.target_monitor import TargetMonitor
+from coatcheck.products.llm.upstream import (
+    DOUBT_SECONDS,
+    SILENCE_SECONDS_MAX,
+    StallDetector,
+    TargetStalled,
+    Upstream,
+)
 from coatcheck.service import Service
 from coatcheck.settings import Settings
 from coatcheck.settings.llm_targets import LlmTarget
@@ -112,10 +115,10 @@ class LlmExecutor:
     ) -> None:
         self._settings = settings
         self._doubt_seconds = doubt_seconds
-        self._line = Line(settings.database_url, name="llm targets")
+        self._db = Connection(settings.database_url, name="llm targets")
         self._upstream = Upstream(silence_seconds_max=silence_seconds_max)
-        self._landscape = Landscape(
-            self._line, self._upstream, settings.llm_targets, self._look_for_work
+        self._monitor = TargetMonitor(
+            self._db, self._upstream, settings.llm_targets, self._look_for_work
         )
         self._images = ImageFetcher(settings)
         self._places: dict[UUID, _Place] = {}
@@ -127,7 +130,7 @@ class LlmExecutor:
             )
 
     async def __aenter__(self) -> Self:
-        await self._landscape.__aenter__()
+        await self._monitor.__aenter__()
         return self
 
     async def __aexit__(
@@ -136,10 +139,10 @@ class LlmExecutor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._landscape.__aexit__(kind, error, trace)
+        await self._monitor.__aexit__(kind, error, trace)
         await self._upstream.__aexit__(kind, error, trace)
         await self._images.aclose()
-        await self._line.close()
+        await self._db.close()
 
     def worker(self, notifier: Notifier | None = None) -> Worker:
         """A worker of its own for chats, which takes what its targets have places for."""
@@ -159,11 +162,11 @@ class LlmExecutor:
         for worker in self._workers:
             worker.look_for_work()
 
-    async def _claim(self, line: Line, order: ClaimOrder) -> list[ClaimedJob]:
-        assigned = await llm.claim(
-            line,
+    async def _claim(self, db: Connection, order: ClaimOrder) -> list[ClaimedJob]:
+        assigned = await queries.claim(
+            db,
             order,
-            self._landscape.offers(),
+            self._monitor.offers(),
             turn_seconds=self._settings.llm_turn_seconds,
         )
         for each in assigned:
@@ -191,32 +194,32 @@ class LlmExecutor:
 
     async def _run(self, job: Job, request: LlmRequest) -> StoredAnswer:
         place = self._places.pop(job.uuid)
-        target = self._landscape.target(place.target)
+        target = self._monitor.target(place.target)
         model = request.model
-        silence = Silence(lambda: self._landscape.is_alive(target.name), self._doubt_seconds)
-        asking = _Asking(job, request, place, self._landscape, silence)
-        self._landscape.began(target.name, model, loading=place.loading)
+        silence = StallDetector(lambda: self._monitor.is_alive(target.name), self._doubt_seconds)
+        asking = _Asking(job, request, place, self._monitor, silence)
+        self._monitor.began(target.name, model, loading=place.loading)
         try:
             body = bytes(request.body)
             if request.fetch_images:
                 body = await self._images.put_in(body, job.org)
             await silence.unless_asleep(self._ask_all(asking, target, body))
-        except FellAsleep as error:
+        except TargetStalled as error:
             away = outcomes.unreachable(target.name, "fell silent and does not answer")
-            await self._landscape.found_away(target.name, str(away))
+            await self._monitor.found_away(target.name, str(away))
             raise away from error
         except outcomes.AnswerDropped as error:
-            if not await self._landscape.is_there(target.name):
+            if not await self._monitor.is_there(target.name):
                 away = outcomes.unreachable(target.name, "broke off and does not answer")
-                await self._landscape.found_away(target.name, str(away))
+                await self._monitor.found_away(target.name, str(away))
                 raise away from error
             raise await self._dropped(job, target.name) from error
         except TargetUnreachable as error:
-            await self._landscape.found_away(target.name, str(error))
+            await self._monitor.found_away(target.name, str(error))
             raise
         finally:
-            self._landscape.ended(target.name, model, loading=asking.loading)
-        return await _store(job, asking.answers)
+            self._monitor.ended(target.name, model, loading=asking.loading)
+        return await _store(job, asking.responses)
 
     async def _ask_all(self, asking: _Asking, target: LlmTarget, body: bytes) -> None:
         """Ask the target once, and once more for each further turn."""
@@ -231,7 +234,7 @@ class LlmExecutor:
         claimed = cast(JobReporter, job.reporter).claimed
         try:
             drops = await retried(
-                lambda: llm.note_drop(self._line, claimed.org, claimed.uuid, claimed.lease)
+                lambda: queries.note_drop(self._db, claimed.org, claimed.uuid, claimed.lease)
             )
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info("a drop is not counted: %s", error)
@@ -247,7 +250,7 @@ class LlmExecutor:
             async with self._upstream.ask(
                 target, request.kind, body, on_sent=asking.sent
             ) as response:
-                await self._landscape.answered(name)
+                await self._monitor.answered(name)
                 if not response.is_success:
                     await self._refused(name, request.model, response)
                 await _pass_on(asking, response)
@@ -270,7 +273,7 @@ class LlmExecutor:
         said = outcomes.said_in(await upstream.read_refusal(response))
         refused = outcomes.refusal(name, response.status_code, response.headers, said)
         missing = response.status_code == HTTPStatus.NOT_FOUND
-        if missing and await self._landscape.others_have(name, model):
+        if missing and await self._monitor.others_have(name, model):
             raise outcomes.has_moved(refused)  # what we knew of them may have been a minute old
         raise refused
 
@@ -283,31 +286,31 @@ class _Asking:
         job: Job,
         request: LlmRequest,
         place: _Place,
-        landscape: Landscape,
-        silence: Silence,
+        targets: TargetMonitor,
+        silence: StallDetector,
     ) -> None:
         self.job = job
         self.request = request
-        self.answers = [Answer(request.kind)]
+        self.responses = [ChatAnswer(request.kind)]
         self.loading = place.loading
         self.whole = False
         self._room = ANSWER_BYTES_MAX
         self._target = place.target
         self._sent_at = time.monotonic()
         self._begins_again = place.had_output or job.attempt > 1
-        self._landscape = landscape
+        self._monitor = targets
         self._silence = silence
         self._reporter = cast(JobReporter, job.reporter)
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> ChatAnswer:
         """Of the turn that is under way."""
-        return self.answers[-1]
+        return self.responses[-1]
 
     def next_turn(self) -> None:
         """Ask for one more answer; all of them together have the room of one."""
         self._room -= len(self.answer.whole())
-        self.answers.append(Answer(self.request.kind, self._room))
+        self.responses.append(ChatAnswer(self.request.kind, self._room))
         self.whole = False
 
     def sent(self) -> None:
@@ -316,25 +319,25 @@ class _Asking:
         if not self.loading:
             self.job.started()
 
-    async def pass_on(self, line: bytes) -> None:
+    async def pass_on(self, db: bytes) -> None:
         """Take one object of the stream in, and let those who follow the job have it."""
         self._silence.heard()
-        self.answer.add(line)
-        if self.answer.objects == 1 and len(self.answers) == 1:
+        self.answer.add(db)
+        if self.answer.objects == 1 and len(self.responses) == 1:
             metrics.record_llm_first_object(self._target, time.monotonic() - self._sent_at)
         if self.loading:
             self.loading = False
-            self._landscape.loaded(self._target, self.request.model)
+            self._monitor.loaded(self._target, self.request.model)
             await self.job.started()
         if self.request.kind == "embed":
             return  # nobody can do anything with a part of it
         if self._begins_again:
             self._begins_again = False
             await self._emit(_encode(_restarted(self.job.attempt)))
-        if len(line) > OUTPUT_CHUNK_BYTES_MAX and self.request.turns and self.answer.done:
-            line = without_text(line)  # by which a reader knows that the next answer begins
-        if len(line) <= OUTPUT_CHUNK_BYTES_MAX:
-            await self._emit(line)
+        if len(db) > OUTPUT_CHUNK_BYTES_MAX and self.request.turns and self.answer.done:
+            db = without_text(db)  # by which a reader knows that the next answer begins
+        if len(db) <= OUTPUT_CHUNK_BYTES_MAX:
+            await self._emit(db)
 
     async def _emit(self, data: bytes) -> None:
         await self._reporter.report(Chunk("json", data))
@@ -346,8 +349,8 @@ class _Asking:
 async def _pass_on(asking: _Asking, response: httpx2.Response) -> None:
     answer = asking.answer
     async with aclosing(upstream.lines(response)) as stream:
-        async for line in stream:
-            await asking.pass_on(line)
+        async for db in stream:
+            await asking.pass_on(db)
             if answer.done:
                 break
         else:
@@ -362,11 +365,11 @@ async def _pass_on(asking: _Asking, response: httpx2.Response) -> None:
                 await anext(stream, None)
 
 
-async def _store(job: Job, answers: Sequence[Answer]) -> StoredAnswer:
+async def _store(job: Job, responses: Sequence[ChatAnswer]) -> StoredAnswer:
     """Keep the answer in the row, or beside it if it is long, and its images as files."""
-    for image in read_images([image for answer in answers for image in answer.images]):
+    for image in read_images([image for answer in responses for image in answer.images]):
         await job.attach(image.name, image.data, media_type=image.media_type)
-    whole = all_choices([answer.whole() for answer in answers])
+    whole = all_choices([answer.whole() for answer in responses])
     if len(whole) <= ANSWER_INLINE_BYTES_MAX:
         stored = StoredAnswer(inline=msgspec.Raw(whole))
     else:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from coatcheck.core import Engine
-from coatcheck.core.explain import JobExplainer, lasting
-from coatcheck.core.explain_texts import clock
+from coatcheck.core.explain import JobExplainer, clock, lasting
 from coatcheck.domain.explanation import Blocker, BlockerKind
 from coatcheck.domain.job import JobView
 from coatcheck.products.llm.model import CONNECTION_LOST, LLM_ENDPOINTS
-from coatcheck.products.llm.repository import LlmQueries
+from coatcheck.products.llm.repository import LlmRepository
 
 _ENDPOINTS: Final = sorted(LLM_ENDPOINTS.values())
 
@@ -29,7 +28,7 @@ class ChatExplainer(JobExplainer):
         return view.error_code == CONNECTION_LOST
 
     async def unreachable(self, view: JobView) -> Sequence[Blocker]:
-        states = await self._engine.extension(LlmQueries).target_states()
+        states = await self._engine.extension(LlmRepository).target_states()
         away = [
             each
             for each in states
@@ -67,7 +66,7 @@ class ChatExplainer(JobExplainer):
         ]
 
     async def starting(self, view: JobView) -> Blocker | None:
-        assignment = await self._engine.extension(LlmQueries).assignment(view.org, view.uuid)
+        assignment = await self._engine.extension(LlmRepository).assignment(view.org, view.uuid)
         if assignment is None or not assignment.loading or view.started_at is not None:
             return None
         return Blocker(

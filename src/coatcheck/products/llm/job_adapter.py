@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from coatcheck.domain.identity import Principal
-from coatcheck.domain.org_jobs import ConsoleJob
-from coatcheck.http.job_adapters import JobDesk, JobLabel, JobPlaces
+from coatcheck.domain.org_jobs import OrgJob
+from coatcheck.domain.tenants import Principal
+from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
 from coatcheck.products.llm.context import stored_key
 from coatcheck.products.llm.model import LLM_KINDS, LLM_SERVICE, LlmRequest
 from coatcheck.products.llm.presenter import JOBS, shows_artifacts, stored_answer
@@ -18,26 +18,26 @@ _DEFAULT_TAG: Final = ":latest"
 _decode: Final = msgspec.json.Decoder(LlmRequest).decode
 
 
-class LlmDesk(JobDesk):
+class LlmJobAdapter(JobAdapter):
     """Chats and generations of language models."""
 
     surface = "llm"
 
-    async def label(self, job: ConsoleJob, /) -> JobLabel:
+    async def label(self, job: OrgJob, /) -> JobLabel:
         kind = LLM_KINDS.get(job.view.endpoint, job.view.endpoint)
         return JobLabel(LLM_SERVICE, f"{kind} {job.view.flow.removesuffix(_DEFAULT_TAG)}")
 
-    def places(self, job: ConsoleJob) -> JobPlaces:
-        return JobPlaces(f"{JOBS}/{job.id}")
+    def places(self, job: OrgJob) -> JobPaths:
+        return JobPaths(f"{JOBS}/{job.id}")
 
-    def shows_artifacts(self, job: ConsoleJob, /) -> bool:
+    def shows_artifacts(self, job: OrgJob, /) -> bool:
         return shows_artifacts(job.view)
 
-    def result(self, job: ConsoleJob) -> bytes | None:
+    def result(self, job: OrgJob) -> bytes | None:
         stored = stored_answer(job.view)
         return None if stored is None or stored.artifact else bytes(stored.inline)
 
-    async def input(self, job: ConsoleJob) -> bytes:
+    async def input(self, job: OrgJob) -> bytes:
         return bytes(_decode(await super().input(job)).body)
 
     def stored_keys(self, principal: Principal, key: str, /) -> Sequence[str]:

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from coatcheck.domain.endpoint_names import endpoint_key, engine_name
 from coatcheck.domain.errors import InvalidParameter
+from coatcheck.domain.service_definition import endpoint_key, engine_name
 
 LLM_SERVICE: Final = "llm"
 """The service that calls language models."""

@@ -29,7 +29,7 @@ _Moment = TypeVar("_Moment", int, float)
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingLine:
+class ModelQueue:
     """The jobs of one organisation for one model, in one lane, oldest first.
 
     ``since`` has the times from which the oldest of them have been waiting. ``limits`` names those
@@ -49,7 +49,7 @@ class WaitingLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TargetTurn:
     """What a target remembers of what it was given.
 
     ``model`` has the turn, which ``began`` with the last change that took a load. ``ended`` says
@@ -66,7 +66,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetLoad:
     """A target as it is now: ``free`` permits, the models it lists (None if nobody knows), those it
     has loaded, those it is at work on, and its turn."""
 
@@ -75,42 +75,42 @@ class Target:
     models: frozenset[str] | None
     resident: frozenset[str]
     at_work_on: frozenset[str] = frozenset()
-    turn: Turn = Turn()
+    turn: TargetTurn = TargetTurn()
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class SchedulePick:
     """The next job of a line goes to a target. ``loading``: it has to load the model first."""
 
-    line: WaitingLine
+    line: ModelQueue
     target: str
     loading: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ScheduleChoice:
     """What was chosen, in order, and what the targets that were given something remember now."""
 
-    picks: tuple[Pick, ...]
-    turns: Mapping[str, Turn]
+    picks: tuple[SchedulePick, ...]
+    turns: Mapping[str, TargetTurn]
 
 
 def choose(
-    lines: Sequence[WaitingLine],
-    targets: Sequence[Target],
+    lines: Sequence[ModelQueue],
+    targets: Sequence[TargetLoad],
     room: Mapping[str, int],
     *,
     now: float,
     turn_seconds: float,
     left: Mapping[str, int] = MappingProxyType({}),
-) -> Choice:
+) -> ScheduleChoice:
     """As many jobs as targets have permits for, lanes have ``room``, and limits have ``left``."""
     table = _Table(lines, targets, room, left, now, turn_seconds)
     # What needs no loading goes first, on whichever target: then nobody loads a model for a job
     # that another target could have begun at once.
     table.serve(table.without_loading)
     table.serve(table.whatever_is_next)
-    return Choice(tuple(table.picks), table.turns)
+    return ScheduleChoice(tuple(table.picks), table.turns)
 
 
 class _Table:
@@ -118,8 +118,8 @@ class _Table:
 
     def __init__(
         self,
-        lines: Sequence[WaitingLine],
-        targets: Sequence[Target],
+        lines: Sequence[ModelQueue],
+        targets: Sequence[TargetLoad],
         room: Mapping[str, int],
         left: Mapping[str, int],
         now: float,
@@ -139,24 +139,26 @@ class _Table:
             target.name: [line for line in self._waiting if self._suits(target, line.model)]
             for target in targets
         }
-        self.picks: list[Pick] = []
+        self.picks: list[SchedulePick] = []
 
     @property
-    def turns(self) -> dict[str, Turn]:
+    def turns(self) -> dict[str, TargetTurn]:
         """Of the targets that were given something."""
         return {pick.target: _bounded(self._turns[pick.target]) for pick in self.picks}
 
-    def serve(self, next_line: Callable[[Target], WaitingLine | None]) -> None:
+    def serve(self, next_line: Callable[[TargetLoad], ModelQueue | None]) -> None:
         """Give each target one job after the other, all of them by turns, until none wants more."""
         asking = list(self._targets)
         while asking:
             asking = [target for target in asking if self._give(target, next_line)]
 
-    def _give(self, target: Target, next_line: Callable[[Target], WaitingLine | None]) -> bool:
+    def _give(
+        self, target: TargetLoad, next_line: Callable[[TargetLoad], ModelQueue | None]
+    ) -> bool:
         line = next_line(target) if self._free[target.name] > 0 else None
         if line is None:
             return False
-        self.picks.append(Pick(line, target.name, self._has_to_load(target, line.model)))
+        self.picks.append(SchedulePick(line, target.name, self._has_to_load(target, line.model)))
         self._turns[target.name] = self._moved_on(target, line)
         self._free[target.name] -= 1
         self._room[line.lane] -= 1
@@ -167,7 +169,7 @@ class _Table:
 
     # Which line is next on a target
 
-    def without_loading(self, target: Target) -> WaitingLine | None:
+    def without_loading(self, target: TargetLoad) -> ModelQueue | None:
         """Of the models that the target has loaded, while their turn lasts."""
         mine = self._may_have(target)
         favoured = self._favoured(target)
@@ -176,7 +178,7 @@ class _Table:
         loaded = favoured & target.resident
         return self._first_in_order(target, [line for line in mine if line.model in loaded])
 
-    def whatever_is_next(self, target: Target) -> WaitingLine | None:
+    def whatever_is_next(self, target: TargetLoad) -> ModelQueue | None:
         """Of the models whose turn it is; else of the model that has waited longest for a turn."""
         mine = self._may_have(target)
         favoured = self._favoured(target)
@@ -194,7 +196,7 @@ class _Table:
             allowed = [line for line in others if line.model == model]
         return self._first_in_order(target, allowed)
 
-    def _may_have(self, target: Target) -> list[WaitingLine]:
+    def _may_have(self, target: TargetLoad) -> list[ModelQueue]:
         return [
             line
             for line in self._suiting[target.name]
@@ -203,14 +205,14 @@ class _Table:
             and not (line.limits and any(self._left[limit] <= 0 for limit in line.limits))
         ]
 
-    def _suits(self, target: Target, model: str) -> bool:
+    def _suits(self, target: TargetLoad, model: str) -> bool:
         """Whether the target may be asked for a model: it lists it; or nobody does, and it is among
         those who may have it all the same."""
         if model in self._listed:
             return target.models is not None and model in target.models
         return target.models is None or self._all_known
 
-    def _favoured(self, target: Target) -> frozenset[str]:
+    def _favoured(self, target: TargetLoad) -> frozenset[str]:
         """The models that need no new turn: those that were loaded when somebody looked.
 
         Unless the model of the turn is not among them. Then somebody looked before it was loaded,
@@ -222,16 +224,16 @@ class _Table:
         return frozenset({model})
 
     def _is_over(
-        self, target: Target, mine: Collection[WaitingLine], favoured: Collection[str]
+        self, target: TargetLoad, mine: Collection[ModelQueue], favoured: Collection[str]
     ) -> bool:
         """Whether the turn has lasted its time, and somebody waits for another one."""
         return self._has_lasted(target) and any(line.model not in favoured for line in mine)
 
-    def _has_lasted(self, target: Target) -> bool:
+    def _has_lasted(self, target: TargetLoad) -> bool:
         turn = self._turns[target.name]
         return turn.model is not None and self._now - turn.began >= self._turn_seconds
 
-    def _first_in_order(self, target: Target, lines: Sequence[WaitingLine]) -> WaitingLine | None:
+    def _first_in_order(self, target: TargetLoad, lines: Sequence[ModelQueue]) -> ModelQueue | None:
         urgent = [line for line in lines if line.is_urgent]
         others = [line for line in lines if not line.is_urgent]
         turn = self._turns[target.name]
@@ -242,19 +244,19 @@ class _Table:
             default=None,
         )
 
-    def _oldest(self, line: WaitingLine) -> float:
+    def _oldest(self, line: ModelQueue) -> float:
         return self._waiting[line][0]
 
     # What follows from it
 
-    def _has_to_load(self, target: Target, model: str) -> bool:
+    def _has_to_load(self, target: TargetLoad, model: str) -> bool:
         if model not in target.resident:
             return True
         # Another one is being loaded, and may take this one's place.
         turn = self._turns[target.name].model
         return turn != model and turn in target.at_work_on and turn not in target.resident
 
-    def _moved_on(self, target: Target, line: WaitingLine) -> Turn:
+    def _moved_on(self, target: TargetLoad, line: ModelQueue) -> TargetTurn:
         turn = self._turns[target.name]
         number = turn.picks + 1
         served = {**turn.served, _place(line): number}
@@ -271,12 +273,12 @@ class _Table:
         return replace(turn, urgent_streak=streak, picks=number, served=served)
 
 
-def _place(line: WaitingLine) -> str:
+def _place(line: ModelQueue) -> str:
     """An organisation's place among the urgent lines, or among the others."""
     return f"{'urgent' if line.is_urgent else 'other'} {line.org}"
 
 
-def _bounded(turn: Turn) -> Turn:
+def _bounded(turn: TargetTurn) -> TargetTurn:
     return replace(turn, ended=_latest(turn.ended), served=_latest(turn.served))
 
 

@@ -21,7 +21,7 @@ from coatcheck.domain.errors import (
     TargetUnreachable,
 )
 from coatcheck.domain.limits import LLM_DROPS_MAX
-from coatcheck.egress.retry_after import asked_seconds
+from coatcheck.egress.urls import asked_seconds
 from coatcheck.products.llm.model import CONNECTION_LOST
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0

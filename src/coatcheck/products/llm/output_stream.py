@@ -23,7 +23,7 @@ from coatcheck.core import Engine
 from coatcheck.domain.errors import Unauthenticated
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobEvent, JobView
-from coatcheck.http import draining as control
+from coatcheck.http import lifecycle
 from coatcheck.http.auth.credential_watch import CredentialWatch
 
 IDLE_SECONDS: Final = 15.0
@@ -45,7 +45,7 @@ _read_note: Final = msgspec.json.Decoder(RestartNote).decode
 
 
 @dataclass(slots=True, frozen=True)
-class Output:
+class OutputChunk:
     """One object of the target's stream, as it sent it. Going on after ``seq`` misses nothing."""
 
     seq: int
@@ -66,18 +66,18 @@ class Idle:
 
 
 @dataclass(slots=True, frozen=True)
-class Ended:
+class OutputEnded:
     """The job's end, after all of its output. The last piece."""
 
     view: JobView
 
 
 @dataclass(slots=True, frozen=True)
-class Draining:
+class OutputDraining:
     """This server is about to stop; the job goes on, and another can be asked. The last piece."""
 
 
-Piece = Output | Restarted | Idle | Ended | Draining
+Piece = OutputChunk | Restarted | Idle | OutputEnded | OutputDraining
 
 
 Watch = Callable[[Callable[[], None]], AbstractContextManager[CredentialWatch]]
@@ -90,7 +90,7 @@ def _unwatched(wake: Callable[[], None]) -> AbstractContextManager[CredentialWat
 
 async def follow(
     engine: Engine,
-    draining: control.Draining,
+    draining: lifecycle.ServerDraining,
     org: str,
     job: UUID,
     *,
@@ -125,10 +125,10 @@ async def follow(
                 said_at = time.monotonic()
             if not tail.more:
                 if tail.state.terminal:
-                    yield Ended(await engine.get(to_text(job), org=org))
+                    yield OutputEnded(await engine.get(to_text(job), org=org))
                     return
                 if draining.begun:
-                    yield Draining()
+                    yield OutputDraining()
                     return
                 if time.monotonic() - said_at >= IDLE_SECONDS:
                     yield Idle()
@@ -146,5 +146,5 @@ def _pieces(events: Sequence[JobEvent]) -> list[Piece]:
         if event.data.startswith(RESTART_MARK):
             pieces = [Restarted(event.seq, _read_note(event.data).coatcheck.attempt)]
         else:
-            pieces.append(Output(event.seq, event.data))
+            pieces.append(OutputChunk(event.seq, event.data))
     return pieces

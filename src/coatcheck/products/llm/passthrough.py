@@ -13,30 +13,34 @@ from typing import Any, Final
 import msgspec
 
 from coatcheck.domain.errors import RetryLater, TargetUnreachable
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.job_responses import (
     IDEMPOTENCY_PARAMETERS,
     RESUME_PARAMETERS,
     TICKET_HEADERS,
     resume_after,
 )
-from coatcheck.http.prefer_header import Preferences, read_preferences
+from coatcheck.http.parameters import Preferences, read_preferences
 from coatcheck.http.problems import MEDIA_TYPE, Problem, problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import JSON, Reply, StreamReply, json_reply
-from coatcheck.http.routing import Answer, Held, Operation, Parameter, RequestBody
+from coatcheck.http.request import Request
+from coatcheck.http.response import JSON, Response, StreamResponse, json_response
+from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.http.upload_limits import UploadRoom
-from coatcheck.products.llm import chat_requests as request
-from coatcheck.products.llm import schemas as words
-from coatcheck.products.llm.context import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, Scene
-from coatcheck.products.llm.direct_client import TAGS, NoAnswer, Straight
+from coatcheck.products.llm import chat_requests, schemas
+from coatcheck.products.llm.context import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, LlmContext
+from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer
 from coatcheck.products.llm.model import LLM_ENDPOINTS, LlmKind
 from coatcheck.products.llm.problem_formats import OLLAMA
 from coatcheck.products.llm.relay import FAILURES, RETRY_AFTER_SECONDS, Relay, job_id_header
-from coatcheck.products.llm.submit_routes import NOT_CONFIGURED, PAYMENT, HandedIn, HandIn
+from coatcheck.products.llm.submit_routes import (
+    NOT_CONFIGURED,
+    PAYMENT,
+    ChatSubmitter,
+    SubmittedChat,
+)
 
 NDJSON: Final = b"application/x-ndjson"
 _PS: Final = "/api/ps"
@@ -72,123 +76,125 @@ class Ndjson:
 class Passthrough:
     """The routes that make jobs."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._hand_in = HandIn(scene)
-        self._relay = Relay(scene)
+    def __init__(self, context: LlmContext) -> None:
+        self._context = context
+        self._hand_in = ChatSubmitter(context)
+        self._relay = Relay(context)
 
-    async def chat(self, call: Call) -> Reply | StreamReply:
-        return await self._answer(call, "chat")
+    async def chat(self, request: Request) -> Response | StreamResponse:
+        return await self._answer(request, "chat")
 
-    async def generate(self, call: Call) -> Reply | StreamReply:
-        return await self._answer(call, "generate")
+    async def generate(self, request: Request) -> Response | StreamResponse:
+        return await self._answer(request, "generate")
 
-    async def _answer(self, call: Call, kind: LlmKind) -> Reply | StreamReply:
-        preferences = read_preferences(call, in_query=False)
-        after = resume_after(call)
-        handed_in, streams = await self._handed_in(call, kind)
+    async def _answer(self, request: Request, kind: LlmKind) -> Response | StreamResponse:
+        preferences = read_preferences(request, in_query=False)
+        after = resume_after(request)
+        handed_in, streams = await self._handed_in(request, kind)
         if preferences.respond_async:
-            return await ticket(self._scene, handed_in, kind, preferences)
+            return await ticket(self._context, handed_in, kind, preferences)
         job = from_text(handed_in.ticket.id)
         headers = [*self._relay.headers(job), *handed_in.headers]
         if streams:
             after = 0 if handed_in.ticket.created else after
-            return await self._relay.stream(call, job, Ndjson(), headers, after=after)
-        view = await self._relay.held(call, handed_in.ticket.id, preferences.wait)
+            return await self._relay.stream(request, job, Ndjson(), headers, after=after)
+        view = await self._relay.held(request, handed_in.ticket.id, preferences.wait)
         if view.state is State.COMPLETED:
-            return Reply(HTTPStatus.OK, await self._scene.voice.answer(view), [JSON, *headers])
+            return Response(
+                HTTPStatus.OK, await self._context.presenter.answer(view), [JSON, *headers]
+            )
         if view.terminal:
-            return self._relay.failed(call, view, headers)
+            return self._relay.failed(request, view, headers)
         if preferences.wait is not None:
-            return await ticket(self._scene, handed_in, kind, preferences)
-        return await self._relay.drained(call, job, headers)
+            return await ticket(self._context, handed_in, kind, preferences)
+        return await self._relay.drained(request, job, headers)
 
-    async def _handed_in(self, call: Call, kind: LlmKind) -> tuple[HandedIn, bool]:
+    async def _handed_in(self, request: Request, kind: LlmKind) -> tuple[SubmittedChat, bool]:
         """The job, and whether its answer is to be streamed. The body is gone after this: its
         caller may wait for long."""
-        async with self._hand_in.fields_of(call) as fields:
-            streams = request.read_stream(fields) is not False
+        async with self._hand_in.fields_of(request) as fields:
+            streams = chat_requests.read_stream(fields) is not False
             handed_in = await self._hand_in.chat(
-                call, kind, fields, lane=Lane.URGENT, passthrough=True
+                request, kind, fields, lane=Lane.URGENT, passthrough=True
             )
         return handed_in, streams
 
 
 async def ticket(
-    scene: Scene, handed_in: HandedIn, kind: LlmKind, preferences: Preferences
-) -> Reply | StreamReply:
+    context: LlmContext, handed_in: SubmittedChat, kind: LlmKind, preferences: Preferences
+) -> Response | StreamResponse:
     """202, for a caller who does not wait, or not any longer."""
-    reply = await scene.answers.submitted(
+    response = await context.responses.submitted(
         handed_in.ticket,
-        scene.voice,
+        context.presenter,
         kind=LLM_ENDPOINTS[kind],
         lane=Lane.URGENT,
         preferences=preferences,
     )
-    reply.headers = [*reply.headers, job_id_header(handed_in.ticket.id)]
-    return reply
+    response.headers = [*response.headers, job_id_header(handed_in.ticket.id)]
+    return response
 
 
-class StraightThrough:
+class DirectRoutes:
     """The routes that make none."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._straight = Straight(scene.settings.llm_targets)
+    def __init__(self, context: LlmContext) -> None:
+        self._context = context
+        self._direct = DirectClient(context.settings.llm_targets)
         # Of its own: what is asked straight keeps its body until a target has answered.
         self._room = UploadRoom(LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
 
-    async def tags(self, call: Call) -> Reply:
-        return await self._models(call, TAGS)
+    async def tags(self, request: Request) -> Response:
+        return await self._models(request, TAGS)
 
-    async def ps(self, call: Call) -> Reply:
-        return await self._models(call, _PS)
+    async def ps(self, request: Request) -> Response:
+        return await self._models(request, _PS)
 
-    async def version(self, call: Call) -> Reply:
-        self._scene.check_configured()
+    async def version(self, request: Request) -> Response:
+        self._context.check_configured()
         try:
-            told = await self._straight.first(_VERSION)
+            told = await self._direct.first(_VERSION)
         except NoAnswer as error:
-            return no_answer(call, error)
-        return Reply(HTTPStatus.OK, told.body, [JSON])
+            return no_answer(request, error)
+        return Response(HTTPStatus.OK, told.body, [JSON])
 
-    async def show(self, call: Call) -> Reply:
-        return await self._ask(call, _SHOW)
+    async def show(self, request: Request) -> Response:
+        return await self._ask(request, _SHOW)
 
-    async def embed(self, call: Call) -> Reply:
-        await self._scene.gate.check_plan(call.principal)
-        return await self._ask(call, _EMBED)
+    async def embed(self, request: Request) -> Response:
+        await self._context.gate.check_plan(request.principal)
+        return await self._ask(request, _EMBED)
 
-    async def embeddings(self, call: Call) -> Reply:
-        await self._scene.gate.check_plan(call.principal)
-        return await self._ask(call, _EMBEDDINGS)
+    async def embeddings(self, request: Request) -> Response:
+        await self._context.gate.check_plan(request.principal)
+        return await self._ask(request, _EMBEDDINGS)
 
-    async def _models(self, call: Call, path: str) -> Reply:
-        self._scene.check_configured()
+    async def _models(self, request: Request, path: str) -> Response:
+        self._context.check_configured()
         try:
-            return json_reply({"models": await self._straight.models(path)})
+            return json_response({"models": await self._direct.models(path)})
         except NoAnswer as error:
-            return no_answer(call, error)
+            return no_answer(request, error)
 
-    async def _ask(self, call: Call, path: str) -> Reply:
-        self._scene.check_configured()
+    async def _ask(self, request: Request, path: str) -> Response:
+        self._context.check_configured()
         try:
-            async with request.fields_of(call, self._room) as fields:
-                model = request.read_model(_with_model(fields))
-                told = await self._straight.ask(path, model, _encode(fields))
+            async with chat_requests.fields_of(request, self._room) as fields:
+                model = chat_requests.read_model(_with_model(fields))
+                told = await self._direct.ask(path, model, _encode(fields))
         except NoAnswer as error:
-            return no_answer(call, error)
-        return Reply(HTTPStatus.OK, told.body, [JSON])
+            return no_answer(request, error)
+        return Response(HTTPStatus.OK, told.body, [JSON])
 
 
-def _with_model(fields: request.Fields) -> request.Fields:
+def _with_model(fields: chat_requests.Fields) -> chat_requests.Fields:
     """Ollama's older clients say ``name``."""
-    if "name" in fields and request.MODEL not in fields:
-        return {request.MODEL: fields["name"]}
+    if "name" in fields and chat_requests.MODEL not in fields:
+        return {chat_requests.MODEL: fields["name"]}
     return fields
 
 
-def no_answer(call: Call, error: NoAnswer) -> Reply:
+def no_answer(request: Request, error: NoAnswer) -> Response:
     """The answer to a caller for whom no target could be asked, or none could say what they want.
 
     503 if it is worth trying again; what the target made of the request itself; else 502.
@@ -205,12 +211,12 @@ def no_answer(call: Call, error: NoAnswer) -> Reply:
             code = getattr(signal, "code", "target_error")
             status, after = FAILURES.get(code, HTTPStatus.BAD_GATEWAY), None
     headers = [] if after is None else [(b"retry-after", b"%d" % max(1, round(after)))]
-    return problem(call, status, code, str(signal), headers=headers)
+    return problem(request, status, code, str(signal), headers=headers)
 
 
-def operations(scene: Scene) -> list[Operation]:
+def routes(context: LlmContext) -> list[Route]:
     """The routes under /api."""
-    passing, straight = Passthrough(scene), StraightThrough(scene)
+    passing, direct = Passthrough(context), DirectRoutes(context)
     return [
         _making(
             "/api/chat",
@@ -226,25 +232,25 @@ def operations(scene: Scene) -> list[Operation]:
             passing.generate,
             _GENERATION,
         ),
-        _looking(TAGS, "ollama_tags", "The models that any target has.", straight.tags, _MODELS),
-        _looking(_PS, "ollama_ps", "The models that any target has loaded.", straight.ps, _MODELS),
+        _looking(TAGS, "ollama_tags", "The models that any target has.", direct.tags, _MODELS),
+        _looking(_PS, "ollama_ps", "The models that any target has loaded.", direct.ps, _MODELS),
         _looking(
-            _VERSION, "ollama_version", "The version of the first target.", straight.version, _ANY
+            _VERSION, "ollama_version", "The version of the first target.", direct.version, _ANY
         ),
-        _asking(_SHOW, "ollama_show", "What a model is.", straight.show, Scope.READ),
-        _asking(_EMBED, "ollama_embed", "Embed texts.", straight.embed, Scope.SUBMIT),
+        _asking(_SHOW, "ollama_show", "What a model is.", direct.show, Scope.READ),
+        _asking(_EMBED, "ollama_embed", "Embed texts.", direct.embed, Scope.SUBMIT),
         _asking(
             _EMBEDDINGS,
             "ollama_embeddings",
             "Embed a text, as older clients ask for it.",
-            straight.embeddings,
+            direct.embeddings,
             Scope.SUBMIT,
         ),
     ]
 
 
-def _making(path: str, name: str, summary: str, handler: Any, body: Mapping[str, Any]) -> Operation:
-    return Operation(
+def _making(path: str, name: str, summary: str, handler: Any, body: Mapping[str, Any]) -> Route:
+    return Route(
         methods=("POST",),
         path=path,
         name=name,
@@ -257,8 +263,8 @@ def _making(path: str, name: str, summary: str, handler: Any, body: Mapping[str,
         parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
         body=RequestBody("What Ollama takes.", schema=body),
         problem_format=OLLAMA,
-        answers=(
-            Answer(
+        responses=(
+            ResponseSpec(
                 HTTPStatus.OK,
                 "The target's objects, one on each line; or its whole answer.",
                 media_type=NDJSON.decode(),
@@ -273,10 +279,8 @@ def _making(path: str, name: str, summary: str, handler: Any, body: Mapping[str,
     )
 
 
-def _looking(
-    path: str, name: str, summary: str, handler: Any, schema: Mapping[str, Any]
-) -> Operation:
-    return Operation(
+def _looking(path: str, name: str, summary: str, handler: Any, schema: Mapping[str, Any]) -> Route:
+    return Route(
         methods=("GET",),
         path=path,
         name=name,
@@ -285,16 +289,16 @@ def _looking(
         access=Scope.READ,
         tag="llm",
         problem_format=OLLAMA,
-        answers=(
-            Answer(HTTPStatus.OK, "As Ollama says it.", schema=schema),
+        responses=(
+            ResponseSpec(HTTPStatus.OK, "As Ollama says it.", schema=schema),
             NOT_CONFIGURED,
             BROKEN,
         ),
     )
 
 
-def _asking(path: str, name: str, summary: str, handler: Any, access: Scope) -> Operation:
-    return Operation(
+def _asking(path: str, name: str, summary: str, handler: Any, access: Scope) -> Route:
+    return Route(
         methods=("POST",),
         path=path,
         name=name,
@@ -303,10 +307,10 @@ def _asking(path: str, name: str, summary: str, handler: Any, access: Scope) -> 
         access=access,
         tag="llm",
         body=RequestBody("What Ollama takes.", schema=_WITH_MODEL),
-        held=Held.ALWAYS,
+        held=HoldsOpen.ALWAYS,
         problem_format=OLLAMA,
-        answers=(
-            Answer(HTTPStatus.OK, "As Ollama says it.", schema=_ANY),
+        responses=(
+            ResponseSpec(HTTPStatus.OK, "As Ollama says it.", schema=_ANY),
             PAYMENT,
             NOT_CONFIGURED,
             BROKEN,
@@ -357,16 +361,16 @@ JOB_HEADERS: Final = {
     "Idempotency-Mismatch": "`true`: it was known with another payload.",
     "X-Job-Joined": "`true`: the request is a retry, and was joined to the job of an earlier one.",
 }
-ACCEPTED: Final = Answer(
+ACCEPTED: Final = ResponseSpec(
     HTTPStatus.ACCEPTED,
     "The job is safe, and was not waited for (any longer).",
-    words.Ticket,
+    schemas.ChatTicket,
     headers=TICKET_HEADERS | {"X-Job-Id": "The id of the job."},
 )
-BROKEN: Final = Answer(
+BROKEN: Final = ResponseSpec(
     HTTPStatus.BAD_GATEWAY, "The target failed; `code` says how.", Problem, MEDIA_TYPE
 )
-_UNFIT: Final = Answer(
+_UNFIT: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "A field does not fit; or the idempotency key is known with another request, and the caller "
     "was strict; or a webhook's URL may not be called.",
@@ -374,13 +378,13 @@ _UNFIT: Final = Answer(
     MEDIA_TYPE,
 )
 REFUSALS: Final = (
-    Answer(
+    ResponseSpec(
         HTTPStatus.NOT_FOUND,
         "No target has the model (`model_not_found`), or none is set (`llm_not_configured`).",
         Problem,
         MEDIA_TYPE,
     ),
-    Answer(HTTPStatus.CONFLICT, "The job was cancelled.", Problem, MEDIA_TYPE),
+    ResponseSpec(HTTPStatus.CONFLICT, "The job was cancelled.", Problem, MEDIA_TYPE),
     _UNFIT,
     BROKEN,
 )

@@ -13,12 +13,63 @@ from coatcheck.domain.errors import BlobStoreUnavailable, JobNotFound
 from coatcheck.domain.job import Artifact, JobView
 from coatcheck.domain.states import State
 from coatcheck.http.artifacts import artifact_url
-from coatcheck.http.job_responses import JobUrls
-from coatcheck.http.response import JSON, RawHeaders, Reply, StreamReply, json_reply
-from coatcheck.products.llm import schemas as words
+from coatcheck.http.job_responses import JobLinks
+from coatcheck.http.response import JSON, RawHeaders, Response, StreamResponse, json_response
+from coatcheck.products.llm import schemas
 from coatcheck.products.llm.model import StoredAnswer
-from coatcheck.products.llm.repository import LlmQueries
-from coatcheck.products.llm.waiting import why_it_waits
+from coatcheck.products.llm.queries import TargetState
+from coatcheck.products.llm.repository import LlmRepository
+
+UNREACHABLE_CODE: Final = "target_unreachable"
+
+
+async def why_it_waits(engine: Engine, view: JobView) -> schemas.ChatWaiting:
+    """For a job that nobody holds."""
+    if view.state is State.RETRYING and view.error_code != UNREACHABLE_CODE:
+        return schemas.ChatWaiting(
+            "backoff",
+            f"The last attempt failed: {view.error_message or view.error_code}",
+            view.updated_at,
+            view.run_at,
+        )
+    away = await _away(engine)
+    all_away = len(away) == len(engine.settings.llm_targets) > 0
+    if view.state is State.RETRYING or all_away:
+        what = "No target can be reached" if all_away else "Its target could not be reached"
+        return _unreachable(view, away, what)
+    since = max(view.created_at, view.run_at)
+    if await engine.stall_reason(view) == "no_worker":
+        return schemas.ChatWaiting(
+            "no_worker", "No worker that calls language models is running.", since, None
+        )
+    detail = "It stands in the queue, behind others or until a target has a place free."
+    if away:
+        known = len(engine.settings.llm_targets)
+        detail += f" Of {known} targets, {len(away)} cannot be reached."
+    return schemas.ChatWaiting("queue", detail, since, None)
+
+
+async def _away(engine: Engine) -> list[TargetState]:
+    """The targets that cannot be reached, of those that are set now."""
+    names = {target.name for target in engine.settings.llm_targets}
+    states = await engine.extension(LlmRepository).target_states()
+    return [each for each in states if each.name in names and each.unreachable_since is not None]
+
+
+def _unreachable(view: JobView, away: Sequence[TargetState], what: str) -> schemas.ChatWaiting:
+    """What is tried next is the job itself, or a target, whichever comes first."""
+    since = [each.unreachable_since for each in away if each.unreachable_since is not None]
+    due = [each.next_try_at for each in away if each.next_try_at is not None]
+    if view.state is State.RETRYING:
+        due.append(view.run_at)
+    error = next((each.last_error for each in away if each.last_error), view.error_message)
+    return schemas.ChatWaiting(
+        UNREACHABLE_CODE,
+        f"{what}; no attempt is spent. {error or ''}".rstrip(),
+        min(since, default=view.updated_at),
+        min(due, default=None),
+    )
+
 
 JOBS: Final = "/jobs"
 CANCELLED: Final = "The job was cancelled."
@@ -28,7 +79,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode_answer: Final = msgspec.json.Decoder(StoredAnswer).decode
 
 
-class LlmVoice:
+class LlmPresenter:
     """What the surface's jobs look like, and the answers that show them."""
 
     shows_long_results = False
@@ -36,15 +87,15 @@ class LlmVoice:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def urls(self, job_id: str) -> JobUrls:
+    def urls(self, job_id: str) -> JobLinks:
         poll = f"{JOBS}/{job_id}"
-        return JobUrls(poll, poll + "/events", poll + "/cancel")
+        return JobLinks(poll, poll + "/events", poll + "/cancel")
 
-    def ticket(self, job_id: str, state: State, urls: JobUrls) -> words.Ticket:
-        shown = words.llm_state(state, loading=False)
-        return words.Ticket(job_id, shown, state.terminal, words.Urls(*urls))
+    def ticket(self, job_id: str, state: State, urls: JobLinks) -> schemas.ChatTicket:
+        shown = schemas.llm_state(state, loading=False)
+        return schemas.ChatTicket(job_id, shown, state.terminal, schemas.ChatUrls(*urls))
 
-    async def job(self, view: JobView) -> words.Job:
+    async def job(self, view: JobView) -> schemas.ChatJob:
         """The job. An answer is in it if its row has it; a longer one is an artifact."""
         job = await self._job(view)
         stored = stored_answer(view)
@@ -52,9 +103,9 @@ class LlmVoice:
             return job
         return msgspec.structs.replace(job, result=stored.inline)
 
-    async def item(self, view: JobView) -> words.JobItem:
+    async def item(self, view: JobView) -> schemas.ChatJobItem:
         """The job, in a list."""
-        return words.JobItem(
+        return schemas.ChatJobItem(
             job_id=view.id,
             state=await self._state(view),
             model=view.flow,
@@ -65,19 +116,19 @@ class LlmVoice:
             finished_at=view.finished_at,
             expires_at=view.expires_at,
             terminal=view.terminal,
-            urls=words.Urls(*self.urls(view.id)),
+            urls=schemas.ChatUrls(*self.urls(view.id)),
         )
 
-    async def reply(
+    async def response(
         self, view: JobView, headers: RawHeaders, status: HTTPStatus = HTTPStatus.OK
-    ) -> Reply | StreamReply:
+    ) -> Response | StreamResponse:
         """The whole job, with its answer however long that is."""
         stored = stored_answer(view)
         if stored is None or not stored.artifact:
-            return json_reply(await self.job(view), status, headers)
+            return json_response(await self.job(view), status, headers)
         pieces = await self._whole(view, stored.artifact)
         if pieces is None:
-            return json_reply(await self.job(view), status, headers)
+            return json_response(await self.job(view), status, headers)
         opening = _encode(await self._job(view)).removesuffix(_NO_RESULT) + b'"result":'
 
         async def body() -> AsyncIterator[bytes]:
@@ -86,7 +137,7 @@ class LlmVoice:
                 yield piece
             yield b"}"
 
-        return StreamReply(status, body(), [JSON, *headers])
+        return StreamResponse(status, body(), [JSON, *headers])
 
     async def answer(self, view: JobView) -> bytes:
         """The whole answer of a job that is done: the target's own, as JSON."""
@@ -105,17 +156,17 @@ class LlmVoice:
             return ()
         return await self._engine.artifacts(view.id, org=view.org)
 
-    async def _job(self, view: JobView) -> words.Job:
+    async def _job(self, view: JobView) -> schemas.ChatJob:
         assignment = None
         if view.dispatched_at is not None:
-            assignment = await self._engine.extension(LlmQueries).assignment(view.org, view.uuid)
+            assignment = await self._engine.extension(LlmRepository).assignment(view.org, view.uuid)
         # By the state that is shown: it may have ended between the two reads.
         held = view.state.held
-        state = words.llm_state(view.state, loading=assignment is not None and assignment.loading)
+        state = schemas.llm_state(view.state, loading=assignment is not None and assignment.loading)
         waiting = None
-        if state is words.LlmState.QUEUED and view.state is not State.DISPATCHING:
+        if state is schemas.LlmState.QUEUED and view.state is not State.DISPATCHING:
             waiting = await why_it_waits(self._engine, view)
-        return words.Job(
+        return schemas.ChatJob(
             job_id=view.id,
             state=state,
             model=view.flow,
@@ -131,18 +182,18 @@ class LlmVoice:
             finished_at=view.finished_at,
             expires_at=view.expires_at,
             terminal=view.terminal,
-            urls=words.Urls(*self.urls(view.id)),
+            urls=schemas.ChatUrls(*self.urls(view.id)),
         )
 
-    async def _state(self, view: JobView) -> words.LlmState:
+    async def _state(self, view: JobView) -> schemas.LlmState:
         loading = False
         if view.state is State.DISPATCHING:
-            assignment = await self._engine.extension(LlmQueries).assignment(view.org, view.uuid)
+            assignment = await self._engine.extension(LlmRepository).assignment(view.org, view.uuid)
             loading = assignment is not None and assignment.loading
-        return words.llm_state(view.state, loading=loading)
+        return schemas.llm_state(view.state, loading=loading)
 
-    def _artifact(self, view: JobView, artifact: Artifact) -> words.ArtifactItem:
-        return words.ArtifactItem(
+    def _artifact(self, view: JobView, artifact: Artifact) -> schemas.ChatArtifactItem:
+        return schemas.ChatArtifactItem(
             name=artifact.name,
             media_type=artifact.media_type,
             bytes=artifact.size,
@@ -186,9 +237,9 @@ def stored_answer(view: JobView) -> StoredAnswer | None:
     return _decode_answer(view.result)
 
 
-def shown_error(view: JobView) -> words.Error | None:
+def shown_error(view: JobView) -> schemas.Error | None:
     """Why a job failed. What only delayed it is said by ``waiting``."""
     if view.state not in (State.FAILED, State.CANCELLED):
         return None
     code = "cancelled" if view.state is State.CANCELLED else view.error_code or "job_failed"
-    return words.Error(code, view.error_message or CANCELLED)
+    return schemas.Error(code, view.error_message or CANCELLED)

@@ -6,26 +6,26 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from coatcheck.product import Finding, Product, ServerContext, Verdict, WorkerContext
+from coatcheck.product import Finding, Product, ProductContext, Verdict, WorkerContext
 
 if TYPE_CHECKING:
     from coatcheck.core import Engine
     from coatcheck.core.explain import JobExplainer
     from coatcheck.core.webhook_payloads import JobRenderer
-    from coatcheck.http.context import Parts
-    from coatcheck.http.job_adapters import JobDesk
+    from coatcheck.http.context import ServerContext
+    from coatcheck.http.job_adapters import JobAdapter
     from coatcheck.http.problem_formats import ProblemFormat
-    from coatcheck.http.routing import Operation
+    from coatcheck.http.routing import Route
     from coatcheck.maintenance.loop import Loop
     from coatcheck.maintenance.runner import MaintenanceContext
     from coatcheck.settings import Settings
     from coatcheck.worker.worker import Worker
 
 
-def _routes(context: ServerContext) -> Sequence[Operation]:
-    from coatcheck.products.llm import routes as surface
+def _routes(context: ProductContext) -> Sequence[Route]:
+    from coatcheck.products.llm import routes as product_routes
 
-    return surface.operations(context.parts)
+    return product_routes.routes(context.server)
 
 
 def _unrouted_formats() -> Mapping[str, ProblemFormat]:
@@ -34,16 +34,16 @@ def _unrouted_formats() -> Mapping[str, ProblemFormat]:
     return UNROUTED_FORMATS
 
 
-def _job_adapter(parts: Parts) -> JobDesk:
-    from coatcheck.products.llm import routes as surface
+def _job_adapter(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.llm import routes as product_routes
 
-    return surface.desk(parts)
+    return product_routes.job_adapter(server)
 
 
-def _job_payload(parts: Parts) -> JobRenderer:
-    from coatcheck.products.llm import routes as surface
+def _job_payload(server: ServerContext) -> JobRenderer:
+    from coatcheck.products.llm import routes as product_routes
 
-    return surface.teller(parts)
+    return product_routes.payload_renderer(server)
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
 def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:
     from coatcheck.products.llm.maintenance import AbandonedChatPruner
 
-    return [AbandonedChatPruner(context.line)]
+    return [AbandonedChatPruner(context.db)]
 
 
 def _explainer(engine: Engine) -> JobExplainer:

@@ -19,13 +19,19 @@ import msgspec
 
 from coatcheck.core.queries.leases import LIMITED_CLAIM_LOCK, ClaimOrder, Cursor
 from coatcheck.core.sql import sql as core_sql
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX, FLOWS_SCANNED_MAX
 from coatcheck.domain.states import State
 from coatcheck.products.llm.model import LLM_ENDPOINTS
-from coatcheck.products.llm.model_scheduler import Choice, Target, Turn, WaitingLine, choose
+from coatcheck.products.llm.model_scheduler import (
+    ModelQueue,
+    ScheduleChoice,
+    TargetLoad,
+    TargetTurn,
+    choose,
+)
 from coatcheck.products.llm.sql import sql
 
 _JOBS_OF_A_LINE_MAX: Final = 16
@@ -47,7 +53,7 @@ _decode_numbers: Final = msgspec.json.Decoder(dict[str, int]).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class SlotOffer:
     """A target that a worker would claim jobs for.
 
     ``concurrency`` is how many jobs it may have at once, from all workers. ``models`` are those it
@@ -61,7 +67,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedJob:
     """A claimed job and its target. ``loading``: its model has to be loaded first.
 
     ``had_output``: an earlier attempt has sent some, which is void from now on.
@@ -93,8 +99,8 @@ class TargetState:
 
 
 async def claim(
-    line: Line, order: ClaimOrder, offers: Sequence[Offer], *, turn_seconds: float
-) -> list[Assigned]:
+    db: Connection, order: ClaimOrder, offers: Sequence[SlotOffer], *, turn_seconds: float
+) -> list[AssignedJob]:
     """Take out jobs for these targets, never more than each may have.
 
     Sets the order's ``look_again_seconds`` to 0 if there may be more to take at once. Under a limit
@@ -106,45 +112,45 @@ async def claim(
     if not offers or not any(order.room):
         return []
 
-    async def look_and_take(connection: Connection) -> list[asyncpg.Record]:
+    async def look_and_take(connection: RawConnection) -> list[asyncpg.Record]:
         async with _one_at_a_time(connection):
             return await _look_and_take(connection, order, offers, turn_seconds)
 
-    rows = await line.run(look_and_take)
+    rows = await db.run(look_and_take)
     return [_assigned(row, order.lease) for row in rows]
 
 
-async def note_unreachable(line: Line, target: str, error: str, retry_seconds: float) -> None:
+async def note_unreachable(db: Connection, target: str, error: str, retry_seconds: float) -> None:
     """Nobody answers there: claim nothing for it for so long."""
-    await line.fetch(
+    await db.fetch(
         sql("note_unreachable"), target, error[:ERROR_MESSAGE_CHARACTERS_MAX], retry_seconds
     )
 
 
-async def note_alive(line: Line, target: str) -> int:
+async def note_alive(db: Connection, target: str) -> int:
     """It has answered: claim for it again, and try the jobs now that wait for a target to return.
 
     How many those are.
     """
-    await line.fetch(sql("note_alive"), target)
+    await db.fetch(sql("note_alive"), target)
     made_due = 0
     while True:
-        rows = await line.fetch(sql("make_due"), _ENDPOINTS, _MADE_DUE_AT_ONCE)
+        rows = await db.fetch(sql("make_due"), _ENDPOINTS, _MADE_DUE_AT_ONCE)
         made_due += len(rows)
         if len(rows) < _MADE_DUE_AT_ONCE:
             return made_due
 
 
-async def target_states(line: Line) -> list[TargetState]:
+async def target_states(db: Connection) -> list[TargetState]:
     """Every target that was ever claimed for, or found away, by name."""
-    return [TargetState(*row) for row in await line.fetch(sql("target_states"))]
+    return [TargetState(*row) for row in await db.fetch(sql("target_states"))]
 
 
 async def assignments(
-    line: Line, keys: Sequence[tuple[str, UUID]]
+    db: Connection, keys: Sequence[tuple[str, UUID]]
 ) -> dict[tuple[str, UUID], Assignment]:
     """By (org, id), the targets of those that were ever given to one."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("assignments"), [org for org, _ in keys], [job_id for _, job_id in keys]
     )
     return {
@@ -153,43 +159,43 @@ async def assignments(
     }
 
 
-async def assignment(line: Line, org: str, job_id: UUID) -> Assignment | None:
-    return (await assignments(line, [(org, job_id)])).get((org, job_id))
+async def assignment(db: Connection, org: str, job_id: UUID) -> Assignment | None:
+    return (await assignments(db, [(org, job_id)])).get((org, job_id))
 
 
-async def note_drop(line: Line, org: str, job_id: UUID, lease: int) -> int | None:
+async def note_drop(db: Connection, org: str, job_id: UUID, lease: int) -> int | None:
     """A target dropped a chat in mid-answer, and is there. How often that was so by now; None if
     the job is not held under that lease any more."""
-    rows = await line.fetch(sql("note_drop"), org, job_id, lease)
+    rows = await db.fetch(sql("note_drop"), org, job_id, lease)
     return rows[0]["drops"] if rows else None
 
 
-async def note_abandoned(line: Line, org: str, job_id: UUID) -> bool:
+async def note_abandoned(db: Connection, org: str, job_id: UUID) -> bool:
     """The chat's synchronous caller has gone. Whether a retry may join it from now on."""
-    return bool(await line.fetch(sql("note_abandoned"), org, job_id))
+    return bool(await db.fetch(sql("note_abandoned"), org, job_id))
 
 
 async def join_abandoned(
-    line: Line, org: str, owner: str, digest: bytes
+    db: Connection, org: str, owner: str, digest: bytes
 ) -> tuple[UUID, State] | None:
     """A chat of that owner with that payload whose caller has gone; nobody else joins it then."""
-    rows = await line.fetch(sql("join_abandoned"), org, owner, digest, RETRY_SECONDS_MAX)
+    rows = await db.fetch(sql("join_abandoned"), org, owner, digest, RETRY_SECONDS_MAX)
     return (rows[0]["id"], State(rows[0]["state"])) if rows else None
 
 
-async def forget_abandoned(line: Line, rows_max: int) -> int:
+async def forget_abandoned(db: Connection, rows_max: int) -> int:
     """Delete what no retry may join any more. How many rows those were."""
-    return len(await line.fetch(sql("forget_abandoned"), RETRY_SECONDS_MAX, rows_max))
+    return len(await db.fetch(sql("forget_abandoned"), RETRY_SECONDS_MAX, rows_max))
 
 
-async def is_for_its_caller(line: Line, org: str, job_id: UUID) -> bool:
+async def is_for_its_caller(db: Connection, org: str, job_id: UUID) -> bool:
     """Whether nobody but the caller who waits for a chat could want it."""
-    rows = await line.fetch(sql("is_for_its_caller"), org, job_id)
+    rows = await db.fetch(sql("is_for_its_caller"), org, job_id)
     return bool(rows) and rows[0]["is_for_its_caller"]
 
 
 @asynccontextmanager
-async def _one_at_a_time(connection: Connection) -> AsyncIterator[None]:
+async def _one_at_a_time(connection: RawConnection) -> AsyncIterator[None]:
     """A transaction that holds the lock of llm claims from its first moment on.
 
     Both in one round trip: somebody waits for the first word of an answer.
@@ -206,7 +212,7 @@ async def _one_at_a_time(connection: Connection) -> AsyncIterator[None]:
 
 
 async def _look_and_take(
-    connection: Connection, order: ClaimOrder, offers: Sequence[Offer], turn_seconds: float
+    connection: RawConnection, order: ClaimOrder, offers: Sequence[SlotOffer], turn_seconds: float
 ) -> list[asyncpg.Record]:
     seen = await _look_at_targets(connection, offers)
     free = sum(target.free for target in seen.targets)
@@ -233,7 +239,7 @@ async def _look_and_take(
         return []
     taken = await _take(connection, order, choice)
     # The choice takes all there is of what it was shown.
-    shown_in_part = any(len(line.since) == most for line in lines)
+    shown_in_part = any(len(db.since) == most for db in lines)
     scanned_in_part = any(_cursor_name(*scan) in order.cursors for scan in _scans(order))
     missed = len(taken) < len(choice.picks)
     cut_short = len(choice.picks) >= _PICKS_OF_A_LANE_MAX
@@ -243,21 +249,21 @@ async def _look_and_take(
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _SeenTarget:
     """The targets as they are ``now``, and whether anything at all is under a limit."""
 
-    targets: list[Target]
+    targets: list[TargetLoad]
     now: float
     limited: bool
 
 
-async def _look_at_targets(connection: Connection, offers: Sequence[Offer]) -> _Seen:
+async def _look_at_targets(connection: RawConnection, offers: Sequence[SlotOffer]) -> _SeenTarget:
     rows = await connection.fetch(
         sql("look_at_targets"), [offer.target for offer in offers], _ENDPOINTS
     )
     found = {row["name"]: row for row in rows}
     targets = [
-        Target(
+        TargetLoad(
             offer.target,
             _free(offer, found[offer.target]),
             offer.models,
@@ -267,10 +273,10 @@ async def _look_at_targets(connection: Connection, offers: Sequence[Offer]) -> _
         )
         for offer in offers
     ]
-    return _Seen(targets, rows[0]["now"], rows[0]["limited"])
+    return _SeenTarget(targets, rows[0]["now"], rows[0]["limited"])
 
 
-def _free(offer: Offer, row: asyncpg.Record) -> int:
+def _free(offer: SlotOffer, row: asyncpg.Record) -> int:
     held: int = row["held"]
     if not row["unreachable"]:
         return max(0, offer.concurrency - held)
@@ -279,10 +285,10 @@ def _free(offer: Offer, row: asyncpg.Record) -> int:
     return min(1, offer.concurrency) if overdue and held == 0 else 0
 
 
-def _turn(row: asyncpg.Record) -> Turn:
+def _turn(row: asyncpg.Record) -> TargetTurn:
     if row["model"] is None:
-        return Turn()
-    return Turn(
+        return TargetTurn()
+    return TargetTurn(
         row["model"],
         row["turn_began"],
         row["urgent_streak"],
@@ -302,8 +308,8 @@ def _scans(order: ClaimOrder) -> list[tuple[str, str]]:
 
 
 async def _look_at_lines(
-    connection: Connection, order: ClaimOrder, jobs_of_a_line: int
-) -> list[WaitingLine]:
+    connection: RawConnection, order: ClaimOrder, jobs_of_a_line: int
+) -> list[ModelQueue]:
     scans = _scans(order)
     places = [order.cursors.get(_cursor_name(*scan), _START)[1].partition(_NUL) for scan in scans]
     rows = await connection.fetch(
@@ -325,32 +331,32 @@ async def _look_at_lines(
                 f"{row['org_id']}{_NUL}{row['flow']}",
             )
     return [
-        WaitingLine(row["lane"], row["endpoint"], row["org_id"], row["flow"], tuple(row["since"]))
+        ModelQueue(row["lane"], row["endpoint"], row["org_id"], row["flow"], tuple(row["since"]))
         for row in rows
     ]
 
 
 async def _look_at_limits(
-    connection: Connection, lines: Sequence[WaitingLine]
-) -> tuple[dict[str, int], list[WaitingLine]]:
+    connection: RawConnection, lines: Sequence[ModelQueue]
+) -> tuple[dict[str, int], list[ModelQueue]]:
     """How many jobs each limit leaves, and the lines with the limits they are under."""
-    rows = await connection.fetch(sql("look_at_limits"), [*{line.org for line in lines}])
+    rows = await connection.fetch(sql("look_at_limits"), [*{db.org for db in lines}])
     left: dict[str, int] = {}
     for row in rows:
         # An organisation's own limits cover all of it, whatever they are called.
         name = "" if row["scope"] == "org" else row["name"]
         limit = _limit_name(row["org_id"], row["scope"], name)
         left[limit] = min(row["free"], left.get(limit, row["free"]))
-    return left, [replace(line, limits=tuple(_limits_of(line) & left.keys())) for line in lines]
+    return left, [replace(db, limits=tuple(_limits_of(db) & left.keys())) for db in lines]
 
 
-def _limits_of(line: WaitingLine) -> set[str]:
+def _limits_of(db: ModelQueue) -> set[str]:
     """The names of whatever limits it could be under."""
     return {
-        _limit_name(line.org, "org", ""),
-        _limit_name(line.org, "flow", line.model),
-        _limit_name(line.org, "endpoint", line.endpoint),
-        _limit_name("*", "endpoint", line.endpoint),
+        _limit_name(db.org, "org", ""),
+        _limit_name(db.org, "flow", db.model),
+        _limit_name(db.org, "endpoint", db.endpoint),
+        _limit_name("*", "endpoint", db.endpoint),
     }
 
 
@@ -358,19 +364,21 @@ def _limit_name(org: str, scope: str, name: str) -> str:
     return _NUL.join((org, scope, name))
 
 
-async def _take(connection: Connection, order: ClaimOrder, choice: Choice) -> list[asyncpg.Record]:
-    places: Counter[WaitingLine] = Counter()
+async def _take(
+    connection: RawConnection, order: ClaimOrder, choice: ScheduleChoice
+) -> list[asyncpg.Record]:
+    places: Counter[ModelQueue] = Counter()
     picks = []
     for pick in choice.picks:
-        line = pick.line
-        places[line] += 1
+        db = pick.line
+        places[db] += 1
         picks.append(
             (
-                line.lane,
-                line.endpoint,
-                line.org,
-                line.model,
-                places[line],
+                db.lane,
+                db.endpoint,
+                db.org,
+                db.model,
+                places[db],
                 pick.target,
                 pick.loading,
             )
@@ -397,7 +405,7 @@ async def _take(connection: Connection, order: ClaimOrder, choice: Choice) -> li
     )
 
 
-def _assigned(row: asyncpg.Record, lease: int) -> Assigned:
+def _assigned(row: asyncpg.Record, lease: int) -> AssignedJob:
     job = ClaimedJob(
         row["org_id"],
         row["id"],
@@ -414,7 +422,7 @@ def _assigned(row: asyncpg.Record, lease: int) -> Assigned:
         row["traceparent"],
         row["waited"],
     )
-    return Assigned(job, row["target"], row["loading"], row["had_output"])
+    return AssignedJob(job, row["target"], row["loading"], row["had_output"])
 
 
 def _cursor_name(lane: str, endpoint: str) -> str:

@@ -6,9 +6,11 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import InvalidId, from_text
-from coatcheck.http.explanations import explain_operation
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.artifacts import OwnedJobs, artifact_routes
+from coatcheck.http.context import ServerContext
+from coatcheck.http.explanations import explain_route
 from coatcheck.http.job_responses import (
     CONDITION_PARAMETERS,
     EVENTS,
@@ -17,63 +19,89 @@ from coatcheck.http.job_responses import (
     RETRY_AFTER_HEADER,
     WAIT_PARAMETERS,
 )
+from coatcheck.http.parameters import read_choice, read_whole_number
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.queries import read_choice, read_whole_number
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply, json_reply
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter
-from coatcheck.products.llm import schemas as words
-from coatcheck.products.llm.context import Scene
-from coatcheck.products.llm.model import LLM_ENDPOINTS, MODEL_NAME_CHARACTERS_MAX, model_name
-from coatcheck.products.llm.presenter import JOBS
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse, json_response
+from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
+from coatcheck.products.llm import schemas
+from coatcheck.products.llm.context import LlmContext
+from coatcheck.products.llm.model import (
+    LLM_ENDPOINTS,
+    LLM_KINDS,
+    MODEL_NAME_CHARACTERS_MAX,
+    model_name,
+)
+from coatcheck.products.llm.presenter import JOBS, shows_artifacts
+
+
+def file_routes(server: ServerContext, context: LlmContext) -> list[Route]:
+    finder = OwnedJobs(
+        context.engine,
+        context.job,
+        lambda job_id: context.presenter.urls(job_id).poll,
+        LLM_KINDS,
+        shows=shows_artifacts,
+    )
+    return artifact_routes(
+        server,
+        finder,
+        path=f"{JOBS}/{{id}}",
+        name="chat",
+        tag="llm",
+        parameters=(Parameter("id", "path", "The job's id.", ULID),),
+    )
+
 
 JOB: Final = JOBS + "/{id}"
 PAGE_ROWS: Final = 50
 PAGE_ROWS_MAX: Final = 200
 
 
-class Reading:
+class ChatReadRoutes:
     """The routes that show jobs."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: LlmContext) -> None:
+        self._context = context
 
-    async def status(self, call: Call) -> Reply | StreamReply:
-        scene = self._scene
-        look = await scene.answers.look(call, await scene.job(call))
-        headers = scene.answers.paced_headers(look)
+    async def status(self, request: Request) -> Response | StreamResponse:
+        context = self._context
+        look = await context.responses.look(request, await context.job(request))
+        headers = context.responses.paced_headers(look)
         if look.is_known:
-            return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
-        return await scene.voice.reply(look.view, headers, look.status)
+            return Response(HTTPStatus.NOT_MODIFIED, b"", headers)
+        return await context.presenter.response(look.view, headers, look.status)
 
-    async def events(self, call: Call) -> StreamReply:
-        scene = self._scene
-        return await scene.answers.events(call, await scene.job(call), scene.voice)
+    async def events(self, request: Request) -> StreamResponse:
+        context = self._context
+        return await context.responses.events(
+            request, await context.job(request), context.presenter
+        )
 
-    async def explain(self, call: Call) -> Reply:
-        return await self._scene.answers.explained(call, await self._scene.job(call))
+    async def explain(self, request: Request) -> Response:
+        return await self._context.responses.explained(request, await self._context.job(request))
 
-    async def cancel(self, call: Call) -> Reply:
-        scene = self._scene
-        return await scene.answers.cancel(await scene.job(call), scene.voice)
+    async def cancel(self, request: Request) -> Response:
+        context = self._context
+        return await context.responses.cancel(await context.job(request), context.presenter)
 
-    async def page(self, call: Call) -> Reply:
+    async def page(self, request: Request) -> Response:
         """The caller's jobs; for an admin, all of the organisation's."""
-        scene, principal, query = self._scene, call.principal, call.query
+        context, principal, query = self._context, request.principal, request.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-        choice = read_choice(query, "state", list(words.LlmState))
-        wanted = None if choice is None else words.LlmState(choice)
+        choice = read_choice(query, "state", list(schemas.LlmState))
+        wanted = None if choice is None else schemas.LlmState(choice)
         model = _model(query.get("model"))
-        page = await scene.engine.page(
+        page = await context.engine.page(
             org=principal.org,
             endpoints=list(LLM_ENDPOINTS.values()),
             flow_prefix=model,
-            states=None if wanted is None else words.ENGINE_STATES[wanted],
+            states=None if wanted is None else schemas.ENGINE_STATES[wanted],
             owner=None if Scope.ADMIN in principal.scopes else principal.owner,
             after=_cursor(query.get("cursor")),
             limit=limit,
         )
-        shown = [await scene.voice.item(view) for view in page.items]
+        shown = [await context.presenter.item(view) for view in page.items]
         items = [
             item
             for item in shown
@@ -83,7 +111,7 @@ class Reading:
             and (model is None or item.model == model)
         ]
         following = shown[-1].job_id if len(shown) == limit else None
-        return json_reply(words.JobPage(items, following))
+        return json_response(schemas.ChatJobPage(items, following))
 
 
 def _model(given: str | None) -> str | None:
@@ -105,11 +133,11 @@ def _cursor(given: str | None) -> str | None:
     return given
 
 
-def operations(scene: Scene) -> list[Operation]:
-    reading = Reading(scene)
+def routes(context: LlmContext) -> list[Route]:
+    reading = ChatReadRoutes(context)
     job_id = Parameter("id", "path", "The job's id.", ULID)
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path=JOBS,
             name="chats",
@@ -119,9 +147,9 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="llm",
             parameters=_PAGE_PARAMETERS,
-            answers=(Answer(HTTPStatus.OK, "A page of jobs.", words.JobPage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.ChatJobPage),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=JOB,
             name="chat",
@@ -130,18 +158,18 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="llm",
             parameters=(job_id, *WAIT_PARAMETERS, *CONDITION_PARAMETERS),
-            answers=(
-                Answer(HTTPStatus.OK, "The job.", words.Job, headers=_JOB_HEADERS),
-                Answer(
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The job.", schemas.ChatJob, headers=_JOB_HEADERS),
+                ResponseSpec(
                     HTTPStatus.ACCEPTED,
                     "The job has not ended within the time to wait.",
-                    words.Job,
+                    schemas.ChatJob,
                     headers=_JOB_HEADERS,
                 ),
                 NOT_MODIFIED,
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{JOB}/events",
             name="chat_events",
@@ -153,10 +181,10 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="llm",
             parameters=(job_id, *RESUME_PARAMETERS),
-            answers=(EVENTS,),
+            responses=(EVENTS,),
         ),
-        explain_operation(JOB, "explain_chat", reading.explain, tag="llm", parameters=(job_id,)),
-        Operation(
+        explain_route(JOB, "explain_chat", reading.explain, tag="llm", parameters=(job_id,)),
+        Route(
             methods=("POST",),
             path=f"{JOB}/cancel",
             name="cancel_chat",
@@ -165,10 +193,10 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.SUBMIT,
             tag="llm",
             parameters=(job_id,),
-            answers=(
-                Answer(HTTPStatus.OK, "The job is cancelled.", words.Job),
-                Answer(HTTPStatus.ACCEPTED, "The job was told to stop.", words.Job),
-                Answer(HTTPStatus.CONFLICT, "The job has ended.", Problem, MEDIA_TYPE),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The job is cancelled.", schemas.ChatJob),
+                ResponseSpec(HTTPStatus.ACCEPTED, "The job was told to stop.", schemas.ChatJob),
+                ResponseSpec(HTTPStatus.CONFLICT, "The job has ended.", Problem, MEDIA_TYPE),
             ),
         ),
     ]
@@ -190,7 +218,7 @@ _PAGE_PARAMETERS: Final = (
         "state",
         "query",
         "Only jobs in this state.",
-        {"type": "string", "enum": list(words.LlmState)},
+        {"type": "string", "enum": list(schemas.LlmState)},
     ),
     Parameter(
         "model",

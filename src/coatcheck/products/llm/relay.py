@@ -26,16 +26,16 @@ from coatcheck.domain.ids import from_text, to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.http.problems import problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply, StreamReply
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response, StreamResponse
 from coatcheck.products.llm.answers import without_text
-from coatcheck.products.llm.context import Scene
+from coatcheck.products.llm.context import LlmContext
 from coatcheck.products.llm.openai.native import Untranslatable
 from coatcheck.products.llm.output_stream import (
-    Draining,
-    Ended,
     Idle,
-    Output,
+    OutputChunk,
+    OutputDraining,
+    OutputEnded,
     Piece,
     Restarted,
     follow,
@@ -99,62 +99,62 @@ _decode_last: Final = msgspec.json.Decoder(_LastObject).decode
 class Relay:
     """Relays jobs of this surface."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: LlmContext) -> None:
+        self._context = context
 
     async def stream(
-        self, call: Call, job: UUID, framing: Framing, headers: RawHeaders, *, after: int = 0
-    ) -> Reply | StreamReply:
+        self, request: Request, job: UUID, framing: Framing, headers: RawHeaders, *, after: int = 0
+    ) -> Response | StreamResponse:
         """The job's output after the chunk numbered ``after``, as it comes."""
-        scene = self._scene
+        context = self._context
         # From the first on, also for who has a part of it: what an object becomes may depend on
         # those before it, and whether theirs is void on what came after.
         pieces = follow(
-            scene.engine,
-            scene.draining,
-            call.principal.org,
+            context.engine,
+            context.draining,
+            request.principal.org,
             job,
-            watching=partial(scene.gate.watch, call),
+            watching=partial(context.gate.watch, request),
         )
-        telling = _Telling(scene, call.principal.org, job, framing, after)
+        telling = _RelayedStart(context, request.principal.org, job, framing, after)
         try:
-            first = await self._while_there(call, job, telling.next_of(pieces))
-            if isinstance(first, Ended) and first.view.state is not State.COMPLETED:
+            first = await self._while_there(request, job, telling.next_of(pieces))
+            if isinstance(first, OutputEnded) and first.view.state is not State.COMPLETED:
                 await pieces.aclose()
-                return self.failed(call, first.view, headers)
-            if isinstance(first, Draining):
+                return self.failed(request, first.view, headers)
+            if isinstance(first, OutputDraining):
                 await pieces.aclose()
-                return await self.drained(call, job, headers)
+                return await self.drained(request, job, headers)
         except Untranslatable as error:  # what its caller says to have already
             await pieces.aclose()
             code, message = untranslatable(job, error)
-            return problem(call, HTTPStatus.BAD_GATEWAY, code, message, headers=headers)
+            return problem(request, HTTPStatus.BAD_GATEWAY, code, message, headers=headers)
         except BaseException:
             await pieces.aclose()
             raise
         headers = [(b"content-type", framing.media_type), *_STREAM_HEADERS, *headers]
         why = _goes_on("The credential of this request does not count any more", job)
         refused = framing.error(HTTPStatus.UNAUTHORIZED, Unauthenticated.code, why)
-        return StreamReply(HTTPStatus.OK, telling.bodies(first, pieces), headers, refused)
+        return StreamResponse(HTTPStatus.OK, telling.bodies(first, pieces), headers, refused)
 
-    async def held(self, call: Call, job_id: str, seconds: float | None) -> JobView:
+    async def held(self, request: Request, job_id: str, seconds: float | None) -> JobView:
         """The job once it has ended, or the time is up, or this server drains. Raises ClientGone
         if its caller does not stay."""
         if seconds is None:
             seconds = HELD_SECONDS_MAX
-        held = self._scene.answers.held(call, job_id, call.principal.org, seconds)
-        return await self._while_there(call, from_text(job_id), held)
+        held = self._context.responses.held(request, job_id, request.principal.org, seconds)
+        return await self._while_there(request, from_text(job_id), held)
 
     async def _while_there(
-        self, call: Call, job: UUID, awaited: Coroutine[Any, Any, Awaited]
+        self, request: Request, job: UUID, awaited: Coroutine[Any, Any, Awaited]
     ) -> Awaited:
         """What is waited for, for as long as the caller stays. Raises ClientGone if they do not."""
         waiting = asyncio.create_task(awaited)
-        leaving = asyncio.create_task(call.disconnected())
+        leaving = asyncio.create_task(request.disconnected())
         try:
             await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                self._scene.callers.gone(call.principal.org, job)
+                self._context.callers.gone(request.principal.org, job)
                 raise ClientGone("The caller left before the job had said anything.")
             return waiting.result()
         finally:
@@ -165,20 +165,20 @@ class Relay:
     def headers(self, job: UUID) -> RawHeaders:
         """What leads from an answer to its job."""
         job_id = to_text(job)
-        return [job_id_header(job_id), *self._scene.voice.urls(job_id).headers()]
+        return [job_id_header(job_id), *self._context.presenter.urls(job_id).headers()]
 
-    def failed(self, call: Call, view: JobView, headers: RawHeaders) -> Reply:
+    def failed(self, request: Request, view: JobView, headers: RawHeaders) -> Response:
         """The answer to a caller whose job has failed."""
         status, code, message = _failure(view)
-        return problem(call, status, code, message, headers=headers)
+        return problem(request, status, code, message, headers=headers)
 
-    async def drained(self, call: Call, job: UUID, headers: RawHeaders) -> Reply:
+    async def drained(self, request: Request, job: UUID, headers: RawHeaders) -> Response:
         """The answer to a caller whom this server cannot keep any longer. Their client may try
         again elsewhere, if it joins the job then."""
-        joinable = await self._scene.callers.sent_away(call.principal.org, job)
+        joinable = await self._context.callers.sent_away(request.principal.org, job)
         headers = headers if joinable else [*headers, LEAVE_IT]
         return problem(
-            call,
+            request,
             HTTPStatus.SERVICE_UNAVAILABLE,
             "server_stopping",
             _goes_on("This server is about to stop", job),
@@ -190,11 +190,13 @@ def job_id_header(job_id: str) -> tuple[bytes, bytes]:
     return b"x-job-id", job_id.encode("ascii")
 
 
-class _Telling:
+class _RelayedStart:
     """One caller's stream, as far as it has come."""
 
-    def __init__(self, scene: Scene, org: str, job: UUID, framing: Framing, after: int) -> None:
-        self._scene = scene
+    def __init__(
+        self, context: LlmContext, org: str, job: UUID, framing: Framing, after: int
+    ) -> None:
+        self._context = context
         self._org = org
         self._job = job
         self._framing = framing
@@ -206,7 +208,7 @@ class _Telling:
         """The next piece that means something to this caller."""
         async for piece in pieces:
             match piece:
-                case Output() if piece.seq <= self._after:
+                case OutputChunk() if piece.seq <= self._after:
                     self._last = piece.data
                     self._framing.output(piece.seq, piece.data)
                 case Restarted() if piece.seq <= self._after or not self._has_told:
@@ -228,7 +230,7 @@ class _Telling:
             has_ended = True
         finally:
             if not has_ended:
-                self._scene.callers.gone(self._org, self._job)
+                self._context.callers.gone(self._org, self._job)
 
     async def _bodies(
         self, piece: Piece, pieces: AsyncGenerator[Piece, None]
@@ -238,7 +240,7 @@ class _Telling:
             try:
                 while True:
                     match piece:
-                        case Output():
+                        case OutputChunk():
                             self._last, self._has_told = piece.data, True
                             yield framing.output(piece.seq, piece.data)
                             crash_point("llm.stream_sent")
@@ -247,13 +249,13 @@ class _Telling:
                         case Restarted():
                             yield self._void(piece)
                             return
-                        case Draining():
+                        case OutputDraining():
                             why = _goes_on("This server is about to stop", self._job)
                             yield framing.error(
                                 HTTPStatus.SERVICE_UNAVAILABLE, "server_stopping", why
                             )
                             return
-                        case Ended():
+                        case OutputEnded():
                             yield await self._end(piece.view)
                             return
                     piece = await self.next_of(pieces)
@@ -265,7 +267,7 @@ class _Telling:
                 yield framing.error(HTTPStatus.SERVICE_UNAVAILABLE, error.code, why)
 
     def _void(self, piece: Restarted) -> bytes:
-        urls = self._scene.voice.urls(to_text(self._job))
+        urls = self._context.presenter.urls(to_text(self._job))
         return self._framing.error(
             HTTPStatus.BAD_GATEWAY,
             "output_restarted",
@@ -279,7 +281,7 @@ class _Telling:
         if _decode_last(self._last).done:
             return self._framing.end()
         # The last object was too large to be a chunk.
-        last = without_text(await self._scene.voice.answer(view))
+        last = without_text(await self._context.presenter.answer(view))
         return self._framing.output(None, last) + self._framing.end()
 
 

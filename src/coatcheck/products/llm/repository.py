@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from coatcheck.core.extension import EngineContext, EngineExtension
-from coatcheck.db.batcher import Coalescer
+from coatcheck.db.batcher import Batcher
 from coatcheck.db.errors import retried
 from coatcheck.domain.states import State
 from coatcheck.products.llm import queries as llm_store
@@ -23,13 +23,13 @@ _STATES_SECONDS: Final = 1.0
 JobKey = tuple[str, UUID]
 
 
-class LlmQueries(EngineExtension):
+class LlmRepository(EngineExtension):
     """Reads for many askers at once."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._line = context.read_line
-        self._write_line = context.write_line
-        self._reader: Coalescer[JobKey, Assignment | None] = Coalescer(
+        self._line = context.read_db
+        self._write_db = context.write_db
+        self._reader: Batcher[JobKey, Assignment | None] = Batcher(
             self._read, rows_max=_READ_ROWS_MAX
         )
         self._states: Sequence[TargetState] = ()
@@ -49,7 +49,7 @@ class LlmQueries(EngineExtension):
 
     async def note_abandoned(self, org: str, job: UUID) -> bool:
         """The chat's synchronous caller has gone before its answer. Whether a retry may join it."""
-        return await retried(lambda: llm_store.note_abandoned(self._write_line, org, job))
+        return await retried(lambda: llm_store.note_abandoned(self._write_db, org, job))
 
     async def join_abandoned(
         self, org: str, owner: str, payload: bytes
@@ -57,11 +57,11 @@ class LlmQueries(EngineExtension):
         """A chat with that payload, and its state, whose caller has gone; None if there is none.
         One retry at a time gets it."""
         digest = hashlib.sha256(payload).digest()
-        return await retried(lambda: llm_store.join_abandoned(self._write_line, org, owner, digest))
+        return await retried(lambda: llm_store.join_abandoned(self._write_db, org, owner, digest))
 
     async def is_for_its_caller(self, org: str, job: UUID) -> bool:
         """Whether a chat is for nobody but its synchronous caller."""
-        return await retried(lambda: llm_store.is_for_its_caller(self._write_line, org, job))
+        return await retried(lambda: llm_store.is_for_its_caller(self._write_db, org, job))
 
     async def drain(self) -> None:
         """Answer what was asked."""

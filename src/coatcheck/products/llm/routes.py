@@ -3,50 +3,47 @@
 from __future__ import annotations
 
 from coatcheck.core.webhook_payloads import JobRenderer
-from coatcheck.http.context import Parts
-from coatcheck.http.job_adapters import JobDesk
-from coatcheck.http.routing import Operation
-from coatcheck.products.llm import artifacts, passthrough
-from coatcheck.products.llm import read_routes as reading
-from coatcheck.products.llm import submit_routes as submitting
-from coatcheck.products.llm import webhook_payloads as telling
+from coatcheck.http.context import ServerContext
+from coatcheck.http.job_adapters import JobAdapter
+from coatcheck.http.routing import Route
+from coatcheck.products.llm import passthrough, read_routes, submit_routes, webhook_payloads
 from coatcheck.products.llm.caller_retries import SynchronousCallers
-from coatcheck.products.llm.context import Scene
-from coatcheck.products.llm.fetched_images import image_guard
-from coatcheck.products.llm.job_adapter import LlmDesk
+from coatcheck.products.llm.context import LlmContext
+from coatcheck.products.llm.images import image_guard
+from coatcheck.products.llm.job_adapter import LlmJobAdapter
 from coatcheck.products.llm.openai import routes as openai
-from coatcheck.products.llm.presenter import LlmVoice
+from coatcheck.products.llm.presenter import LlmPresenter
 
 
-def operations(parts: Parts) -> list[Operation]:
+def routes(server: ServerContext) -> list[Route]:
     """Every route of the surface, on the control plane's parts."""
-    scene = Scene(
-        settings=parts.settings,
-        engine=parts.engine,
-        gate=parts.gate,
-        answers=parts.answers,
-        voice=LlmVoice(parts.engine),
-        guard=parts.receivers,
-        image_guard=image_guard(parts.settings),
-        draining=parts.draining,
+    context = LlmContext(
+        settings=server.settings,
+        engine=server.engine,
+        gate=server.gate,
+        responses=server.responses,
+        presenter=LlmPresenter(server.engine),
+        guard=server.receivers,
+        image_guard=image_guard(server.settings),
+        draining=server.draining,
         callers=SynchronousCallers(
-            parts.engine, cancels_abandoned=parts.settings.llm_cancel_abandoned
+            server.engine, cancels_abandoned=server.settings.llm_cancel_abandoned
         ),
     )
     return [
-        *submitting.operations(scene),
-        *reading.operations(scene),
-        *artifacts.operations(parts, scene),
-        *passthrough.operations(scene),
-        *openai.operations(scene),
+        *submit_routes.routes(context),
+        *read_routes.routes(context),
+        *read_routes.file_routes(server, context),
+        *passthrough.routes(context),
+        *openai.routes(context),
     ]
 
 
-def desk(parts: Parts) -> JobDesk:
+def job_adapter(server: ServerContext) -> JobAdapter:
     """Who speaks for the surface's jobs where all jobs are looked after."""
-    return LlmDesk(parts.engine, parts.remote_calls)
+    return LlmJobAdapter(server.engine, server.remote_calls)
 
 
-def teller(parts: Parts) -> JobRenderer:
+def payload_renderer(server: ServerContext) -> JobRenderer:
     """What webhooks say of the surface's jobs."""
-    return telling.renderer(parts.engine, LlmVoice(parts.engine))
+    return webhook_payloads.renderer(server.engine, LlmPresenter(server.engine))

@@ -54,7 +54,7 @@ class Error(msgspec.Struct, frozen=True):
     message: str
 
 
-class ArtifactItem(msgspec.Struct, frozen=True):
+class ChatArtifactItem(msgspec.Struct, frozen=True):
     """A file that the job made: an image of its answer, or an answer that is too long for a row."""
 
     name: str
@@ -64,7 +64,7 @@ class ArtifactItem(msgspec.Struct, frozen=True):
     url: str
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class ChatWaiting(msgspec.Struct, frozen=True):
     """Why a job waits: ``target_unreachable``, ``backoff``, ``queue`` or ``no_worker``; since when,
     and when it is tried next, if that is known."""
 
@@ -74,7 +74,7 @@ class Waiting(msgspec.Struct, frozen=True):
     next_try_at: datetime | None
 
 
-class Urls(msgspec.Struct, frozen=True):
+class ChatUrls(msgspec.Struct, frozen=True):
     """Where the job is read, followed and cancelled."""
 
     poll: str
@@ -82,16 +82,16 @@ class Urls(msgspec.Struct, frozen=True):
     cancel: str
 
 
-class Ticket(msgspec.Struct, frozen=True):
+class ChatTicket(msgspec.Struct, frozen=True):
     """A job that is safe."""
 
     job_id: str
     state: LlmState
     terminal: bool
-    urls: Urls
+    urls: ChatUrls
 
 
-class JobItem(msgspec.Struct, frozen=True):
+class ChatJobItem(msgspec.Struct, frozen=True):
     """A job in a list."""
 
     job_id: str
@@ -104,10 +104,10 @@ class JobItem(msgspec.Struct, frozen=True):
     finished_at: datetime | None
     expires_at: datetime | None
     terminal: bool
-    urls: Urls
+    urls: ChatUrls
 
 
-class Job(msgspec.Struct, frozen=True):
+class ChatJob(msgspec.Struct, frozen=True):
     """A job. ``result`` is what the target would have answered to a request that does not stream;
     null until the job is done. In an event, where a long one has no room, it is null as well: it is
     found in ``artifacts`` then, and where the job is read."""
@@ -117,21 +117,21 @@ class Job(msgspec.Struct, frozen=True):
     model: str
     attempt: int
     error: Error | None
-    artifacts: list[ArtifactItem]
-    waiting: Waiting | None
+    artifacts: list[ChatArtifactItem]
+    waiting: ChatWaiting | None
     target: str | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
     expires_at: datetime | None
     terminal: bool
-    urls: Urls
+    urls: ChatUrls
     # The last one, because a long one is streamed after all others.
     result: Any = None
 
 
-class JobPage(msgspec.Struct, frozen=True):
+class ChatJobPage(msgspec.Struct, frozen=True):
     """Jobs, newest first. ``next`` is the cursor of the page after this one; null on the last."""
 
-    items: list[JobItem]
+    items: list[ChatJobItem]
     next: str | None

@@ -20,10 +20,10 @@ from coatcheck.core import Ticket
 from coatcheck.domain.errors import (
     InvalidParameter,
 )
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import LLM_PAYLOAD_BYTES_MAX
-from coatcheck.http.idempotency import read_idempotency_key
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.bodies import check_content_type
 from coatcheck.http.job_responses import (
     IDEMPOTENCY_PARAMETERS,
     TICKET_HEADERS,
@@ -32,17 +32,14 @@ from coatcheck.http.job_responses import (
     etag,
     replay_headers,
 )
-from coatcheck.http.json_bodies import check_content_type
-from coatcheck.http.prefer_header import read_preferences
+from coatcheck.http.parameters import check_webhook_url, read_idempotency_key, read_preferences
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply, StreamReply
-from coatcheck.http.routing import Answer, Operation, RequestBody
-from coatcheck.http.webhook_headers import check_webhook_url
-from coatcheck.products.llm import chat_requests as request
-from coatcheck.products.llm import schemas as words
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response, StreamResponse
+from coatcheck.http.routing import RequestBody, ResponseSpec, Route
+from coatcheck.products.llm import chat_requests, schemas
 from coatcheck.products.llm.caller_retries import JOINED
-from coatcheck.products.llm.context import Scene, stored_key
+from coatcheck.products.llm.context import LlmContext, stored_key
 from coatcheck.products.llm.model import JOB_TIMEOUT_SECONDS, LLM_ENDPOINTS, LlmKind
 from coatcheck.products.llm.presenter import JOBS
 
@@ -50,7 +47,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(slots=True, frozen=True)
-class HandedIn:
+class SubmittedChat:
     """A job that is safe, new or known, and the model it asks. ``headers`` say if it was known."""
 
     ticket: Ticket
@@ -58,29 +55,29 @@ class HandedIn:
     headers: RawHeaders
 
 
-class HandIn:
+class ChatSubmitter:
     """Makes jobs of calls whose caller was let in (``Scope.SUBMIT``)."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: LlmContext) -> None:
+        self._context = context
 
-    def fields_of(self, call: Call) -> AbstractAsyncContextManager[dict[str, msgspec.Raw]]:
+    def fields_of(self, request: Request) -> AbstractAsyncContextManager[dict[str, msgspec.Raw]]:
         """The fields of the body, each as it was written, to be handed in before it is left. Raises
         LlmNotConfigured before it is read, InvalidBody, and what else a body can be refused for."""
-        self._scene.check_configured()
-        return request.fields_of(call, self._scene.room)
+        self._context.check_configured()
+        return chat_requests.fields_of(request, self._context.room)
 
     async def chat(
         self,
-        call: Call,
+        request: Request,
         kind: LlmKind,
-        fields: request.Fields,
+        fields: chat_requests.Fields,
         *,
         lane: Lane,
         passthrough: bool,
-        turns: Sequence[request.Fields] = (),
+        turns: Sequence[chat_requests.Fields] = (),
         image_urls: Mapping[str, str] = _NONE,
-    ) -> HandedIn:
+    ) -> SubmittedChat:
         """Create the job, or find the one that the call's idempotency key names, or that the call
         is a retry for.
 
@@ -90,28 +87,32 @@ class HandIn:
         UrlForbidden, SubscriptionInactive, QueueFull, and IdempotencyMismatch if the caller is
         strict.
         """
-        scene, principal = self._scene, call.principal
-        scene.check_configured()
-        model = request.read_model(fields)
-        request.check_shape(kind, fields)
-        asked = request.ASKED[kind]
-        if not passthrough and not request.has(fields, asked):
+        context, principal = self._context, request.principal
+        context.check_configured()
+        model = chat_requests.read_model(fields)
+        chat_requests.check_shape(kind, fields)
+        asked = chat_requests.ASKED[kind]
+        if not passthrough and not chat_requests.has(fields, asked):
             raise InvalidParameter(asked, "is missing: what to ask the model", "body")
-        payload = request.payload_of(kind, model, fields, turns, fetch_images=bool(image_urls))
-        said = read_idempotency_key(call)
-        if passthrough and said is None and not request.OWN_FIELDS & fields.keys():
-            joined = await scene.callers.join(call, payload)
+        payload = chat_requests.payload_of(
+            kind, model, fields, turns, fetch_images=bool(image_urls)
+        )
+        said = read_idempotency_key(request)
+        if passthrough and said is None and not chat_requests.OWN_FIELDS & fields.keys():
+            joined = await context.callers.join(request, payload)
             if joined is not None:
-                return HandedIn(joined, model, [JOINED])
+                return SubmittedChat(joined, model, [JOINED])
         key = None if said is None else stored_key(principal, said)
-        await self._scene.gate.check_unless_known(
-            call.principal, key, partial(self._scene.engine.knows_key, org=call.principal.org)
+        await self._context.gate.check_unless_known(
+            request.principal,
+            key,
+            partial(self._context.engine.knows_key, org=request.principal.org),
         )
         told = await self._told(fields, principal.org)
         for place, url in image_urls.items():
-            await check_webhook_url(place, url, scene.image_guard, principal.org)
+            await check_webhook_url(place, url, context.image_guard, principal.org)
         ticket = await self._submit(
-            call,
+            request,
             kind,
             payload,
             {
@@ -121,89 +122,89 @@ class HandIn:
                 **told,
             },
         )
-        check_mismatch(ticket, read_preferences(call))
-        return HandedIn(ticket, model, replay_headers(ticket))
+        check_mismatch(ticket, read_preferences(request))
+        return SubmittedChat(ticket, model, replay_headers(ticket))
 
     async def _submit(
-        self, call: Call, kind: LlmKind, payload: bytes, options: Mapping[str, Any]
+        self, request: Request, kind: LlmKind, payload: bytes, options: Mapping[str, Any]
     ) -> Ticket:
-        scene, principal = self._scene, call.principal
-        return await scene.engine.submit(
+        context, principal = self._context, request.principal
+        return await context.engine.submit(
             LLM_ENDPOINTS[kind],
             payload,
             org=principal.org,
             owner=principal.owner,
-            request_id=call.request_id,
+            request_id=request.request_id,
             timeout=JOB_TIMEOUT_SECONDS,
-            keep_completed=scene.settings.llm_keep_seconds,
-            payload_bytes_max=LLM_PAYLOAD_BYTES_MAX + request.ENVELOPE_BYTES_MAX,
+            keep_completed=context.settings.llm_keep_seconds,
+            payload_bytes_max=LLM_PAYLOAD_BYTES_MAX + chat_requests.ENVELOPE_BYTES_MAX,
             **options,
         )
 
-    async def _told(self, fields: request.Fields, org: str) -> dict[str, Any]:
+    async def _told(self, fields: chat_requests.Fields, org: str) -> dict[str, Any]:
         """Who is to be told of the job. Raises UrlForbidden unless they may be called as things
         are now; whoever posts to them looks again."""
         told: dict[str, Any] = {}
-        for name in sorted(request.OWN_FIELDS):
-            url = request.read_url(fields, name)
+        for name in sorted(chat_requests.OWN_FIELDS):
+            url = chat_requests.read_url(fields, name)
             if url is None:
                 continue
-            await check_webhook_url(name, url, self._scene.guard, org)
+            await check_webhook_url(name, url, self._context.guard, org)
             told[name] = url
-        if request.STATE_WEBHOOK_URL in told:
+        if chat_requests.STATE_WEBHOOK_URL in told:
             told["state_webhook_detail"] = "phases"
         return told
 
 
-class Submitting:
+class ChatSubmitRoutes:
     """The route by which a chat is queued."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._hand_in = HandIn(scene)
+    def __init__(self, context: LlmContext) -> None:
+        self._context = context
+        self._hand_in = ChatSubmitter(context)
 
-    async def submit(self, call: Call) -> Reply | StreamReply:
+    async def submit(self, request: Request) -> Response | StreamResponse:
         """POST /jobs: answered as soon as the job is safe."""
-        scene, org = self._scene, call.principal.org
-        preferences = read_preferences(call)
-        check_content_type(call)
-        kind, handed_in = await self._handed_in(call)
+        context, org = self._context, request.principal.org
+        preferences = read_preferences(request)
+        check_content_type(request)
+        kind, handed_in = await self._handed_in(request)
         ticket = handed_in.ticket
         view = None
         if preferences.wait is not None:
-            view = await scene.answers.held(call, ticket.id, org, preferences.wait)
+            view = await context.responses.held(request, ticket.id, org, preferences.wait)
             if view.terminal:
-                urls = scene.voice.urls(view.id)
+                urls = context.presenter.urls(view.id)
                 headers = [*preferences.headers, *handed_in.headers, *urls.headers()]
-                return await scene.voice.reply(view, [*headers, (b"etag", etag(view))])
-        return await scene.answers.submitted(
+                return await context.presenter.response(view, [*headers, (b"etag", etag(view))])
+        return await context.responses.submitted(
             ticket,
-            scene.voice,
+            context.presenter,
             kind=LLM_ENDPOINTS[kind],
             lane=Lane.STANDARD,
             preferences=preferences,
             view=view,
         )
 
-    async def _handed_in(self, call: Call) -> tuple[LlmKind, HandedIn]:
-        async with self._hand_in.fields_of(call) as fields:
+    async def _handed_in(self, request: Request) -> tuple[LlmKind, SubmittedChat]:
+        async with self._hand_in.fields_of(request) as fields:
             kind: LlmKind = "chat"
-            if request.has(fields, request.PROMPT):
-                if request.has(fields, request.MESSAGES):
+            if chat_requests.has(fields, chat_requests.PROMPT):
+                if chat_requests.has(fields, chat_requests.MESSAGES):
                     raise InvalidParameter(
-                        request.PROMPT, "comes with `messages`: send one of the two", "body"
+                        chat_requests.PROMPT, "comes with `messages`: send one of the two", "body"
                     )
                 kind = "generate"
             handed_in = await self._hand_in.chat(
-                call, kind, fields, lane=Lane.STANDARD, passthrough=False
+                request, kind, fields, lane=Lane.STANDARD, passthrough=False
             )
         return kind, handed_in
 
 
-def operations(scene: Scene) -> list[Operation]:
-    submitting = Submitting(scene)
+def routes(context: LlmContext) -> list[Route]:
+    submitting = ChatSubmitRoutes(context)
     return [
-        Operation(
+        Route(
             methods=("POST",),
             path=JOBS,
             name="submit_chat",
@@ -216,14 +217,17 @@ def operations(scene: Scene) -> list[Operation]:
             tag="llm",
             parameters=(*IDEMPOTENCY_PARAMETERS, *WAIT_PARAMETERS),
             body=RequestBody("A chat.", schema=_CHAT),
-            answers=(
-                Answer(
-                    HTTPStatus.ACCEPTED, "The job is safe.", words.Ticket, headers=TICKET_HEADERS
+            responses=(
+                ResponseSpec(
+                    HTTPStatus.ACCEPTED,
+                    "The job is safe.",
+                    schemas.ChatTicket,
+                    headers=TICKET_HEADERS,
                 ),
-                Answer(
+                ResponseSpec(
                     HTTPStatus.OK,
                     "The job has ended within the time that the caller was willing to wait.",
-                    words.Job,
+                    schemas.ChatJob,
                     headers=TICKET_HEADERS,
                 ),
                 PAYMENT,
@@ -238,32 +242,32 @@ _WEBHOOK: Final = {"type": ["string", "null"], "format": "uri", "maxLength": 204
 _CHAT: Final = {
     "type": "object",
     "properties": {
-        request.MODEL: {"type": "string", "minLength": 1, "maxLength": 200},
-        request.MESSAGES: {"type": ["array", "null"], "items": {"type": "object"}},
-        request.PROMPT: {"type": ["string", "null"]},
-        request.STREAM: {
+        chat_requests.MODEL: {"type": "string", "minLength": 1, "maxLength": 200},
+        chat_requests.MESSAGES: {"type": ["array", "null"], "items": {"type": "object"}},
+        chat_requests.PROMPT: {"type": ["string", "null"]},
+        chat_requests.STREAM: {
             "type": ["boolean", "null"],
             "description": "Makes no difference here.",
         },
-        request.STATE_WEBHOOK_URL: {
+        chat_requests.STATE_WEBHOOK_URL: {
             **_WEBHOOK,
             "description": "Is told of every state by a signed POST.",
         },
-        request.WEBHOOK_URL: {
+        chat_requests.WEBHOOK_URL: {
             **_WEBHOOK,
             "description": "Is told of the end by a signed POST.",
         },
     },
-    "required": [request.MODEL],
+    "required": [chat_requests.MODEL],
     "additionalProperties": True,
 }
-PAYMENT: Final = Answer(
+PAYMENT: Final = ResponseSpec(
     HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
 )
-NOT_CONFIGURED: Final = Answer(
+NOT_CONFIGURED: Final = ResponseSpec(
     HTTPStatus.NOT_FOUND, "No target is set (`llm_not_configured`).", Problem, MEDIA_TYPE
 )
-_REFUSED: Final = Answer(
+_REFUSED: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "The idempotency key is known with another request, and the caller was strict; or a webhook's "
     "URL may not be called.",

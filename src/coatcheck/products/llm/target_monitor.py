@@ -21,12 +21,12 @@ from typing import Any, Final, Self
 import httpx2
 import msgspec
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable, InvalidParameter, OutcomeUnknown
 from coatcheck.domain.retry import Backoff
-from coatcheck.products.llm import queries as llm
+from coatcheck.products.llm import queries
 from coatcheck.products.llm.model import model_name
-from coatcheck.products.llm.queries import Offer
+from coatcheck.products.llm.queries import SlotOffer
 from coatcheck.products.llm.upstream import Upstream
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.telemetry import metrics
@@ -50,7 +50,7 @@ _FOR_EVER: Final = float("inf")
 _SAYS_NOTHING: Final = "a target did not say what it has: %s"
 
 
-class _Listed(msgspec.Struct):
+class _ListedModel(msgspec.Struct):
     """A model in a target's list."""
 
     name: str = ""
@@ -59,7 +59,7 @@ class _Listed(msgspec.Struct):
 
 
 class _List(msgspec.Struct):
-    models: list[_Listed] | None = None
+    models: list[_ListedModel] | None = None
 
 
 _decode_list: Final = msgspec.json.Decoder(_List).decode
@@ -96,7 +96,7 @@ class _View:
         metrics.set_llm_target_up(self.target.name, up=not away)
 
 
-class Landscape:
+class TargetMonitor:
     """The targets of this process. A context manager.
 
     ``work_may_wait`` is called when a target has come back, or is seen for the first time.
@@ -104,12 +104,12 @@ class Landscape:
 
     def __init__(
         self,
-        line: Line,
+        db: Connection,
         upstream: Upstream,
         targets: Sequence[LlmTarget],
         work_may_wait: Callable[[], None],
     ) -> None:
-        self._line = line
+        self._db = db
         self._upstream = upstream
         self._views = {target.name: _View(target) for target in targets}
         self._work_may_wait = work_may_wait
@@ -140,11 +140,11 @@ class Landscape:
     def target(self, name: str) -> LlmTarget:
         return self._views[name].target
 
-    def offers(self) -> list[Offer]:
+    def offers(self) -> list[SlotOffer]:
         """What each target can take, for a claim."""
         now = time.monotonic()
         return [
-            Offer(
+            SlotOffer(
                 target=view.target.name,
                 # None while it is away: it is the prober that finds out, not a job. None before it
                 # was looked at: a job could come to the one that does not have its model.
@@ -264,7 +264,7 @@ class Landscape:
 
     async def _read_states(self) -> None:
         """Learn which targets others found away, and probe those that nobody does any more."""
-        states = {state.name: state for state in await llm.target_states(self._line)}
+        states = {state.name: state for state in await queries.target_states(self._db)}
         now = time.monotonic()
         for name, view in self._views.items():
             if view.probing is not None:
@@ -370,12 +370,12 @@ class Landscape:
                 view.probing = None  # however it ended: others may take over
 
     async def _note_away(self, view: _View, why: str, retry_seconds: float) -> None:
-        await llm.note_unreachable(
-            self._line, view.target.name, why, retry_seconds + _ANNOUNCED_MARGIN_SECONDS
+        await queries.note_unreachable(
+            self._db, view.target.name, why, retry_seconds + _ANNOUNCED_MARGIN_SECONDS
         )
 
     async def _back(self, view: _View) -> None:
-        due = await llm.note_alive(self._line, view.target.name)
+        due = await queries.note_alive(self._db, view.target.name)
         _log.info(
             "a target is back; %d jobs that were sent to it are tried again",
             due,

@@ -8,7 +8,8 @@ environment, no line or answer without a bound.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,12 +19,61 @@ from typing import Any, Final, Self
 
 import httpx2
 
-from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.egress.urls import trusted_authorities
 from coatcheck.products.llm.answers import ANSWER_BYTES_MAX, AnswerTooLarge
 from coatcheck.products.llm.model import LlmKind
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.telemetry import traceparents, tracing
 from coatcheck.version import __version__
+
+DOUBT_SECONDS: Final = 60.0
+_PROBES: Final = 2
+"""One answer may be lost in a busy machine; two in a row are not."""
+
+
+class TargetStalled(Exception):
+    """The target says nothing, and answers nobody."""
+
+
+class StallDetector:
+    """When a target was last heard, and what follows from that."""
+
+    def __init__(self, is_alive: Callable[[], Awaitable[bool]], doubt_seconds: float) -> None:
+        self._is_alive = is_alive
+        self._doubt_seconds = doubt_seconds
+        self._heard_at = time.monotonic()
+
+    def heard(self) -> None:
+        self._heard_at = time.monotonic()
+
+    async def unless_asleep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do ``work``, for as long as the target is there. Raises TargetStalled if it is not."""
+        working = asyncio.create_task(work)
+        asleep = asyncio.create_task(self._asleep())
+        try:
+            await asyncio.wait({working, asleep}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                asleep.result()
+                raise TargetStalled
+            working.result()
+        finally:
+            for task in (working, asleep):
+                task.cancel()
+            await asyncio.gather(working, asleep, return_exceptions=True)
+
+    async def _asleep(self) -> None:
+        missed = 0
+        while missed < _PROBES:
+            silent = time.monotonic() - self._heard_at
+            if silent < self._doubt_seconds:
+                missed = 0
+                await asyncio.sleep(self._doubt_seconds - silent)
+            elif await self._is_alive():
+                missed = 0
+                await asyncio.sleep(self._doubt_seconds)
+            else:
+                missed += 1
+
 
 CONNECT_SECONDS_MAX: Final = 5.0
 SILENCE_SECONDS_MAX: Final = 900.0

@@ -19,9 +19,9 @@ from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import Artifact, JobView
 from coatcheck.domain.limits import SIGNED_URL_SECONDS_MAX
 from coatcheck.domain.states import State
-from coatcheck.domain.webhooks import Notice
-from coatcheck.products.llm import schemas as words
-from coatcheck.products.llm.presenter import CANCELLED, LlmVoice, stored_answer
+from coatcheck.domain.webhooks import DeliveryEvent
+from coatcheck.products.llm import schemas
+from coatcheck.products.llm.presenter import CANCELLED, LlmPresenter, stored_answer
 
 ARTIFACT_INLINE_BYTES_MAX: Final = 256 * 1024
 ARTIFACTS_INLINE_BYTES_MAX: Final = 1024 * 1024
@@ -30,7 +30,7 @@ ARTIFACTS_INLINE_BYTES_MAX: Final = 1024 * 1024
 _IN_OUR_WORDS: Final = "phase"
 
 
-class ToldArtifact(msgspec.Struct, frozen=True, omit_defaults=True):
+class PayloadArtifact(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file of the job: its bytes, or if they are many the URL to fetch them from."""
 
     name: str
@@ -41,7 +41,7 @@ class ToldArtifact(msgspec.Struct, frozen=True, omit_defaults=True):
     url: str | None = None
 
 
-class ToldState(msgspec.Struct, frozen=True):
+class PayloadState(msgspec.Struct, frozen=True):
     """A state that a job has come to. ``error`` is why it failed, or why it is queued again;
     ``result`` is there with ``done``, unless it is too long: then it is among the ``artifacts``.
 
@@ -51,87 +51,89 @@ class ToldState(msgspec.Struct, frozen=True):
     type: str
     timestamp: datetime
     job_id: str
-    state: words.LlmState
-    previous_state: words.LlmState
+    state: schemas.LlmState
+    previous_state: schemas.LlmState
     model: str
     attempt: int
-    error: words.Error | None
+    error: schemas.Error | None
     result: msgspec.Raw | None
-    artifacts: list[ToldArtifact]
+    artifacts: list[PayloadArtifact]
     expired: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class GoneJob(msgspec.Struct, frozen=True):
+class ExpiredChat(msgspec.Struct, frozen=True):
     """A job whose retention ended before its webhook was delivered. ``expired`` is true."""
 
     job_id: str
-    state: words.LlmState
+    state: schemas.LlmState
     model: str
     attempt: int
-    error: words.Error | None
+    error: schemas.Error | None
     terminal: bool
     expired: bool = True
 
 
-def renderer(engine: Engine, voice: LlmVoice) -> JobRenderer:
+def renderer(engine: Engine, presenter: LlmPresenter) -> JobRenderer:
     """For ``core/webhook_payloads.py``."""
 
-    async def told(notice: Notice, view: JobView | None) -> Any:
-        if notice.facts.get("as") == _IN_OUR_WORDS:
-            return WholeBody(await _state(engine, voice, notice, view))
-        return _gone(notice) if view is None else await voice.job(view)
+    async def told(event: DeliveryEvent, view: JobView | None) -> Any:
+        if event.facts.get("as") == _IN_OUR_WORDS:
+            return WholeBody(await _state(engine, presenter, event, view))
+        return _gone(event) if view is None else await presenter.job(view)
 
     return told
 
 
 async def _state(
-    engine: Engine, voice: LlmVoice, notice: Notice, view: JobView | None
-) -> ToldState:
-    facts = notice.facts
+    engine: Engine, presenter: LlmPresenter, event: DeliveryEvent, view: JobView | None
+) -> PayloadState:
+    facts = event.facts
     state = _word(facts["state"])
-    before = await engine.webhooks.told_before(notice)
+    before = await engine.webhooks.told_before(event)
     result = None
-    artifacts: list[ToldArtifact] = []
-    if view is not None and state is words.LlmState.DONE:
+    artifacts: list[PayloadArtifact] = []
+    if view is not None and state is schemas.LlmState.DONE:
         stored = stored_answer(view)
         if stored is not None and not stored.artifact:
             result = stored.inline
-        artifacts = await _artifacts(engine, voice, view)
-    return ToldState(
+        artifacts = await _artifacts(engine, presenter, view)
+    return PayloadState(
         type=f"job.{state.value}",
-        timestamp=notice.at,
-        job_id=to_text(notice.subject),
+        timestamp=event.at,
+        job_id=to_text(event.subject),
         state=state,
-        previous_state=words.LlmState.QUEUED if before is None else _word(before["state"]),
+        previous_state=schemas.LlmState.QUEUED if before is None else _word(before["state"]),
         model=facts["flow"],
         attempt=facts["attempt"],
-        error=_error(notice, view),
+        error=_error(event, view),
         result=result,
         artifacts=artifacts,
         expired=msgspec.UNSET if view is not None else True,
     )
 
 
-def _word(state: str) -> words.LlmState:
+def _word(state: str) -> schemas.LlmState:
     """Who is told in our words is told of a claim only where a model has to be loaded."""
-    return words.llm_state(State(state), loading=True)
+    return schemas.llm_state(State(state), loading=True)
 
 
-def _error(notice: Notice, view: JobView | None) -> words.Error | None:
+def _error(event: DeliveryEvent, view: JobView | None) -> schemas.Error | None:
     """The code is as of the event. The message is the job's, if it still has that one."""
-    if notice.facts["state"] == State.CANCELLED:
-        return words.Error("cancelled", CANCELLED)
-    code = notice.facts.get("error_code")
+    if event.facts["state"] == State.CANCELLED:
+        return schemas.Error("cancelled", CANCELLED)
+    code = event.facts.get("error_code")
     if code is None:
         return None
     known = view is not None and view.error_code == code
-    return words.Error(code, (view.error_message if view is not None and known else None) or "")
+    return schemas.Error(code, (view.error_message if view is not None and known else None) or "")
 
 
-async def _artifacts(engine: Engine, voice: LlmVoice, view: JobView) -> list[ToldArtifact]:
+async def _artifacts(
+    engine: Engine, presenter: LlmPresenter, view: JobView
+) -> list[PayloadArtifact]:
     told = []
     room = ARTIFACTS_INLINE_BYTES_MAX
-    for artifact in await voice.artifacts(view):
+    for artifact in await presenter.artifacts(view):
         content = url = None
         if artifact.size <= min(room, ARTIFACT_INLINE_BYTES_MAX):
             content = await _content(engine, artifact)
@@ -140,7 +142,7 @@ async def _artifacts(engine: Engine, voice: LlmVoice, view: JobView) -> list[Tol
         else:
             room -= artifact.size
         told.append(
-            ToldArtifact(
+            PayloadArtifact(
                 name=artifact.name,
                 media_type=artifact.media_type,
                 bytes=artifact.size,
@@ -171,14 +173,14 @@ async def _signed(engine: Engine, view: JobView, artifact: Artifact) -> str | No
     return signed.url
 
 
-def _gone(notice: Notice) -> GoneJob:
-    facts = notice.facts
+def _gone(event: DeliveryEvent) -> ExpiredChat:
+    facts = event.facts
     state = State(facts["state"])
-    return GoneJob(
-        job_id=to_text(notice.subject),
-        state=words.llm_state(state, loading=False),
+    return ExpiredChat(
+        job_id=to_text(event.subject),
+        state=schemas.llm_state(state, loading=False),
         model=facts["flow"],
         attempt=facts["attempt"],
-        error=_error(notice, None),
+        error=_error(event, None),
         terminal=state.terminal,
     )

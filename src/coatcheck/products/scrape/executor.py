@@ -22,9 +22,9 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.egress import Guard, guard_of
 from coatcheck.job import Job
 from coatcheck.products.scrape import outcomes
-from coatcheck.products.scrape.body import PageBody
 from coatcheck.products.scrape.fetch import (
     BODY_ARTIFACT,
+    REDIRECTS_MAX,
     TIMEOUT_SECONDS,
     TIMEOUT_SECONDS_MAX,
     Bytes,
@@ -32,13 +32,16 @@ from coatcheck.products.scrape.fetch import (
     Fetched,
     Headers,
     Method,
+    PageBody,
     Seconds,
     Url,
+    headers_for,
+    media_type,
+    next_page,
     read_fetch,
+    shown_headers,
 )
 from coatcheck.products.scrape.outbound import Gateway
-from coatcheck.products.scrape.redirects import REDIRECTS_MAX, headers_for, next_page
-from coatcheck.products.scrape.result_headers import media_type, shown_headers
 from coatcheck.service import Service
 from coatcheck.settings import Settings
 from coatcheck.version import __version__

@@ -17,11 +17,9 @@ import httpx2
 
 from coatcheck.domain.errors import LookUpRefused, UrlForbidden
 from coatcheck.egress import Guard, charged_to
-from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.egress.resolver import NameNotFound
-from coatcheck.egress.streams import Connection
-from coatcheck.egress.transport import GuardedTransport
-from coatcheck.egress.urls import read_target
+from coatcheck.egress.transport import GuardedConnection, GuardedTransport
+from coatcheck.egress.urls import read_target, trusted_authorities
 from coatcheck.products.scrape import outcomes
 from coatcheck.products.scrape.fetch import URL_CHARACTERS_MAX
 from coatcheck.settings.scrape_gateway import ScrapeGateway
@@ -171,7 +169,7 @@ class _GatewaySockets(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         try:
-            return Connection(
+            return GuardedConnection(
                 await self._sockets.connect_tcp(host, port, timeout, local_address, socket_options)
             )
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:

@@ -19,7 +19,7 @@ from coatcheck.domain.errors import (
     UrlForbidden,
 )
 from coatcheck.egress.resolver import NameNotFound
-from coatcheck.egress.retry_after import asked_seconds
+from coatcheck.egress.urls import asked_seconds
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
 """A server that asks for more is asked again after this long."""

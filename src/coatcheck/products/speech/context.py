@@ -10,18 +10,18 @@ from uuid import UUID
 from coatcheck.core import Engine
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.domain.errors import InvalidParameter, JobNotFound, UserRequired
-from coatcheck.domain.identity import Principal
 from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.job import JobView
+from coatcheck.domain.tenants import Principal
 from coatcheck.egress import Guard
 from coatcheck.http.gate import Gate
-from coatcheck.http.job_responses import JobAnswers
-from coatcheck.http.request import Call
+from coatcheck.http.job_responses import JobResponses
+from coatcheck.http.request import Request
 from coatcheck.http.upload_limits import UploadRoom
 from coatcheck.products.speech.errors import SpeechNotConfigured
-from coatcheck.products.speech.model import SPEECH_TYPES, Reader, SpeechTask, SpeechType
-from coatcheck.products.speech.presenter import TaskVoice
-from coatcheck.products.speech.repository import SpeechQueries
+from coatcheck.products.speech.model import SPEECH_TYPES, SpeechReader, SpeechType, StoredSpeechTask
+from coatcheck.products.speech.presenter import SpeechPresenter
+from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.settings import Settings
 
 _MARK: Final = "\x1espeech:"
@@ -32,13 +32,13 @@ PAGE_ROWS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class SpeechContext:
     """The parts that the routes of this surface work with."""
 
     settings: Settings
     engine: Engine
     gate: Gate
-    answers: JobAnswers
+    responses: JobResponses
     remote_calls: RemoteCalls
     guard: Guard
     """Of webhooks."""
@@ -54,33 +54,37 @@ class Scene:
                 "servers and workers alike."
             )
 
-    def reader(self, call: Call) -> Reader:
+    def reader(self, request: Request) -> SpeechReader:
         """Who asks. Raises UserRequired if that is no user."""
-        principal = call.principal
+        principal = request.principal
         if principal.user is None:
             raise UserRequired(
                 "Voices and what they say are each user's own, and this credential names no user: "
                 "send a user's token (a JWT whose `sub` is the user), or an API key, which has one."
             )
-        return Reader(principal.org, principal.user)
+        return SpeechReader(principal.org, principal.user)
 
-    def voice(self, call: Call, kind: SpeechType = SpeechType.GENERATE) -> TaskVoice:
+    def presenter(
+        self, request: Request, kind: SpeechType = SpeechType.GENERATE
+    ) -> SpeechPresenter:
         """What tasks look like to whoever asks. ``kind`` is that of the task for which a ticket is
         to be made."""
-        return TaskVoice(self.engine, self.reader(call), kind)
+        return SpeechPresenter(self.engine, self.reader(request), kind)
 
-    async def task(self, call: Call) -> SpeechTask:
+    async def task(self, request: Request) -> StoredSpeechTask:
         """The task that the path names, if it is the caller's."""
-        task = await self.engine.extension(SpeechQueries).task(self.reader(call), call.params["id"])
-        view, principal = task.view, call.principal
+        task = await self.engine.extension(SpeechRepository).task(
+            self.reader(request), request.params["id"]
+        )
+        view, principal = task.view, request.principal
         # The first wall. The read above was behind the second.
         if view.endpoint not in SPEECH_TYPES or view.owner != principal.owner:
             raise JobNotFound("there is no such task")
         return task
 
-    async def job(self, call: Call) -> JobView:
+    async def job(self, request: Request) -> JobView:
         """The job of the task that the path names."""
-        return (await self.task(call)).view
+        return (await self.task(request)).view
 
 
 def stored_key(principal: Principal, key: str) -> str:

@@ -1,4 +1,4 @@
-"""The service whose jobs hand texts over to the remote that speaks them."""
+"""The built-in service of speech, whose jobs hand their work over to the remote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coatcheck.service import Service
 
 
 def speech_service() -> Service:
-    """For the worker that makes calls."""
+    """Make the service, for the worker that makes remote calls."""
     speech = Service(SPEECH_SERVICE, _builtin=True)
     for path in SPEECH_PATHS.values():
 

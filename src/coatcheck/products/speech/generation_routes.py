@@ -5,56 +5,59 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from coatcheck.domain.identity import Scope
-from coatcheck.http.queries import read_whole_number
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, json_reply
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter
-from coatcheck.products.speech import schemas as words
-from coatcheck.products.speech.context import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.parameters import read_whole_number
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
+from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
+from coatcheck.products.speech import schemas
+from coatcheck.products.speech.context import PAGE_ROWS, PAGE_ROWS_MAX, SpeechContext, read_cursor
 from coatcheck.products.speech.errors import GenerationNotFound
 from coatcheck.products.speech.model import SpeechType
 from coatcheck.products.speech.presenter import GENERATIONS, shown_generation
 from coatcheck.products.speech.read_routes import PAGE_PARAMETERS
-from coatcheck.products.speech.repository import SpeechQueries
+from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.products.speech.submit_routes import TAG
 
 SPOKEN: Final = (SpeechType.GENERATE, SpeechType.DESIGN_PREVIEW)
 """The types of tasks that speak."""
 
 
-class Generations:
+class GenerationRoutes:
     """The routes that show generations."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: SpeechContext) -> None:
+        self._context = context
 
-    async def one(self, call: Call) -> Reply:
-        scene = self._scene
-        task = await scene.engine.extension(SpeechQueries).generation(
-            scene.reader(call), call.params["id"]
+    async def one(self, request: Request) -> Response:
+        context = self._context
+        task = await context.engine.extension(SpeechRepository).generation(
+            context.reader(request), request.params["id"]
         )
         # The first wall. The read above was behind the second.
-        if task.view.owner != call.principal.owner:
+        if task.view.owner != request.principal.owner:
             raise GenerationNotFound("there is no such generation")
-        return json_reply(await shown_generation(scene.engine, task))
+        return json_response(await shown_generation(context.engine, task))
 
-    async def page(self, call: Call) -> Reply:
-        scene, query = self._scene, call.query
+    async def page(self, request: Request) -> Response:
+        context, query = self._context, request.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-        tasks = await scene.engine.extension(SpeechQueries).tasks(
-            scene.reader(call), after=read_cursor(query.get("cursor")), types=SPOKEN, limit=limit
+        tasks = await context.engine.extension(SpeechRepository).tasks(
+            context.reader(request),
+            after=read_cursor(query.get("cursor")),
+            types=SPOKEN,
+            limit=limit,
         )
-        items = [await shown_generation(scene.engine, task) for task in tasks]
-        return json_reply(
-            words.GenerationPage(items, items[-1].id if len(items) == limit else None)
+        items = [await shown_generation(context.engine, task) for task in tasks]
+        return json_response(
+            schemas.GenerationPage(items, items[-1].id if len(items) == limit else None)
         )
 
 
-def operations(scene: Scene) -> list[Operation]:
-    generations = Generations(scene)
+def routes(context: SpeechContext) -> list[Route]:
+    generations = GenerationRoutes(context)
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path=GENERATIONS,
             name="generations",
@@ -63,9 +66,11 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag=TAG,
             parameters=PAGE_PARAMETERS,
-            answers=(Answer(HTTPStatus.OK, "A page of generations.", words.GenerationPage),),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "A page of generations.", schemas.GenerationPage),
+            ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{GENERATIONS}/{{id}}",
             name="generation",
@@ -74,6 +79,6 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag=TAG,
             parameters=(Parameter("id", "path", "The generation's id.", ULID),),
-            answers=(Answer(HTTPStatus.OK, "The generation.", words.Generation),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The generation.", schemas.Generation),),
         ),
     ]

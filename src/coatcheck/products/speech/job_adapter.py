@@ -8,25 +8,25 @@ from typing import Final
 import msgspec
 
 from coatcheck.core import Ticket
-from coatcheck.core.org_jobs import Console
+from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.errors import InputNotKept, InvalidInput, JobNotEnded, NotRetryable
-from coatcheck.domain.identity import Principal
 from coatcheck.domain.ids import to_text
-from coatcheck.domain.org_jobs import ConsoleJob
-from coatcheck.http.job_adapters import JobDesk, JobLabel, JobPlaces, RetryOrder
-from coatcheck.products.speech.context import Scene, stored_key
+from coatcheck.domain.org_jobs import OrgJob
+from coatcheck.domain.tenants import Principal
+from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths, RetryRequest
+from coatcheck.products.speech.context import SpeechContext, stored_key
 from coatcheck.products.speech.errors import SpeechNotConfigured, VoiceNotFound
 from coatcheck.products.speech.model import (
     SPEECH_SERVICE,
     SPEECH_TYPES,
-    Reader,
-    SpeechTask,
+    SpeechReader,
     SpeechType,
+    StoredSpeechTask,
     user_of,
 )
 from coatcheck.products.speech.presenter import task_urls
-from coatcheck.products.speech.repository import SpeechQueries
-from coatcheck.products.speech.submit_routes import Order, Submitting
+from coatcheck.products.speech.repository import SpeechRepository
+from coatcheck.products.speech.submit_routes import SpeechOrder, SpeechSubmitRoutes
 
 _encode: Final = msgspec.json.Encoder().encode
 _LABELS: Final = {
@@ -36,22 +36,22 @@ _LABELS: Final = {
 }
 
 
-class SpeechDesk(JobDesk):
+class SpeechJobAdapter(JobAdapter):
     """Texts that are spoken elsewhere: done again, one is a new generation of the same text."""
 
     surface = "speech"
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene.engine, scene.remote_calls)
-        self._submitting = Submitting(scene)
+    def __init__(self, context: SpeechContext) -> None:
+        super().__init__(context.engine, context.remote_calls)
+        self._submitting = SpeechSubmitRoutes(context)
 
-    async def label(self, job: ConsoleJob, /) -> JobLabel:
+    async def label(self, job: OrgJob, /) -> JobLabel:
         return JobLabel(SPEECH_SERVICE, _LABELS[SPEECH_TYPES[job.view.endpoint]])
 
-    def places(self, job: ConsoleJob) -> JobPlaces:
-        return JobPlaces(task_urls(job.id).poll)
+    def places(self, job: OrgJob) -> JobPaths:
+        return JobPaths(task_urls(job.id).poll)
 
-    async def input(self, job: ConsoleJob) -> bytes:
+    async def input(self, job: OrgJob) -> bytes:
         await super().input(job)  # it is shown for as long as it is kept
         order = _order(await self._task(job))
         given = {
@@ -63,7 +63,7 @@ class SpeechDesk(JobDesk):
         }
         return _encode({name: value for name, value in given.items() if value is not None})
 
-    async def retry(self, job: ConsoleJob, order: RetryOrder) -> Ticket:
+    async def retry(self, job: OrgJob, order: RetryRequest) -> Ticket:
         if not job.view.terminal:
             raise JobNotEnded("The task goes on; it is retried once it has failed.")
         if not job.has_come_to_nothing:
@@ -74,11 +74,11 @@ class SpeechDesk(JobDesk):
             material = await self._submitting.material(reader, work, order.idempotency_key)
             # URLs are signed for a time: where the voice is heard is said anew.
             payload = await self._submitting.payload(work, material)
-            return await self._engine.extension(Console).retry(
+            return await self._engine.extension(OrgJobRepository).retry(
                 job,
                 idempotency_key=order.idempotency_key,
                 request_id=order.request_id,
-                send=self._engine.extension(SpeechQueries).retrying(
+                send=self._engine.extension(SpeechRepository).retrying(
                     reader, job.uuid, task.spoken.voice, payload
                 ),
             )
@@ -93,21 +93,21 @@ class SpeechDesk(JobDesk):
         except SpeechNotConfigured as error:
             raise NotRetryable(str(error)) from None
 
-    async def _task(self, job: ConsoleJob) -> SpeechTask:
-        return await self._engine.extension(SpeechQueries).task(self._reader(job), job.id)
+    async def _task(self, job: OrgJob) -> StoredSpeechTask:
+        return await self._engine.extension(SpeechRepository).task(self._reader(job), job.id)
 
     @staticmethod
-    def _reader(job: ConsoleJob) -> Reader:
-        return Reader(job.view.org, user_of(job.view.owner) or "")
+    def _reader(job: OrgJob) -> SpeechReader:
+        return SpeechReader(job.view.org, user_of(job.view.owner) or "")
 
     def stored_keys(self, principal: Principal, key: str, /) -> Sequence[str]:
         return [stored_key(principal, key)]
 
 
-def _order(task: SpeechTask) -> Order:
+def _order(task: StoredSpeechTask) -> SpeechOrder:
     """What a task was to do."""
     spoken = task.spoken
-    return Order(
+    return SpeechOrder(
         task.type,
         spoken.language,
         spoken.text,

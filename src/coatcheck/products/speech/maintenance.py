@@ -8,9 +8,9 @@ from typing import ClassVar, Final
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import OF_USERS
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.maintenance.loop import Loop
-from coatcheck.products.speech import queries as speech
+from coatcheck.products.speech import queries
 
 UPLOAD_SECONDS_MAX: Final = 3_600.0
 """No upload takes as long: whoever made it is gone."""
@@ -20,22 +20,22 @@ _UNFINISHED_LOOK_SECONDS: Final = 3_600.0
 _UNFINISHED_AGE: Final = timedelta(days=1)
 
 
-class VoiceKeeper(Loop):
+class VoiceCleanup(Loop):
     name: ClassVar[str] = "voice keeper"
 
-    def __init__(self, line: Line, blobs: BlobContainer) -> None:
-        super().__init__(line)
+    def __init__(self, db: Connection, blobs: BlobContainer) -> None:
+        super().__init__(db)
         self._blobs = blobs
         self._unfinished_at = time.monotonic() + _UNFINISHED_LOOK_SECONDS
 
     async def tick(self) -> float:
         if time.monotonic() >= self._unfinished_at:
             await self.drop_unfinished()
-        due = await speech.voices_to_remove(self._line, UPLOAD_SECONDS_MAX, _ROWS_MAX)
+        due = await queries.voices_to_remove(self._db, UPLOAD_SECONDS_MAX, _ROWS_MAX)
         # Nobody is shown them any more. Blobs go first: while there is a row, it is tried again.
         await self._blobs.delete([voice.blob_key for voice in due])
         if due:
-            await speech.forget_voices(self._line, due)
+            await queries.forget_voices(self._db, due)
         return 0.0 if len(due) == _ROWS_MAX else _LOOK_SECONDS
 
     async def drop_unfinished(self) -> None:

@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
-from coatcheck.domain.endpoint_names import endpoint_key, engine_name
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.patterns import whole
+from coatcheck.domain.service_definition import endpoint_key, engine_name
 
 SPEECH_SERVICE: Final = "speech"
 """The service that has a remote speak texts."""
@@ -61,7 +61,7 @@ _ID_TIME_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SpeechReader:
     """For whom something is read: a user of an organisation."""
 
     org: str
@@ -69,7 +69,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class StoredVoice:
     """Reference audio of a user's, whole."""
 
     uuid: UUID
@@ -118,7 +118,7 @@ class Audio:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeechTask:
+class StoredSpeechTask:
     """A job of the surface, what it is to say, and what came of it."""
 
     view: JobView

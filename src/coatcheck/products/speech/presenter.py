@@ -13,78 +13,78 @@ from coatcheck.domain.ids import from_text, to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import WAITING, State
 from coatcheck.http.artifacts import SIGNED_SECONDS, signed_seconds
-from coatcheck.http.job_responses import JobUrls
-from coatcheck.products.speech import schemas as words
+from coatcheck.http.job_responses import JobLinks
+from coatcheck.products.speech import schemas
 from coatcheck.products.speech.model import (
     AUDIO_TYPE,
-    Reader,
-    SpeechTask,
+    SpeechReader,
     SpeechType,
-    Voice,
+    StoredSpeechTask,
+    StoredVoice,
     generation_of,
     user_of,
 )
-from coatcheck.products.speech.repository import SpeechQueries
+from coatcheck.products.speech.repository import SpeechRepository
 
 TASKS: Final = "/tasks"
 GENERATIONS: Final = "/generations"
 
-_decode_clone: Final = msgspec.json.Decoder(words.StoredClone).decode
-_decode_result: Final = msgspec.json.Decoder(words.StoredResult).decode
+_decode_clone: Final = msgspec.json.Decoder(schemas.StoredClone).decode
+_decode_result: Final = msgspec.json.Decoder(schemas.StoredResult).decode
 
 
-class TaskVoice:
+class SpeechPresenter:
     """What tasks look like to one reader. Whatever is shown is read anew for them: nothing that the
     database would not let them see is ever in an answer."""
 
     shows_long_results = False
 
     def __init__(
-        self, engine: Engine, reader: Reader, kind: SpeechType = SpeechType.GENERATE
+        self, engine: Engine, reader: SpeechReader, kind: SpeechType = SpeechType.GENERATE
     ) -> None:
         self._engine = engine
         self._reader = reader
         self._kind = kind
 
-    def urls(self, job_id: str) -> JobUrls:
+    def urls(self, job_id: str) -> JobLinks:
         return task_urls(job_id)
 
-    def ticket(self, job_id: str, state: State, urls: JobUrls) -> words.SpeechTicket:
+    def ticket(self, job_id: str, state: State, urls: JobLinks) -> schemas.SpeechTicket:
         generation = None
         if self._kind is not SpeechType.CLONE:
             generation = to_text(generation_of(from_text(job_id)))
-        return words.SpeechTicket(
+        return schemas.SpeechTicket(
             task_id=job_id,
             type=self._kind,
             generation_id=generation,
             # On its way: whether it waits or runs just now is said where it is read.
-            status=words.STATUSES[state] if state.terminal else words.SpeechStatus.PROCESSING,
+            status=schemas.STATUSES[state] if state.terminal else schemas.SpeechStatus.PROCESSING,
             terminal=state.terminal,
             urls=_urls(urls, generation),
         )
 
-    async def job(self, view: JobView) -> words.SpeechTask:
+    async def job(self, view: JobView) -> schemas.SpeechTask:
         """The task as it is now."""
         return await shown_task(
-            self._engine, await self._engine.extension(SpeechQueries).task(self._reader, view.id)
+            self._engine, await self._engine.extension(SpeechRepository).task(self._reader, view.id)
         )
 
 
-def task_urls(job_id: str) -> JobUrls:
+def task_urls(job_id: str) -> JobLinks:
     poll = f"{TASKS}/{job_id}"
-    return JobUrls(poll, poll + "/events", poll + "/cancel")
+    return JobLinks(poll, poll + "/events", poll + "/cancel")
 
 
-async def shown_task(engine: Engine, task: SpeechTask) -> words.SpeechTask:
+async def shown_task(engine: Engine, task: StoredSpeechTask) -> schemas.SpeechTask:
     view, spoken = task.view, task.spoken
     generation = None if task.type is SpeechType.CLONE else spoken.id
-    return words.SpeechTask(
+    return schemas.SpeechTask(
         id=view.id,
         user_id=user_of(view.owner) or "",
         type=task.type,
-        status=words.STATUSES[view.state],
+        status=schemas.STATUSES[view.state],
         modal_job_id=view.execution_id,
-        metadata=words.SpeechMetadata(
+        metadata=schemas.SpeechMetadata(
             generation_id=generation,
             voice_id=_id(spoken.voice),
             clone_id=_id(spoken.clone),
@@ -107,11 +107,11 @@ async def shown_task(engine: Engine, task: SpeechTask) -> words.SpeechTask:
     )
 
 
-async def shown_generation(engine: Engine, task: SpeechTask) -> words.Generation:
+async def shown_generation(engine: Engine, task: StoredSpeechTask) -> schemas.Generation:
     view, spoken, audio = task.view, task.spoken, task.audio
     stored = _stored(view)
     url, url_expires_at = await _signed(engine, task)
-    return words.Generation(
+    return schemas.Generation(
         id=spoken.id,
         task_id=view.id,
         type=task.type,
@@ -119,7 +119,7 @@ async def shown_generation(engine: Engine, task: SpeechTask) -> words.Generation
         language=spoken.language,
         text=spoken.text,
         text_characters=spoken.characters,
-        status=words.STATUSES[view.state],
+        status=schemas.STATUSES[view.state],
         audio_object_key=None if audio is None else audio.blob_key,
         audio_url=url,
         audio_url_expires_at=url_expires_at,
@@ -135,11 +135,11 @@ async def shown_generation(engine: Engine, task: SpeechTask) -> words.Generation
     )
 
 
-async def shown_voice(engine: Engine, voice: Voice) -> words.Voice:
+async def shown_voice(engine: Engine, voice: StoredVoice) -> schemas.Voice:
     signed = await engine.signer.signed_get(
         voice.blob_key, SIGNED_SECONDS, file_name=f"{voice.id}.wav", media_type=AUDIO_TYPE
     )
-    return words.Voice(
+    return schemas.Voice(
         voice_id=voice.id,
         duration_seconds=voice.duration_seconds,
         bytes=voice.size,
@@ -151,8 +151,8 @@ async def shown_voice(engine: Engine, voice: Voice) -> words.Voice:
     )
 
 
-def _urls(urls: JobUrls, generation: str | None) -> words.SpeechUrls:
-    return words.SpeechUrls(
+def _urls(urls: JobLinks, generation: str | None) -> schemas.SpeechUrls:
+    return schemas.SpeechUrls(
         poll=urls.poll,
         events=urls.events,
         cancel=urls.cancel,
@@ -165,7 +165,7 @@ def _id(uuid: UUID | None) -> str | None:
     return None if uuid is None else to_text(uuid)
 
 
-async def _result(engine: Engine, task: SpeechTask) -> words.SpeechResult | None:
+async def _result(engine: Engine, task: StoredSpeechTask) -> schemas.SpeechResult | None:
     """What came of a task, if it is completed."""
     view = task.view
     if view.state is not State.COMPLETED or view.result is None:
@@ -173,14 +173,14 @@ async def _result(engine: Engine, task: SpeechTask) -> words.SpeechResult | None
     url, expires_at = await _signed(engine, task)
     if task.type is SpeechType.CLONE:
         clone = _decode_clone(view.result)
-        return words.SpeechResult(
+        return schemas.SpeechResult(
             prompt_object_key=clone.prompt_object_key,
             prompt_url=url,
             prompt_url_expires_at=expires_at,
             prompt_bytes=clone.bytes,
         )
     spoken = _decode_result(view.result)
-    return words.SpeechResult(
+    return schemas.SpeechResult(
         audio_object_key=spoken.audio_object_key,
         audio_url=url,
         audio_url_expires_at=expires_at,
@@ -188,13 +188,15 @@ async def _result(engine: Engine, task: SpeechTask) -> words.SpeechResult | None
     )
 
 
-def _stored(view: JobView) -> words.StoredResult | None:
+def _stored(view: JobView) -> schemas.StoredResult | None:
     if view.state is not State.COMPLETED or view.result is None:
         return None
     return _decode_result(view.result)
 
 
-async def _signed(engine: Engine, task: SpeechTask) -> tuple[str, datetime] | tuple[None, None]:
+async def _signed(
+    engine: Engine, task: StoredSpeechTask
+) -> tuple[str, datetime] | tuple[None, None]:
     """Where the audio is fetched from, and until when; nothing if it is not there (any more)."""
     audio = task.audio
     if audio is None:

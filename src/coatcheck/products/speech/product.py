@@ -6,37 +6,37 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from coatcheck.product import Product, ServerContext
+from coatcheck.product import Product, ProductContext
 
 if TYPE_CHECKING:
-    from coatcheck.core.remote.result_store import Keeper
+    from coatcheck.core.remote.result_store import ResultStore
     from coatcheck.core.webhook_payloads import JobRenderer
     from coatcheck.domain.remote_work import OperatorRemote
-    from coatcheck.http.context import Parts
-    from coatcheck.http.job_adapters import JobDesk
-    from coatcheck.http.routing import Operation
+    from coatcheck.http.context import ServerContext
+    from coatcheck.http.job_adapters import JobAdapter
+    from coatcheck.http.routing import Route
     from coatcheck.maintenance.loop import Loop
     from coatcheck.maintenance.runner import MaintenanceContext
     from coatcheck.service import Service
     from coatcheck.settings import Settings
 
 
-def _routes(context: ServerContext) -> Sequence[Operation]:
-    from coatcheck.products.speech import routes as surface
+def _routes(context: ProductContext) -> Sequence[Route]:
+    from coatcheck.products.speech import routes as product_routes
 
-    return surface.operations(context.parts)
-
-
-def _job_adapter(parts: Parts) -> JobDesk:
-    from coatcheck.products.speech import routes as surface
-
-    return surface.desk(parts)
+    return product_routes.routes(context.server)
 
 
-def _job_payload(parts: Parts) -> JobRenderer:
-    from coatcheck.products.speech import routes as surface
+def _job_adapter(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.speech import routes as product_routes
 
-    return surface.teller(parts)
+    return product_routes.job_adapter(server)
+
+
+def _job_payload(server: ServerContext) -> JobRenderer:
+    from coatcheck.products.speech import routes as product_routes
+
+    return product_routes.payload_renderer(server)
 
 
 @asynccontextmanager
@@ -47,19 +47,19 @@ async def _call_services(_: Settings) -> AsyncIterator[Sequence[Service]]:
 
 
 def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:
-    from coatcheck.products.speech.maintenance import VoiceKeeper
+    from coatcheck.products.speech.maintenance import VoiceCleanup
 
-    return [VoiceKeeper(context.line, context.blobs)]
+    return [VoiceCleanup(context.db, context.blobs)]
 
 
-def _result_stores() -> Mapping[str, Keeper]:
+def _result_stores() -> Mapping[str, ResultStore]:
     from coatcheck.products.speech.model import SPEECH_ENDPOINTS, SpeechType
-    from coatcheck.products.speech.result_stores import CloneKeeper, SpeechKeeper
+    from coatcheck.products.speech.result_stores import CloneResultStore, SpeechResultStore
 
     return {
-        SPEECH_ENDPOINTS[SpeechType.GENERATE]: SpeechKeeper(),
-        SPEECH_ENDPOINTS[SpeechType.DESIGN_PREVIEW]: SpeechKeeper(),
-        SPEECH_ENDPOINTS[SpeechType.CLONE]: CloneKeeper(),
+        SPEECH_ENDPOINTS[SpeechType.GENERATE]: SpeechResultStore(),
+        SPEECH_ENDPOINTS[SpeechType.DESIGN_PREVIEW]: SpeechResultStore(),
+        SPEECH_ENDPOINTS[SpeechType.CLONE]: CloneResultStore(),
     }
 
 

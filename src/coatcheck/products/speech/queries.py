@@ -14,7 +14,7 @@ import asyncpg
 
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import org_jobs as console_store
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
@@ -23,10 +23,10 @@ from coatcheck.products.speech.errors import VoiceNotFound
 from coatcheck.products.speech.model import (
     TEXT_CHARACTERS_MAX,
     Audio,
-    Reader,
-    SpeechTask,
+    SpeechReader,
     Spoken,
-    Voice,
+    StoredSpeechTask,
+    StoredVoice,
 )
 from coatcheck.products.speech.sql import sql
 
@@ -56,32 +56,32 @@ class OldVoice(NamedTuple):
     blob_key: str
 
 
-async def submit(line: Line, job: NewJob, speech: NewSpeech) -> dict[UUID, State] | None:
+async def submit(db: Connection, job: NewJob, speech: NewSpeech) -> dict[UUID, State] | None:
     """Create a job together with what it says, or neither if its key is taken. None, and neither,
     if the user has no such voice (any more).
 
     The state of the job, if it was created.
     """
 
-    async def insert(connection: Connection) -> dict[UUID, State] | None:
+    async def insert(connection: RawConnection) -> dict[UUID, State] | None:
         async with connection.transaction():
             if not await _held(connection, job.org, speech.user, speech.voice):
                 return None
             rows = await connection.fetch(sql("submit"), *job_store.columns([job]), *speech)
         return job_store.created(rows)
 
-    return await line.run(insert)
+    return await db.run(insert)
 
 
 async def retry(
-    line: Line, old: UUID, new: NewJob, *, user: str, voice: UUID | None, generation: UUID
+    db: Connection, old: UUID, new: NewJob, *, user: str, voice: UUID | None, generation: UUID
 ) -> console_store.Retried | None:
     """Create ``new``, which says again what ``old`` was to say. None if there is no such job.
 
     Raises VoiceNotFound if the user has no such voice (any more).
     """
 
-    async def insert(connection: Connection) -> console_store.Retried | None:
+    async def insert(connection: RawConnection) -> console_store.Retried | None:
         async with connection.transaction():
             if not await _held(connection, new.org, user, voice):
                 raise VoiceNotFound("there is no such voice")
@@ -89,28 +89,28 @@ async def retry(
             rows = await connection.fetch(sql("retry"), *arguments, generation)
         return console_store.retry_answer(rows)
 
-    return await line.run(insert)
+    return await db.run(insert)
 
 
-async def task(line: Line, reader: Reader, generation: UUID) -> SpeechTask | None:
+async def task(db: Connection, reader: SpeechReader, generation: UUID) -> StoredSpeechTask | None:
     """A task of the reader's, by what it speaks."""
-    rows = await _reading_for(line, reader, "task", TEXT_CHARACTERS_MAX, generation)
+    rows = await _reading_for(db, reader, "task", TEXT_CHARACTERS_MAX, generation)
     return _read_task(rows[0]) if rows else None
 
 
 async def tasks(
-    line: Line,
-    reader: Reader,
+    db: Connection,
+    reader: SpeechReader,
     *,
     after: UUID | None,
     states: Sequence[State] | None,
     endpoints: Collection[str],
     limit: int,
-) -> list[SpeechTask]:
+) -> list[StoredSpeechTask]:
     """The reader's tasks at these endpoints, newest first, those after the generation ``after``;
     texts are cut."""
     rows = await _reading_for(
-        line,
+        db,
         reader,
         "tasks",
         LISTED_CHARACTERS_MAX,
@@ -123,13 +123,13 @@ async def tasks(
 
 
 async def changes(
-    line: Line, reader: Reader, cursor: ChangeCursor, *, rows_max: int, limit: int
-) -> Changes[SpeechTask]:
+    db: Connection, reader: SpeechReader, cursor: ChangeCursor, *, rows_max: int, limit: int
+) -> Changes[StoredSpeechTask]:
     """What changed behind the cursor among the reader's newest ``rows_max`` tasks; texts are cut.
     Raises TookTooLong."""
     try:
         rows = await _reading_for(
-            line,
+            db,
             reader,
             "changes",
             LISTED_CHARACTERS_MAX,
@@ -145,57 +145,61 @@ async def changes(
     return Changes(rows[0]["seen"], [(task.spoken.uuid, task) for task in found])
 
 
-async def voice(line: Line, reader: Reader, uuid: UUID) -> Voice | None:
+async def voice(db: Connection, reader: SpeechReader, uuid: UUID) -> StoredVoice | None:
     """A voice of the reader's."""
-    rows = await _reading_for(line, reader, "voice", uuid)
-    return Voice(*rows[0]) if rows else None
+    rows = await _reading_for(db, reader, "voice", uuid)
+    return StoredVoice(*rows[0]) if rows else None
 
 
-async def voices(line: Line, reader: Reader, *, after: UUID | None, limit: int) -> list[Voice]:
+async def voices(
+    db: Connection, reader: SpeechReader, *, after: UUID | None, limit: int
+) -> list[StoredVoice]:
     """The reader's voices, newest first."""
-    rows = await _reading_for(line, reader, "voices", after or newest_possible(), limit)
-    return [Voice(*row) for row in rows]
+    rows = await _reading_for(db, reader, "voices", after or newest_possible(), limit)
+    return [StoredVoice(*row) for row in rows]
 
 
-async def begin_voice(line: Line, reader: Reader, uuid: UUID, blob_key: str) -> None:
+async def begin_voice(db: Connection, reader: SpeechReader, uuid: UUID, blob_key: str) -> None:
     """Say that a voice's audio is about to be uploaded."""
-    await line.fetch(sql("begin_voice"), reader.org, uuid, reader.user, blob_key)
+    await db.fetch(sql("begin_voice"), reader.org, uuid, reader.user, blob_key)
 
 
 async def finish_voice(
-    line: Line, org: str, uuid: UUID, *, size: int, sha256: bytes, seconds: float
-) -> Voice | None:
+    db: Connection, org: str, uuid: UUID, *, size: int, sha256: bytes, seconds: float
+) -> StoredVoice | None:
     """Say that it is there in full. None if it took so long that it was given up."""
-    rows = await line.fetch(sql("finish_voice"), org, uuid, size, sha256, seconds)
-    return Voice(*rows[0]) if rows else None
+    rows = await db.fetch(sql("finish_voice"), org, uuid, size, sha256, seconds)
+    return StoredVoice(*rows[0]) if rows else None
 
 
-async def give_up_voice(line: Line, org: str, uuid: UUID) -> None:
+async def give_up_voice(db: Connection, org: str, uuid: UUID) -> None:
     """Say that nothing came of an upload."""
-    await line.fetch(sql("give_up_voice"), org, uuid)
+    await db.fetch(sql("give_up_voice"), org, uuid)
 
 
-async def delete_voice(line: Line, reader: Reader, uuid: UUID) -> bool:
+async def delete_voice(db: Connection, reader: SpeechReader, uuid: UUID) -> bool:
     """Delete a voice of the reader's. Whether there was one."""
-    return bool(await line.fetch(sql("delete_voice"), reader.org, reader.user, uuid))
+    return bool(await db.fetch(sql("delete_voice"), reader.org, reader.user, uuid))
 
 
-async def voices_to_remove(line: Line, upload_seconds_max: float, rows_max: int) -> list[OldVoice]:
+async def voices_to_remove(
+    db: Connection, upload_seconds_max: float, rows_max: int
+) -> list[OldVoice]:
     """Voices whose blob is to go."""
-    rows = await line.fetch(sql("voices_to_remove"), upload_seconds_max, rows_max)
+    rows = await db.fetch(sql("voices_to_remove"), upload_seconds_max, rows_max)
     return [OldVoice(*row) for row in rows]
 
 
-async def forget_voices(line: Line, voices: Sequence[OldVoice]) -> None:
+async def forget_voices(db: Connection, voices: Sequence[OldVoice]) -> None:
     """Delete the rows of voices whose blobs are gone."""
-    await line.fetch(
+    await db.fetch(
         sql("forget_voices"),
         [each.org for each in voices],
         [each.uuid for each in voices],
     )
 
 
-async def _held(connection: Connection, org: str, user: str, voice: UUID | None) -> bool:
+async def _held(connection: RawConnection, org: str, user: str, voice: UUID | None) -> bool:
     """Whether there is such a voice until the transaction ends. What needs none has it."""
     if voice is None:
         return True
@@ -203,23 +207,23 @@ async def _held(connection: Connection, org: str, user: str, voice: UUID | None)
 
 
 async def _reading_for(
-    line: Line, reader: Reader, statement: str, *arguments: Any
+    db: Connection, reader: SpeechReader, statement: str, *arguments: Any
 ) -> list[asyncpg.Record]:
     """Read as the role that is shown the reader's rows only. $1 and $2 of the statement are the
     reader's: it asks for no others, and would be given none."""
 
-    async def read(connection: Connection) -> list[asyncpg.Record]:
+    async def read(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction(readonly=True):
             await connection.fetch(sql("act_for"), reader.org, reader.user)
             return await connection.fetch(sql(statement), reader.org, reader.user, *arguments)
 
-    return await line.run(read)
+    return await db.run(read)
 
 
-def _read_task(row: asyncpg.Record | Sequence[Any]) -> SpeechTask:
+def _read_task(row: asyncpg.Record | Sequence[Any]) -> StoredSpeechTask:
     values = tuple(row)
     spoken, rest = values[:_SPOKEN_COLUMNS], values[_SPOKEN_COLUMNS:]
     audio, job = rest[:_AUDIO_COLUMNS], rest[_AUDIO_COLUMNS:]
-    return SpeechTask(
+    return StoredSpeechTask(
         job_store.read_view(job), Spoken(*spoken), None if audio[0] is None else Audio(*audio)
     )

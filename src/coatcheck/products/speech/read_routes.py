@@ -12,9 +12,9 @@ from typing import Final
 
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import JobAlreadyEnded
-from coatcheck.domain.identity import Scope
-from coatcheck.http.change_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
-from coatcheck.http.explanations import explain_operation
+from coatcheck.domain.tenants import Scope
+from coatcheck.http.event_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
+from coatcheck.http.explanations import explain_route
 from coatcheck.http.job_responses import (
     CHANGES_PARAMETERS,
     CONDITION_PARAMETERS,
@@ -26,103 +26,102 @@ from coatcheck.http.job_responses import (
     changes_answer,
     etag,
 )
-from coatcheck.http.prefer_header import read_preferences
-from coatcheck.http.queries import read_choice, read_whole_number
-from coatcheck.http.request import Call
-from coatcheck.http.response import Reply, StreamReply, json_reply
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter
-from coatcheck.products.speech import schemas as words
-from coatcheck.products.speech.context import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
-from coatcheck.products.speech.model import SpeechTask, SpeechType, generation_of
+from coatcheck.http.parameters import read_choice, read_preferences, read_whole_number
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, StreamResponse, json_response
+from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
+from coatcheck.products.speech import schemas
+from coatcheck.products.speech.context import PAGE_ROWS, PAGE_ROWS_MAX, SpeechContext, read_cursor
+from coatcheck.products.speech.model import SpeechType, StoredSpeechTask, generation_of
 from coatcheck.products.speech.presenter import TASKS, shown_task
-from coatcheck.products.speech.repository import SpeechQueries
+from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.products.speech.submit_routes import TAG
 
 TASK: Final = TASKS + "/{id}"
 CANCEL_WAIT_SECONDS: Final = 5.0
 
 
-class Reading:
+class SpeechReadRoutes:
     """The routes that show tasks."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: SpeechContext) -> None:
+        self._context = context
 
-    async def status(self, call: Call) -> Reply | StreamReply:
+    async def status(self, request: Request) -> Response | StreamResponse:
         """Poll, and finalize if it is done. Who waits for the end has it looked for by others."""
-        scene = self._scene
-        task = await scene.task(call)
-        if not task.view.terminal and read_preferences(call).wait is None:
-            await scene.remote_calls.look(task.view.org, task.view.uuid)
-            task = await scene.task(call)
-        return await scene.answers.status(call, task.view, scene.voice(call))
+        context = self._context
+        task = await context.task(request)
+        if not task.view.terminal and read_preferences(request).wait is None:
+            await context.remote_calls.look(task.view.org, task.view.uuid)
+            task = await context.task(request)
+        return await context.responses.status(request, task.view, context.presenter(request))
 
-    async def events(self, call: Call) -> StreamReply:
-        scene = self._scene
-        task = await scene.task(call)
-        return await scene.answers.events(call, task.view, scene.voice(call))
+    async def events(self, request: Request) -> StreamResponse:
+        context = self._context
+        task = await context.task(request)
+        return await context.responses.events(request, task.view, context.presenter(request))
 
-    async def all_events(self, call: Call) -> StreamReply:
+    async def all_events(self, request: Request) -> StreamResponse:
         """All of the caller's tasks, as they change."""
-        scene, reader = self._scene, self._scene.reader(call)
+        context, reader = self._context, self._context.reader(request)
 
-        async def look(cursor: ChangeCursor) -> Changes[SpeechTask]:
-            return await scene.engine.extension(SpeechQueries).changes(
+        async def look(cursor: ChangeCursor) -> Changes[StoredSpeechTask]:
+            return await context.engine.extension(SpeechRepository).changes(
                 reader, cursor, rows_max=CHANGES_WALKED_MAX, limit=CHANGES_PAGE
             )
 
-        return scene.answers.changes(call, "task", look, partial(shown_task, scene.engine))
+        return context.responses.changes(request, "task", look, partial(shown_task, context.engine))
 
-    async def explain(self, call: Call) -> Reply:
-        task = await self._scene.task(call)
-        return await self._scene.answers.explained(call, task.view)
+    async def explain(self, request: Request) -> Response:
+        task = await self._context.task(request)
+        return await self._context.responses.explained(request, task.view)
 
-    async def cancel(self, call: Call) -> Reply:
+    async def cancel(self, request: Request) -> Response:
         """A task that has ended is answered as it is."""
-        scene = self._scene
-        task = await scene.task(call)
+        context = self._context
+        task = await context.task(request)
         if not task.view.terminal:
             try:
-                await scene.engine.cancel(task.view.id, org=task.view.org)
+                await context.engine.cancel(task.view.id, org=task.view.org)
             except JobAlreadyEnded:
                 pass  # just now: as it is
             else:
-                await scene.remote_calls.cancel(task.view.org, task.view.uuid)
+                await context.remote_calls.cancel(task.view.org, task.view.uuid)
                 # Whoever looks at it at this very moment ends it instead.
-                await scene.engine.wait(
+                await context.engine.wait(
                     task.view.id, org=task.view.org, timeout=CANCEL_WAIT_SECONDS
                 )
-            task = await scene.task(call)
+            task = await context.task(request)
         status = HTTPStatus.OK if task.view.terminal else HTTPStatus.ACCEPTED
-        body = await shown_task(scene.engine, task)
-        return json_reply(body, status, [(b"etag", etag(task.view))])
+        body = await shown_task(context.engine, task)
+        return json_response(body, status, [(b"etag", etag(task.view))])
 
-    async def page(self, call: Call) -> Reply:
+    async def page(self, request: Request) -> Response:
         """The caller's tasks."""
-        scene, query = self._scene, call.query
-        reader = scene.reader(call)
+        context, query = self._context, request.query
+        reader = context.reader(request)
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-        choice = read_choice(query, "status", list(words.SpeechStatus))
+        choice = read_choice(query, "status", list(schemas.SpeechStatus))
         type_ = read_choice(query, "type", list(SpeechType))
         cursor = read_cursor(query.get("cursor"))
-        tasks = await scene.engine.extension(SpeechQueries).tasks(
+        tasks = await context.engine.extension(SpeechRepository).tasks(
             reader,
             after=None if cursor is None else generation_of(cursor),
-            states=None if choice is None else words.ENGINE_STATES[words.SpeechStatus(choice)],
+            states=None if choice is None else schemas.ENGINE_STATES[schemas.SpeechStatus(choice)],
             types=tuple(SpeechType) if type_ is None else [SpeechType(type_)],
             limit=limit,
         )
-        items = [await shown_task(scene.engine, task) for task in tasks]
-        return json_reply(
-            words.SpeechTaskPage(items, items[-1].id if len(items) == limit else None)
+        items = [await shown_task(context.engine, task) for task in tasks]
+        return json_response(
+            schemas.SpeechTaskPage(items, items[-1].id if len(items) == limit else None)
         )
 
 
-def operations(scene: Scene) -> list[Operation]:
-    reading = Reading(scene)
+def routes(context: SpeechContext) -> list[Route]:
+    reading = SpeechReadRoutes(context)
     task_id = Parameter("id", "path", "The task's id.", ULID)
     return [
-        Operation(
+        Route(
             methods=("GET",),
             path=TASKS,
             name="speech_tasks",
@@ -131,9 +130,9 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag=TAG,
             parameters=(*PAGE_PARAMETERS, _STATUS, _TYPE),
-            answers=(Answer(HTTPStatus.OK, "A page of tasks.", words.SpeechTaskPage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of tasks.", schemas.SpeechTaskPage),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{TASKS}/events",
             name="speech_tasks_events",
@@ -144,9 +143,9 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag=TAG,
             parameters=CHANGES_PARAMETERS,
-            answers=(changes_answer("task", "a task"),),
+            responses=(changes_answer("task", "a task"),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=TASK,
             name="speech_task",
@@ -157,18 +156,18 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag=TAG,
             parameters=(task_id, *WAIT_PARAMETERS, *CONDITION_PARAMETERS),
-            answers=(
-                Answer(HTTPStatus.OK, "The task.", words.SpeechTask, headers=_TASK_HEADERS),
-                Answer(
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The task.", schemas.SpeechTask, headers=_TASK_HEADERS),
+                ResponseSpec(
                     HTTPStatus.ACCEPTED,
                     "The task has not ended within the time to wait.",
-                    words.SpeechTask,
+                    schemas.SpeechTask,
                     headers=_TASK_HEADERS,
                 ),
                 NOT_MODIFIED,
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=f"{TASK}/events",
             name="speech_task_events",
@@ -177,12 +176,10 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag=TAG,
             parameters=(task_id, *RESUME_PARAMETERS),
-            answers=(EVENTS,),
+            responses=(EVENTS,),
         ),
-        explain_operation(
-            TASK, "explain_speech_task", reading.explain, tag=TAG, parameters=(task_id,)
-        ),
-        Operation(
+        explain_route(TASK, "explain_speech_task", reading.explain, tag=TAG, parameters=(task_id,)),
+        Route(
             methods=("POST",),
             path=f"{TASK}/cancel",
             name="cancel_speech_task",
@@ -193,11 +190,11 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.SUBMIT,
             tag=TAG,
             parameters=(task_id,),
-            answers=(
-                Answer(
-                    HTTPStatus.OK, "The task is cancelled, or had ended before.", words.SpeechTask
+            responses=(
+                ResponseSpec(
+                    HTTPStatus.OK, "The task is cancelled, or had ended before.", schemas.SpeechTask
                 ),
-                Answer(HTTPStatus.ACCEPTED, "The task was told to stop.", words.SpeechTask),
+                ResponseSpec(HTTPStatus.ACCEPTED, "The task was told to stop.", schemas.SpeechTask),
             ),
         ),
     ]
@@ -211,7 +208,7 @@ _STATUS: Final = Parameter(
     "status",
     "query",
     "Only tasks that stand so.",
-    {"type": "string", "enum": list(words.SpeechStatus)},
+    {"type": "string", "enum": list(schemas.SpeechStatus)},
 )
 _TYPE: Final = Parameter(
     "type", "query", "Only tasks of this type.", {"type": "string", "enum": list(SpeechType)}

@@ -23,31 +23,31 @@ from coatcheck.products.speech import queries as speech_store
 from coatcheck.products.speech.errors import GenerationNotFound, VoiceNotFound
 from coatcheck.products.speech.model import (
     SPEECH_ENDPOINTS,
-    Reader,
-    SpeechTask,
+    SpeechReader,
     SpeechType,
-    Voice,
+    StoredSpeechTask,
+    StoredVoice,
     generation_of,
 )
 from coatcheck.products.speech.queries import NewSpeech
 
 
-class SpeechQueries(EngineExtension):
+class SpeechRepository(EngineExtension):
     """Part of the engine. Whatever it reads for a reader, the database would show them nothing
     else (``products/speech/queries.py``)."""
 
     def __init__(self, context: EngineContext) -> None:
         self._preparer = context.preparer
         self._submitter = context.submitter
-        self._read_line = context.line("read speech", server_settings=PINNED_PLANS)
-        self._write_line = context.line("speech", server_settings=PINNED_PLANS)
-        self._changes_line = context.line("speech changes", server_settings=LISTING)
+        self._read_db = context.db("read speech", server_settings=PINNED_PLANS)
+        self._write_db = context.db("speech", server_settings=PINNED_PLANS)
+        self._changes_line = context.db("speech changes", server_settings=LISTING)
 
     # What is said
 
     async def submit(
         self,
-        reader: Reader,
+        reader: SpeechReader,
         job_id: UUID,
         payload: bytes,
         *,
@@ -74,23 +74,23 @@ class SpeechQueries(EngineExtension):
         async def insert(jobs: Sequence[NewJob]) -> Mapping[UUID, State]:
             nonlocal looked_for_key
             (one,) = jobs
-            created = await speech_store.submit(self._write_line, one, speech)
+            created = await speech_store.submit(self._write_db, one, speech)
             if created is None and looked_for_key:
                 raise VoiceNotFound("there is no such voice")
             looked_for_key = True
             return created or {}
 
-        return await self._submitter.submit_apart(self._write_line, job, insert)
+        return await self._submitter.submit_apart(self._write_db, job, insert)
 
     def retrying(
-        self, reader: Reader, job: UUID, voice: UUID | None, payload: bytes
+        self, reader: SpeechReader, job: UUID, voice: UUID | None, payload: bytes
     ) -> Callable[[NewJob], Awaitable[Retried | None]]:
         """How a task is done again: as a new generation of what ``job`` was to say, with a payload
         of its own. What it gives raises VoiceNotFound if the voice is gone."""
 
         async def send(new: NewJob) -> Retried | None:
             return await speech_store.retry(
-                self._write_line,
+                self._write_db,
                 job,
                 replace(new, payload=payload),
                 user=reader.user,
@@ -100,44 +100,44 @@ class SpeechQueries(EngineExtension):
 
         return send
 
-    async def task(self, reader: Reader, job_id: str) -> SpeechTask:
+    async def task(self, reader: SpeechReader, job_id: str) -> StoredSpeechTask:
         """A task of the reader's. Raises JobNotFound, whatever the reason."""
         try:
             uuid = from_text(job_id)
         except InvalidId as error:
             raise JobNotFound("there is no such task") from error
         generation = generation_of(uuid)
-        found = await retried(lambda: speech_store.task(self._read_line, reader, generation))
+        found = await retried(lambda: speech_store.task(self._read_db, reader, generation))
         if found is None:
             raise JobNotFound("there is no such task")
         return found
 
-    async def generation(self, reader: Reader, generation_id: str) -> SpeechTask:
+    async def generation(self, reader: SpeechReader, generation_id: str) -> StoredSpeechTask:
         """The task that speaks it. Raises GenerationNotFound, whatever the reason."""
         try:
             uuid = from_text(generation_id)
         except InvalidId as error:
             raise GenerationNotFound("there is no such generation") from error
-        found = await retried(lambda: speech_store.task(self._read_line, reader, uuid))
+        found = await retried(lambda: speech_store.task(self._read_db, reader, uuid))
         if found is None or found.type is SpeechType.CLONE:
             raise GenerationNotFound("there is no such generation")
         return found
 
     async def tasks(
         self,
-        reader: Reader,
+        reader: SpeechReader,
         *,
         after: UUID | None = None,
         states: Sequence[State] | None = None,
         types: Collection[SpeechType] = tuple(SpeechType),
         limit: int = 50,
-    ) -> Sequence[SpeechTask]:
+    ) -> Sequence[StoredSpeechTask]:
         """The reader's tasks of these types, newest first, texts cut short. ``after`` is a
         generation's id."""
         endpoints = [SPEECH_ENDPOINTS[each] for each in types]
         return await retried(
             lambda: speech_store.tasks(
-                self._read_line,
+                self._read_db,
                 reader,
                 after=after,
                 states=states,
@@ -147,8 +147,8 @@ class SpeechQueries(EngineExtension):
         )
 
     async def changes(
-        self, reader: Reader, cursor: ChangeCursor, *, rows_max: int, limit: int
-    ) -> Changes[SpeechTask]:
+        self, reader: SpeechReader, cursor: ChangeCursor, *, rows_max: int, limit: int
+    ) -> Changes[StoredSpeechTask]:
         """What changed among the reader's newest ``rows_max`` tasks, texts cut short."""
         try:
             return await retried(
@@ -161,50 +161,50 @@ class SpeechQueries(EngineExtension):
 
     # Voices
 
-    async def begin_voice(self, reader: Reader) -> tuple[UUID, str]:
+    async def begin_voice(self, reader: SpeechReader) -> tuple[UUID, str]:
         """A voice that is about to be uploaded, and the key to put its audio under.
 
         Call ``finish_voice`` or ``give_up_voice``; if neither is, it is removed after an hour.
         """
         uuid = new_id()
         key = reference_key(reader.user, uuid)
-        await retried(lambda: speech_store.begin_voice(self._write_line, reader, uuid, key))
+        await retried(lambda: speech_store.begin_voice(self._write_db, reader, uuid, key))
         return uuid, key
 
     async def finish_voice(
-        self, reader: Reader, uuid: UUID, *, size: int, sha256: bytes, seconds: float
-    ) -> Voice | None:
+        self, reader: SpeechReader, uuid: UUID, *, size: int, sha256: bytes, seconds: float
+    ) -> StoredVoice | None:
         """The voice, now that its audio is there in full. None if it was given up meanwhile."""
         return await retried(
             lambda: speech_store.finish_voice(
-                self._write_line, reader.org, uuid, size=size, sha256=sha256, seconds=seconds
+                self._write_db, reader.org, uuid, size=size, sha256=sha256, seconds=seconds
             )
         )
 
-    async def give_up_voice(self, reader: Reader, uuid: UUID) -> None:
+    async def give_up_voice(self, reader: SpeechReader, uuid: UUID) -> None:
         """Say that nothing came of an upload."""
-        await retried(lambda: speech_store.give_up_voice(self._write_line, reader.org, uuid))
+        await retried(lambda: speech_store.give_up_voice(self._write_db, reader.org, uuid))
 
-    async def voice(self, reader: Reader, voice_id: str) -> Voice:
+    async def voice(self, reader: SpeechReader, voice_id: str) -> StoredVoice:
         """A voice of the reader's. Raises VoiceNotFound, whatever the reason."""
         uuid = _voice_uuid(voice_id)
-        found = await retried(lambda: speech_store.voice(self._read_line, reader, uuid))
+        found = await retried(lambda: speech_store.voice(self._read_db, reader, uuid))
         if found is None:
             raise VoiceNotFound("there is no such voice")
         return found
 
     async def voices(
-        self, reader: Reader, *, after: UUID | None = None, limit: int = 50
-    ) -> Sequence[Voice]:
+        self, reader: SpeechReader, *, after: UUID | None = None, limit: int = 50
+    ) -> Sequence[StoredVoice]:
         """The reader's voices, newest first."""
         return await retried(
-            lambda: speech_store.voices(self._read_line, reader, after=after, limit=limit)
+            lambda: speech_store.voices(self._read_db, reader, after=after, limit=limit)
         )
 
-    async def delete_voice(self, reader: Reader, voice_id: str) -> None:
+    async def delete_voice(self, reader: SpeechReader, voice_id: str) -> None:
         """Delete a voice of the reader's; its audio goes soon after. Raises VoiceNotFound."""
         uuid = _voice_uuid(voice_id)
-        if not await retried(lambda: speech_store.delete_voice(self._write_line, reader, uuid)):
+        if not await retried(lambda: speech_store.delete_voice(self._write_db, reader, uuid)):
             raise VoiceNotFound("there is no such voice")
 
 

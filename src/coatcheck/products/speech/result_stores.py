@@ -9,7 +9,7 @@ import msgspec
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import clone_key, generation_key
-from coatcheck.core.remote.result_store import Kept, KeptArtifact, KeptFor
+from coatcheck.core.remote.result_store import ResultOf, StoredArtifact, StoredOutput
 from coatcheck.domain.ids import to_text
 from coatcheck.products.speech.model import (
     AUDIO_BYTES_MAX,
@@ -20,7 +20,7 @@ from coatcheck.products.speech.model import (
     user_of,
 )
 from coatcheck.products.speech.schemas import StoredClone, StoredResult
-from coatcheck.products.speech.wav import NotWave, WaveReader, WaveRejected
+from coatcheck.products.speech.wav import NotWav, WavReader, WavRejected
 from coatcheck.remotes import RemoteFaulty, RemoteRefused
 from coatcheck.remotes.protocol import RemoteResult
 
@@ -28,51 +28,51 @@ _DURATION: Final = "duration_seconds"
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class SpeechKeeper:
+class SpeechResultStore:
     """The keeper of the surface's endpoint (``core/remote/result_store.py``)."""
 
-    def fails_for_good(self, of: KeptFor) -> bool:  # noqa: ARG002 - whichever it is
+    def fails_for_good(self, of: ResultOf) -> bool:  # noqa: ARG002 - whichever it is
         """A text that could not be spoken cannot be spoken: its user is told at once."""
         return True
 
-    def blob_key(self, of: KeptFor) -> str | None:
+    def blob_key(self, of: ResultOf) -> str | None:
         """None, if the job is gone and its user with it."""
         user = user_of(of.owner)
         return None if user is None else generation_key(user, generation_of(of.job))
 
-    async def keep(self, of: KeptFor, result: RemoteResult, blobs: BlobContainer) -> Kept:
+    async def keep(self, of: ResultOf, result: RemoteResult, blobs: BlobContainer) -> StoredOutput:
         """Store the file as it comes. Nothing of it is to be seen before all of it is there."""
         key = self.blob_key(of)
         assert key is not None, "every task is a user's"
         name = f"{to_text(generation_of(of.job))}.wav"
         if result.length is not None and result.length > AUDIO_BYTES_MAX:
             raise _too_large()
-        heard = WaveReader()
+        heard = WavReader()
         stored = await blobs.put(
             key, _checked(result, heard), media_type=AUDIO_TYPE, file_name=name
         )
         seconds = round(result.metadata.get(_DURATION, heard.duration()), 3)
         spoken = StoredResult(key, seconds, stored.size, stored.sha256.hex())
-        return Kept(
-            _encode(spoken), KeptArtifact(name, key, AUDIO_TYPE, stored.size, stored.sha256)
+        return StoredOutput(
+            _encode(spoken), StoredArtifact(name, key, AUDIO_TYPE, stored.size, stored.sha256)
         )
 
 
-class CloneKeeper(SpeechKeeper):
+class CloneResultStore(SpeechResultStore):
     """The keeper of what a remote has made of a voice: bytes that only the remote can read."""
 
-    def blob_key(self, of: KeptFor) -> str | None:
+    def blob_key(self, of: ResultOf) -> str | None:
         user = user_of(of.owner)
         return None if user is None else clone_key(user, of.job)
 
-    async def keep(self, of: KeptFor, result: RemoteResult, blobs: BlobContainer) -> Kept:
+    async def keep(self, of: ResultOf, result: RemoteResult, blobs: BlobContainer) -> StoredOutput:
         key = self.blob_key(of)
         assert key is not None, "every task is a user's"
         name = f"{to_text(of.job)}.prompt"
         stored = await blobs.put(key, _bounded(result), media_type=PROMPT_TYPE, file_name=name)
-        return Kept(
+        return StoredOutput(
             _encode(StoredClone(key, stored.size, stored.sha256.hex())),
-            KeptArtifact(name, key, PROMPT_TYPE, stored.size, stored.sha256),
+            StoredArtifact(name, key, PROMPT_TYPE, stored.size, stored.sha256),
         )
 
 
@@ -92,7 +92,7 @@ async def _bounded(result: RemoteResult) -> AsyncIterator[bytes]:
         )
 
 
-async def _checked(result: RemoteResult, heard: WaveReader) -> AsyncIterator[bytes]:
+async def _checked(result: RemoteResult, heard: WavReader) -> AsyncIterator[bytes]:
     """The bytes of the file. Raises as soon as it shows that it is none, or too long."""
     size = 0
     try:
@@ -103,7 +103,7 @@ async def _checked(result: RemoteResult, heard: WaveReader) -> AsyncIterator[byt
             heard.feed(piece)
             yield piece
         heard.duration()
-    except (NotWave, WaveRejected) as error:
+    except (NotWav, WavRejected) as error:
         raise RemoteFaulty(
             f"What the remote has spoken cannot be used: {error}.", code="remote_result_invalid"
         ) from error

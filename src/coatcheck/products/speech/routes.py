@@ -3,58 +3,60 @@
 from __future__ import annotations
 
 from coatcheck.core.webhook_payloads import JobRenderer
-from coatcheck.http.artifacts import OwnedJobs, artifact_operations
-from coatcheck.http.context import Parts
-from coatcheck.http.job_adapters import JobDesk
-from coatcheck.http.routing import ULID, Operation, Parameter
-from coatcheck.products.speech import generation_routes as generations
-from coatcheck.products.speech import read_routes as reading
-from coatcheck.products.speech import submit_routes as submitting
-from coatcheck.products.speech import voice_routes as voices
-from coatcheck.products.speech import webhook_payloads as telling
-from coatcheck.products.speech.context import Scene
-from coatcheck.products.speech.job_adapter import SpeechDesk
+from coatcheck.http.artifacts import OwnedJobs, artifact_routes
+from coatcheck.http.context import ServerContext
+from coatcheck.http.job_adapters import JobAdapter
+from coatcheck.http.routing import ULID, Parameter, Route
+from coatcheck.products.speech import (
+    generation_routes,
+    read_routes,
+    submit_routes,
+    voice_routes,
+    webhook_payloads,
+)
+from coatcheck.products.speech.context import SpeechContext
+from coatcheck.products.speech.job_adapter import SpeechJobAdapter
 from coatcheck.products.speech.model import SPEECH_TYPES
 from coatcheck.products.speech.presenter import task_urls
 
 
-def operations(parts: Parts) -> list[Operation]:
+def routes(server: ServerContext) -> list[Route]:
     """Every route of the surface, on the control plane's parts."""
-    scene = _scene(parts)
+    context = _context(server)
     return [
-        *voices.operations(scene),
-        *submitting.operations(scene),
-        *reading.operations(scene),
-        *generations.operations(scene),
-        *artifact_operations(
-            parts,
+        *voice_routes.routes(context),
+        *submit_routes.routes(context),
+        *read_routes.routes(context),
+        *generation_routes.routes(context),
+        *artifact_routes(
+            server,
             OwnedJobs(
-                parts.engine, scene.job, lambda job_id: task_urls(job_id).poll, set(SPEECH_TYPES)
+                server.engine, context.job, lambda job_id: task_urls(job_id).poll, set(SPEECH_TYPES)
             ),
-            path=reading.TASK,
+            path=read_routes.TASK,
             name="speech_task",
-            tag=submitting.TAG,
+            tag=submit_routes.TAG,
             parameters=(Parameter("id", "path", "The task's id.", ULID),),
         ),
     ]
 
 
-def desk(parts: Parts) -> JobDesk:
+def job_adapter(server: ServerContext) -> JobAdapter:
     """Who speaks for the surface's tasks where all jobs are looked after."""
-    return SpeechDesk(_scene(parts))
+    return SpeechJobAdapter(_context(server))
 
 
-def teller(parts: Parts) -> JobRenderer:
+def payload_renderer(server: ServerContext) -> JobRenderer:
     """What webhooks say of the surface's tasks."""
-    return telling.renderer(parts.engine)
+    return webhook_payloads.renderer(server.engine)
 
 
-def _scene(parts: Parts) -> Scene:
-    return Scene(
-        settings=parts.settings,
-        engine=parts.engine,
-        gate=parts.gate,
-        answers=parts.answers,
-        remote_calls=parts.remote_calls,
-        guard=parts.receivers,
+def _context(server: ServerContext) -> SpeechContext:
+    return SpeechContext(
+        settings=server.settings,
+        engine=server.engine,
+        gate=server.gate,
+        responses=server.responses,
+        remote_calls=server.remote_calls,
+        guard=server.receivers,
     )

@@ -9,29 +9,29 @@ from typing import Final
 from uuid import UUID
 
 from coatcheck.domain.errors import BodyTooSlow, CoatcheckError, OutcomeUnknown, WrongMediaType
-from coatcheck.domain.identity import Scope
-from coatcheck.http import multipart
+from coatcheck.domain.tenants import Scope
+from coatcheck.http import bodies
+from coatcheck.http.parameters import read_whole_number
 from coatcheck.http.problems import MEDIA_TYPE, Problem
-from coatcheck.http.queries import read_whole_number
-from coatcheck.http.request import UPLOAD_SECONDS_MAX, Call
-from coatcheck.http.response import Reply, json_reply, raw_header
-from coatcheck.http.routing import ULID, Answer, Operation, Parameter, RequestBody
-from coatcheck.products.speech import schemas as words
-from coatcheck.products.speech.context import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
+from coatcheck.http.request import UPLOAD_SECONDS_MAX, Request
+from coatcheck.http.response import Response, json_response, raw_header
+from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.products.speech import schemas
+from coatcheck.products.speech.context import PAGE_ROWS, PAGE_ROWS_MAX, SpeechContext, read_cursor
 from coatcheck.products.speech.errors import AudioRejected
 from coatcheck.products.speech.model import (
     AUDIO_TYPE,
     VOICE_BYTES_MAX,
     VOICE_SECONDS_MAX,
     VOICE_SECONDS_MIN,
-    Reader,
-    Voice,
+    SpeechReader,
+    StoredVoice,
 )
 from coatcheck.products.speech.presenter import shown_voice
 from coatcheck.products.speech.read_routes import PAGE_PARAMETERS
-from coatcheck.products.speech.repository import SpeechQueries
+from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.products.speech.submit_routes import PAYMENT, TAG
-from coatcheck.products.speech.wav import NotWave, WaveReader, WaveRejected
+from coatcheck.products.speech.wav import NotWav, WavReader, WavRejected
 
 _log = logging.getLogger(__name__)
 
@@ -40,26 +40,28 @@ VOICE: Final = VOICES + "/{id}"
 PART: Final = "file"
 
 
-class Voices:
+class VoiceRoutes:
     """The routes of voices."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: SpeechContext) -> None:
+        self._context = context
 
-    async def create(self, call: Call) -> Reply:
+    async def create(self, request: Request) -> Response:
         """POST /voices: the audio is checked as it comes, and stored in no other place."""
-        scene = self._scene
-        reader = scene.reader(call)
-        await scene.gate.check_plan(call.principal)
-        async with scene.room.entered(reader.org):
-            voice = await self._take_in(reader, _Recording(call))
+        context = self._context
+        reader = context.reader(request)
+        await context.gate.check_plan(request.principal)
+        async with context.room.entered(reader.org):
+            voice = await self._take_in(reader, _Recording(request))
         location = raw_header("location", f"{VOICES}/{voice.id}")
-        return json_reply(await shown_voice(scene.engine, voice), HTTPStatus.CREATED, [location])
+        return json_response(
+            await shown_voice(context.engine, voice), HTTPStatus.CREATED, [location]
+        )
 
-    async def _take_in(self, reader: Reader, recording: _Recording) -> Voice:
+    async def _take_in(self, reader: SpeechReader, recording: _Recording) -> StoredVoice:
         """The row, then the audio, then the word that it is whole. Whatever goes wrong between, the
         row says what there is to be removed (``products/speech/maintenance.py``)."""
-        desk, blobs = self._scene.engine.extension(SpeechQueries), self._scene.engine.blobs
+        desk, blobs = self._context.engine.extension(SpeechRepository), self._context.engine.blobs
         await recording.begin()
         uuid, key = await desk.begin_voice(reader)
         try:
@@ -83,44 +85,44 @@ class Voices:
             raise BodyTooSlow(UPLOAD_SECONDS_MAX)
         return voice
 
-    async def _give_up(self, reader: Reader, uuid: UUID) -> None:
+    async def _give_up(self, reader: SpeechReader, uuid: UUID) -> None:
         try:
-            await self._scene.engine.extension(SpeechQueries).give_up_voice(reader, uuid)
+            await self._context.engine.extension(SpeechRepository).give_up_voice(reader, uuid)
         except CoatcheckError:
             _log.warning("an upload that came to nothing is left to be removed by its age")
 
-    async def one(self, call: Call) -> Reply:
-        scene = self._scene
-        voice = await scene.engine.extension(SpeechQueries).voice(
-            scene.reader(call), call.params["id"]
+    async def one(self, request: Request) -> Response:
+        context = self._context
+        voice = await context.engine.extension(SpeechRepository).voice(
+            context.reader(request), request.params["id"]
         )
-        return json_reply(await shown_voice(scene.engine, voice))
+        return json_response(await shown_voice(context.engine, voice))
 
-    async def page(self, call: Call) -> Reply:
-        scene, query = self._scene, call.query
+    async def page(self, request: Request) -> Response:
+        context, query = self._context, request.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-        voices = await scene.engine.extension(SpeechQueries).voices(
-            scene.reader(call), after=read_cursor(query.get("cursor")), limit=limit
+        voices = await context.engine.extension(SpeechRepository).voices(
+            context.reader(request), after=read_cursor(query.get("cursor")), limit=limit
         )
-        items = [await shown_voice(scene.engine, voice) for voice in voices]
-        return json_reply(
-            words.VoicePage(items, items[-1].voice_id if len(items) == limit else None)
+        items = [await shown_voice(context.engine, voice) for voice in voices]
+        return json_response(
+            schemas.VoicePage(items, items[-1].voice_id if len(items) == limit else None)
         )
 
-    async def delete(self, call: Call) -> Reply:
-        scene = self._scene
-        await scene.engine.extension(SpeechQueries).delete_voice(
-            scene.reader(call), call.params["id"]
+    async def delete(self, request: Request) -> Response:
+        context = self._context
+        await context.engine.extension(SpeechRepository).delete_voice(
+            context.reader(request), request.params["id"]
         )
-        return Reply(HTTPStatus.NO_CONTENT)
+        return Response(HTTPStatus.NO_CONTENT)
 
 
 class _Recording:
     """The audio of a form, checked on its way. Raises what is wrong with it as soon as it shows."""
 
-    def __init__(self, call: Call) -> None:
-        self._parts = multipart.file_part(call, PART, VOICE_BYTES_MAX)
-        self._wave = WaveReader()
+    def __init__(self, request: Request) -> None:
+        self._parts = bodies.file_part(request, PART, VOICE_BYTES_MAX)
+        self._wave = WavReader()
         self._first = b""
         self.seconds = 0.0
         """How long it plays, once all of it has come."""
@@ -136,7 +138,7 @@ class _Recording:
             yield self._fed(piece)
         try:
             self.seconds = self._wave.duration()
-        except (NotWave, WaveRejected) as error:
+        except (NotWav, WavRejected) as error:
             raise _refusal(error) from error
         if not VOICE_SECONDS_MIN <= self.seconds <= VOICE_SECONDS_MAX:
             raise AudioRejected(
@@ -148,22 +150,22 @@ class _Recording:
     def _fed(self, piece: bytes) -> bytes:
         try:
             self._wave.feed(piece)
-        except (NotWave, WaveRejected) as error:
+        except (NotWav, WavRejected) as error:
             raise _refusal(error) from error
         return piece
 
 
-def _refusal(error: NotWave | WaveRejected) -> CoatcheckError:
-    if isinstance(error, NotWave):
+def _refusal(error: NotWav | WavRejected) -> CoatcheckError:
+    if isinstance(error, NotWav):
         return WrongMediaType(f"Send a WAV file as the part {PART!r}: {error}.")
     return AudioRejected(error.reason, f"The WAV file is of no use: {error}.")
 
 
-def operations(scene: Scene) -> list[Operation]:
-    voices = Voices(scene)
+def routes(context: SpeechContext) -> list[Route]:
+    voices = VoiceRoutes(context)
     voice_id = Parameter("id", "path", "The voice's id.", ULID)
     return [
-        Operation(
+        Route(
             methods=("POST",),
             path=VOICES,
             name="create_voice",
@@ -175,17 +177,17 @@ def operations(scene: Scene) -> list[Operation]:
                 "A form with one part `file`: a WAV file, PCM or float, to 50 MiB, of 1 second to "
                 "10 minutes.",
                 schema=_FORM,
-                media_type=multipart.MEDIA_TYPE,
+                media_type=bodies.MEDIA_TYPE,
             ),
-            answers=(
-                Answer(
+            responses=(
+                ResponseSpec(
                     HTTPStatus.CREATED,
                     "The voice can be used.",
-                    words.Voice,
+                    schemas.Voice,
                     headers={"Location": "Where the voice is read."},
                 ),
                 PAYMENT,
-                Answer(
+                ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     "The recording is of no use (`audio_rejected`), and why.",
                     Problem,
@@ -193,7 +195,7 @@ def operations(scene: Scene) -> list[Operation]:
                 ),
             ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=VOICES,
             name="voices",
@@ -202,9 +204,9 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag=TAG,
             parameters=PAGE_PARAMETERS,
-            answers=(Answer(HTTPStatus.OK, "A page of voices.", words.VoicePage),),
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of voices.", schemas.VoicePage),),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path=VOICE,
             name="voice",
@@ -213,9 +215,9 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag=TAG,
             parameters=(voice_id,),
-            answers=(Answer(HTTPStatus.OK, "The voice.", words.Voice),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The voice.", schemas.Voice),),
         ),
-        Operation(
+        Route(
             methods=("DELETE",),
             path=VOICE,
             name="delete_voice",
@@ -225,7 +227,9 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.SUBMIT,
             tag=TAG,
             parameters=(voice_id,),
-            answers=(Answer(HTTPStatus.NO_CONTENT, "There is no such voice now.", empty=True),),
+            responses=(
+                ResponseSpec(HTTPStatus.NO_CONTENT, "There is no such voice now.", empty=True),
+            ),
         ),
     ]
 

@@ -21,11 +21,11 @@ _TO_THE_END: Final = frozenset({0, 0xFFFF_FFFF})
 _ENDLESS: Final = 1 << 62
 
 
-class NotWave(ValueError):
+class NotWav(ValueError):
     """The file is not a WAV file."""
 
 
-class WaveRejected(ValueError):
+class WavRejected(ValueError):
     """The WAV file cannot be used. ``reason`` is short and stable."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -33,7 +33,7 @@ class WaveRejected(ValueError):
         self.reason = reason
 
 
-class WaveReader:
+class WavReader:
     """Reads a file as it arrives. ``feed`` each piece; then ``duration`` returns its length."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class WaveReader:
         self._sound_bytes = 0
 
     def feed(self, piece: bytes) -> None:
-        """Raises NotWave or WaveRejected as early as possible."""
+        """Raises NotWav or WavRejected as early as possible."""
         self._head += piece
         while not self._has_begun and self._step():
             pass
@@ -61,9 +61,9 @@ class WaveReader:
     def duration(self) -> float:
         """The duration in seconds, after all pieces. Raises like ``feed``."""
         if not self._is_riff:
-            raise NotWave("it is not a WAV file: it does not begin with RIFF and WAVE")
+            raise NotWav("it is not a WAV file: it does not begin with RIFF and WAVE")
         if not self._has_begun:
-            raise WaveRejected("no_sound", "it has no sound: its `data` chunk is missing")
+            raise WavRejected("no_sound", "it has no sound: its `data` chunk is missing")
         frames = self._sound_bytes // self._frame_bytes
         return frames * self._frame_bytes / self._bytes_a_second
 
@@ -85,7 +85,7 @@ class WaveReader:
         del head[:_CHUNK_BYTES]
         if name == b"data":
             if not self._frame_bytes:
-                raise WaveRejected("broken", "its sound begins before its `fmt ` chunk")
+                raise WavRejected("broken", "its sound begins before its `fmt ` chunk")
             # A length that does not fit the field is stored in another chunk; use the file's end.
             self._sound_left = _ENDLESS if size in _TO_THE_END else size
             self._has_begun = True
@@ -98,7 +98,7 @@ class WaveReader:
         if bytes(head[:4]) not in (*RIFF, b"RIFF"[: len(head)], b"RF64"[: len(head)]) or (
             not b"WAVE".startswith(bytes(head[8:_RIFF_BYTES]))
         ):
-            raise NotWave("it is not a WAV file: it does not begin with RIFF and WAVE")
+            raise NotWav("it is not a WAV file: it does not begin with RIFF and WAVE")
         if len(head) < _RIFF_BYTES:
             return False
         del head[:_RIFF_BYTES]
@@ -107,7 +107,7 @@ class WaveReader:
 
     def _read_format(self, size: int) -> bool:
         if not _FORMAT_BYTES_MIN <= size <= _FORMAT_BYTES_MAX:
-            raise WaveRejected("broken", "its `fmt ` chunk has an invalid size")
+            raise WavRejected("broken", "its `fmt ` chunk has an invalid size")
         whole = _CHUNK_BYTES + size + size % 2
         if len(self._head) < whole:
             return False
@@ -117,9 +117,9 @@ class WaveReader:
         if coding == _EXTENSIBLE and size >= _EXTENSIBLE_BYTES_MIN:
             coding = int.from_bytes(form[_SUBFORMAT], "little")
         if coding not in (_PCM, _FLOAT):
-            raise WaveRejected("coding", "its sound is neither PCM nor float: it is compressed")
+            raise WavRejected("coding", "its sound is neither PCM nor float: it is compressed")
         self._bytes_a_second = int.from_bytes(form[8:12], "little")
         self._frame_bytes = int.from_bytes(form[12:14], "little")
         if not self._bytes_a_second or not self._frame_bytes:
-            raise WaveRejected("broken", "its `fmt ` chunk has a rate or frame size of zero")
+            raise WavRejected("broken", "its `fmt ` chunk has a rate or frame size of zero")
         return True

@@ -12,16 +12,16 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
-from coatcheck.domain.webhooks import Notice
-from coatcheck.products.speech import schemas as words
+from coatcheck.domain.webhooks import DeliveryEvent
+from coatcheck.products.speech import schemas
 from coatcheck.products.speech.model import (
     SPEECH_ENDPOINTS,
-    Reader,
+    SpeechReader,
     SpeechType,
     generation_of,
     user_of,
 )
-from coatcheck.products.speech.presenter import TaskVoice
+from coatcheck.products.speech.presenter import SpeechPresenter
 
 
 class GoneTask(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class GoneTask(msgspec.Struct, frozen=True):
 
     id: str
     generation_id: str | None
-    status: words.SpeechStatus
+    status: schemas.SpeechStatus
     error_code: str | None
     terminal: bool
     expired: bool = True
@@ -38,27 +38,27 @@ class GoneTask(msgspec.Struct, frozen=True):
 def renderer(engine: Engine) -> JobRenderer:
     """For ``core/webhook_payloads.py``."""
 
-    async def told(notice: Notice, view: JobView | None) -> Any:
+    async def told(event: DeliveryEvent, view: JobView | None) -> Any:
         user = None if view is None else user_of(view.owner)
         if view is None or user is None:
-            return _gone(notice)
+            return _gone(event)
         try:
-            return await TaskVoice(engine, Reader(view.org, user)).job(view)
+            return await SpeechPresenter(engine, SpeechReader(view.org, user)).job(view)
         except JobNotFound:
-            return _gone(notice)  # pruned just now
+            return _gone(event)  # pruned just now
 
     return told
 
 
-def _gone(notice: Notice) -> GoneTask:
-    facts = notice.facts
+def _gone(event: DeliveryEvent) -> GoneTask:
+    facts = event.facts
     state = State(facts["state"])
     return GoneTask(
-        id=to_text(notice.subject),
+        id=to_text(event.subject),
         generation_id=None
         if facts.get("endpoint") == SPEECH_ENDPOINTS[SpeechType.CLONE]
-        else to_text(generation_of(notice.subject)),
-        status=words.STATUSES[state],
+        else to_text(generation_of(event.subject)),
+        status=schemas.STATUSES[state],
         error_code=facts.get("error_code"),
         terminal=state.terminal,
     )

@@ -26,7 +26,7 @@ async def capture(
 
     Nothing is read while a report waits to be stored, so the process blocks once the pipe is full.
     """
-    lines = _Lines()
+    lines = _CapturedLines()
     kept = 0
     while True:
         data = await pipe.read(_READ_BYTES)
@@ -41,7 +41,7 @@ async def capture(
             return
 
 
-class _Lines:
+class _CapturedLines:
     """Splits a stream of bytes into lines of text."""
 
     def __init__(self) -> None:

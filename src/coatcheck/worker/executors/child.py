@@ -249,7 +249,7 @@ def _in_trace(traceparent: str | None) -> AbstractContextManager[None]:
     return tracing.continuing(traceparent)
 
 
-def _run(start: wire.Start, channel: Channel) -> wire.Ended:
+def _run(start: wire.Start, channel: Channel) -> wire.ExecutionEnded:
     try:
         return wire.ended(_call(start, channel), None)
     except Terminated:

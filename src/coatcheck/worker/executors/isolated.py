@@ -136,7 +136,7 @@ class IsolatedExecutor:
             child = _Child(directory, self._environment(directory))
         except OSError as error:
             return _not_started(error)
-        ending: wire.Ended | None = None
+        ending: wire.ExecutionEnded | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 try:
@@ -261,7 +261,7 @@ def _start(endpoint: Endpoint, job: Job, payload: bytes) -> wire.Start:
 
 async def _converse(
     child: _Child, group: asyncio.TaskGroup, start: wire.Start, job: Job
-) -> wire.Ended | None:
+) -> wire.ExecutionEnded | None:
     """Have the process run the job; returns its last message, or None if it died without one."""
     reader, writer = await child.connect()
     stdout = await child.connect_pipe(child.process.stdout)
@@ -286,7 +286,7 @@ async def _listen(
     writer: asyncio.StreamWriter,
     folder: int,
     reporter: Reporter,
-) -> wire.Ended | None:
+) -> wire.ExecutionEnded | None:
     underway: deque[tuple[Awaitable[None], int]] = deque()
     underway_bytes = 0
     while True:
@@ -294,7 +294,7 @@ async def _listen(
         match message:
             case None:
                 return None
-            case wire.Ended():
+            case wire.ExecutionEnded():
                 while underway:
                     await underway.popleft()[0]
                 return message

@@ -64,7 +64,7 @@ class ThreadExecutor:
             return Interrupted()
         bridge = _Bridge(job.reporter)
         job.report_through(bridge)
-        call = _Call(endpoint, job, payload, bridge)
+        call = _ThreadCall(endpoint, job, payload, bridge)
         try:
             self._pool.start(contextvars.copy_context(), lambda: self._run(call))
             return await bridge.outcome
@@ -89,7 +89,7 @@ class ThreadExecutor:
             own = self._abandoned[endpoint]
             return own if own >= ABANDONED_THREADS_OF_ENDPOINT_MAX else 0
 
-    def _run(self, call: _Call) -> None:
+    def _run(self, call: _ThreadCall) -> None:
         try:
             call.run()
         finally:
@@ -98,7 +98,7 @@ class ThreadExecutor:
                 if call.is_abandoned:
                     self._abandoned[call.endpoint.name] -= 1
 
-    def _abandon(self, call: _Call) -> None:
+    def _abandon(self, call: _ThreadCall) -> None:
         with self._guard:
             if not call.is_over:
                 call.is_abandoned = True
@@ -109,7 +109,7 @@ class ThreadExecutor:
         self._pool.close()
 
 
-class _Call:
+class _ThreadCall:
     """One call of a handler in a thread."""
 
     def __init__(self, endpoint: Endpoint, job: Job, payload: bytes, bridge: _Bridge) -> None:

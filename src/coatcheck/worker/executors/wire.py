@@ -3,7 +3,7 @@
 The two share one stream socket. A frame is a length of four bytes and a MessagePack message (which,
 unlike JSON, carries raw bytes). The worker starts with ``Start`` and may send ``Cancel``. The
 process sends reports as they occur; the worker answers each attachment with ``Attached`` once it
-has read the file. The process ends with ``Ended``.
+has read the file. The process ends with ``ExecutionEnded``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from coatcheck.domain.outcome import (
     Retryable,
     Unreachable,
 )
-from coatcheck.job import Chunk, LogLine, Progress
+from coatcheck.job import Chunk, LogLine, ProgressReport
 
 LENGTH_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = RESULT_BYTES_MAX + 1024 * 1024
@@ -73,7 +73,7 @@ class AttachedFile(msgspec.Struct, frozen=True, tag="attached_file"):
     path: str
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class ExecutionEnded(msgspec.Struct, frozen=True, tag="ended"):
     """The last message: the attempt's outcome. ``trace`` is for the worker's own log."""
 
     end: Literal["completed", "failed", "retryable", "unreachable", "cancelled"]
@@ -85,7 +85,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 
 ToProcess = Start | Cancel | Attached
-FromProcess = Progress | LogLine | Chunk | AttachedFile | Ended
+FromProcess = ProgressReport | LogLine | Chunk | AttachedFile | ExecutionEnded
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _to_process: Final[msgspec.msgpack.Decoder[ToProcess]] = msgspec.msgpack.Decoder(ToProcess)
@@ -116,25 +116,27 @@ def message_from_process(body: bytes) -> FromProcess:
         raise BadFrame(f"not a message: {type(error).__name__}") from error
 
 
-def ended(outcome: Outcome, trace: str | None) -> Ended:
+def ended(outcome: Outcome, trace: str | None) -> ExecutionEnded:
     match outcome:
         case Completed(result):
-            return Ended("completed", result=result)
+            return ExecutionEnded("completed", result=result)
         case Failed(code, message):
-            return Ended("failed", code=code, message=message, trace=trace)
+            return ExecutionEnded("failed", code=code, message=message, trace=trace)
         case Retryable(code, message, after):
-            return Ended("retryable", code=code, message=message, after_seconds=after, trace=trace)
+            return ExecutionEnded(
+                "retryable", code=code, message=message, after_seconds=after, trace=trace
+            )
         case Unreachable(message, after):
-            return Ended("unreachable", message=message, after_seconds=after)
+            return ExecutionEnded("unreachable", message=message, after_seconds=after)
         case Cancelled():
-            return Ended("cancelled")
+            return ExecutionEnded("cancelled")
         case Interrupted() | Parked() | Postponed():
             raise ValueError("only a worker may report interrupted, parked or postponed")
         case _:
             assert_never(outcome)
 
 
-def outcome(ending: Ended) -> Outcome:
+def outcome(ending: ExecutionEnded) -> Outcome:
     match ending.end:
         case "completed":
             return Completed(ending.result)

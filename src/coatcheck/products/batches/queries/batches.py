@@ -13,7 +13,7 @@ from coatcheck.core.queries import limits, uploads, webhooks
 from coatcheck.core.queries.jobs import columns
 from coatcheck.core.sql import sql as core_sql
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.domain.errors import UploadMissing
 from coatcheck.domain.ids import newest_possible
@@ -31,9 +31,8 @@ from coatcheck.products.batches.errors import (
 )
 from coatcheck.products.batches.model import (
     UNNAMED_SOURCE,
-    BatchStatus,
+    BatchState,
     BatchView,
-    Counts,
     Known,
     MirrorRun,
     NewBatch,
@@ -42,12 +41,13 @@ from coatcheck.products.batches.model import (
     RerunSource,
     RunView,
     Selection,
+    TaskCounts,
     TaskStatus,
     mirrored_after,
     task_id,
 )
 from coatcheck.products.batches.queries import ingest as batch_ingest
-from coatcheck.products.batches.queries import positions as batch_positions
+from coatcheck.products.batches.queries import positions
 from coatcheck.products.batches.queries.positions import EarlierRun
 from coatcheck.products.batches.queries.task_copy import TELLS_FAILURES
 from coatcheck.products.batches.sql import sql
@@ -72,7 +72,7 @@ class Inserted:
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CompletedRun:
     """A run that has just completed."""
 
     org: str
@@ -82,7 +82,7 @@ class Completed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ingest:
+class StoredIngest:
     """A part, and the job that is to take it in."""
 
     part: UUID
@@ -90,12 +90,12 @@ class Ingest:
 
 
 async def create(
-    line: Line,
+    db: Connection,
     new: NewBatch,
     part: NewPart | None,
     tasks: Sequence[NewTask] | None,
     lines: int,
-    ingest: Ingest | None,
+    ingest: StoredIngest | None,
 ) -> Inserted:
     """Create a batch with all that comes along, in one transaction; or find who holds its key.
 
@@ -103,7 +103,7 @@ async def create(
     in by ``ingest``. Raises UploadMissing if the part's upload cannot be used.
     """
 
-    async def insert(connection: Connection) -> Inserted:
+    async def insert(connection: RawConnection) -> Inserted:
         async with connection.transaction():
             target = await _enlist(connection, new)
             rows = await connection.fetch(
@@ -133,56 +133,56 @@ async def create(
             crash_point("batch.inserted_not_committed")
             return Inserted(new.uuid, True, new.fingerprint)
 
-    return await line.run(insert)
+    return await db.run(insert)
 
 
-async def find_key(line: Line, org: str, idempotency_key: str) -> Known | None:
+async def find_key(db: Connection, org: str, idempotency_key: str) -> Known | None:
     """The batch that holds a key."""
-    rows = await line.fetch(sql("batches/find_key"), org, idempotency_key)
+    rows = await db.fetch(sql("batches/find_key"), org, idempotency_key)
     return Known(rows[0]["id"], rows[0]["fingerprint"]) if rows else None
 
 
-async def find_part(line: Line, org: str, batch: UUID, idempotency_key: str) -> Known | None:
+async def find_part(db: Connection, org: str, batch: UUID, idempotency_key: str) -> Known | None:
     """The part of a batch that holds a key."""
-    rows = await line.fetch(sql("batches/find_part"), org, batch, idempotency_key, None)
+    rows = await db.fetch(sql("batches/find_part"), org, batch, idempotency_key, None)
     return Known(rows[0]["id"], rows[0]["fingerprint"]) if rows else None
 
 
-async def get(line: Line, org: str, batch: UUID) -> BatchView | None:
+async def get(db: Connection, org: str, batch: UUID) -> BatchView | None:
     """A batch with all its runs."""
-    rows = await line.fetch(sql("batches/get"), org, batch)
+    rows = await db.fetch(sql("batches/get"), org, batch)
     return _view(rows) if rows else None
 
 
-async def get_of_run(line: Line, org: str, run: UUID) -> BatchView | None:
+async def get_of_run(db: Connection, org: str, run: UUID) -> BatchView | None:
     """The batch that a run is of."""
-    rows = await line.fetch(sql("batches/get_of_run"), org, run)
+    rows = await db.fetch(sql("batches/get_of_run"), org, run)
     return _view(rows) if rows else None
 
 
 async def list_page(
-    line: Line, org: str, *, owner: str | None, after: UUID | None, limit: int
+    db: Connection, org: str, *, owner: str | None, after: UUID | None, limit: int
 ) -> list[BatchView]:
     """Batches, newest first, older than ``after``, each with its current run."""
-    rows = await line.fetch(sql("batches/list"), org, owner, after or newest_possible(), limit)
+    rows = await db.fetch(sql("batches/list"), org, owner, after or newest_possible(), limit)
     return [
-        replace(_view([row[:-_EARLIER_COLUMNS]]), earlier=Counts(*row[-_EARLIER_COLUMNS:]))
+        replace(_view([row[:-_EARLIER_COLUMNS]]), earlier=TaskCounts(*row[-_EARLIER_COLUMNS:]))
         for row in rows
     ]
 
 
 async def add_part(
-    line: Line,
+    db: Connection,
     org: str,
     batch: UUID,
     part: NewPart,
     tasks: Sequence[NewTask] | None,
     lines: int,
-    ingest: Ingest | None,
+    ingest: StoredIngest | None,
 ) -> Inserted | None:
     """Give an open batch one more part. None if there is no such batch; raises BatchNotOpen."""
 
-    async def insert(connection: Connection) -> Inserted | None:
+    async def insert(connection: RawConnection) -> Inserted | None:
         async with connection.transaction():
             locked = await _lock(connection, org, batch)
             if locked is None:
@@ -206,13 +206,13 @@ async def add_part(
             crash_point("batch.inserted_not_committed")
             return Inserted(part.uuid, True, part.fingerprint)
 
-    return await line.run(insert)
+    return await db.run(insert)
 
 
-async def close(line: Line, org: str, batch: UUID) -> bool:
+async def close(db: Connection, org: str, batch: UUID) -> bool:
     """Take no more tasks into a batch. Whether there is one."""
 
-    async def change(connection: Connection) -> bool:
+    async def change(connection: RawConnection) -> bool:
         async with connection.transaction():
             locked = await _lock(connection, org, batch)
             if locked is None:
@@ -221,13 +221,13 @@ async def close(line: Line, org: str, batch: UUID) -> bool:
             await batch_ingest.latch(connection, org, locked["run_id"])
             return True
 
-    return await line.run(change)
+    return await db.run(change)
 
 
-async def cancel(line: Line, org: str, batch: UUID) -> bool:
+async def cancel(db: Connection, org: str, batch: UUID) -> bool:
     """Ask for the end of a batch's run. Whether there is one; raises BatchAlreadyEnded."""
 
-    async def change(connection: Connection) -> bool:
+    async def change(connection: RawConnection) -> bool:
         async with connection.transaction():
             locked = await _lock(connection, org, batch)
             if locked is None:
@@ -238,13 +238,13 @@ async def cancel(line: Line, org: str, batch: UUID) -> bool:
             crash_point("batch.cancel_not_committed")
             return True
 
-    return await line.run(change)
+    return await db.run(change)
 
 
-async def delete(line: Line, org: str, batch: UUID) -> bool:
+async def delete(db: Connection, org: str, batch: UUID) -> bool:
     """Hide a batch, and have it removed. Whether there was one."""
 
-    async def change(connection: Connection) -> bool:
+    async def change(connection: RawConnection) -> bool:
         async with connection.transaction():
             locked = await _lock(connection, org, batch)
             if locked is None:
@@ -254,18 +254,18 @@ async def delete(line: Line, org: str, batch: UUID) -> bool:
                 await _stop(connection, org, locked["run_id"])
             return True
 
-    return await line.run(change)
+    return await db.run(change)
 
 
 async def rerun(
-    line: Line,
+    db: Connection,
     org: str,
     batch: UUID,
     run: UUID,
     part: NewPart,
     selection: Selection,
-    ingest: Ingest,
-    ingest_of: Callable[[UUID], Ingest],
+    ingest: StoredIngest,
+    ingest_of: Callable[[UUID], StoredIngest],
     source: RerunSource = UNNAMED_SOURCE,
 ) -> Inserted | None:
     """A new run of a batch, of the tasks of ``source`` that ``selection`` says. None if there is no
@@ -277,7 +277,7 @@ async def rerun(
     chooses = bool(selection.statuses or selection.error_codes)
     of_all = source.all_runs or (source.run is None and not chooses)
 
-    async def insert(connection: Connection) -> Inserted | None:
+    async def insert(connection: RawConnection) -> Inserted | None:
         async with connection.transaction():
             locked = await _lock(connection, org, batch)
             if locked is None:
@@ -299,7 +299,7 @@ async def rerun(
                 raise TooManyRuns(f"A batch has at most {RUNS_MAX:,} runs; hand the tasks in anew.")
             number = locked["number"] + 1
             parent = source.run or locked["run_id"]
-            runs = await batch_positions.earlier_runs(connection, org, batch, number)
+            runs = await positions.earlier_runs(connection, org, batch, number)
             if chooses:
                 if stuck:
                     await _check_ended(connection, org, locked["run_id"])
@@ -341,35 +341,35 @@ async def rerun(
             crash_point("rerun.inserted_not_committed")
             return Inserted(run, True, part.fingerprint)
 
-    return await line.run(insert)
+    return await db.run(insert)
 
 
-async def complete(line: Line, runs_max: int) -> list[Completed]:
+async def complete(db: Connection, runs_max: int) -> list[CompletedRun]:
     """Complete the runs whose tasks have all ended."""
     rows = await fetch_or_die(
-        line, "batch.completed_not_committed", sql("batches/complete"), runs_max
+        db, "batch.completed_not_committed", sql("batches/complete"), runs_max
     )
-    return [Completed(*row) for row in rows]
+    return [CompletedRun(*row) for row in rows]
 
 
-async def tell_successes(line: Line, seconds: float) -> bool:
+async def tell_successes(db: Connection, seconds: float) -> bool:
     """Have webhooks told of tasks that have succeeded, together, not more often than so.
 
     Whether there are some that it is too early for.
     """
-    rows = await line.fetch(sql("batches/tell_successes"), seconds)
+    rows = await db.fetch(sql("batches/tell_successes"), seconds)
     is_early: bool = rows[0]["is_early"]
     return is_early
 
 
-async def _lock(connection: Connection, org: str, batch: UUID) -> asyncpg.Record | None:
+async def _lock(connection: RawConnection, org: str, batch: UUID) -> asyncpg.Record | None:
     await connection.execute(sql("batches/lock"), org, batch)
     rows = await connection.fetch(sql("batches/lock_run"), org, batch)
     return rows[0] if rows else None
 
 
 async def _known_part(
-    connection: Connection, org: str, batch: UUID, part: NewPart
+    connection: RawConnection, org: str, batch: UUID, part: NewPart
 ) -> Inserted | None:
     rows = await connection.fetch(
         sql("batches/find_part"), org, batch, part.idempotency_key, part.uuid
@@ -380,13 +380,13 @@ async def _known_part(
     return Inserted(found, found == part.uuid, rows[0]["fingerprint"])
 
 
-async def _stop(connection: Connection, org: str, run: UUID) -> None:
+async def _stop(connection: RawConnection, org: str, run: UUID) -> None:
     """No task of a run is claimed from now on; upkeep cancels those that wait."""
     await connection.execute(sql("batches/cancel"), org, run)
     await limits.stop_run(connection, org, run)
 
 
-async def _check_ended(connection: Connection, org: str, run: UUID) -> None:
+async def _check_ended(connection: RawConnection, org: str, run: UUID) -> None:
     """The run ends when it is run again: whoever chooses by how tasks ended would lose the rest."""
     rows = await connection.fetch(sql("batches/tasks_left"), org, run)
     if rows[0]["some"]:
@@ -396,7 +396,7 @@ async def _check_ended(connection: Connection, org: str, run: UUID) -> None:
 
 
 async def _check_selected(
-    connection: Connection, org: str, run: UUID, selection: Selection
+    connection: RawConnection, org: str, run: UUID, selection: Selection
 ) -> None:
     statuses = [each for each in selection.statuses or _STATES if each in _STATES]
     rows = await connection.fetch(
@@ -411,7 +411,7 @@ async def _check_selected(
 
 
 async def _check_latest_selected(
-    connection: Connection,
+    connection: RawConnection,
     org: str,
     batch: UUID,
     runs: Sequence[EarlierRun],
@@ -449,7 +449,7 @@ def _selection_json(selection: Selection) -> str | None:
     ).decode()
 
 
-async def _enlist(connection: Connection, new: NewBatch) -> UUID | None:
+async def _enlist(connection: RawConnection, new: NewBatch) -> UUID | None:
     if new.webhook_url is None:
         return None
     target = target_id(new.org, new.webhook_url)
@@ -458,20 +458,20 @@ async def _enlist(connection: Connection, new: NewBatch) -> UUID | None:
 
 
 async def _use_upload(
-    connection: Connection, org: str, upload: UUID, owner: str, batch: UUID
+    connection: RawConnection, org: str, upload: UUID, owner: str, batch: UUID
 ) -> None:
     used = await uploads.use(connection, org=org, upload_id=upload, owner=owner, used_by=batch)
     if used is None:
         raise UploadMissing("The upload was used already, or its time is up.")
 
 
-async def _submit_ingest(connection: Connection, org: str, ingest: Ingest) -> None:
+async def _submit_ingest(connection: RawConnection, org: str, ingest: StoredIngest) -> None:
     await connection.fetch(core_sql("jobs/submit"), *columns([ingest.job]))
     await connection.execute(sql("batches/note_ingest"), org, ingest.part, ingest.job.uuid)
 
 
 async def _add_part(
-    connection: Connection,
+    connection: RawConnection,
     org: str,
     locked: asyncpg.Record,
     run: UUID,
@@ -571,4 +571,6 @@ def _view(rows: Sequence[asyncpg.Record | Sequence[Any]]) -> BatchView:
 
 def _run(row: Sequence[Any]) -> RunView:
     run, number, parent, selection, status, *counts = row[:10]
-    return RunView(run, number, parent, selection, BatchStatus(status), Counts(*counts), *row[10:])
+    return RunView(
+        run, number, parent, selection, BatchState(status), TaskCounts(*counts), *row[10:]
+    )

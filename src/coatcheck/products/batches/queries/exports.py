@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.job import ClaimedJob, NewJob
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import ExportView
@@ -67,36 +67,36 @@ class OldExport(NamedTuple):
 
 
 async def create(
-    line: Line, job: NewJob, export: UUID, batch: UUID, run: UUID, *, all_runs: bool
+    line: Connection, job: NewJob, export: UUID, batch: UUID, run: UUID, *, all_runs: bool
 ) -> None:
     """Write down that an export is wanted, with the job that writes it."""
     await line.fetch(sql("exports/create"), *job_store.columns([job]), export, batch, run, all_runs)
 
 
-async def get(line: Line, org: str, batch: UUID, export: UUID) -> ExportView | None:
+async def get(line: Connection, org: str, batch: UUID, export: UUID) -> ExportView | None:
     rows = await line.fetch(sql("exports/get"), org, batch, export)
     return ExportView(*rows[0]) if rows else None
 
 
-async def list_exports(line: Line, org: str, batch: UUID, limit: int) -> list[ExportView]:
+async def list_exports(line: Connection, org: str, batch: UUID, limit: int) -> list[ExportView]:
     """The newest exports of a batch."""
     return [ExportView(*row) for row in await line.fetch(sql("exports/list"), org, batch, limit)]
 
 
-async def order(line: Line, org: str, export: UUID) -> ExportOrder | None:
+async def order(line: Connection, org: str, export: UUID) -> ExportOrder | None:
     """What is to be written, or None if that is not wanted any more, or done."""
     rows = await line.fetch(sql("exports/order"), org, export)
     return ExportOrder(*rows[0]) if rows else None
 
 
-async def runs(line: Line, org: str, batch: UUID, number: int) -> list[ExportRun]:
+async def runs(line: Connection, org: str, batch: UUID, number: int) -> list[ExportRun]:
     """The runs of a batch as of one of them, the newest first."""
     rows = await line.fetch(sql("exports/runs"), org, batch, number)
     return [ExportRun(*row) for row in rows]
 
 
 async def of_numbers(
-    line: Line, org: str, run: UUID, state: State, numbers: Sequence[int], *, bytes_max: int
+    line: Connection, org: str, run: UUID, state: State, numbers: Sequence[int], *, bytes_max: int
 ) -> Sequence[asyncpg.Record]:
     """Tasks of these numbers, which ended in ``state``, as ``ended`` has them: one at least, and no
     further one once their results have ``bytes_max`` bytes."""
@@ -106,7 +106,14 @@ async def of_numbers(
 
 
 async def ended(
-    line: Line, org: str, run: UUID, state: State, *, after: int, rows_max: int, bytes_max: int
+    line: Connection,
+    org: str,
+    run: UUID,
+    state: State,
+    *,
+    after: int,
+    rows_max: int,
+    bytes_max: int,
 ) -> Sequence[asyncpg.Record]:
     """The next tasks that ended in ``state``, rows as they come: id, number, custom id, attempts,
     when it ended, result, error code, error message, its artifacts as JSON, its position and run.
@@ -118,14 +125,14 @@ async def ended(
 
 
 async def bad_lines(
-    line: Line, org: str, run: UUID, *, after: tuple[int, int], limit: int
+    line: Connection, org: str, run: UUID, *, after: tuple[int, int], limit: int
 ) -> list[ListedLine]:
     """The lines that are no tasks, those after a (part, line)."""
     rows = await line.fetch(sql("exports/bad_lines"), org, run, *after, limit)
     return [ListedLine(*row) for row in rows]
 
 
-async def show_progress(line: Line, job: ClaimedJob, export: UUID, tasks: int) -> bool:
+async def show_progress(line: Connection, job: ClaimedJob, export: UUID, tasks: int) -> bool:
     """Say how many tasks are in it. Whether it is still the job's to write."""
     return bool(
         await line.fetch(sql("exports/show_progress"), job.org, export, job.uuid, job.lease, tasks)
@@ -133,7 +140,7 @@ async def show_progress(line: Line, job: ClaimedJob, export: UUID, tasks: int) -
 
 
 async def complete(
-    line: Line,
+    line: Connection,
     job: ClaimedJob,
     export: UUID,
     key: str,
@@ -160,23 +167,23 @@ async def complete(
     )
 
 
-async def fail_lost(line: Line, rows_max: int, *, keep_seconds: int) -> int:
+async def fail_lost(line: Connection, rows_max: int, *, keep_seconds: int) -> int:
     """Fail exports whose job has ended without writing them. How many."""
     return len(await line.fetch(sql("exports/fail_lost"), rows_max, keep_seconds))
 
 
-async def expired(line: Line, rows_max: int) -> list[OldExport]:
+async def expired(line: Connection, rows_max: int) -> list[OldExport]:
     """Exports whose time is up."""
     return [OldExport(*row) for row in await line.fetch(sql("exports/expired"), rows_max)]
 
 
-async def of_batch(line: Line, org: str, batch: UUID, rows_max: int) -> list[OldExport]:
+async def of_batch(line: Connection, org: str, batch: UUID, rows_max: int) -> list[OldExport]:
     """Exports of a batch that is being removed."""
     rows = await line.fetch(sql("exports/of_batch"), org, batch, rows_max)
     return [OldExport(*row) for row in rows]
 
 
-async def delete(line: Line, exports: Sequence[OldExport]) -> None:
+async def delete(line: Connection, exports: Sequence[OldExport]) -> None:
     """Delete the rows of exports, whose blobs are gone."""
     await line.fetch(
         sql("exports/delete"),
@@ -185,7 +192,7 @@ async def delete(line: Line, exports: Sequence[OldExport]) -> None:
     )
 
 
-async def known(line: Line, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
+async def known(line: Connection, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
     """Which of these (export id, blob key) an export is in whose time is not up."""
     rows = await line.fetch(
         sql("exports/known"), [owner for owner, _ in blobs], [key for _, key in blobs]

@@ -18,13 +18,13 @@ import asyncpg
 from coatcheck.core.queries.jobs import columns
 from coatcheck.core.sql import sql as core_sql
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX, ERROR_MESSAGE_CHARACTERS_MAX, RUN_TASKS_MAX
 from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import State
-from coatcheck.products.batches.model import BadLine, DeadLetter, IngestOrder, TaskPlace, task_id
+from coatcheck.products.batches.model import BadLine, FailedPart, IngestOrder, TaskPlace, task_id
 from coatcheck.products.batches.queries import task_copy
 from coatcheck.products.batches.queries.task_copy import TELLS_FAILURES, TaskChunk, TooManyTasks
 from coatcheck.products.batches.sql import sql
@@ -51,14 +51,14 @@ class LostPart:
     error_message: str | None
 
 
-async def order_of(line: Line, org: str, part: UUID) -> IngestOrder | None:
+async def order_of(line: Connection, org: str, part: UUID) -> IngestOrder | None:
     """All that whoever takes a part in has to know; None if it is gone."""
     rows = await line.fetch(sql("ingest/order"), org, part)
     return IngestOrder(*rows[0]) if rows else None
 
 
 async def write_chunk(
-    line: Line,
+    line: Connection,
     order: IngestOrder,
     chunk: TaskChunk,
     *,
@@ -72,7 +72,7 @@ async def write_chunk(
     is written, instead of overtaking it. The chunk as it was written. Raises Overtaken.
     """
 
-    async def write(connection: Connection) -> TaskChunk:
+    async def write(connection: RawConnection) -> TaskChunk:
         written = chunk
         async with connection.transaction():
             if renumbered is not None:
@@ -117,7 +117,7 @@ async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def select_ended(
-    line: Line,
+    line: Connection,
     org: str,
     run: UUID,
     state: State,
@@ -149,7 +149,12 @@ class Repeated:
 
 
 async def write_rerun_chunk(
-    line: Line, order: IngestOrder, tasks: Sequence[Repeated], next_offset: int, *, is_last: bool
+    line: Connection,
+    order: IngestOrder,
+    tasks: Sequence[Repeated],
+    next_offset: int,
+    *,
+    is_last: bool,
 ) -> int:
     """Take these tasks of runs before into the new one. How many were there.
 
@@ -160,7 +165,7 @@ async def write_rerun_chunk(
     first = order.run_tasks
     new = [UUID(bytes=task_id(order.run, first + at)) for at in range(len(tasks))]
 
-    async def write(connection: Connection) -> int:
+    async def write(connection: RawConnection) -> int:
         async with connection.transaction():
             rows = await connection.fetch(
                 sql("ingest/rerun_chunk"),
@@ -188,24 +193,24 @@ async def write_rerun_chunk(
     return await line.run(_unless_overtaken(write))
 
 
-async def latch(connection: Line | Connection, org: str, run: UUID) -> bool:
+async def latch(connection: Connection | RawConnection, org: str, run: UUID) -> bool:
     """Let a run complete, once it takes no more and all there is was taken in. Whether it did."""
     return bool(await connection.fetch(sql("ingest/latch"), org, run))
 
 
-async def call_next(line: Line, org: str, run: UUID) -> bool:
+async def call_next(line: Connection, org: str, run: UUID) -> bool:
     """Have the part that comes next taken in now, if its job found others before it. Whether."""
     return bool(await line.fetch(sql("ingest/call_next"), org, run))
 
 
-async def latch_left(line: Line, runs_max: int) -> list[UUID]:
+async def latch_left(line: Connection, runs_max: int) -> list[UUID]:
     """Latch the runs whose latch was lost. Their batches."""
     rows = await line.fetch(sql("ingest/latch_left"), runs_max)
     return [row["batch_id"] for row in rows]
 
 
 async def fail_part(
-    line: Line, org: str, part: UUID, code: str, message: str, job: UUID | None = None
+    line: Connection, org: str, part: UUID, code: str, message: str, job: UUID | None = None
 ) -> bool:
     """Leave a part to whoever redrives it. Whether it was waiting to be taken in.
 
@@ -215,16 +220,16 @@ async def fail_part(
     return bool(await line.fetch(sql("ingest/fail_part"), org, part, code, message, job))
 
 
-async def lost_parts(line: Line, parts_max: int) -> list[LostPart]:
+async def lost_parts(line: Connection, parts_max: int) -> list[LostPart]:
     """Parts that wait to be taken in while no job is at it."""
     rows = await line.fetch(sql("ingest/lost"), parts_max)
     return [_lost(row) for row in rows]
 
 
-async def entrust(line: Line, lost: LostPart, job: NewJob) -> bool:
+async def entrust(line: Connection, lost: LostPart, job: NewJob) -> bool:
     """Create another job for a part that lost its own. Whether the part still was without one."""
 
-    async def hand_over(connection: Connection) -> bool:
+    async def hand_over(connection: RawConnection) -> bool:
         async with connection.transaction():
             found = await connection.fetch(
                 sql("ingest/entrust"), lost.org, lost.part, lost.ingest_job, job.uuid
@@ -237,11 +242,11 @@ async def entrust(line: Line, lost: LostPart, job: NewJob) -> bool:
 
 
 async def redrive(
-    line: Line, org: str, part: UUID, owner: str | None, job: NewJob
-) -> DeadLetter | None:
+    line: Connection, org: str, part: UUID, owner: str | None, job: NewJob
+) -> FailedPart | None:
     """Have a part that failed taken in after all, by this job. None if there is no such part."""
 
-    async def change(connection: Connection) -> DeadLetter | None:
+    async def change(connection: RawConnection) -> FailedPart | None:
         async with connection.transaction():
             runs = await connection.fetch(sql("ingest/lock_failed"), org, part, owner, job.uuid)
             if not runs:
@@ -250,23 +255,23 @@ async def redrive(
             if not rows:
                 return None
             await connection.fetch(core_sql("jobs/submit"), *columns([job]))
-            return DeadLetter(*rows[0])
+            return FailedPart(*rows[0])
 
     return await line.run(change)
 
 
 async def dead_letters(
-    line: Line, org: str, *, owner: str | None, after: UUID | None, limit: int
-) -> list[DeadLetter]:
+    line: Connection, org: str, *, owner: str | None, after: UUID | None, limit: int
+) -> list[FailedPart]:
     """Parts that could not be taken in, newest first, older than ``after``."""
     rows = await line.fetch(
         sql("ingest/dead_letters"), org, owner, after or newest_possible(), limit
     )
-    return [DeadLetter(*row) for row in rows]
+    return [FailedPart(*row) for row in rows]
 
 
 async def bad_lines(
-    line: Line, org: str, run: UUID, after: tuple[int, int], limit: int
+    line: Connection, org: str, run: UUID, after: tuple[int, int], limit: int
 ) -> list[tuple[int, BadLine]]:
     """Lines that are no tasks, each with its list's position, after this position and line."""
     rows = await line.fetch(sql("ingest/bad_lines"), org, run, *after, limit)
@@ -274,11 +279,11 @@ async def bad_lines(
 
 
 def _unless_overtaken(
-    write: Callable[[Connection], Awaitable[Result]],
-) -> Callable[[Connection], Awaitable[Result]]:
+    write: Callable[[RawConnection], Awaitable[Result]],
+) -> Callable[[RawConnection], Awaitable[Result]]:
     """Says Overtaken where a rival has written the same tasks, or both wait for each other."""
 
-    async def attempt(connection: Connection) -> Result:
+    async def attempt(connection: RawConnection) -> Result:
         try:
             return await write(connection)
         except (asyncpg.UniqueViolationError, asyncpg.DeadlockDetectedError) as error:
@@ -294,7 +299,7 @@ def _lost(row: asyncpg.Record) -> LostPart:
     )
 
 
-async def known_lists(line: Line, lists: Sequence[tuple[UUID, str]]) -> set[str]:
+async def known_lists(line: Connection, lists: Sequence[tuple[UUID, str]]) -> set[str]:
     """Which of these (part id, list key) a part still needs."""
     rows = await line.fetch(
         sql("ingest/known_lists"), [owner for owner, _ in lists], [key for _, key in lists]

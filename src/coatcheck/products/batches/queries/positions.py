@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from coatcheck.db.connection import Connection, Line
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.products.batches.model import MirrorRun, TaskPlace
 from coatcheck.products.batches.sql import sql
 
@@ -27,21 +27,21 @@ class EarlierRun(NamedTuple):
 
 
 async def earlier_runs(
-    line: Line | Connection, org: str, batch: UUID, before: int
+    db: Connection | RawConnection, org: str, batch: UUID, before: int
 ) -> list[EarlierRun]:
     """The runs of a batch that are numbered below ``before``, the oldest first."""
-    rows = await line.fetch(sql("positions/earlier_runs"), org, batch, before)
+    rows = await db.fetch(sql("positions/earlier_runs"), org, batch, before)
     return [EarlierRun(*row) for row in rows]
 
 
-async def of_tasks(line: Line, org: str, run: UUID, numbers: Sequence[int]) -> list[int]:
+async def of_tasks(db: Connection, org: str, run: UUID, numbers: Sequence[int]) -> list[int]:
     """The positions of a run's tasks of these numbers."""
-    rows = await line.fetch(sql("positions/of_tasks"), org, run, list(numbers))
+    rows = await db.fetch(sql("positions/of_tasks"), org, run, list(numbers))
     return [row["position"] for row in rows]
 
 
 async def latest(
-    line: Line,
+    db: Connection,
     org: str,
     batch: UUID,
     runs: Sequence[MirrorRun],
@@ -55,7 +55,7 @@ async def latest(
     newest_first = sorted((run for run in runs if run.number < before), reverse=True)
     named = {}
     if any(run.mirrored < run.tasks for run in newest_first):
-        rows = await line.fetch(sql("positions/latest"), org, batch, list(positions), before)
+        rows = await db.fetch(sql("positions/latest"), org, batch, list(positions), before)
         named = {row["position"]: row for row in rows}
     found = []
     for position in positions:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.db.connection import Line
+from coatcheck.db.connection import Connection
 from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX, page_result_bytes_max
 from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import State
@@ -34,7 +34,7 @@ class QueuePlace(NamedTuple):
     uuid: UUID
 
 
-class Seen(NamedTuple):
+class SeenTask(NamedTuple):
     """Tasks that were looked at: which of them are their batch's latest, by number, the number of
     the last one, and whether there may be more."""
 
@@ -54,9 +54,11 @@ class RunPlace(NamedTuple):
     before: int
 
 
-async def by_place(line: Line, org: str, places: Sequence[TaskPlace], limit: int) -> list[TaskView]:
+async def by_place(
+    db: Connection, org: str, places: Sequence[TaskPlace], limit: int
+) -> list[TaskView]:
     """These tasks, in this order. ``limit`` is how many the page may have."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("tasks/by_ids"),
         org,
         list({place.run for place in places}),
@@ -66,14 +68,14 @@ async def by_place(line: Line, org: str, places: Sequence[TaskPlace], limit: int
     return [_view(row) for row in rows]
 
 
-async def by_index(line: Line, org: str, run: UUID, first: int, limit: int) -> list[TaskView]:
+async def by_index(db: Connection, org: str, run: UUID, first: int, limit: int) -> list[TaskView]:
     """Tasks numbered ``first`` and on."""
     places = [TaskPlace(run, index) for index in range(first, first + limit)]
-    return await by_place(line, org, places, limit)
+    return await by_place(db, org, places, limit)
 
 
 async def latest_ended(
-    line: Line,
+    db: Connection,
     org: str,
     place: RunPlace,
     state: State,
@@ -81,10 +83,10 @@ async def latest_ended(
     after: int,
     looked_at_max: int,
     error_codes: Sequence[str] = (),
-) -> Seen:
+) -> SeenTask:
     """Tasks of a run that ended in ``state`` and that no later run has taken in again, after the
     one numbered ``after``, among the next ``looked_at_max`` that ended so."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("tasks/latest_ended"),
         org,
         *place,
@@ -93,7 +95,7 @@ async def latest_ended(
         after,
         looked_at_max,
     )
-    return Seen(
+    return SeenTask(
         [row["task_index"] for row in rows if row["is_latest"]],
         rows[-1]["task_index"] if rows else after,
         len(rows) == looked_at_max,
@@ -101,62 +103,64 @@ async def latest_ended(
 
 
 async def latest_failures(
-    line: Line, org: str, place: RunPlace, *, looked_at_max: int
+    db: Connection, org: str, place: RunPlace, *, looked_at_max: int
 ) -> tuple[dict[str, int], int]:
     """How many tasks of a run failed with which code, of those that no later run has taken in
     again; and how many were looked at."""
-    rows = await line.fetch(sql("tasks/latest_failures"), org, *place, looked_at_max)
+    rows = await db.fetch(sql("tasks/latest_failures"), org, *place, looked_at_max)
     by_code = {row["code"]: row["tasks"] for row in rows if row["tasks"]}
     return by_code, sum(row["seen"] for row in rows)
 
 
 async def ended(
-    line: Line, org: str, run: UUID, state: State, *, after: int, limit: int
+    db: Connection, org: str, run: UUID, state: State, *, after: int, limit: int
 ) -> list[TaskView]:
     """Tasks that ended in ``state``, by number, those after the one numbered ``after``."""
     shown_bytes_max = page_result_bytes_max(limit)
-    rows = await line.fetch(
-        sql("tasks/ended"), org, run, shown_bytes_max, state.value, after, limit
-    )
+    rows = await db.fetch(sql("tasks/ended"), org, run, shown_bytes_max, state.value, after, limit)
     return [_view(row) for row in rows]
 
 
-async def held(line: Line, org: str, run: UUID, *, after: int, limit: int) -> list[TaskView]:
+async def held(db: Connection, org: str, run: UUID, *, after: int, limit: int) -> list[TaskView]:
     """Tasks that run now, by number."""
-    rows = await line.fetch(sql("tasks/held"), org, run, page_result_bytes_max(limit), after, limit)
+    rows = await db.fetch(sql("tasks/held"), org, run, page_result_bytes_max(limit), after, limit)
     return [_view(row) for row in rows]
 
 
 async def queued(
-    line: Line, org: str, batch: UUID, run: UUID, *, after: QueuePlace | None, limit: int
+    db: Connection, org: str, batch: UUID, run: UUID, *, after: QueuePlace | None, limit: int
 ) -> list[tuple[TaskView, QueuePlace]]:
     """Tasks in the queue, in its order, each with its place."""
     start = after or QueuePlace(run_flow(run), _LONG_AGO, UUID(int=0))
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("tasks/queued"), org, run, page_result_bytes_max(limit), batch, *start, limit
     )
     return [(_view(row[:-2]), QueuePlace(row["flow"], row["run_at"], row["id"])) for row in rows]
 
 
-async def postponed(line: Line, org: str, run: UUID, *, after: int, limit: int) -> list[TaskView]:
+async def postponed(
+    db: Connection, org: str, run: UUID, *, after: int, limit: int
+) -> list[TaskView]:
     """Tasks that wait for their time, by number."""
-    rows = await line.fetch(
+    rows = await db.fetch(
         sql("tasks/postponed"), org, run, page_result_bytes_max(limit), after, limit
     )
     return [_view(row) for row in rows]
 
 
-async def failures(line: Line, org: str, run: UUID, *, tasks_max: int, codes_max: int) -> Failures:
+async def failures(
+    db: Connection, org: str, run: UUID, *, tasks_max: int, codes_max: int
+) -> Failures:
     """The codes that a run's tasks failed with, of the first ``tasks_max`` that did."""
-    rows = await line.fetch(sql("tasks/failures"), org, run, tasks_max, codes_max)
+    rows = await db.fetch(sql("tasks/failures"), org, run, tasks_max, codes_max)
     return Failures(
         [(row["code"], row["tasks"]) for row in rows], int(rows[0]["counted"]) if rows else 0
     )
 
 
-async def get(line: Line, org: str, batch: UUID, task: UUID) -> TaskView | None:
+async def get(db: Connection, org: str, batch: UUID, task: UUID) -> TaskView | None:
     """A task of any run of the batch, with its result unless that is long, and its payload."""
-    rows = await line.fetch(sql("tasks/get"), org, batch, task, RESULT_INLINE_BYTES_MAX)
+    rows = await db.fetch(sql("tasks/get"), org, batch, task, RESULT_INLINE_BYTES_MAX)
     return _view(rows[0]) if rows else None
 
 

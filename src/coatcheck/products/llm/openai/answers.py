@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from http import HTTPStatus
+from typing import Any, Final, Literal, Protocol
 from uuid import UUID
 
 import msgspec
@@ -16,21 +17,72 @@ from coatcheck.products.llm.openai.native import (
     ChoiceReader,
     FinishReason,
     FunctionCall,
-    Said,
+    NativeOutput,
+    TokenCounts,
     TokenLogprob,
-    Tokens,
     created_seconds,
     read_native,
     tokens_of,
     whole_choice,
 )
-from coatcheck.products.llm.openai.streams import ServerSentEvents, data_event
 from coatcheck.products.llm.openai.tools import ForcedCall
+from coatcheck.products.llm.problem_formats import openai_error
+
+STILL_HERE: Final = b": still here\n"
+"""A comment without an empty line after it: the openai package takes that for the end of an event,
+of one without data that it fails to read, once any event has had an id."""
+_DONE: Final = b"data: [DONE]\n\n"
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class EventMaker(Protocol):
+    """Makes events of the objects of one attempt's stream, in their order, from its first on."""
+
+    def events(self, data: bytes) -> list[bytes]:
+        """What to send for one object; nothing if it adds nothing. Raises Untranslatable."""
+
+    def end(self) -> list[bytes]:
+        """What to send after the last one."""
+
+
+class ServerSentEvents:
+    """A stream that ends with ``[DONE]``."""
+
+    media_type = b"text/event-stream"
+
+    def __init__(self, make: Callable[[], EventMaker]) -> None:
+        self._make = make
+        self._maker = make()
+
+    def output(self, seq: int | None, data: bytes) -> bytes:
+        events = self._maker.events(data)
+        if seq is not None and events:
+            # Of several the last: who has its id has them all.
+            events[-1] = b"id: %d\n" % seq + events[-1]
+        return b"".join(events)
+
+    def begin_again(self) -> None:
+        self._maker = self._make()
+
+    def idle(self) -> bytes:
+        return STILL_HERE
+
+    def error(self, status: HTTPStatus, code: str, message: str) -> bytes:
+        return data_event({"error": openai_error(status, code, message)})
+
+    def end(self) -> bytes:
+        return b"".join([*self._maker.end(), _DONE])
+
+
+def data_event(value: object) -> bytes:
+    """An event without a name."""
+    return b"data: %b\n\n" % _encode(value)
+
 
 _NO_NAMESPACE: Final = "library"
 
 
-class Usage(msgspec.Struct, frozen=True):
+class CompletionUsage(msgspec.Struct, frozen=True):
     """How many tokens were read and written."""
 
     prompt_tokens: int
@@ -70,7 +122,7 @@ class Logprobs(msgspec.Struct, frozen=True):
     refusal: None = None
 
 
-class Choice(msgspec.Struct, frozen=True):
+class CompletionChoice(msgspec.Struct, frozen=True):
     """One answer."""
 
     message: Message
@@ -79,14 +131,14 @@ class Choice(msgspec.Struct, frozen=True):
     logprobs: Logprobs | None = None
 
 
-class Completion(msgspec.Struct, frozen=True):
+class ChatCompletion(msgspec.Struct, frozen=True):
     """A whole answer."""
 
     id: str
     created: int
     model: str
-    choices: Sequence[Choice]
-    usage: Usage
+    choices: Sequence[CompletionChoice]
+    usage: CompletionUsage
     object: Literal["chat.completion"] = "chat.completion"
 
 
@@ -124,7 +176,7 @@ class DeltaChoice(msgspec.Struct, frozen=True):
     logprobs: Logprobs | None = None
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class CompletionChunk(msgspec.Struct, frozen=True):
     """A part of an answer."""
 
     id: str
@@ -132,7 +184,7 @@ class Chunk(msgspec.Struct, frozen=True):
     model: str
     choices: Sequence[DeltaChoice]
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
-    usage: Usage | UnsetType | None = UNSET
+    usage: CompletionUsage | UnsetType | None = UNSET
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -163,14 +215,14 @@ class ChatAnswering:
     one_call: bool = False
     logprobs: bool = False
 
-    def whole(self, job: UUID, model: str, data: bytes) -> Completion:
+    def whole(self, job: UUID, model: str, data: bytes) -> ChatCompletion:
         """A target's whole answer as a chat completion. Raises Untranslatable."""
         native = read_native(data)
         choices = [
             _choice(at, whole_choice(self.reader(job, at), each))
             for at, each in enumerate(native.choices)
         ]
-        return Completion(
+        return ChatCompletion(
             completion_id(job),
             created_seconds(job),
             native.model or model,
@@ -194,7 +246,7 @@ class ChunkMaker:
         self._job = job
         self._model = model
         self._answering = answering
-        self._tokens = Tokens()
+        self._tokens = TokenCounts()
         self._choice = 0
         self._begin_choice()
 
@@ -225,8 +277,10 @@ class ChunkMaker:
         self._is_first = True
         self._calls = 0
 
-    def _chunk(self, choices: Sequence[DeltaChoice], usage: Usage | None = None) -> Chunk:
-        return Chunk(
+    def _chunk(
+        self, choices: Sequence[DeltaChoice], usage: CompletionUsage | None = None
+    ) -> CompletionChunk:
+        return CompletionChunk(
             completion_id(self._job),
             created_seconds(self._job),
             self._model,
@@ -234,7 +288,7 @@ class ChunkMaker:
             usage=usage if self._answering.include_usage else UNSET,
         )
 
-    def _delta(self, said: Said) -> Delta:
+    def _delta(self, said: NativeOutput) -> Delta:
         text: str | UnsetType = said.text or UNSET
         role: Literal["assistant"] | UnsetType = UNSET
         if self._is_first:
@@ -242,7 +296,7 @@ class ChunkMaker:
             role, text = "assistant", said.text
         return Delta(role, text, said.thoughts or UNSET, self._call_deltas(said) or UNSET)
 
-    def _call_deltas(self, said: Said) -> list[ToolCallDelta]:
+    def _call_deltas(self, said: NativeOutput) -> list[ToolCallDelta]:
         """Whole calls, or what is new of the one that the model was made to make."""
         calls = [_begun(at, call) for at, call in enumerate(said.calls, self._calls)]
         self._calls += len(calls)
@@ -256,8 +310,8 @@ class ChunkMaker:
 _NOTHING_NEW: Final = Delta()
 
 
-def usage_of(tokens: Tokens) -> Usage:
-    return Usage(tokens.read, tokens.written, tokens.read + tokens.written)
+def usage_of(tokens: TokenCounts) -> CompletionUsage:
+    return CompletionUsage(tokens.read, tokens.written, tokens.read + tokens.written)
 
 
 def completion_id(job: UUID) -> str:
@@ -269,7 +323,7 @@ def model_list(models: Sequence[Mapping[str, Any]]) -> ModelList:
     return ModelList([_model(each) for each in models])
 
 
-def _choice(at: int, said: Said) -> Choice:
+def _choice(at: int, said: NativeOutput) -> CompletionChoice:
     calls = [ToolCall(each.id, Function(each.name, each.arguments)) for each in said.calls]
     message = Message(
         # Whoever only calls says nothing.
@@ -278,7 +332,9 @@ def _choice(at: int, said: Said) -> Choice:
         tool_calls=calls or UNSET,
     )
     assert said.finish is not None, "a whole answer has ended"
-    return Choice(message, said.finish, at, Logprobs(said.logprobs) if said.logprobs else None)
+    return CompletionChoice(
+        message, said.finish, at, Logprobs(said.logprobs) if said.logprobs else None
+    )
 
 
 def _begun(at: int, call: FunctionCall) -> ToolCallDelta:

@@ -12,12 +12,17 @@ from msgspec import UNSET, UnsetType
 
 from coatcheck.domain.ids import to_text
 from coatcheck.products.llm.model import CHOICES_MAX
-from coatcheck.products.llm.openai.answers import Usage, usage_of
+from coatcheck.products.llm.openai.answers import (
+    CompletionUsage,
+    ServerSentEvents,
+    data_event,
+    usage_of,
+)
 from coatcheck.products.llm.openai.fields import (
     AS_THEY_ARE,
     OPTIONS,
+    CompletionOrder,
     Fields,
-    Order,
     choice_options,
     logprobs_fields,
     raw,
@@ -31,15 +36,14 @@ from coatcheck.products.llm.openai.fields import (
 from coatcheck.products.llm.openai.native import (
     ChoiceReader,
     FinishReason,
-    Said,
+    NativeOutput,
+    TokenCounts,
     TokenLogprob,
-    Tokens,
     created_seconds,
     read_native,
     tokens_of,
     whole_choice,
 )
-from coatcheck.products.llm.openai.streams import ServerSentEvents, data_event
 
 _OLLAMAS: Final = ("format", "raw", "system", "template", "think")
 """Fields of Ollama's that go on untouched."""
@@ -91,7 +95,7 @@ class TextCompletion(msgspec.Struct, frozen=True):
     model: str
     choices: Sequence[TextChoice]
     object: Literal["text_completion"] = "text_completion"
-    usage: Usage | UnsetType | None = UNSET
+    usage: CompletionUsage | UnsetType | None = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ class _TextMaker:
         self._job = job
         self._model = model
         self._answering = answering
-        self._tokens = Tokens()
+        self._tokens = TokenCounts()
         self._choice = 0
         self._echo = ""
         self._offset = 0
@@ -162,7 +166,9 @@ class _TextMaker:
         self._echo = self._answering.echo(self._choice)
         self._offset = 0
 
-    def _part(self, choices: Sequence[TextChoice], usage: Usage | None = None) -> TextCompletion:
+    def _part(
+        self, choices: Sequence[TextChoice], usage: CompletionUsage | None = None
+    ) -> TextCompletion:
         return TextCompletion(
             _id(self._job),
             created_seconds(self._job),
@@ -172,7 +178,7 @@ class _TextMaker:
         )
 
 
-def read_completion_order(given: Fields) -> Order:
+def read_completion_order(given: Fields) -> CompletionOrder:
     """Raises InvalidParameter for what cannot be said in Ollama's words."""
     refuse_what_would_be_lost(given, _READ, _ONLY, {})
     prompts = _prompts(given)
@@ -201,7 +207,7 @@ def read_completion_order(given: Fields) -> Order:
         | ({"options": raw(choice_options(options, choice))} if options else {})
         for prompt, choice in asked
     ]
-    return Order(
+    return CompletionOrder(
         "generate",
         fields | turns[0],
         TextAnswering(
@@ -230,7 +236,7 @@ def _prompts(given: Fields) -> list[str]:
     return prompts
 
 
-def _choice(at: int, said: Said, echo: str, *, offset: int) -> TextChoice:
+def _choice(at: int, said: NativeOutput, echo: str, *, offset: int) -> TextChoice:
     return TextChoice(
         echo + said.text,
         at,

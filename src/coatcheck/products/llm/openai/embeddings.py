@@ -14,8 +14,8 @@ import msgspec
 
 from coatcheck.products.llm.openai.fields import (
     AS_THEY_ARE,
+    CompletionOrder,
     Fields,
-    Order,
     raw,
     read_field,
     refuse_what_would_be_lost,
@@ -93,7 +93,7 @@ class EmbeddingAnswering:
         raise AssertionError("embeddings are not streamed")
 
 
-def read_embedding_order(given: Fields) -> Order:
+def read_embedding_order(given: Fields) -> CompletionOrder:
     """Raises InvalidParameter for what cannot be said in Ollama's words."""
     refuse_what_would_be_lost(given, _READ, _NONE, {})
     texts = _texts(given)
@@ -108,7 +108,7 @@ def read_embedding_order(given: Fields) -> Order:
     if encoding not in ("float", "base64"):
         raise wrong("encoding_format", "must be float or base64")
     answering = EmbeddingAnswering("base64" if encoding == "base64" else "float", len(texts))
-    return Order("embed", fields, answering)
+    return CompletionOrder("embed", fields, answering)
 
 
 def _texts(given: Fields) -> list[str]:

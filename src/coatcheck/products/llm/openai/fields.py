@@ -72,7 +72,7 @@ class Answering(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CompletionOrder:
     """What was asked for: a job, with ``fields`` in Ollama's words, and how it is answered.
 
     ``turns`` ask the model once more each, with other fields (``LlmRequest``). ``image_urls`` are
@@ -87,7 +87,7 @@ class Order:
     image_urls: Mapping[str, str] = field(default_factory=dict)
 
 
-class _StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+class _CompletionStreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
@@ -192,7 +192,7 @@ def read_thinking(given: Fields, effort: str | None, place: str) -> msgspec.Raw 
 
 
 def read_include_usage(given: Fields, *, stream: bool) -> bool:
-    options = read_field(given, "stream_options", _StreamOptions)
+    options = read_field(given, "stream_options", _CompletionStreamOptions)
     if options is None:
         return False
     if not stream:

@@ -126,7 +126,7 @@ class FunctionCall(msgspec.Struct, frozen=True):
     arguments: str
 
 
-class Tokens(msgspec.Struct):
+class TokenCounts(msgspec.Struct):
     """How many tokens were read and written, by all answers of a job."""
 
     read: int = 0
@@ -137,8 +137,8 @@ class Tokens(msgspec.Struct):
         self.written += native.eval_count or 0
 
 
-def tokens_of(natives: Iterable[Native]) -> Tokens:
-    tokens = Tokens()
+def tokens_of(natives: Iterable[Native]) -> TokenCounts:
+    tokens = TokenCounts()
     for each in natives:
         tokens.add(each)
     return tokens
@@ -158,7 +158,7 @@ def read_native(data: bytes) -> Native:
     return native
 
 
-class Said(msgspec.Struct, frozen=True):
+class NativeOutput(msgspec.Struct, frozen=True):
     """What one object adds to an answer.
 
     ``calls`` are whole calls. ``call`` is a call that has just begun, ``arguments`` what is new of
@@ -196,7 +196,7 @@ class ChoiceReader:
         self._has_text = False
         self._calls = 0
 
-    def read(self, native: Native) -> Said:
+    def read(self, native: Native) -> NativeOutput:
         """Raises Untranslatable."""
         calls = self._whole_calls(native)
         if self._call is not None:
@@ -205,7 +205,7 @@ class ChoiceReader:
         self._has_logprobs = self._has_logprobs or bool(native.logprobs)
         if native.done and self._logprobs and self._has_text and not self._has_logprobs:
             raise NoLogprobs
-        return Said(
+        return NativeOutput(
             native.text,
             native.thoughts,
             calls,
@@ -225,10 +225,10 @@ class ChoiceReader:
 
     def _read_forced(
         self, native: Native, reader: CallReader, calls: Sequence[FunctionCall]
-    ) -> Said:
+    ) -> NativeOutput:
         if self._calls:  # as if it had been offered: then what it says is no call as well
             finish = self._finish(native, called=True)
-            return Said("", native.thoughts, calls, finish=finish)
+            return NativeOutput("", native.thoughts, calls, finish=finish)
         arguments = reader.read(native.text)
         if native.done:
             rest = reader.end()
@@ -240,7 +240,7 @@ class ChoiceReader:
             self._call_begun = True
             call = FunctionCall(self._id(0, None), reader.name, "")
         finish = self._finish(native, called=not native.is_cut_off)
-        return Said("", native.thoughts, call=call, arguments=arguments, finish=finish)
+        return NativeOutput("", native.thoughts, call=call, arguments=arguments, finish=finish)
 
     def _finish(self, native: Native, *, called: bool) -> FinishReason | None:
         if not native.done:
@@ -255,7 +255,7 @@ class ChoiceReader:
         return given or f"call_{to_text(self._job)}{choice}_{at}"
 
 
-def whole_choice(reader: ChoiceReader, native: Native) -> Said:
+def whole_choice(reader: ChoiceReader, native: Native) -> NativeOutput:
     """A whole answer at once: its calls are whole, however they came. Raises Untranslatable."""
     # What is whole is done, also if a target does not say so.
     said = reader.read(msgspec.structs.replace(native, done=True))

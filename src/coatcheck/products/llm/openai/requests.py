@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
+from coatcheck.domain.errors import InvalidBody
+from coatcheck.http.bodies import read_json
+from coatcheck.products.llm.images import IMAGE_URLS_MAX, is_image_url
 from coatcheck.products.llm.openai.answers import ChatAnswering
 from coatcheck.products.llm.openai.fields import (
     AS_THEY_ARE,
     OPTIONS,
     Answering,
+    CompletionOrder,
     Fields,
-    Order,
     choice_options,
     raw,
     read_choices,
@@ -25,8 +29,84 @@ from coatcheck.products.llm.openai.fields import (
     refuse_what_would_be_lost,
     wrong,
 )
-from coatcheck.products.llm.openai.messages import Conversation
-from coatcheck.products.llm.openai.tools import Offer, Tool, offer
+from coatcheck.products.llm.openai.tools import Tool, ToolOffer, offer
+
+_DATA_URI: Final = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)
+_ASSISTANT: Final = "assistant"
+
+
+class Conversation:
+    """Messages, added one after the other. Raises InvalidParameter for what cannot be said."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.image_urls: dict[str, str] = {}
+        """Images that have to be fetched, by the fields that they came in."""
+        self._names: dict[str, str] = {}
+        """Of the functions that were called, by the ids of the calls."""
+
+    def say(
+        self, role: str, text: str, images: Sequence[str] = (), *, thinking: str | None = None
+    ) -> dict[str, Any]:
+        """Add a message. ``images`` are those that ``image`` gave."""
+        message: dict[str, Any] = {
+            "role": "system" if role == "developer" else role,
+            "content": text,
+        }
+        if images:
+            message["images"] = list(images)
+        if thinking:
+            message["thinking"] = thinking
+        self.messages.append(message)
+        return message
+
+    def call(self, call_id: str, name: str, arguments: str, place: str) -> None:
+        """Add a call to what the model said last. ``place`` is the field of ``arguments``."""
+        encoded = arguments.encode() or b"{}"
+        try:
+            is_object = isinstance(read_json(encoded), dict)
+        except InvalidBody:
+            is_object = False
+        if not is_object:
+            raise wrong(place, "must be a JSON object, as text")
+        if not self.messages or self.messages[-1]["role"] != _ASSISTANT:
+            self.say(_ASSISTANT, "")
+        call: dict[str, Any] = {"function": {"name": name, "arguments": msgspec.Raw(encoded)}}
+        calls = self.messages[-1].setdefault("tool_calls", [])
+        calls.append({"id": call_id} | call if call_id else call)
+        self._names[call_id] = name
+
+    def answers_call(self, message: dict[str, Any], call_id: str) -> None:
+        """Say which call a message of a tool answers."""
+        message["tool_call_id"] = call_id
+        if call_id in self._names:
+            message["tool_name"] = self._names[call_id]
+
+    def image(self, url: str, place: str) -> str:
+        """An image for a message: its base64, or the address that a worker fetches it from."""
+        found = _DATA_URI.match(url)
+        if found is not None and not is_image_url(url[found.end() :]):
+            return url[found.end() :]
+        # An address within a data URI would be fetched, uncounted, beside one that is not.
+        if not is_image_url(url):
+            raise wrong(
+                place, "must be an http(s) URL, or hold the image: data:image/png;base64,..."
+            )
+        if len(self.image_urls) >= IMAGE_URLS_MAX:
+            raise wrong(
+                place, f"is one URL too many: {IMAGE_URLS_MAX} images of a request are fetched"
+            )
+        self.image_urls[place] = url
+        return url
+
+    def instruct(self, text: str) -> None:
+        """Tell the model something before all else. Many know of one such message only."""
+        if self.messages and self.messages[0]["role"] == "system":
+            first = self.messages[0]
+            first["content"] = "\n\n".join(part for part in (first["content"], text) if part)
+        else:
+            self.messages.insert(0, {"role": "system", "content": text})
+
 
 _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     "audio": (),
@@ -65,15 +145,15 @@ _READ: Final = frozenset({*AS_THEY_ARE, *OPTIONS} - {"max_output_tokens"}) | fro
 )
 
 
-class _Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
+class _ChatPart(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
     prompt_cache_breakpoint: Any = None
 
 
-class _Text(_Part, tag="text"):
+class _Text(_ChatPart, tag="text"):
     text: str
 
 
-class _Refusal(_Part, tag="refusal"):
+class _ChatRefusal(_ChatPart, tag="refusal"):
     refusal: str
 
 
@@ -82,7 +162,7 @@ class _ImageUrl(msgspec.Struct, forbid_unknown_fields=True):
     detail: str | None = None
 
 
-class _Image(_Part, tag="image_url"):
+class _Image(_ChatPart, tag="image_url"):
     image_url: _ImageUrl
 
 
@@ -98,11 +178,11 @@ class _ToolCall(msgspec.Struct, forbid_unknown_fields=True):
     index: int | None = None
 
 
-class _Message(msgspec.Struct, forbid_unknown_fields=True):
+class _ChatMessage(msgspec.Struct, forbid_unknown_fields=True):
     """Any message; those that a client got from us can be sent back as they came."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[_Text | _Refusal | _Image] | None = None
+    content: str | list[_Text | _ChatRefusal | _Image] | None = None
     name: str | None = None
     tool_calls: list[_ToolCall] | None = None
     tool_call_id: str | None = None
@@ -122,7 +202,7 @@ class _ResponseFormat(msgspec.Struct):
     json_schema: _JsonSchema | None = None
 
 
-def read_order(given: Fields) -> Order:
+def read_order(given: Fields) -> CompletionOrder:
     """The order in Ollama's words. Raises InvalidParameter for what cannot be said in them."""
     refuse_what_would_be_lost(given, _READ, _ONLY, _REASONS)
     stream = read_field(given, "stream", bool) or False
@@ -156,13 +236,13 @@ def chat_order(
     given: Fields,
     conversation: Conversation,
     tools: Sequence[object],
-    offered: Offer,
+    offered: ToolOffer,
     *,
     stream: bool,
     choices: int,
     fields: Mapping[str, msgspec.Raw | None],
     answering: Answering,
-) -> Order:
+) -> CompletionOrder:
     """A chat. ``tools`` are those that are offered, as Ollama has them; ``fields`` go on as they
     are, those that are None left out. A call that has to be made is what the answer is held to,
     in the place of any other format."""
@@ -181,11 +261,11 @@ def chat_order(
     turns = [
         {"options": raw(choice_options(options, at))} if options else {} for at in range(1, choices)
     ]
-    return Order("chat", said, answering, stream, turns, conversation.image_urls)
+    return CompletionOrder("chat", said, answering, stream, turns, conversation.image_urls)
 
 
 def _conversation(given: Fields) -> Conversation:
-    messages = read_field(given, "messages", list[_Message])
+    messages = read_field(given, "messages", list[_ChatMessage])
     if not messages:
         raise wrong("messages", "must have at least one message")
     conversation = Conversation()
@@ -194,7 +274,7 @@ def _conversation(given: Fields) -> Conversation:
     return conversation
 
 
-def _add(conversation: Conversation, given: _Message, place: str) -> None:
+def _add(conversation: Conversation, given: _ChatMessage, place: str) -> None:
     text, images = _content(conversation, given, place)
     message = conversation.say(given.role, text, images, thinking=given.reasoning)
     for at, call in enumerate(given.tool_calls or ()):
@@ -204,7 +284,7 @@ def _add(conversation: Conversation, given: _Message, place: str) -> None:
         conversation.answers_call(message, given.tool_call_id)
 
 
-def _content(conversation: Conversation, given: _Message, place: str) -> tuple[str, list[str]]:
+def _content(conversation: Conversation, given: _ChatMessage, place: str) -> tuple[str, list[str]]:
     """The text and the images of a message, which Ollama keeps apart."""
     if given.content is None:
         return given.refusal or "", []
@@ -216,7 +296,7 @@ def _content(conversation: Conversation, given: _Message, place: str) -> tuple[s
         match part:
             case _Text():
                 texts.append(part.text)
-            case _Refusal():
+            case _ChatRefusal():
                 texts.append(part.refusal)
             case _Image():
                 field = f"{place}.content[{at}].image_url.url"
@@ -224,7 +304,7 @@ def _content(conversation: Conversation, given: _Message, place: str) -> tuple[s
     return "\n".join(texts), images
 
 
-def _as_written(given: Fields, offered: Offer) -> list[msgspec.Raw]:
+def _as_written(given: Fields, offered: ToolOffer) -> list[msgspec.Raw]:
     """The tools that are offered, each as it was written."""
     written = read_field(given, "tools", list[msgspec.Raw]) or []
     names = {each.name for each in offered.functions}

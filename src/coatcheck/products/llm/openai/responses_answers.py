@@ -12,18 +12,18 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from coatcheck.domain.ids import to_text
+from coatcheck.products.llm.openai.answers import STILL_HERE
 from coatcheck.products.llm.openai.fields import Fields
 from coatcheck.products.llm.openai.native import (
     ChoiceReader,
     FunctionCall,
     Native,
-    Said,
+    NativeOutput,
     TokenLogprob,
     created_seconds,
     read_native,
     whole_choice,
 )
-from coatcheck.products.llm.openai.streams import STILL_HERE
 from coatcheck.products.llm.openai.tools import ForcedCall
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -229,7 +229,7 @@ class _Items:
         self._call: FunctionCall | None = None
         self._logprobs: list[TokenLogprob] = []
 
-    def add(self, said: Said) -> Iterator[Event]:
+    def add(self, said: NativeOutput) -> Iterator[Event]:
         """What the target said further."""
         if said.thoughts:
             yield from self._add_thoughts(said.thoughts)
@@ -371,7 +371,7 @@ class ResponseEvents:
     def end(self) -> bytes:
         return b""
 
-    def _told(self, native: Native, said: Said) -> Iterator[Event]:
+    def _told(self, native: Native, said: NativeOutput) -> Iterator[Event]:
         if not self._begun:
             self._begun = True
             begun = self._answering.response(self._job, self._model, [])

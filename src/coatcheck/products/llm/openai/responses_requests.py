@@ -13,16 +13,15 @@ import msgspec
 
 from coatcheck.products.llm.openai.fields import (
     AS_THEY_ARE,
+    CompletionOrder,
     Fields,
-    Order,
     logprobs_fields,
     read_field,
     read_thinking,
     refuse_what_would_be_lost,
     wrong,
 )
-from coatcheck.products.llm.openai.messages import Conversation
-from coatcheck.products.llm.openai.requests import chat_order
+from coatcheck.products.llm.openai.requests import Conversation, chat_order
 from coatcheck.products.llm.openai.responses_answers import RequestEcho, ResponseAnswering
 from coatcheck.products.llm.openai.tools import OfferedFunction, offer
 
@@ -104,7 +103,7 @@ class _Message(msgspec.Struct, tag_field="type", tag="message"):
     content: _Content
 
 
-class _Call(msgspec.Struct, tag_field="type", tag="function_call"):
+class _FunctionCall(msgspec.Struct, tag_field="type", tag="function_call"):
     call_id: str
     name: str
     arguments: str
@@ -124,7 +123,7 @@ class _Reasoning(msgspec.Struct, tag_field="type", tag="reasoning"):
     content: list[_ReasoningText] | None = None
 
 
-_Item = _Message | _Call | _CallOutput | _Reasoning
+_Item = _Message | _FunctionCall | _CallOutput | _Reasoning
 _KINDS: Final = ("message", "function_call", "function_call_output", "reasoning")
 _decode_item: Final = msgspec.json.Decoder(_Item).decode
 
@@ -157,7 +156,7 @@ class _StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-def read_response_order(given: Fields) -> Order:
+def read_response_order(given: Fields) -> CompletionOrder:
     """Raises InvalidParameter for what cannot be said in Ollama's words."""
     refuse_what_would_be_lost(given, _READ, _ONLY, _REASONS)
     stream = read_field(given, "stream", bool) or False
@@ -236,7 +235,7 @@ def _add(conversation: Conversation, item: _Item, place: str, thoughts: str | No
             text, images = _content(conversation, item.content, f"{place}.content")
             thinking = thoughts if item.role == "assistant" else None
             conversation.say(item.role, text, images, thinking=thinking)
-        case _Call():
+        case _FunctionCall():
             if thoughts:
                 conversation.say("assistant", "", thinking=thoughts)
             conversation.call(item.call_id, item.name, item.arguments, f"{place}.arguments")

@@ -9,23 +9,23 @@ from urllib.parse import unquote
 
 import msgspec
 
-from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.job_responses import IDEMPOTENCY_PARAMETERS, RESUME_PARAMETERS, resume_after
-from coatcheck.http.prefer_header import read_preferences
+from coatcheck.http.parameters import read_preferences
 from coatcheck.http.problems import problem
-from coatcheck.http.request import Call
-from coatcheck.http.response import RawHeaders, Reply, StreamReply, json_reply
-from coatcheck.http.routing import Answer, Held, Operation, Parameter, RequestBody
-from coatcheck.products.llm.context import Scene
-from coatcheck.products.llm.direct_client import TAGS, NoAnswer, Straight, spelled
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders, Response, StreamResponse, json_response
+from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.products.llm.context import LlmContext
+from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer, spelled
 from coatcheck.products.llm.model import LlmKind
-from coatcheck.products.llm.openai.answers import Completion, Model, ModelList, model_list
+from coatcheck.products.llm.openai.answers import ChatCompletion, Model, ModelList, model_list
 from coatcheck.products.llm.openai.completions import TextCompletion, read_completion_order
 from coatcheck.products.llm.openai.embeddings import EmbeddingList, read_embedding_order
-from coatcheck.products.llm.openai.fields import Answering, Fields, Order
+from coatcheck.products.llm.openai.fields import Answering, CompletionOrder, Fields
 from coatcheck.products.llm.openai.native import Untranslatable
 from coatcheck.products.llm.openai.requests import read_order
 from coatcheck.products.llm.openai.responses_answers import ResponseObject
@@ -45,54 +45,62 @@ from coatcheck.products.llm.passthrough import (
 )
 from coatcheck.products.llm.problem_formats import OPENAI
 from coatcheck.products.llm.relay import LEAVE_IT, Relay, untranslatable
-from coatcheck.products.llm.submit_routes import NOT_CONFIGURED, PAYMENT, HandedIn, HandIn
+from coatcheck.products.llm.submit_routes import (
+    NOT_CONFIGURED,
+    PAYMENT,
+    ChatSubmitter,
+    SubmittedChat,
+)
 
 
 class OpenAIJobs:
     """A route that makes jobs: ``read`` makes orders of its requests."""
 
-    def __init__(self, scene: Scene, read: Callable[[Fields], Order]) -> None:
-        self._scene = scene
+    def __init__(self, context: LlmContext, read: Callable[[Fields], CompletionOrder]) -> None:
+        self._context = context
         self._read = read
-        self._hand_in = HandIn(scene)
-        self._relay = Relay(scene)
+        self._hand_in = ChatSubmitter(context)
+        self._relay = Relay(context)
 
-    async def create(self, call: Call) -> Reply | StreamReply:
-        preferences = read_preferences(call, in_query=False)
-        after = resume_after(call)
-        handed_in, wanted = await self._handed_in(call)
+    async def create(self, request: Request) -> Response | StreamResponse:
+        preferences = read_preferences(request, in_query=False)
+        after = resume_after(request)
+        handed_in, wanted = await self._handed_in(request)
         if preferences.respond_async:
-            return await ticket(self._scene, handed_in, wanted.kind, preferences)
+            return await ticket(self._context, handed_in, wanted.kind, preferences)
         job = from_text(handed_in.ticket.id)
         headers = [*self._relay.headers(job), *handed_in.headers]
         if wanted.stream:
             framing = wanted.answering.framing(job, handed_in.model)
             after = 0 if handed_in.ticket.created else after
-            reply = await self._relay.stream(call, job, framing, headers, after=after)
-            if isinstance(reply, StreamReply) or reply.status == HTTPStatus.SERVICE_UNAVAILABLE:
-                return reply
-            return _left(reply)
-        view = await self._relay.held(call, handed_in.ticket.id, preferences.wait)
+            response = await self._relay.stream(request, job, framing, headers, after=after)
+            if (
+                isinstance(response, StreamResponse)
+                or response.status == HTTPStatus.SERVICE_UNAVAILABLE
+            ):
+                return response
+            return _left(response)
+        view = await self._relay.held(request, handed_in.ticket.id, preferences.wait)
         if view.state is State.COMPLETED:
-            answer = await self._scene.voice.answer(view)
+            answer = await self._context.presenter.answer(view)
             try:
                 whole = wanted.answering.whole(job, handed_in.model, answer)
-                return json_reply(whole, headers=headers)
+                return json_response(whole, headers=headers)
             except Untranslatable as error:
                 why = untranslatable(job, error)
-                return _left(problem(call, HTTPStatus.BAD_GATEWAY, *why, headers=headers))
+                return _left(problem(request, HTTPStatus.BAD_GATEWAY, *why, headers=headers))
         if view.terminal:
-            return _left(self._relay.failed(call, view, headers))
+            return _left(self._relay.failed(request, view, headers))
         if preferences.wait is not None:
-            return await ticket(self._scene, handed_in, wanted.kind, preferences)
-        return await self._relay.drained(call, job, headers)
+            return await ticket(self._context, handed_in, wanted.kind, preferences)
+        return await self._relay.drained(request, job, headers)
 
-    async def _handed_in(self, call: Call) -> tuple[HandedIn, _Wanted]:
+    async def _handed_in(self, request: Request) -> tuple[SubmittedChat, _Wanted]:
         """The job, and how to answer. The body is gone after this: its caller may wait for long."""
-        async with self._hand_in.fields_of(call) as fields:
+        async with self._hand_in.fields_of(request) as fields:
             order = self._read(fields)
             handed_in = await self._hand_in.chat(
-                call,
+                request,
                 order.kind,
                 order.fields,
                 lane=Lane.URGENT,
@@ -111,81 +119,81 @@ class _Wanted(NamedTuple):
     stream: bool
 
 
-def _left(reply: Reply) -> Reply:
+def _left(response: Response) -> Response:
     """An answer that is no reason to make another job."""
-    headers: RawHeaders = [*reply.headers, LEAVE_IT]
-    return Reply(reply.status, reply.body, headers)
+    headers: RawHeaders = [*response.headers, LEAVE_IT]
+    return Response(response.status, response.body, headers)
 
 
 class Models:
     """GET /v1/models."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._straight = Straight(scene.settings.llm_targets)
+    def __init__(self, context: LlmContext) -> None:
+        self._context = context
+        self._direct = DirectClient(context.settings.llm_targets)
 
-    async def all(self, call: Call) -> Reply:
+    async def all(self, request: Request) -> Response:
         try:
-            return json_reply(await self._list())
+            return json_response(await self._list())
         except NoAnswer as error:
-            return no_answer(call, error)
+            return no_answer(request, error)
 
-    async def one(self, call: Call) -> Reply:
-        wanted = spelled(unquote(call.params["model"]))
+    async def one(self, request: Request) -> Response:
+        wanted = spelled(unquote(request.params["model"]))
         try:
             models = await self._list()
         except NoAnswer as error:
-            return no_answer(call, error)
+            return no_answer(request, error)
         for model in models.data:
             if spelled(model.id) == wanted:
-                return json_reply(model)
+                return json_response(model)
         return problem(
-            call, HTTPStatus.NOT_FOUND, "model_not_found", "No target has a model of that name."
+            request, HTTPStatus.NOT_FOUND, "model_not_found", "No target has a model of that name."
         )
 
     async def _list(self) -> ModelList:
-        self._scene.check_configured()
-        return model_list(await self._straight.models(TAGS))
+        self._context.check_configured()
+        return model_list(await self._direct.models(TAGS))
 
 
-def operations(scene: Scene) -> list[Operation]:
+def routes(context: LlmContext) -> list[Route]:
     """The routes under /v1."""
-    models = Models(scene)
+    models = Models(context)
     return [
-        _job_operation(
+        _job_route(
             "/v1/chat/completions",
             "openai_chat",
             "Chat with a model, as with OpenAI.",
-            OpenAIJobs(scene, read_order),
-            Completion,
+            OpenAIJobs(context, read_order),
+            ChatCompletion,
             CHAT,
         ),
-        _job_operation(
+        _job_route(
             "/v1/completions",
             "openai_completion",
             "Have a prompt completed, as with OpenAI.",
-            OpenAIJobs(scene, read_completion_order),
+            OpenAIJobs(context, read_completion_order),
             TextCompletion,
             _COMPLETION,
         ),
-        _job_operation(
+        _job_route(
             "/v1/responses",
             "openai_response",
             "Have a response made, as with OpenAI.",
-            OpenAIJobs(scene, read_response_order),
+            OpenAIJobs(context, read_response_order),
             ResponseObject,
             _RESPONSE,
         ),
-        _job_operation(
+        _job_route(
             "/v1/embeddings",
             "openai_embeddings",
             "Embed texts, as with OpenAI.",
-            OpenAIJobs(scene, read_embedding_order),
+            OpenAIJobs(context, read_embedding_order),
             EmbeddingList,
             _EMBEDDINGS,
             streams=False,
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path="/v1/models",
             name="openai_models",
@@ -194,9 +202,13 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.READ,
             tag="llm",
             problem_format=OPENAI,
-            answers=(Answer(HTTPStatus.OK, "The models.", ModelList), NOT_CONFIGURED, BROKEN),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The models.", ModelList),
+                NOT_CONFIGURED,
+                BROKEN,
+            ),
         ),
-        Operation(
+        Route(
             methods=("GET",),
             path="/v1/models/{model:path}",
             name="openai_model",
@@ -206,12 +218,12 @@ def operations(scene: Scene) -> list[Operation]:
             tag="llm",
             problem_format=OPENAI,
             parameters=(Parameter("model", "path", "The model's name."),),
-            answers=(Answer(HTTPStatus.OK, "The model.", Model), NOT_CONFIGURED, BROKEN),
+            responses=(ResponseSpec(HTTPStatus.OK, "The model.", Model), NOT_CONFIGURED, BROKEN),
         ),
     ]
 
 
-def _job_operation(
+def _job_route(
     path: str,
     name: str,
     summary: str,
@@ -220,11 +232,11 @@ def _job_operation(
     schema: Mapping[str, Any],
     *,
     streams: bool = True,
-) -> Operation:
+) -> Route:
     description = "A job like those of `POST /jobs`, whose answer is waited for"
     if streams:
         description += ': whole, or with `"stream": true` as it comes, as Server-Sent Events'
-    return Operation(
+    return Route(
         methods=("POST",),
         path=path,
         name=name,
@@ -235,10 +247,10 @@ def _job_operation(
         tag="llm",
         parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
         body=RequestBody("What OpenAI takes.", schema=schema),
-        held=Held.UNLESS_ASYNC,
+        held=HoldsOpen.UNLESS_ASYNC,
         problem_format=OPENAI,
-        answers=(
-            Answer(
+        responses=(
+            ResponseSpec(
                 HTTPStatus.OK,
                 "The answer, whole; or its parts." if streams else "The answer.",
                 body,

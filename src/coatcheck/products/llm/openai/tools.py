@@ -96,51 +96,51 @@ class ForcedCall:
         return f"{wanted}\n{described}"
 
 
-class Offer(NamedTuple):
+class ToolOffer(NamedTuple):
     """What a model is offered: functions that it may call, or one call that it must make."""
 
     functions: Sequence[OfferedFunction]
     forced: ForcedCall | None
 
 
-class _Named(msgspec.Struct):
+class _NamedFunction(msgspec.Struct):
     name: str
 
 
-class _Choice(msgspec.Struct):
+class _ToolChoice(msgspec.Struct):
     """A ``tool_choice`` that is an object, of either API."""
 
     type: str
-    function: _Named | None = None
+    function: _NamedFunction | None = None
     name: str | None = None
     allowed_tools: _Allowed | None = None
     mode: str | None = None
-    tools: list[_Choice] | None = None
+    tools: list[_ToolChoice] | None = None
 
 
 class _Allowed(msgspec.Struct):
     mode: str
-    tools: list[_Choice]
+    tools: list[_ToolChoice]
 
 
-def offer(functions: Sequence[OfferedFunction], choice: object) -> Offer:
+def offer(functions: Sequence[OfferedFunction], choice: object) -> ToolOffer:
     """What ``tool_choice`` makes of the functions. Raises InvalidParameter."""
     match choice:
         case None | "auto":
-            return Offer(functions, None)
+            return ToolOffer(functions, None)
         case "none":
-            return Offer((), None)
+            return ToolOffer((), None)
         case "required":
-            return Offer((), _forced(functions))
+            return ToolOffer((), _forced(functions))
         case dict():
             return _chosen(functions, choice)
         case _:
             raise _wrong("must be none, auto, required, or name a function")
 
 
-def _chosen(functions: Sequence[OfferedFunction], choice: Mapping[str, Any]) -> Offer:
+def _chosen(functions: Sequence[OfferedFunction], choice: Mapping[str, Any]) -> ToolOffer:
     try:
-        read = msgspec.convert(choice, _Choice)
+        read = msgspec.convert(choice, _ToolChoice)
     except msgspec.ValidationError:
         raise _wrong("must be none, auto, required, or name a function") from None
     if read.type == "allowed_tools":
@@ -150,11 +150,11 @@ def _chosen(functions: Sequence[OfferedFunction], choice: Mapping[str, Any]) -> 
         allowed = [_named(functions, each) for each in tools]
         if mode not in ("auto", "required"):
             raise _wrong("must have the mode auto or required")
-        return Offer((), _forced(allowed)) if mode == "required" else Offer(allowed, None)
-    return Offer((), _forced([_named(functions, read)]))
+        return ToolOffer((), _forced(allowed)) if mode == "required" else ToolOffer(allowed, None)
+    return ToolOffer((), _forced([_named(functions, read)]))
 
 
-def _named(functions: Sequence[OfferedFunction], choice: _Choice) -> OfferedFunction:
+def _named(functions: Sequence[OfferedFunction], choice: _ToolChoice) -> OfferedFunction:
     if choice.type != "function":
         raise _wrong(f"cannot be {choice.type}: models that are served here call functions only")
     name = choice.name if choice.function is None else choice.function.name

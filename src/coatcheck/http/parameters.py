@@ -1,0 +1,287 @@
+"""Reads query fields and request headers: each with its bounds, or an error that names it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from coatcheck.domain.errors import InvalidParameter, UrlForbidden
+from coatcheck.domain.limits import DELAY_SECONDS_MAX, IDEMPOTENCY_KEY_CHARACTERS_MAX
+from coatcheck.egress import Guard
+from coatcheck.http.request import Request
+from coatcheck.http.response import RawHeaders
+from coatcheck.http.routing import Parameter
+
+_DIGITS_MAX: Final = 18
+_NAMED_MAX: Final = 10
+_PLAIN_NAME: Final = re.compile(r"[\w.\-\[\]]{1,64}", re.ASCII)
+
+
+def read_whole_number(
+    query: Mapping[str, str], name: str, least: int, most: int, *, default: int
+) -> int:
+    given = query.get(name)
+    if given is None:
+        return default
+    number = int(given) if given.isascii() and given.isdigit() and len(given) <= _DIGITS_MAX else -1
+    if not least <= number <= most:
+        raise InvalidParameter(name, f"must be a whole number from {least} to {most}")
+    return number
+
+
+def read_choice(query: Mapping[str, str], name: str, choices: Sequence[str]) -> str | None:
+    given = query.get(name)
+    if given is not None and given not in choices:
+        raise InvalidParameter(name, f"must be one of {', '.join(choices)}")
+    return given
+
+
+def read_list(query: Mapping[str, str], name: str, most: int) -> list[str]:
+    """Words with commas between, at least one."""
+    words = [word for word in query.get(name, "").split(",") if word]
+    if not 1 <= len(words) <= most:
+        raise InvalidParameter(name, f"must name 1 to {most}, with commas between")
+    return words
+
+
+def refuse_unknown(query: Mapping[str, str], known: Collection[str]) -> None:
+    """A field that nobody reads would be silently lost."""
+    for name in query:
+        if name not in known:
+            listed = f"; known are {', '.join(known)}" if known else ""
+            raise InvalidParameter(name[:64], f"is not known here{listed}")
+
+
+def ignored_note(query: Mapping[str, str], known: Collection[str]) -> RawHeaders:
+    """A ``Warning`` header that names the fields which nobody reads; none if there are none."""
+    unknown = [name for name in query if name not in known]
+    if not unknown:
+        return ()
+    named = [name for name in unknown[:_NAMED_MAX] if _PLAIN_NAME.fullmatch(name)]
+    others = len(unknown) - len(named)
+    if others:
+        named.append("another one" if others == 1 else f"{others} others")
+    note = f'299 - "ignored fields of the query, which are not known here: {", ".join(named)}"'
+    return [(b"warning", note.encode("ascii"))]
+
+
+WAIT_SECONDS_MAX: Final = 60.0
+_PREFER: Final = b"prefer"
+_WAIT_SECONDS: Final = re.compile(r"[0-9]{1,400}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """``wait`` is None if nothing was said of it; ``applied`` is what to echo."""
+
+    wait: float | None = None
+    respond_async: bool = False
+    strict: bool = False
+    applied: tuple[str, ...] = ()
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        if not self.applied:
+            return []
+        return [(b"preference-applied", ", ".join(self.applied).encode("latin-1"))]
+
+
+NONE: Final = Preferences()
+
+
+def read_preferences(request: Request, *, in_query: bool = True) -> Preferences:
+    """From the ``Prefer`` headers and the query's ``wait``, which goes first.
+
+    A preference that is not understood is no error, by its specification; a query field is.
+    ``in_query`` False: the query is not ours to read.
+    """
+    in_query = in_query and bool(request.scope["query_string"]) and "wait" in request.query
+    if _PREFER not in request.headers and not in_query:
+        return NONE
+    wait = _seconds(request.query["wait"]) if in_query else None
+    respond_async = strict = False
+    applied: list[str] = []
+    for name, value in _preferences(request).items():
+        if name == "wait" and not in_query and _WAIT_SECONDS.fullmatch(value):
+            wait = min(float(value), WAIT_SECONDS_MAX)
+            applied.append(f"wait={wait:g}")
+        elif name == "respond-async":
+            respond_async = True
+            applied.append("respond-async")
+        elif name == "handling" and value in ("strict", "lenient"):
+            strict = value == "strict"
+            applied.append(f"handling={value}")
+    return Preferences(wait, respond_async, strict, tuple(applied))
+
+
+def _preferences(request: Request) -> dict[str, str]:
+    """By name, in their order. Of one that comes twice the first counts."""
+    lines = [value.decode("latin-1") for name, value in request.scope["headers"] if name == _PREFER]
+    preferences: dict[str, str] = {}
+    for part in ",".join(lines).split(","):
+        name, _, value = part.partition(";")[0].partition("=")
+        preferences.setdefault(name.strip().lower(), value.strip().strip('"').lower())
+    return preferences
+
+
+def _seconds(text: str) -> float:
+    if not _WAIT_SECONDS.fullmatch(text):
+        raise InvalidParameter("wait", f"must be a number of seconds, at most {WAIT_SECONDS_MAX:g}")
+    return min(float(text), WAIT_SECONDS_MAX)
+
+
+_NAMES: Final = (b"idempotency-key", b"x-idempotency-key")
+_STRANGERS: Final = "\x1f"
+_MADE: Final = "\x1e"
+"""How keys begin that we have made of what a caller said: they tell a reader nothing."""
+
+
+def read_idempotency_key(request: Request) -> str | None:
+    """The key, or None. Both headers may come if they say the same."""
+    keys = {_bare(request.headers[name]) for name in _NAMES if name in request.headers}
+    if not keys:
+        return None
+    if len(keys) > 1:
+        raise _wrong("Idempotency-Key and X-Idempotency-Key differ")
+    key = keys.pop()
+    if not 1 <= len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX:
+        raise _wrong(f"must have 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters")
+    if not key.isprintable():
+        raise _wrong("must be printable text")
+    return key
+
+
+def of_strangers(key: str) -> str:
+    """The key as it is stored for a caller without a credential of the organisation.
+
+    Strangers have their keys to themselves: else they could learn of a member's job, or take the
+    key that a member is about to use. No member can spell the mark: it is not printable.
+    """
+    if len(key) == IDEMPOTENCY_KEY_CHARACTERS_MAX:
+        raise _wrong(f"must have less than {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters here")
+    return _STRANGERS + key
+
+
+def shown_key(stored: str | None) -> str | None:
+    """The key as its caller spelt it; None if nobody did so."""
+    if stored is None or stored.startswith(_MADE):
+        return None
+    return stored.removeprefix(_STRANGERS)
+
+
+def _bare(raw: bytes) -> str:
+    try:
+        text = raw.decode().strip()
+    except UnicodeDecodeError as error:
+        raise _wrong("must be text in ASCII or UTF-8") from error
+    if not text.startswith('"'):
+        return text
+    if len(text) < 2 or not text.endswith('"'):
+        raise _wrong("begins with a quote and does not end with one")
+    return _unquoted(text[1:-1])
+
+
+def _unquoted(inner: str) -> str:
+    letters: list[str] = []
+    escaped = False
+    for letter in inner:
+        if escaped:
+            if letter not in '"\\':
+                raise _wrong('has a backslash before something else than " or \\')
+            letters.append(letter)
+            escaped = False
+        elif letter == "\\":
+            escaped = True
+        elif letter == '"':
+            raise _wrong("has a quote in its middle that no backslash stands before")
+        else:
+            letters.append(letter)
+    if escaped:
+        raise _wrong("ends with a lone backslash")
+    return "".join(letters)
+
+
+def _wrong(issue: str) -> InvalidParameter:
+    return InvalidParameter("Idempotency-Key", issue, "header")
+
+
+_HEADER: Final = "X-Coatcheck-Delay"
+_DELAY_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?", re.ASCII)
+
+DELAY_PARAMETER: Final = Parameter(
+    _HEADER,
+    "header",
+    "Seconds after which the job may start, by the database's clock; until then it is `staged`. "
+    "With a known idempotency key, what came with the first submission stands.",
+    {"type": "number", "minimum": 0, "maximum": DELAY_SECONDS_MAX},
+)
+
+
+def read_delay(request: Request) -> float:
+    """The seconds; 0 if nothing was said. Raises InvalidParameter."""
+    given = request.header(_HEADER.lower().encode())
+    if given is None:
+        return 0.0
+    if not _DELAY_SECONDS.fullmatch(given) or float(given) > DELAY_SECONDS_MAX:
+        issue = f"must be a number of seconds from 0 to {DELAY_SECONDS_MAX}"
+        raise InvalidParameter(_HEADER, issue, "header")
+    return float(given)
+
+
+_END: Final = "X-Webhook-Url"
+_STATES: Final = "X-State-Webhook-Url"
+_URL: Final = {"type": "string", "format": "uri", "maxLength": 2048}
+
+
+class WebhookUrls(NamedTuple):
+    """Who is told of a job, as a submission names them."""
+
+    webhook_url: str | None
+    state_webhook_url: str | None
+
+
+def names_webhooks(request: Request) -> bool:
+    """Whether anybody is to be told."""
+    return any(request.header(name.lower().encode()) is not None for name in (_END, _STATES))
+
+
+async def read_webhook_urls(request: Request, guard: Guard, org: str) -> WebhookUrls:
+    """The URLs, as far as there are any. Raises UrlForbidden unless they may be called as things
+    are now, LookUpRefused if that is not looked up now; whoever posts to them looks again."""
+    return WebhookUrls(
+        await _read(request, _END, guard, org), await _read(request, _STATES, guard, org)
+    )
+
+
+async def _read(request: Request, header: str, guard: Guard, org: str) -> str | None:
+    url = request.header(header.lower().encode())
+    if url is not None:
+        await check_webhook_url(header, url, guard, org)
+    return url
+
+
+async def check_webhook_url(name: str, url: str, guard: Guard, org: str) -> None:
+    """Raises UrlForbidden, with the name under which the URL came, unless it may be called now."""
+    try:
+        await guard.check_url(url, org)
+    except UrlForbidden as error:
+        raise UrlForbidden(f"{name}: {error}") from error
+
+
+WEBHOOK_PARAMETERS: Final = (
+    Parameter(
+        _END,
+        "header",
+        "Is told of the job's end by a signed POST. With a known idempotency key, what came with "
+        "the first submission stands.",
+        _URL,
+    ),
+    Parameter(
+        _STATES,
+        "header",
+        "Is told of every change of the job's state, its end among them, by signed POSTs.",
+        _URL,
+    ),
+)

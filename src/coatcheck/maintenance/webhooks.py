@@ -1,0 +1,409 @@
+"""Delivers webhooks: claims due deliveries, posts them, and records each outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import ClassVar, Final
+from uuid import uuid4
+
+import httpx2
+
+from coatcheck.core.queries import webhooks
+from coatcheck.core.queries.webhooks import Claimed, Mark, Room
+from coatcheck.core.webhook_payloads import Render
+from coatcheck.core.webhooks import WITH_PEACE, ReceiverAnswer, WebhookSecrets, answered, judged
+from coatcheck.crash import crash_point
+from coatcheck.db.batcher import Batcher
+from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.errors import retried
+from coatcheck.db.notifications import CHANGED, NotificationListener
+from coatcheck.domain.errors import (
+    BlobStoreUnavailable,
+    DatabaseUnavailable,
+    LookUpRefused,
+    OutcomeUnknown,
+    UrlForbidden,
+)
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.webhooks import (
+    ANSWER_BYTES_MAX,
+    PEACE_SECONDS_MAX,
+    POST_SECONDS_MAX,
+    DeliveryStatus,
+    message_id,
+)
+from coatcheck.egress import Guard, charged_to, receiver_guard
+from coatcheck.egress.urls import asked_seconds, read_target
+from coatcheck.maintenance.loop import Loop
+from coatcheck.settings import Settings
+from coatcheck.telemetry import metrics, traceparents, tracing
+from coatcheck.version import __version__
+
+_CONNECT_SECONDS_MAX: Final = 10.0
+_KEPT_CONNECTIONS_MAX: Final = 100
+_KEPT_SECONDS: Final = 5.0
+"""A receiver that closes a connection just as it is used again would cost a try."""
+
+
+class WebhookSender:
+    """Makes the posts of a process, on connections that are kept for a moment."""
+
+    def __init__(
+        self, guard: Guard, secrets: WebhookSecrets, *, seconds_max: float = POST_SECONDS_MAX
+    ) -> None:
+        self._secrets = secrets
+        self._seconds_max = seconds_max
+        self._client = guard.client(
+            # The whole post has a limit of its own.
+            timeout=httpx2.Timeout(None, connect=min(_CONNECT_SECONDS_MAX, seconds_max)),
+            limits=httpx2.Limits(
+                max_connections=None,  # the deliverer bounds them
+                max_keepalive_connections=_KEPT_CONNECTIONS_MAX,
+                keepalive_expiry=_KEPT_SECONDS,
+            ),
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def post(self, claimed: Claimed, body: bytes) -> ReceiverAnswer:
+        """Send it once. Never raises for what a receiver or the network does.
+
+        Raises LookUpRefused if it was not sent because its host is not looked up now.
+        """
+        crash_point("webhook.before_post")
+        answer: ReceiverAnswer | None = None
+        try:
+            async with asyncio.timeout(self._seconds_max):
+                response = await self._client.send(self._request(claimed, body), stream=True)
+                try:
+                    answer = _read(response)
+                    await _drain(response)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            # One that has said its status has answered, however long the rest takes.
+            answer = answer or ReceiverAnswer(
+                None, f"no answer within {self._seconds_max:g} seconds"
+            )
+        except UrlForbidden as error:
+            return ReceiverAnswer(None, str(error))
+        except httpx2.ConnectTimeout:
+            return ReceiverAnswer(None, "the connection was not accepted in time")
+        except httpx2.ConnectError:
+            return ReceiverAnswer(None, "the connection failed")
+        except (httpx2.HTTPError, httpx2.InvalidURL):
+            return ReceiverAnswer(None, "the connection broke, or the answer was not HTTP")
+        if answer.error is None:
+            crash_point("webhook.after_2xx")
+        return answer
+
+    def _request(self, claimed: Claimed, body: bytes) -> httpx2.Request:
+        read_target(claimed.url)
+        traceparent = tracing.current()
+        return self._client.build_request(
+            "POST",
+            claimed.url,
+            content=body,
+            headers={
+                **self._secrets.headers(claimed, body, datetime.now(UTC)),
+                "user-agent": f"coatcheck/{__version__}",
+                "accept-encoding": "identity",
+                **({} if traceparent is None else {traceparents.HEADER: traceparent}),
+            },
+            extensions=charged_to(claimed.event.org),
+        )
+
+
+def _read(response: httpx2.Response) -> ReceiverAnswer:
+    asked = None
+    if response.status_code in WITH_PEACE:
+        asked = asked_seconds(response.headers, datetime.now(UTC), PEACE_SECONDS_MAX)
+    return answered(response.status_code, asked)
+
+
+async def _drain(response: httpx2.Response) -> None:
+    """Read what there is, so that the connection can be used again; not too much of it.
+
+    The status was there: whatever is wrong with the rest changes nothing.
+    """
+    read = 0
+    try:
+        async for piece in response.aiter_raw():
+            read += len(piece)
+            if read > ANSWER_BYTES_MAX:
+                return
+    except httpx2.HTTPError:
+        return
+
+
+_log = logging.getLogger(__name__)
+
+PLACES: Final = 128
+_PLACES_OF_FAILING: Final = PLACES // 2
+_PER_ORG: Final = 64
+_PER_TARGET: Final = 4
+_TARGETS_MAX: Final = 1_000
+"""Targets that one look passes through; the next goes on after them."""
+LEASE_SECONDS: Final = 20.0
+"""For so long a dead server keeps the places of its receivers. A post may take longer: while it is
+under way its lease is renewed."""
+_RENEWED_PER_LEASE: Final = 4
+_RENDER_SECONDS_MAX: Final = 20.0
+_LOOK_SECONDS: Final = 1.0
+_LOOK_SECONDS_MIN: Final = 0.02
+"""Between two looks: what comes meanwhile shares the next."""
+_REST_AFTER_NOTHING_SECONDS: Final = 0.1
+"""What is due may be for endpoints that are paused, or fetched from: that is no reason to look
+again at every job that changes."""
+_REST_PER_CLAIM: Final = 3
+"""With a thousand receivers and a million messages waiting a claim is dear: the end of every post
+must not lead to one."""
+_NOT_NOW: Final = (BlobStoreUnavailable, DatabaseUnavailable, LookUpRefused, OutcomeUnknown)
+"""Why nothing was sent, which says nothing of the receiver, and passes. It spends no try."""
+_MARKS_MAX: Final = 200
+_DISABLED_ROWS_MAX: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Posting:
+    """A delivery that is being posted, and since when by this process's clock."""
+
+    delivery: Claimed
+    began: float
+
+
+class WebhookDeliverer(Loop):
+    """Posts webhooks until stopped. ``render`` makes their bodies (``webhook_payloads.py``)."""
+
+    name: ClassVar[str] = "deliverer"
+    elected: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        settings: Settings,
+        render: Render,
+        *,
+        guard: Guard | None = None,
+        post_seconds_max: float = POST_SECONDS_MAX,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        dsn = settings.database_url
+        super().__init__(Connection(dsn, name="deliverer", server_settings=PINNED_PLANS))
+        self._mark_line = Connection(dsn, name="deliverer marks", server_settings=PINNED_PLANS)
+        self._listener = NotificationListener(dsn, {CHANGED: self._heard}, on_gap=self.wake)
+        self._render = render
+        self._poster = WebhookSender(
+            guard or receiver_guard(settings),
+            WebhookSecrets(settings.require("key_pepper")),
+            seconds_max=post_seconds_max,
+        )
+        self._lease_seconds = lease_seconds
+        self._marks: Batcher[Mark, bool] = Batcher(self._mark, rows_max=_MARKS_MAX)
+        self._posts: dict[asyncio.Task[None], _Posting] = {}
+        self._holding: asyncio.Task[None] | None = None
+        self._failing = 0
+        self._has_disabled = False
+        self._claim_seconds = 0.0
+        self._found_nothing = False
+        self._cursor = webhooks.FIRST
+        self._awake = asyncio.Event()
+
+    async def begin(self) -> None:
+        """Listen, and start."""
+        await self._listener.start()
+        self._holding = asyncio.create_task(self._hold(), name="webhook leases")
+        self.start()
+
+    async def stop(self) -> None:
+        """Take no more, let those under way end, close."""
+        await super().stop()
+        await self.idle()
+        if self._holding is not None:
+            self._holding.cancel()
+            await asyncio.gather(self._holding, return_exceptions=True)
+        await self._listener.stop()
+        await self._marks.drain()
+        await self._poster.close()
+        await self._mark_line.close()
+        await self._db.close()
+
+    def wake(self) -> None:
+        """Look as soon as may be."""
+        self._awake.set()
+
+    async def idle(self) -> None:
+        """Wait until nothing is being posted."""
+        while self._posts:
+            await asyncio.wait(self._posts)
+
+    async def rest(self, seconds: float) -> None:
+        least = _REST_AFTER_NOTHING_SECONDS if self._found_nothing else _LOOK_SECONDS_MIN
+        await asyncio.sleep(max(least, _REST_PER_CLAIM * self._claim_seconds))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._awake.wait()
+        except TimeoutError:
+            pass  # the usual way to look again
+
+    async def tick(self) -> float:
+        """Begin to post what is due, as far as there is room."""
+        self._awake.clear()
+        if self._has_disabled:
+            self._has_disabled = False
+            await webhooks.end_disabled(self._db, _DISABLED_ROWS_MAX)
+        self._claim_seconds = 0.0
+        self._found_nothing = False
+        due = await webhooks.next_due_seconds(self._db)
+        if due is None or due > 0:
+            return _LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS)
+        places = PLACES - len(self._posts)
+        if places <= 0:
+            return _LOOK_SECONDS  # the end of a post wakes us
+        room = Room(places, max(0, _PLACES_OF_FAILING - self._failing), _PER_ORG, _PER_TARGET)
+        began = time.monotonic()
+        claimed, self._cursor = await webhooks.claim(
+            self._db,
+            room,
+            uuid4(),
+            lease_seconds=self._lease_seconds,
+            after=self._cursor,
+            targets_max=_TARGETS_MAX,
+        )
+        self._claim_seconds = time.monotonic() - began
+        for delivery in claimed:
+            self._begin(delivery)
+        if self._cursor != webhooks.FIRST:
+            return 0.0  # there are more targets than one look passes through
+        self._found_nothing = not self._posts
+        return _LOOK_SECONDS
+
+    def _heard(self, _: str) -> None:
+        self.wake()
+
+    def _begin(self, delivery: Claimed) -> None:
+        post = asyncio.create_task(self._deliver(delivery), name="webhook")
+        self._posts[post] = _Posting(delivery, time.monotonic())
+        post.add_done_callback(self._ended)
+        metrics.set_webhooks_posting(len(self._posts))
+
+    def _ended(self, post: asyncio.Task[None]) -> None:
+        del self._posts[post]
+        metrics.set_webhooks_posting(len(self._posts))
+        self.wake()  # there is room for one more
+
+    async def _hold(self) -> None:
+        """Renew the leases of posts that take long, until cancelled."""
+        every = self._lease_seconds / _RENEWED_PER_LEASE
+        while True:
+            await asyncio.sleep(every)
+            before = time.monotonic() - every
+            long = [each.delivery for each in self._posts.values() if each.began <= before]
+            if not long:
+                continue
+            try:  # not on the line of the marks, which may be what takes so long
+                await webhooks.renew(self._db, long, self._lease_seconds)
+            except (DatabaseUnavailable, OutcomeUnknown) as error:
+                _log.info("leases of webhooks were not renewed: %s", error)
+            except Exception:  # noqa: BLE001 - or every later post that takes long were made twice
+                _log.exception("leases of webhooks were not renewed")
+                metrics.record_upkeep_failure(self.name)
+
+    async def _deliver(self, delivery: Claimed) -> None:
+        began = time.monotonic()
+        self._failing += delivery.failing
+        try:
+            answer = await self._post(delivery)
+            mark = judged(
+                delivery.event.org,
+                delivery.event.id,
+                delivery.lease,
+                tries=delivery.tries,
+                answer=answer,
+                luck=random.random(),
+            )
+            held = await self._marks.ask(mark)
+        except _NOT_NOW as error:
+            # Its lease ends, and it is delivered again, by whoever is there then.
+            _log.warning("a webhook is left to its lease: %s", error, extra=_fields(delivery))
+            return
+        finally:
+            self._failing -= delivery.failing
+        self._has_disabled |= mark.status is DeliveryStatus.DISABLED
+        _report(delivery, mark, held=held, seconds=time.monotonic() - began)
+
+    async def _post(self, delivery: Claimed) -> ReceiverAnswer:
+        """What came of it. Raises one of ``_NOT_NOW`` if it was not posted, and is to be."""
+        try:
+            async with asyncio.timeout(_RENDER_SECONDS_MAX):
+                body = await self._render(delivery.event)
+            return await self._posted(delivery, body)
+        except _NOT_NOW:
+            raise
+        except TimeoutError:
+            raise DatabaseUnavailable("what it is to say could not be read in time") from None
+        except Exception as error:  # noqa: BLE001 - a defect must not be tried for ever
+            # Without its text, which may quote what is not ours to log.
+            _log.error(
+                "a webhook could not be sent: %s", type(error).__name__, extra=_fields(delivery)
+            )
+            return ReceiverAnswer(None, "it could not be sent, for a reason on our side")
+
+    async def _posted(self, delivery: Claimed, body: bytes) -> ReceiverAnswer:
+        if delivery.waited_seconds is not None:
+            metrics.record_webhook_lag(delivery.waited_seconds)
+        if delivery.traceparent is None:
+            return await self._poster.post(delivery, body)
+        event = delivery.event
+        with tracing.span(
+            f"webhook {event.event}",
+            "client",
+            delivery.traceparent,
+            {
+                "coatcheck.job.id": to_text(event.subject),
+                "coatcheck.org": event.org,
+                "coatcheck.webhook.id": message_id(event.id),
+                "coatcheck.webhook.try": delivery.tries + 1,
+            },
+        ) as part:
+            answer = await self._poster.post(delivery, body)
+            if answer.status is not None:
+                part.note({"http.response.status_code": answer.status})
+            if answer.error is not None:
+                part.failed("not_delivered")
+            return answer
+
+    async def _mark(self, marks: list[Mark]) -> list[bool]:
+        held = await retried(lambda: webhooks.mark(self._mark_line, marks))
+        return [mark.delivery in held for mark in marks]
+
+
+def _report(delivery: Claimed, mark: Mark, *, held: bool, seconds: float) -> None:
+    outcome = "retried" if mark.status is DeliveryStatus.PENDING else mark.status.value
+    metrics.record_webhook_post(outcome if held else "lost", seconds)
+    if mark.status is DeliveryStatus.DELIVERED:
+        return
+    level = logging.INFO if mark.status is DeliveryStatus.PENDING else logging.WARNING
+    _log.log(
+        level,
+        "a webhook was not taken: %s",
+        mark.error,
+        extra={"outcome": outcome, **_fields(delivery)},
+    )
+
+
+def _fields(delivery: Claimed) -> dict[str, object]:
+    """What a log line may say of a delivery: never its URL, whose query may be a secret."""
+    event = delivery.event
+    return {
+        "webhook_id": message_id(event.id),
+        "event": event.event,
+        "subject": to_text(event.subject),
+        "org": event.org,
+        "tries": delivery.tries + 1,
+    }

@@ -1,0 +1,282 @@
+"""Maintenance of batches: completes and cancels runs, removes batches, exports and blobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import ClassVar, Final
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.blobs.keys import (
+    export_of,
+    exports_of,
+    list_of_piece,
+    lists_of,
+    upload_of,
+    uploads_of,
+)
+from coatcheck.blobs.pieces import delete_pieces
+from coatcheck.core.queries import uploads
+from coatcheck.crash import crash_point
+from coatcheck.db.connection import Connection
+from coatcheck.db.notifications import CANCEL, CHANGED, READY, Notifier
+from coatcheck.domain.errors import BlobStoreUnavailable
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.states import State
+from coatcheck.maintenance.loop import Loop
+from coatcheck.maintenance.retention import BlobKind, OrphanBlobSweeper, whole
+from coatcheck.products.batches.dead_letter_repository import ingest_job
+from coatcheck.products.batches.model import INGEST_ENDPOINT
+from coatcheck.products.batches.queries import batches, ingest, removal
+from coatcheck.products.batches.queries import exports as batch_exports
+from coatcheck.products.batches.queries.ingest import LostPart
+from coatcheck.products.batches.queries.removal import CancellingRun, DeletedBatch, OldRun
+from coatcheck.telemetry.job_stats import job_stats_of
+
+_log = logging.getLogger(__name__)
+_RUN_COMPLETER_RUNS_MAX: Final = 200
+_RUN_COMPLETER_LOOK_SECONDS: Final = 0.2
+"""A run completes at most this long after its last task was counted."""
+_SUCCESSES_SECONDS: Final = 10.0
+"""A run's webhook reports successes together, at most once in so many seconds."""
+
+
+class RunCompleter(Loop):
+    name: ClassVar[str] = "run completion"
+
+    def __init__(self, db: Connection, notifier: Notifier) -> None:
+        super().__init__(db)
+        self._notifier = notifier
+
+    async def tick(self) -> float:
+        completed = await batches.complete(self._db, _RUN_COMPLETER_RUNS_MAX)
+        if completed:
+            crash_point("batch.completed_not_notified")
+        for run in completed:
+            _log.info(
+                "a run has %s",
+                run.status,
+                extra={"batch_id": to_text(run.batch), "run_id": to_text(run.run)},
+            )
+        await batches.tell_successes(self._db, _SUCCESSES_SECONDS)
+        if completed:
+            self._notifier.say(CHANGED, {run.batch.hex for run in completed})
+        return 0.0 if len(completed) == _RUN_COMPLETER_RUNS_MAX else _RUN_COMPLETER_LOOK_SECONDS
+
+
+UPLOAD_GRACE: Final = timedelta(hours=1)
+"""Its row comes first; but the slowest PUT that is waited for adds to its file so seldom."""
+LIST_GRACE: Final = timedelta(hours=7)
+"""A list may take six hours from its first piece to its row."""
+EXPORT_GRACE: Final = timedelta(hours=1)
+_BLOB_SWEEPER_ROWS_MAX: Final = 500
+
+
+class BatchSweeper(OrphanBlobSweeper):
+    """Deletes the rows of staged lists as well, once nobody can use them any more."""
+
+    name: ClassVar[str] = "batch sweeper"
+    kinds: ClassVar[Sequence[BlobKind]] = (
+        BlobKind("uploads", uploads_of, UPLOAD_GRACE, whole(upload_of), uploads.known_uploads),
+        BlobKind("lists", lists_of, LIST_GRACE, list_of_piece, ingest.known_lists),
+        BlobKind("exports", exports_of, EXPORT_GRACE, whole(export_of), batch_exports.known),
+    )
+
+    async def tick(self) -> float:
+        pause = await super().tick()
+        await uploads.forget(self._db, _BLOB_SWEEPER_ROWS_MAX)
+        return pause
+
+
+_CANCEL_RUNS_MAX: Final = 20
+_TASKS_MAX: Final = 1_000
+_CANCEL_LOOK_SECONDS: Final = 1.0
+
+
+class BatchCanceller(Loop):
+    """Whoever cancels a run has seen to it that no more of its tasks are claimed. Here, it is made
+    to take no more in, its waiting tasks end, and those that run are asked to stop; it completes
+    when they have (bookkeeper.py). Until then it is looked at again and again: what a claim held
+    at one look is found at the next."""
+
+    name: ClassVar[str] = "batch canceller"
+
+    def __init__(self, db: Connection, notifier: Notifier) -> None:
+        super().__init__(db)
+        self._notifier = notifier
+        self._job_stats = job_stats_of(db.database_url)
+        self._after: CancellingRun | None = None
+
+    async def tick(self) -> float:
+        runs = await removal.cancelling(self._db, self._after, _CANCEL_RUNS_MAX)
+        self._after = runs[-1] if len(runs) == _CANCEL_RUNS_MAX else None
+        cancelled = [await self._end_tasks(run) for run in runs]
+        more = self._after is not None or any(count >= _TASKS_MAX for count in cancelled)
+        return 0.0 if more else _CANCEL_LOOK_SECONDS
+
+    async def _end_tasks(self, run: CancellingRun) -> int:
+        await removal.end_intake(self._db, run)
+        cancelled, lane = await removal.cancel_waiting(self._db, run, _TASKS_MAX)
+        if lane is not None:
+            self._job_stats.moved(run.org, lane, State.CANCELLED, jobs=cancelled)
+        asked = await removal.ask_to_stop(self._db, run, _TASKS_MAX)
+        if asked:
+            self._notifier.say(CANCEL, [f"{task.boot}:{task.uuid.hex}" for task in asked])
+        if asked or cancelled:
+            self._notifier.say(CHANGED, [run.batch.hex])
+        return max(cancelled, len(asked))
+
+
+_BATCHES_MAX: Final = 5
+_EXPIRED_MAX: Final = 100
+_PARTS_MAX: Final = 20
+_EXPORTS_MAX: Final = 100
+_REMOVE_LOOK_SECONDS: Final = 2.0
+_PAUSE_SECONDS: Final = 0.02
+"""Between two chunks: others have the disk to themselves for a while."""
+
+
+class BatchRemover(Loop):
+    """Each step looks at what is left and takes away some of it: blobs first, then the rows that
+    know them, the batch itself last. So every step can be repeated, and no blob is left behind."""
+
+    name: ClassVar[str] = "batch remover"
+
+    def __init__(self, db: Connection, notifier: Notifier, blobs: BlobContainer) -> None:
+        super().__init__(db)
+        self._notifier = notifier
+        self._blobs = blobs
+        self._after: DeletedBatch | None = None
+
+    async def tick(self) -> float:
+        if self._after is None:
+            await removal.expire(self._db, _EXPIRED_MAX)
+            await removal.close_idle(self._db, _EXPIRED_MAX)
+        batches = await removal.deleted(self._db, self._after, _BATCHES_MAX)
+        self._after = batches[-1] if len(batches) == _BATCHES_MAX else None
+        moved = False
+        failed: BlobStoreUnavailable | None = None
+        for batch in batches:
+            try:
+                moved |= await self._step(batch)
+            except BlobStoreUnavailable as error:
+                failed = error  # it holds up no other
+        if failed is not None:
+            raise failed
+        return _PAUSE_SECONDS if moved or self._after is not None else _REMOVE_LOOK_SECONDS
+
+    async def _step(self, batch: DeletedBatch) -> bool:
+        """Take some of a batch away. Whether it can be gone on with at once."""
+        if await removal.cancel_runs(self._db, batch):
+            self._notifier.say(READY, None)
+        runs = await removal.runs(self._db, batch)
+        for run in runs:
+            if not run.is_quiet:
+                return False  # batch_canceller.py is at it
+        for run in runs:
+            if run.tasks:
+                await self._remove_tasks(batch, run)
+                return True
+        if await self._remove_exports(batch):
+            return True
+        for run in runs:
+            if await self._remove_parts(batch, run):
+                return True
+        if await removal.finish(self._db, batch):
+            _log.info("removed a batch", extra={"batch_id": to_text(batch.uuid)})
+            return True
+        return False  # what it used is not summed up yet (bookkeeper.py)
+
+    async def _remove_tasks(self, batch: DeletedBatch, run: OldRun) -> None:
+        tasks = removal.last_tasks(run, _TASKS_MAX)
+        await self._blobs.delete(await removal.task_blobs(self._db, batch.org, tasks))
+        crash_point("batch.remove_chunk_deleted")
+        await removal.delete_tasks(self._db, batch.org, run, tasks)
+
+    async def _remove_exports(self, batch: DeletedBatch) -> bool:
+        exports = await batch_exports.of_batch(self._db, batch.org, batch.uuid, _EXPORTS_MAX)
+        await self._blobs.delete([one.blob_key for one in exports if one.blob_key is not None])
+        if exports:
+            await batch_exports.delete(self._db, exports)
+        return bool(exports)
+
+    async def _remove_parts(self, batch: DeletedBatch, run: OldRun) -> bool:
+        parts = await removal.parts(self._db, batch.org, run, _PARTS_MAX)
+        for part in parts:
+            if part.source == "pieces" and part.source_key is not None:
+                await delete_pieces(self._blobs, part.source_key)
+        await self._blobs.delete([part.upload_key for part in parts if part.upload_key is not None])
+        if parts:
+            await removal.delete_parts(self._db, batch.org, parts)
+        return bool(parts)
+
+
+_EXPORT_ROWS_MAX: Final = 100
+_EXPORT_LOOK_SECONDS: Final = 2.0
+
+
+class ExportExpirer(Loop):
+    name: ClassVar[str] = "export keeper"
+
+    def __init__(self, db: Connection, blobs: BlobContainer, *, keep_seconds: int) -> None:
+        super().__init__(db)
+        self._blobs = blobs
+        self._keep_seconds = keep_seconds
+
+    async def tick(self) -> float:
+        failed = await batch_exports.fail_lost(
+            self._db, _EXPORT_ROWS_MAX, keep_seconds=self._keep_seconds
+        )
+        expired = await batch_exports.expired(self._db, _EXPORT_ROWS_MAX)
+        # Nobody is shown them any more. Blobs go first: while there is a row, it is tried again.
+        await self._blobs.delete([one.blob_key for one in expired if one.blob_key is not None])
+        if expired:
+            await batch_exports.delete(self._db, expired)
+        return 0.0 if _EXPORT_ROWS_MAX in (failed, len(expired)) else _EXPORT_LOOK_SECONDS
+
+
+_INGEST_ROWS_MAX: Final = 200
+_INGEST_LOOK_SECONDS: Final = 3.0
+RESUBMITS_MAX: Final = 3
+"""How often a list that lost its job is given another one before somebody has to look at it."""
+
+
+class IngestReconciler(Loop):
+    """Gives such a list another job, a few times. One whose job failed for good becomes a dead
+    letter, to be redriven. And a run whose latch was lost is latched."""
+
+    name: ClassVar[str] = "reconciler"
+
+    def __init__(self, db: Connection, notifier: Notifier) -> None:
+        super().__init__(db)
+        self._notifier = notifier
+
+    async def tick(self) -> float:
+        latched = await ingest.latch_left(self._db, _INGEST_ROWS_MAX)
+        if latched:
+            self._notifier.say(CHANGED, {batch.hex for batch in latched})
+        lost = await ingest.lost_parts(self._db, _INGEST_ROWS_MAX)
+        for part in lost:
+            await self._settle(part)
+        return 0.0 if _INGEST_ROWS_MAX in (len(latched), len(lost)) else _INGEST_LOOK_SECONDS
+
+    async def _settle(self, lost: LostPart) -> None:
+        about = {"batch_id": to_text(lost.batch), "part_id": to_text(lost.part)}
+        if lost.job_state is not State.FAILED and lost.redrives < RESUBMITS_MAX:
+            crash_point("reconcile.before_resubmit")
+            job = ingest_job(lost.org, lost.part, lost.request_id)
+            if await ingest.entrust(self._db, lost, job):
+                _log.warning("a list had lost its ingest job, and got another", extra=about)
+                self._notifier.say(READY, [INGEST_ENDPOINT])
+            return
+        code, message = _why(lost)
+        if await ingest.fail_part(self._db, lost.org, lost.part, code, message, lost.ingest_job):
+            _log.warning("a list could not be taken in: %s", code, extra=about)
+            self._notifier.say(CHANGED, [lost.batch.hex])
+
+
+def _why(lost: LostPart) -> tuple[str, str]:
+    if lost.job_state is State.FAILED and lost.error_code is not None:
+        return lost.error_code, lost.error_message or ""
+    return "ingest_lost", f"the job that took the list in was lost {lost.redrives + 1} times"
