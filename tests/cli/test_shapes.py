@@ -24,7 +24,6 @@ from coatcheck.cli.top import latest_points, screen, sparkline
 from coatcheck.client import (
     ApiKey,
     FailureCount,
-    FlowBacklog,
     JobBlocker,
     JobDetails,
     JobError,
@@ -34,6 +33,7 @@ from coatcheck.client import (
     LaneBacklog,
     Overview,
     OverviewPoint,
+    QueueBacklog,
     WorkerStatus,
 )
 
@@ -137,7 +137,7 @@ def overview(org: str = "default") -> Overview:
         60.0,
         tuple(points),
         lanes=(LaneBacklog("urgent", queued=1234, oldest_queued_seconds=200),),
-        flows=(FlowBacklog("acme", "f", "chat\x1b[2Jllama3", "bulk", 10, 2),),
+        queues=(QueueBacklog("acme", "f", "chat\x1b[2Jllama3", "bulk", 10, 2),),
         failures=(FailureCount("handler_error", 3),),
         workers_alive=2,
         workers=(WorkerStatus(7, "host:1", "0.1.0", held=5),),
@@ -183,7 +183,7 @@ def test_the_screen_fits_its_terminal_and_shows_the_latest(width: int, height: i
         60.0,
         tuple(points),
         lanes=tuple(LaneBacklog(lane) for lane in ("urgent", "standard", "bulk")),
-        flows=tuple(FlowBacklog("acme", f"flow {n}", "", "bulk", 10) for n in range(20)),
+        queues=tuple(QueueBacklog("acme", f"flow {n}", "", "bulk", 10) for n in range(20)),
         failures=tuple(FailureCount(f"code_{n}", 3) for n in range(20)),
         workers_alive=1,
         workers=tuple(WorkerStatus(n, f"host:{n}") for n in range(20)),

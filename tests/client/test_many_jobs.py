@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from coatcheck.client import UnexpectedAnswer
+from coatcheck.client import FlowBacklog, QueueBacklog, UnexpectedAnswer
 from tests.client.cases import JOB_URL, job
 from tests.client.conftest import Connect
 
@@ -84,7 +84,7 @@ async def test_usage_is_typed(connect: Connect, scripted: Any) -> None:
     row = {
         "day": "2026-01-31",
         "endpoint": "docs.post__analyze",
-        "flow": "",
+        "flow": "docs.v1.post__analyze",
         "jobs": 3,
         "completed": 2,
         "failed": 1,
@@ -101,9 +101,28 @@ async def test_usage_is_typed(connect: Connect, scripted: Any) -> None:
     client = connect(server.url)
     (used,) = await client.usage(date(2026, 1, 1), date(2026, 1, 31))
     assert (used.day, used.jobs, used.run_seconds) == (date(2026, 1, 31), 3, 1.25)
+    assert used.queue_key == used.flow == "docs.v1.post__analyze"
     assert query(server.asked[0].target) == {"from": "2026-01-01", "to": "2026-01-31"}
     with pytest.raises(UnexpectedAnswer):
         await client.usage()
     (used,) = await client.usage(granularity="hour")
     assert used.hour == datetime(2026, 1, 31, 22, tzinfo=UTC)
     assert query(server.asked[2].target) == {"granularity": "hour"}
+
+
+async def test_the_queues_of_an_overview_have_their_old_names_too(
+    connect: Connect, scripted: Any
+) -> None:
+    queue = {"org_id": "default", "flow": "import-7", "label": "import-7", "lane": "bulk"}
+    answer = {
+        "org_id": "default",
+        "generated_at": "2026-01-31T22:00:00Z",
+        "bucket_seconds": 60,
+        "flows": [queue],
+    }
+    server = await scripted({"json": answer})
+    overview = await connect(server.url).overview()
+    assert overview.queues == overview.flows == (QueueBacklog(*queue.values()),)
+    (longest,) = overview.queues
+    assert longest.queue_key == longest.flow == "import-7"
+    assert FlowBacklog is QueueBacklog

@@ -21,9 +21,13 @@ REFUSED: dict[str, dict[str, Any]] = {
     "an org of 256 characters": {"org": "x" * 256},
     "NUL in an org": {"org": "a\0b"},
     "half a surrogate in an org": {"org": HALF_A_SURROGATE},
-    "NUL in a flow": {"flow": "a\0b"},
-    "half a surrogate in a flow": {"flow": HALF_A_SURROGATE},
-    "no flow, not even an empty one": {"flow": None},
+    "NUL in a queue key": {"queue_key": "a\0b"},
+    "half a surrogate in a queue key": {"queue_key": HALF_A_SURROGATE},
+    "no queue key, not even an empty one": {"queue_key": None},
+    "NUL in a queue key by its old name": {"flow": "a\0b"},
+    "half a surrogate in a queue key by its old name": {"flow": HALF_A_SURROGATE},
+    "no queue key by its old name": {"flow": None},
+    "two queue keys": {"queue_key": "a", "flow": "b"},
     "an empty key": {"idempotency_key": ""},
     "a key of 256 characters": {"idempotency_key": "x" * 256},
     "NUL in a key": {"idempotency_key": "a\0b"},
@@ -59,9 +63,17 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "the last moment there is": {"run_at": datetime.max.replace(tzinfo=UTC)},
     "the longest retention": {"keep_completed": 2**31 - 1, "keep_failed": 2**31 - 1},
     "the longest delay": {"delay": 2**31 - 1},
-    "the longest names": {"org": "ö" * 255, "flow": "ö" * 255, "idempotency_key": "ö" * 255},
+    "the longest names": {
+        "org": "ö" * 255,
+        "queue_key": "ö" * 255,
+        "idempotency_key": "ö" * 255,
+    },
     "a payload that is null": {"payload": None},
-    "quotes and backslashes": {"org": "'\"\\{},", "flow": "'\"\\{},", "request_id": "'\"\\{}"},
+    "quotes and backslashes": {
+        "org": "'\"\\{},",
+        "queue_key": "'\"\\{},",
+        "request_id": "'\"\\{}",
+    },
 }
 
 
@@ -79,7 +91,8 @@ async def test_it_is_refused_and_those_beside_it_are_not(
 async def test_it_is_strange_and_accepted(options: dict[str, Any], engine: Engine) -> None:
     ticket = await engine.submit(ENDPOINT, **options)
     view = await engine.get(ticket.id, org=options.get("org", "default"))
-    assert (view.org, view.flow) == (options.get("org", "default"), options.get("flow", ""))
+    assert view.org == options.get("org", "default")
+    assert view.queue_key == options.get("queue_key", "")
 
 
 async def test_of_a_bulk_submission_with_one_bad_part_nothing_is_created(engine: Engine) -> None:

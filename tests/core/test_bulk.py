@@ -11,7 +11,7 @@ ENDPOINT = "docs.post__analyze"
 
 MIXED = [
     Submission(ENDPOINT, {"n": 0}),
-    Submission(ENDPOINT, {"n": 1}, lane="bulk", flow="a"),
+    Submission(ENDPOINT, {"n": 1}, lane="bulk", queue_key="a"),
     Submission(ENDPOINT, b'{"n":2}', org="acme", retries=7),
     Submission("other.post__run", {"n": "drei, größer"}, request_id="r-é-3"),
     Submission(ENDPOINT, {"n": 4}),
@@ -23,7 +23,7 @@ async def test_jobs_of_many_kinds_keep_what_they_were_given(engine: Engine) -> N
     assert len(tickets) == len(MIXED)
     for submission, ticket in zip(MIXED, tickets, strict=True):
         view = await engine.get(ticket.id, org=submission.org)
-        assert (view.endpoint, view.flow) == (submission.endpoint, submission.flow)
+        assert (view.endpoint, view.queue_key) == (submission.endpoint, submission.queue_key)
         assert view.lane == (submission.lane or "standard")
         assert view.failures_max == (3 if submission.retries is None else submission.retries)
         assert view.request_id == submission.request_id

@@ -82,6 +82,6 @@ async def test_a_caller_that_gives_up_does_not_disturb_the_others(
 
 
 async def test_readers_that_come_together_are_each_given_their_own_job(engine: Engine) -> None:
-    tickets = [await engine.submit(ENDPOINT, flow=f"flow {number}") for number in range(10)]
+    tickets = [await engine.submit(ENDPOINT, queue_key=f"key {number}") for number in range(10)]
     views = await asyncio.gather(*(engine.get(ticket.id) for ticket in tickets * 3))
-    assert [view.flow for view in views] == [f"flow {number}" for number in range(10)] * 3
+    assert [view.queue_key for view in views] == [f"key {number}" for number in range(10)] * 3

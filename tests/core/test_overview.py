@@ -170,7 +170,7 @@ async def test_the_series_has_no_gaps_and_never_more_points_than_a_chart_shows(
         assert seen.generated_at - moments[0] >= timedelta(minutes=minutes) * 0.95
 
 
-async def test_what_waits_and_runs_is_shown_by_lane_and_by_flow(
+async def test_what_waits_and_runs_is_shown_by_lane_and_by_queue(
     engine: Engine, connection: AsyncpgConnection
 ) -> None:
     await put_queue(connection, 7, org="acme", flow="large")
@@ -192,7 +192,7 @@ async def test_what_waits_and_runs_is_shown_by_lane_and_by_flow(
     assert standard.oldest_queued_seconds is not None
     assert standard.oldest_queued_seconds == pytest.approx(3_600, abs=60)
     assert (urgent.queued, bulk.queued, bulk.oldest_queued_seconds) == (3, 0, None)
-    assert [(each.flow, each.lane, each.queued, each.held) for each in seen.flows] == [
+    assert [(each.queue_key, each.lane, each.queued, each.held) for each in seen.queues] == [
         ("large", "standard", 7, 1),
         ("", "urgent", 3, 0),
         ("small", "standard", 2, 0),
@@ -200,7 +200,7 @@ async def test_what_waits_and_runs_is_shown_by_lane_and_by_flow(
     everybody = await engine.overviews.read(EVERYBODY, 60)
     assert everybody.lanes[1].queued == 27
     assert everybody.lanes[1].staged == 2
-    assert {each.org for each in everybody.flows} == {"aaa", "acme", "zzz"}
+    assert {each.org for each in everybody.queues} == {"aaa", "acme", "zzz"}
 
 
 async def test_roll_ups_go_when_nobody_looks_at_them_any_more(

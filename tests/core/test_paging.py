@@ -84,22 +84,22 @@ async def test_a_page_is_narrowed_by_endpoint_lane_and_state(engine: Engine) -> 
     assert len((await engine.page()).items) == 4
 
 
-async def test_a_flow_prefix_is_taken_letter_by_letter(engine: Engine) -> None:
+async def test_a_queue_key_prefix_is_taken_letter_by_letter(engine: Engine) -> None:
     """What is a wildcard to LIKE is a letter here."""
-    flows = ["docs.v1.get__a", "docs.v1.get__b", "docs.v11.get__a", "docsXv1.get__a", "d%"]
-    tickets = {flow: await engine.submit(UPSTREAM, flow=flow, owner="x") for flow in flows}
+    keys = ["docs.v1.get__a", "docs.v1.get__b", "docs.v11.get__a", "docsXv1.get__a", "d%"]
+    tickets = {key: await engine.submit(UPSTREAM, queue_key=key, owner="x") for key in keys}
 
     async def found(prefix: str) -> list[str]:
-        page = await engine.page(endpoints=[UPSTREAM], flow_prefix=prefix, owner="x")
+        page = await engine.page(endpoints=[UPSTREAM], queue_key_prefix=prefix, owner="x")
         assert page.total == len(page.items)
         return ids(page.items)
 
-    assert await found("docs.v1.") == newest_first(*(tickets[flow] for flow in flows[:2]))
-    assert await found("docs.") == newest_first(*(tickets[flow] for flow in flows[:3]))
+    assert await found("docs.v1.") == newest_first(*(tickets[key] for key in keys[:2]))
+    assert await found("docs.") == newest_first(*(tickets[key] for key in keys[:3]))
     assert await found("d%") == [tickets["d%"].id]
     assert await found("docs_v1") == []
     assert await found("d\\%") == []
-    assert len(await found("")) == len(flows)
+    assert len(await found("")) == len(keys)
 
 
 async def test_a_page_shows_an_owner_their_jobs_and_what_is_anyone_s(engine: Engine) -> None:
@@ -277,7 +277,8 @@ async def test_usage_can_be_read_as_soon_as_a_job_has_ended(
         await worker.settle(job, TransitionEvent.FAIL)
     today = await connection.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
     (row,) = await engine.usage("default", today, today)
-    assert (row.day, row.endpoint, row.flow, row.jobs, row.failed) == (today, ENDPOINT, "", 1, 1)
+    assert (row.day, row.endpoint, row.queue_key) == (today, ENDPOINT, "")
+    assert (row.jobs, row.failed) == (1, 1)
     assert row.payload_bytes == len(b'{"n":1}')
     assert await engine.usage("default", today, today, OTHER) == []
     assert await engine.usage("them", today, today) == []

@@ -66,14 +66,14 @@ async def test_a_job_is_seen_as_it_was_submitted(engine: Engine) -> None:
         ENDPOINT,
         {"a": 1},
         lane="bulk",
-        flow="run 7",
+        queue_key="run 7",
         idempotency_key="k",
         request_id="r",
         retries=9,
     )
     view = await engine.get(ticket.id)
     assert (view.id, view.org, view.endpoint) == (ticket.id, "default", ENDPOINT)
-    assert (view.lane, view.flow, view.state) == (Lane.BULK, "run 7", State.QUEUED)
+    assert (view.lane, view.queue_key, view.state) == (Lane.BULK, "run 7", State.QUEUED)
     assert (view.idempotency_key, view.request_id, view.failures_max) == ("k", "r", 9)
     assert (view.terminal, view.attempts, view.result) == (False, 0, None)
 

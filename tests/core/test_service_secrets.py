@@ -322,7 +322,7 @@ async def pruned(line: Connection, grace_seconds: float = -1.0) -> int:
 
 async def submit(engine: Engine, **options: Any) -> str:
     ticket = await engine.submit(
-        UPSTREAM_ENDPOINT, b"{}", org="acme", flow="docs.v1.post__a", **options
+        UPSTREAM_ENDPOINT, b"{}", org="acme", queue_key="docs.v1.post__a", **options
     )
     return ticket.id
 
@@ -398,7 +398,7 @@ async def test_retired_secrets_are_looked_at_page_by_page_by_index(
     for number in range(3):
         await catalogue.put("acme", "default", f"docs{number}", definition())
         await catalogue.delete("acme", f"docs{number}")
-    await engine.submit(UPSTREAM_ENDPOINT, b"{}", org="acme", flow="docs0.v1.post__a")
+    await engine.submit(UPSTREAM_ENDPOINT, b"{}", org="acme", queue_key="docs0.v1.post__a")
     await connection.execute("UPDATE jobs SET created_at = now() - interval '1 hour'")
     removed, after = [], None
     for _ in range(4):

@@ -61,8 +61,8 @@ async def let_pass(connection: AsyncpgConnection, seconds: float) -> None:
 
 
 def key_of(job: ClaimedJob) -> str:
-    return job.flow.partition("/")[2]
+    return job.queue_key.partition("/")[2]
 
 
 def run_of(job: ClaimedJob) -> UUID:
-    return UUID(hex=job.flow.partition("/")[0])
+    return UUID(hex=job.queue_key.partition("/")[0])

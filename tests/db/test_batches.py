@@ -509,7 +509,7 @@ async def test_reading_a_batch_costs_the_same_however_many_tasks_it_has(
     await create_small(line, new, tasks_of(2_000))
     claimed = await worker.claim(600)
     await worker.complete(*claimed[100:])
-    held = sum(job.flow == run_flow(new.run) for job in claimed[:100])
+    held = sum(job.queue_key == run_flow(new.run) for job in claimed[:100])
     await connection.execute("ANALYZE")
     plan = await line.run(lambda it: explain(it, sql("batches/get"), ORG, new.uuid))
     assert plan.indexes("jobs") == {"jobs_run_held"}

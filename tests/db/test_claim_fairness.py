@@ -17,7 +17,7 @@ Turn = tuple[str, str, str]
 
 
 def turn_of(job: ClaimedJob) -> Turn:
-    return job.endpoint, job.org, job.flow
+    return job.endpoint, job.org, job.queue_key
 
 
 async def turns_within(worker: Claimer, room: int, claims: int) -> Counter[Turn]:
@@ -101,7 +101,7 @@ async def test_room_that_is_kept_goes_to_the_flows_of_a_newcomer_in_turn(
     seen: list[str] = []
     for _ in range(6):
         claimed = await worker.claim_for_newcomers(1, holders={"holder"})
-        seen += [job.flow for job in claimed]
+        seen += [job.queue_key for job in claimed]
     assert seen == ["k1", "k2"] * 3
 
 
@@ -114,11 +114,11 @@ async def test_flows_of_newcomers_take_turns_whoever_holds_slots_between(
     seen: Counter[tuple[str, str]] = Counter()
     for holders in ({"nobody"}, {"a", "b"}, {"c", "d"}):
         claimed = await worker.claim_for_newcomers(4, holders=holders)
-        seen.update((job.org, job.flow) for job in claimed)
+        seen.update((job.org, job.queue_key) for job in claimed)
     assert seen == {(org, flow): 1 for org in "abcd" for flow in ("k1", "k2")}
     for holders in ({"a", "b", "c"}, {"a", "b", "c"}):
         claimed = await worker.claim_for_newcomers(1, holders=holders)
-        seen.update((job.org, job.flow) for job in claimed)
+        seen.update((job.org, job.queue_key) for job in claimed)
     assert (seen["d", "k1"], seen["d", "k2"]) == (2, 2)
 
 

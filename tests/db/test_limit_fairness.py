@@ -52,7 +52,7 @@ async def test_a_few_blocked_flows_cost_the_others_no_turn(
     await put_flows(connection, 50, jobs_each=5, org="blocked")
     await put_flows(connection, 5, jobs_each=5, org="free")
     await set_limit(worker.line, ConcurrencyLimit("blocked", "org", "", 0))
-    flows = [job.flow for _ in range(5) for job in await worker.claim(1)]
+    flows = [job.queue_key for _ in range(5) for job in await worker.claim(1)]
     assert len(set(flows)) == 5
 
 
@@ -102,6 +102,6 @@ async def flows_served(worker: Claimer, rounds: int) -> set[str]:
     held: list[ClaimedJob] = []
     for _ in range(rounds):
         held += await worker.claim_limited(10)
-        served |= {job.flow for job in held}
+        served |= {job.queue_key for job in held}
         await worker.complete(held.pop(0))
     return served

@@ -22,7 +22,7 @@ async def everything(worker: Claimer, room: int = 100) -> list[tuple[str, str, s
     """What a worker can get hold of, by both kinds of claim, until there is no more."""
     taken = []
     while claimed := await worker.claim(room) + await worker.claim_limited(room):
-        taken += [(job.endpoint, job.org, job.flow) for job in claimed]
+        taken += [(job.endpoint, job.org, job.queue_key) for job in claimed]
     return sorted(taken)
 
 

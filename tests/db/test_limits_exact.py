@@ -55,7 +55,7 @@ def covers(limit: ConcurrencyLimit) -> Callable[[ClaimedJob], bool]:
         case "org":
             return lambda job: job.org == limit.org
         case "flow":
-            return lambda job: (job.org, job.flow) == (limit.org, limit.name)
+            return lambda job: (job.org, job.queue_key) == (limit.org, limit.name)
         case _:
             return lambda job: job.endpoint == limit.name and limit.org in ("*", job.org)
 

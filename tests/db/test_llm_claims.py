@@ -60,7 +60,7 @@ async def test_a_claimed_job_is_dispatching_under_the_lease_of_its_claim(
     row = await row_of(connection, job)
     assert (row["state"], row["lease"]) == ("dispatching", held.job.lease)
     assert row["run_deadline"] - row["dispatched_at"] == timedelta(seconds=7)
-    assert (held.job.uuid, held.job.flow, held.job.payload) == (job.uuid, "a:1", b'{"x":1}')
+    assert (held.job.uuid, held.job.queue_key, held.job.payload) == (job.uuid, "a:1", b'{"x":1}')
     assert (held.job.attempt, held.job.lane, held.job.endpoint) == (1, Lane.STANDARD, CHAT)
     assert (held.target, held.loading, held.had_output) == ("gpu", True, False)
 
@@ -173,8 +173,8 @@ async def test_a_turn_is_remembered_from_claim_to_claim(
     assert first.loading
     for _ in range(2):
         await claims.worker.complete(first.job)
-        (again,) = await claims.claim(offer(resident=[first.job.flow]))
-        assert (again.job.flow, again.loading) == (first.job.flow, False)
+        (again,) = await claims.claim(offer(resident=[first.job.queue_key]))
+        assert (again.job.queue_key, again.loading) == (first.job.queue_key, False)
         first = again
 
 
@@ -186,7 +186,7 @@ async def test_a_turn_that_is_over_goes_to_the_model_that_waits(
     served = []
     for _ in range(8):
         (held,) = await claims.claim(offer(), turn_seconds=0.0)
-        served.append(held.job.flow)
+        served.append(held.job.queue_key)
         await claims.worker.complete(held.job)
     assert sorted(served[:2]) == ["a:1", "b:1"]
     assert served == served[:2] * 4

@@ -81,7 +81,7 @@ async def test_other_limits_hold_beside_those_of_a_run(
     await set_limit(worker.line, ConcurrencyLimit(ORG, "flow", f"{run.hex}/a", 0))
     await set_limit(worker.line, ConcurrencyLimit(ORG, "flow", f"{run.hex}/b", 1))
     claimed = [job for _ in range(5) for job in await worker.claim_limited(10)]
-    assert sorted(job.flow[-2:] for job in claimed) == ["/b", "/c", "/c", "/c"]
+    assert sorted(job.queue_key[-2:] for job in claimed) == ["/b", "/c", "/c", "/c"]
     await set_limit(worker.line, ConcurrencyLimit(ORG, "org", "", 4))
     await worker.complete(*claimed[:2])
     await put_queue(connection, 5)

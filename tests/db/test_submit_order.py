@@ -20,7 +20,7 @@ def keyed(round_number: int, key: str) -> NewJob:
         uuid=new_id(),
         lane="standard",
         endpoint=ENDPOINT,
-        flow="",
+        queue_key="",
         failures_max=0,
         payload=b"{}",
         idempotency_key=f"{round_number} {key}",

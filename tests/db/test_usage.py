@@ -133,7 +133,7 @@ async def test_every_way_to_end_is_counted_once(
     (counted,) = await used(worker)
     assert State(row["state"]) is final
     assert await ended(worker) == {final: 1}
-    assert (counted.endpoint, counted.flow, counted.jobs) == (ENDPOINT, "f", 1)
+    assert (counted.endpoint, counted.queue_key, counted.jobs) == (ENDPOINT, "f", 1)
     assert counted.attempts == attempts
     assert counted.payload_bytes == len(PAYLOAD)
     assert counted.result_bytes == (5 if final is State.COMPLETED else 0)
@@ -192,7 +192,10 @@ async def test_a_batch_is_a_row_for_each_group_and_not_for_each_job(
     ]
     assert await worker.complete(*held) == len(held)
     assert await connection.fetchval("SELECT count(*) FROM usage_deltas") == 4
-    assert [(row.flow, row.completed) for row in await used(worker, "a")] == [("", 5), ("f", 5)]
+    assert [(row.queue_key, row.completed) for row in await used(worker, "a")] == [
+        ("", 5),
+        ("f", 5),
+    ]
 
 
 async def test_a_late_result_is_not_counted(connection: AsyncpgConnection, worker: Claimer) -> None:

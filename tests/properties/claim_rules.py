@@ -14,7 +14,7 @@ Flow = tuple[str, str, str]
 
 
 def flow_of(job: ModelJob | ClaimedJob) -> Flow:
-    return job.endpoint, job.org, job.flow
+    return job.endpoint, job.org, job.queue_key
 
 
 def claimable(

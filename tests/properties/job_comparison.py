@@ -48,7 +48,7 @@ _SAME: Final = (
     ("org_id", "org"),
     ("lane", "lane"),
     ("endpoint", "endpoint"),
-    ("flow", "flow"),
+    ("flow", "queue_key"),
     ("state", "state"),
     ("payload", "payload"),
     ("failures_max", "failures_max"),
@@ -163,7 +163,7 @@ async def check_usage(ground: Ground, model: JobModel) -> None:
     used: dict[tuple[str, str, str], Used] = {}
     for org in sorted({org for org, _, _ in model.used}):
         for row in await usage.read(ground.line, org, *_EVER, None):
-            sums = used.setdefault((org, row.endpoint, row.flow), Used())
+            sums = used.setdefault((org, row.endpoint, row.queue_key), Used())
             sums.completed += row.completed
             sums.failed += row.failed
             sums.cancelled += row.cancelled

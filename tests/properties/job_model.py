@@ -48,7 +48,7 @@ class ModelJob:
     uuid: UUID
     lane: Lane
     endpoint: str
-    flow: str
+    queue_key: str
     payload: bytes | None
     failures_max: int
     created_at: float
@@ -159,7 +159,7 @@ class JobModel:
         """The limits that hold for a job."""
         applying = (
             (job.org, "org", ""),
-            (job.org, "flow", job.flow),
+            (job.org, "flow", job.queue_key),
             (job.org, "run", "" if job.run is None else job.run.hex),
             (job.org, "endpoint", job.endpoint),
             ("*", "endpoint", job.endpoint),
@@ -172,7 +172,7 @@ class JobModel:
         of: dict[str, Callable[[ModelJob], bool]] = {
             "org": lambda job: job.org == org,
             "run": lambda job: job.run is not None and job.run.hex == name,
-            "flow": lambda job: (job.org, job.flow) == (org, name),
+            "flow": lambda job: (job.org, job.queue_key) == (org, name),
             "endpoint": lambda job: job.endpoint == name and org in ("*", job.org),
         }
         return sum(of[scope](job) for job in self.held())
@@ -418,7 +418,7 @@ class JobModel:
             keep = KEEP_FAILED_UNITS if job.keep_failed is None else job.keep_failed
             job.payload = job.payload if job.keeps_input else None
         job.expires_at = self.now + keep
-        flow = job.flow if job.run is None else ""
+        flow = job.queue_key if job.run is None else ""
         used = self.used.setdefault((job.org, job.endpoint, flow), Used())
         used.completed += job.state is State.COMPLETED
         used.failed += job.state is State.FAILED

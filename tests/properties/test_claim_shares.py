@@ -73,7 +73,7 @@ async def begin(connection: AsyncpgConnection, worker: Claimer, backlog: Backlog
 
 
 def flow_of(job: ClaimedJob) -> Flow:
-    return job.org, job.endpoint, job.flow
+    return job.org, job.endpoint, job.queue_key
 
 
 def by_org(flows: Counter[Flow]) -> Counter[str]:

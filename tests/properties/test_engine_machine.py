@@ -74,7 +74,7 @@ class Order:
     org: str
     endpoint: str
     lane: Lane
-    flow: str = ""
+    queue_key: str = ""
     key: str | None = None
     body: int = 0
     delay: int = 0
@@ -92,7 +92,7 @@ orders = st.builds(
     org=st.sampled_from(ORGS),
     endpoint=st.sampled_from(ENDPOINTS),
     lane=st.sampled_from(list(Lane)),
-    flow=st.sampled_from(("", "f")),
+    queue_key=st.sampled_from(("", "f")),
     key=st.sampled_from((None, None, "k", "l")),
     body=st.integers(0, 1),
     delay=st.sampled_from((0, 0, 0, 1, 3)),
@@ -175,7 +175,7 @@ class EngineMachine(Machine):
                 payload,
                 org=org,
                 lane=order.lane,
-                flow=order.flow,
+                queue_key=order.queue_key,
                 idempotency_key=order.key,
                 retries=order.retries,
                 keep_input=order.keep_input,
@@ -205,7 +205,7 @@ class EngineMachine(Machine):
                 ticket.uuid,
                 order.lane,
                 order.endpoint,
-                order.flow,
+                order.queue_key,
                 payload,
                 order.retries,
                 now,
@@ -666,7 +666,7 @@ def again(old: ModelJob, uuid: UUID, key: str | None, now: float) -> ModelJob:
         uuid,
         old.lane,
         old.endpoint,
-        old.flow,
+        old.queue_key,
         old.payload,
         old.failures_max,
         now,

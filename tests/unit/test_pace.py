@@ -48,7 +48,7 @@ def test_lanes_and_endpoints_are_told_apart() -> None:
 
 def test_http_upstreams_are_told_apart_by_organisation_and_flow() -> None:
     retry_after = RetryAfterEstimator()
-    retry_after.learn(ended(ran=40, endpoint=UPSTREAM_ENDPOINT, flow="maps.v1.get__route"))
+    retry_after.learn(ended(ran=40, endpoint=UPSTREAM_ENDPOINT, queue_key="maps.v1.get__route"))
     kinds = [
         kind_of("default", UPSTREAM_ENDPOINT, "maps.v1.get__route"),
         kind_of("default", UPSTREAM_ENDPOINT, "maps.v2.get__route"),
@@ -155,7 +155,7 @@ def ended(
     ran: float = 0,
     at: float = 0,
     endpoint: str = ENDPOINT,
-    flow: str = "",
+    queue_key: str = "",
 ) -> JobView:
     finished = NOW + timedelta(seconds=at)
     started = finished - timedelta(seconds=ran)
@@ -166,7 +166,7 @@ def ended(
         started_at=started,
         finished_at=finished,
         endpoint=endpoint,
-        flow=flow,
+        queue_key=queue_key,
     )
 
 
@@ -191,14 +191,14 @@ def view(
     started_at: datetime | None = None,
     finished_at: datetime | None = None,
     endpoint: str = ENDPOINT,
-    flow: str = "",
+    queue_key: str = "",
 ) -> JobView:
     return JobView(
         org="default",
         uuid=UUID(int=0),
         lane=Lane.STANDARD,
         endpoint=endpoint,
-        flow=flow,
+        queue_key=queue_key,
         state=state,
         failures=0,
         failures_max=3,

@@ -179,7 +179,7 @@ def _job(org: str) -> ClaimedJob:
         uuid=uuid,
         lane=Lane.STANDARD,
         endpoint="lab.post__hang",
-        flow="",
+        queue_key="",
         payload=b"{}",
         attempt=1,
         failures=0,

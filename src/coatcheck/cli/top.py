@@ -34,7 +34,7 @@ _CURVE_CHARACTERS_MIN: Final = 10
 _RATE_SECONDS: Final = 60.0
 """Rates cover the last full minute and the one that has just started."""
 _UNITS: Final = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
-_FLOWS_SHOWN: Final = 10
+_QUEUES_SHOWN: Final = 10
 _FAILURES_SHOWN: Final = 8
 _ROWS_FOR_ALL: Final = 30
 """A terminal with fewer rows omits the rare events that did not happen."""
@@ -49,7 +49,7 @@ def screen(overview: Overview, *, hint: str = "", rows: int | None = None) -> Gr
     parts: list[RenderableType] = [_heading(overview, hint), Text(), rates, Text(), lanes]
     taken = 3 + 1 + rates.row_count + 1 + lanes.row_count
     below: tuple[tuple[int, Callable[[Overview, int], RenderableType]], ...] = (
-        (max(1, min(len(overview.flows), _FLOWS_SHOWN)), _flows),
+        (max(1, min(len(overview.queues), _QUEUES_SHOWN)), _queues),
         (min(len(overview.failures), _FAILURES_SHOWN), _failures),
         (len(overview.workers), _workers),
     )
@@ -177,19 +177,19 @@ def _lanes(overview: Overview) -> Table:
     return shown
 
 
-def _flows(overview: Overview, count: int) -> RenderableType:
-    if not overview.flows:
+def _queues(overview: Overview, count: int) -> RenderableType:
+    if not overview.queues:
         # Only admins see the names of queues.
         waits = any(lane.queued for lane in overview.lanes)
         text = "shown only to keys with the scope admin" if waits else "no jobs are queued"
         return Group(Text("longest queues", style="dim"), Text(text))
     shown = _table("longest queues", "lane", "queued", "running", right=(2, 3))
-    for flow in overview.flows[:count]:
-        label = flow.label or flow.flow
+    for queue in overview.queues[:count]:
+        label = queue.label or queue.queue_key
         if overview.org_id == "*":
-            label = f"{flow.org_id}  {label}"
-        queued = _counted(flow.queued, flow.exact)
-        shown.add_row(*_cells(label, flow.lane, queued, f"{flow.held:,}"))
+            label = f"{queue.org_id}  {label}"
+        queued = _counted(queue.queued, queue.exact)
+        shown.add_row(*_cells(label, queue.lane, queued, f"{queue.held:,}"))
     return shown
 
 

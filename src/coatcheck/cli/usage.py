@@ -72,7 +72,7 @@ def _shown(each: UsageDay) -> dict[str, object]:
 
 
 def _write_csv(days: tuple[UsageDay, ...], *, by_hour: bool) -> None:
-    first, *rest = (name for name in UsageDay.__struct_fields__ if name != "hour")
+    first, *rest = (name for name in UsageDay.__struct_encode_fields__ if name != "hour")
     fields = [first, *(["hour"] if by_hour else []), *rest]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(fields)

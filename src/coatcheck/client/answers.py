@@ -42,13 +42,13 @@ class UsageDay(msgspec.Struct, frozen=True):
     """The usage of one endpoint's jobs that ended on one day (UTC), or in the ``hour`` that begins
     then.
 
-    ``flow`` distinguishes the endpoints of http upstreams. ``run_seconds`` is the handlers' run
-    time over all attempts.
+    ``queue_key`` (``flow`` in JSON) distinguishes the endpoints of http upstreams. ``run_seconds``
+    is the handlers' run time over all attempts.
     """
 
     day: date
     endpoint: str
-    flow: str
+    queue_key: str = msgspec.field(name="flow")
     jobs: int
     completed: int
     failed: int
@@ -58,6 +58,11 @@ class UsageDay(msgspec.Struct, frozen=True):
     payload_bytes: int
     result_bytes: int
     hour: datetime | None = None
+
+    @property
+    def flow(self) -> str:
+        """The old name of ``queue_key``, removed with 0.1.0."""
+        return self.queue_key
 
 
 class _PageBody(msgspec.Struct, frozen=True):

@@ -761,20 +761,30 @@ class LaneBacklog(msgspec.Struct, frozen=True):
     exact: bool = True
 
 
-class FlowBacklog(msgspec.Struct, frozen=True):
+class QueueBacklog(msgspec.Struct, frozen=True):
     """One of the longest queues: of an organisation's service, model or batch.
 
     Only for callers with the scope ``admin``. Unless ``exact``, more are queued than counted.
+    JSON calls the queue key ``flow``.
     """
 
     org_id: str
-    flow: str
+    queue_key: str = msgspec.field(name="flow")
     label: str
     lane: str
     queued: int = 0
     held: int = 0
     endpoint: str = ""
     exact: bool = True
+
+    @property
+    def flow(self) -> str:
+        """The old name of ``queue_key``, removed with 0.1.0."""
+        return self.queue_key
+
+
+FlowBacklog = QueueBacklog
+"""The old name of ``QueueBacklog``, removed with 0.1.0."""
 
 
 class FailureCount(msgspec.Struct, frozen=True):
@@ -803,8 +813,8 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 class Overview(msgspec.Struct, frozen=True):
     """A summary of an organisation; ``org_id`` is ``*`` for all of them.
 
-    ``series`` has a point for each ``bucket_seconds``, oldest first. Only operators see
-    ``workers``; everybody sees ``workers_alive``.
+    ``series`` has a point for each ``bucket_seconds``, oldest first. ``queues`` (``flows`` in JSON)
+    are the longest. Only operators see ``workers``; everybody sees ``workers_alive``.
     """
 
     org_id: str
@@ -812,10 +822,15 @@ class Overview(msgspec.Struct, frozen=True):
     bucket_seconds: float
     series: tuple[OverviewPoint, ...] = ()
     lanes: tuple[LaneBacklog, ...] = ()
-    flows: tuple[FlowBacklog, ...] = ()
+    queues: tuple[QueueBacklog, ...] = msgspec.field(default=(), name="flows")
     failures: tuple[FailureCount, ...] = ()
     workers_alive: int = 0
     workers: tuple[WorkerStatus, ...] = ()
+
+    @property
+    def flows(self) -> tuple[QueueBacklog, ...]:
+        """The old name of ``queues``, removed with 0.1.0."""
+        return self.queues
 
 
 class WebhookEndpoint(msgspec.Struct, frozen=True):

@@ -54,7 +54,14 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.ids import InvalidId, from_text, new_ids
 from coatcheck.domain.inputs import InputRecord, StoredInput
-from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobPage, JobView
+from coatcheck.domain.job import (
+    Artifact,
+    ConcurrencyLimit,
+    JobEvent,
+    JobPage,
+    JobView,
+    stored_scope,
+)
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import (
     USAGE_DAYS_MAX,
@@ -400,26 +407,35 @@ class Engine:
         *,
         org: str = "default",
         endpoints: Sequence[str] | None = None,
-        flow_prefix: str | None = None,
+        queue_key_prefix: str | None = None,
         states: Sequence[State] | None = None,
         lane: Lane | None = None,
         owner: str | None = None,
         after: str | None = None,
         offset: int = 0,
         limit: int = 50,
+        flow_prefix: str | None = None,
     ) -> JobPage:
         """A page of jobs, newest first, without results, and how many there are in all.
 
-        Of these ``endpoints``, of flows that begin with ``flow_prefix``, in these ``states``, in
-        this ``lane``, and readable by ``owner``: what is theirs, and what is anyone's. The page
-        begins after the id ``after``, and passes over ``offset`` more. The total is of the whole
-        list, and not counted beyond 10,000.
+        Of these ``endpoints``, with a queue key that begins with ``queue_key_prefix``, in these
+        ``states``, in this ``lane``, and readable by ``owner``: what is theirs, and what is
+        anyone's. The page begins after the id ``after``, and passes over ``offset`` more. The total
+        is of the whole list, and not counted beyond 10,000. ``flow_prefix`` is the old name of
+        ``queue_key_prefix``, and is removed with 0.1.0.
         """
         if not 1 <= limit <= _PAGE_ROWS_MAX:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
         if not 0 <= offset <= _OFFSET_MAX:
             raise InvalidSubmission(f"offset: must be 0 to {_OFFSET_MAX}; go on with `after`")
-        wanted = job_store.JobFilter(org, endpoints, flow_prefix, states, lane, owner)
+        if queue_key_prefix is None:
+            queue_key_prefix = flow_prefix
+        elif flow_prefix not in (None, queue_key_prefix):
+            raise InvalidSubmission(
+                "queue_key_prefix: differs from flow_prefix, which is its old name; "
+                "give queue_key_prefix alone"
+            )
+        wanted = job_store.JobFilter(org, endpoints, queue_key_prefix, states, lane, owner)
         older_than = None if after is None else _uuid(after)
         try:
             sparse = await self._is_sparse(wanted)
@@ -472,8 +488,9 @@ class Engine:
     ) -> Sequence[UsageRow]:
         """What an organisation's jobs used that ended from ``first_day`` to ``last_day`` (UTC).
 
-        Exact as soon as a job has ended. A row for each day, endpoint and flow that used something;
-        with ``granularity="hour"`` one for each hour, endpoint and flow, of 31 days at most.
+        Exact as soon as a job has ended. A row for each day, endpoint and queue key that used
+        something; with ``granularity="hour"`` one for each hour, endpoint and queue key, of 31
+        days at most.
         """
         if granularity not in [*Granularity]:
             raise InvalidSubmission(f"granularity: must be one of {', '.join(Granularity)}")
@@ -599,9 +616,9 @@ class Engine:
         return view
 
     async def set_limit(self, limit: ConcurrencyLimit) -> None:
-        """Cap how many jobs of an endpoint, an organisation or a flow are held at once."""
+        """Cap how many jobs of an endpoint, an organisation or a queue key are held at once."""
         if limit.scope not in ("endpoint", "org", "flow"):
-            raise InvalidSubmission("scope: must be endpoint, org or flow")
+            raise InvalidSubmission("scope: must be endpoint, org or queue_key")
         if limit.held_max < 0:
             raise InvalidSubmission("held_max: must be at least 0")
         await retried(lambda: limit_store.set_limit(self._page_db, limit))
@@ -609,7 +626,9 @@ class Engine:
 
     async def clear_limit(self, org: str, scope: str, name: str) -> bool:
         """Take a cap away. Whether there was one."""
-        cleared = await retried(lambda: limit_store.clear_limit(self._page_db, org, scope, name))
+        cleared = await retried(
+            lambda: limit_store.clear_limit(self._page_db, org, stored_scope(scope), name)
+        )
         self._notifier.say(READY, None)
         return cleared
 

@@ -379,7 +379,7 @@ class Explainer:
         most, held = int(limit.of or 0), int(limit.number or 0)
         what = {
             "org": "The organisation",
-            "flow": f"The flow {name!r}",
+            "flow": f"The queue key {name!r}",
             "endpoint": f"The endpoint {name}",
             "run": "Its batch",
         }[scope]

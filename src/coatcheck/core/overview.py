@@ -23,7 +23,7 @@ from coatcheck.telemetry.queue_metrics import Queue
 POINTS_MAX: Final = 120
 SPAN_MINUTES_MIN: Final = 5
 SPAN_MINUTES_MAX: Final = 43_200
-_FLOWS_SHOWN_MAX: Final = 20
+_QUEUES_SHOWN_MAX: Final = 20
 _CODES_SHOWN_MAX: Final = 20
 _WORKERS_MAX: Final = 200
 _STRETCHES: Final = {
@@ -51,15 +51,20 @@ class LaneState:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A flow that has work. ``is_exact``: all that it has queued was counted."""
+    """A queue that has jobs. ``is_exact``: all that it has queued was counted."""
 
     org: str
-    flow: str
+    queue_key: str
     endpoint: str
     lane: str
     queued: int
     held: int
     is_exact: bool
+
+    @property
+    def flow(self) -> str:
+        """The old name of ``queue_key``, removed with 0.1.0."""
+        return self.queue_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,14 @@ class OverviewView:
     stretch_seconds: int
     series: Sequence[Stretch]
     lanes: Sequence[LaneState]
-    flows: Sequence[QueueState]
+    queues: Sequence[QueueState]
     failures: Sequence[tuple[str, int]]
     workers: Sequence[WorkerView]
+
+    @property
+    def flows(self) -> Sequence[QueueState]:
+        """The old name of ``queues``, removed with 0.1.0."""
+        return self.queues
 
 
 class Overviews:
@@ -101,7 +111,7 @@ class Overviews:
                 db, org, step_seconds=step, since=first, codes_max=_CODES_SHOWN_MAX
             )
         )
-        queued = await retried(lambda: overview.flows(db, org))
+        queued = await retried(lambda: overview.queued(db, org))
         held = await retried(lambda: overview.held(db, org))
         postponed = await retried(lambda: overview.postponed(db, org))
         return OverviewView(
@@ -110,7 +120,7 @@ class Overviews:
             stretch_seconds=stretch,
             series=_without_gaps(found, first, now, stretch),
             lanes=[_lane(lane, queued, held, postponed) for lane in Lane],
-            flows=_flows(queued, held),
+            queues=_queues(queued, held),
             failures=failures,
             workers=await self.workers(),
         )
@@ -158,8 +168,8 @@ def _without_gaps(
 
 def _lane(
     lane: Lane,
-    queued: Sequence[overview.QueuedFlow],
-    held: Sequence[overview.HeldFlow],
+    queued: Sequence[overview.QueuedJobs],
+    held: Sequence[overview.HeldJobs],
     postponed: dict[tuple[str, str], int],
 ) -> LaneState:
     waiting = [each for each in queued if each.lane == lane]
@@ -170,25 +180,25 @@ def _lane(
         retrying=postponed.get((lane, State.RETRYING), 0),
         held=sum(each.jobs for each in held if each.lane == lane),
         oldest_queued_seconds=max((each.oldest_seconds for each in waiting), default=None),
-        is_exact=len(queued) < overview.FLOWS_MAX and not any(each.is_more for each in waiting),
+        is_exact=len(queued) < overview.QUEUES_MAX and not any(each.is_more for each in waiting),
     )
 
 
-def _flows(
-    queued: Sequence[overview.QueuedFlow], held: Sequence[overview.HeldFlow]
+def _queues(
+    queued: Sequence[overview.QueuedJobs], held: Sequence[overview.HeldJobs]
 ) -> list[QueueState]:
-    at_work = {(each.org, each.flow, each.endpoint, each.lane): each.jobs for each in held}
-    flows = [
+    at_work = {(each.org, each.queue_key, each.endpoint, each.lane): each.jobs for each in held}
+    queues = [
         QueueState(
             each.org,
-            each.flow,
+            each.queue_key,
             each.endpoint,
             each.lane,
             each.jobs,
-            at_work.get((each.org, each.flow, each.endpoint, each.lane), 0),
+            at_work.get((each.org, each.queue_key, each.endpoint, each.lane), 0),
             not each.is_more,
         )
         for each in queued
     ]
-    flows.sort(key=lambda each: each.queued, reverse=True)
-    return flows[:_FLOWS_SHOWN_MAX]
+    queues.sort(key=lambda each: each.queued, reverse=True)
+    return queues[:_QUEUES_SHOWN_MAX]

@@ -42,8 +42,9 @@ _STATE_WEBHOOKS: Final = MappingProxyType(
 class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     """One job to be created. Only ``endpoint`` is needed.
 
-    ``payload`` is any JSON value, or bytes that already are JSON. ``flow`` names the line the job
-    stands in: an organisation's jobs share one unless they say otherwise. ``run_at`` or ``delay``
+    ``payload`` is any JSON value, or bytes that already are JSON. ``queue_key`` names the job's
+    queue: the jobs of an organisation and endpoint that have the same key share one; ``flow`` is
+    the key's old name, and is removed with 0.1.0. ``run_at`` or ``delay``
     (seconds) make it wait; it fails if it has not started by ``start_deadline``. ``timeout``,
     ``retries``, the times it is kept, and whether its input is if it comes to nothing
     (``keep_input``) override its endpoint's. ``owner`` is who may read it over
@@ -59,7 +60,7 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     payload: Any = msgspec.field(default_factory=dict)
     org: str = "default"
     lane: Lane | str | None = None
-    flow: str = ""
+    queue_key: str = ""
     idempotency_key: str | None = None
     run_at: datetime | None = None
     delay: float | None = None
@@ -76,6 +77,8 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     state_webhook_url: str | None = None
     state_webhook_detail: Literal["states", "phases"] = "states"
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
+    # Preparer resolves it, once for each kind of job: a __post_init__ slows each construction.
+    flow: str = ""
 
 
 @dataclass(slots=True)
@@ -115,8 +118,9 @@ class NewTickets(Sequence[Ticket]):
         return Ticket(UUID(bytes=self._ids[at]), State.QUEUED, created=True)
 
 
-_Spelling = tuple[str, Lane | str | None, str, str, int | None, str]
-"""What tells kinds apart, as submissions spell it: org, lane, endpoint, flow, retries, owner."""
+_Spelling = tuple[str, Lane | str | None, str, str, str, int | None, str]
+"""What tells kinds apart, as submissions spell it: org, lane, endpoint, queue key, the same by its
+old name, retries, owner."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -199,6 +203,7 @@ class Preparer:
                 given.org,
                 given.lane,
                 given.endpoint,
+                given.queue_key,
                 given.flow,
                 given.retries,
                 given.owner,
@@ -230,7 +235,7 @@ class Preparer:
             job_id or new_id(),
             kind.lane,
             kind.endpoint,
-            kind.flow,
+            kind.queue_key,
             kind.failures_max,
             payload,
             key,
@@ -256,8 +261,7 @@ class Preparer:
         """Check what jobs of a kind have in common, and remember it."""
         for field_name, value in (("endpoint", submission.endpoint), ("org", submission.org)):
             _check_text(field_name, value)
-        if submission.flow != "":
-            _check_text("flow", submission.flow)
+        queue_key = _queue_key(submission)
         if submission.owner != "":
             _check_text("owner", submission.owner, _OWNER_CHARACTERS_MAX)
         defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
@@ -274,7 +278,7 @@ class Preparer:
             submission.org,
             lane,
             submission.endpoint,
-            submission.flow,
+            queue_key,
             retries,
             submission.owner,
         )
@@ -284,6 +288,7 @@ class Preparer:
             submission.org,
             submission.lane,
             submission.endpoint,
+            submission.queue_key,
             submission.flow,
             submission.retries,
             submission.owner,
@@ -299,6 +304,20 @@ class Preparer:
         if traceparent is not None:
             options["traceparent"] = traceparent
         return encode(options).decode() if options else None
+
+
+def _queue_key(submission: Submission) -> str:
+    """The queue key, by either of its names. Raises InvalidSubmission if they disagree."""
+    key, old_name = submission.queue_key, submission.flow
+    if key != "":
+        _check_text("queue_key", key)
+    if old_name != "":
+        _check_text("flow", old_name)
+        if key not in ("", old_name):
+            raise InvalidSubmission(
+                "queue_key: differs from flow, which is its old name; give queue_key alone"
+            )
+    return key or old_name
 
 
 def _options(submission: Submission, defaults: _Defaults) -> dict[str, object]:

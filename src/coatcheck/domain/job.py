@@ -19,7 +19,7 @@ class JobKind(NamedTuple):
     org: str
     lane: str
     endpoint: str
-    flow: str
+    queue_key: str
     failures_max: int
     owner: str = ""
 
@@ -37,7 +37,7 @@ class NewJob:
     uuid: UUID
     lane: str
     endpoint: str
-    flow: str
+    queue_key: str
     failures_max: int
     payload: bytes
     idempotency_key: str | None = None
@@ -71,7 +71,7 @@ class ClaimedJob:
     uuid: UUID
     lane: Lane
     endpoint: str
-    flow: str
+    queue_key: str
     payload: bytes
     attempt: int
     failures: int
@@ -98,7 +98,7 @@ class JobView:
     uuid: UUID
     lane: Lane
     endpoint: str
-    flow: str
+    queue_key: str
     state: State
     failures: int
     failures_max: int
@@ -125,6 +125,11 @@ class JobView:
     """The remote's id for the work, if a remote does it and it was started."""
     result_bytes: int | None
     result: bytes | None
+
+    @property
+    def flow(self) -> str:
+        """The old name of ``queue_key``, removed with 0.1.0."""
+        return self.queue_key
 
     @property
     def result_is_left_out(self) -> bool:
@@ -182,9 +187,20 @@ class Artifact:
 
 @dataclass(slots=True, frozen=True)
 class ConcurrencyLimit:
-    """How many jobs may be held at once; ``schema/core/0005_limits.sql`` has the scopes."""
+    """The maximum number of jobs held at once. ``core/schema/0005_limits.sql`` has the scopes.
+
+    The scope ``queue_key`` is the same as ``flow``, its old name, and reads as that.
+    """
 
     org: str
     scope: str
     name: str
     held_max: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", stored_scope(self.scope))
+
+
+def stored_scope(scope: str) -> str:
+    """A limit's scope as the database spells it, which has the old name for ``queue_key``."""
+    return "flow" if scope == "queue_key" else scope

@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
+import msgspec
+
 METERED: Final = (
     "jobs",
     "completed",
@@ -29,8 +31,8 @@ class Granularity(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class UsageRow:
-    """The usage of one endpoint's and flow's jobs that ended on one day (UTC), or in the ``hour``
-    that begins then.
+    """The usage of one endpoint's jobs with one queue key that ended on one day (UTC), or in the
+    ``hour`` that begins then.
 
     ``run_seconds`` is the handlers' run time over all attempts; ``attempts`` counts like
     ``JobView.attempts``.
@@ -38,7 +40,7 @@ class UsageRow:
 
     day: date
     endpoint: str
-    flow: str
+    queue_key: str
     completed: int
     failed: int
     cancelled: int
@@ -47,6 +49,11 @@ class UsageRow:
     payload_bytes: int
     result_bytes: int
     hour: datetime | None = None
+
+    @property
+    def flow(self) -> str:
+        """The old name of ``queue_key``, removed with 0.1.0."""
+        return self.queue_key
 
     @property
     def jobs(self) -> int:
@@ -67,12 +74,12 @@ class UsageTotals:
     result_bytes: int
 
 
-@dataclass(slots=True, frozen=True)
-class UsageReportItem:
-    """The usage of one endpoint's and flow's jobs in a report's period."""
+class UsageReportItem(msgspec.Struct, frozen=True):
+    """The usage of one endpoint's jobs with one queue key in a report's period. JSON calls the
+    queue key ``flow``."""
 
     endpoint: str
-    flow: str
+    queue_key: str = msgspec.field(name="flow")
     jobs: int
     completed: int
     failed: int
@@ -81,6 +88,11 @@ class UsageReportItem:
     run_seconds: float
     payload_bytes: int
     result_bytes: int
+
+    @property
+    def flow(self) -> str:
+        """The old name of ``queue_key``, removed with 0.1.0."""
+        return self.queue_key
 
 
 @dataclass(slots=True, frozen=True)

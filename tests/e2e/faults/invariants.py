@@ -98,6 +98,6 @@ async def _write_everything(line: Connection, job: ClaimedJob) -> None:
 
 def _claimed(view: JobView, lease: int) -> ClaimedJob:
     return ClaimedJob(
-        view.org, view.uuid, Lane(view.lane), view.endpoint, view.flow, b"{}", 1, 0, 0, None, None,
-        lease,
+        view.org, view.uuid, Lane(view.lane), view.endpoint, view.queue_key, b"{}",
+        1, 0, 0, None, None, lease,
     )  # fmt: skip

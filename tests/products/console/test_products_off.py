@@ -34,7 +34,7 @@ async def shown(house: House, job: str) -> dict[str, Any]:
 
 
 async def test_a_job_of_a_product_that_is_off_is_shown_plainly_and_cancelled(house: House) -> None:
-    ticket = await house.engine.submit("llm.post__chat", {"model": "small"}, flow="small")
+    ticket = await house.engine.submit("llm.post__chat", {"model": "small"}, queue_key="small")
     job = await shown(house, ticket.id)
     assert (job["surface"], job["service"], job["endpoint"]) == ("llm", "llm", "llm.post__chat")
     assert (job["urls"]["surface"], job["urls"]["retry"], job["result"]) == (None, None, None)
@@ -51,7 +51,7 @@ async def test_a_job_of_a_product_that_is_off_is_shown_plainly_and_cancelled(hou
 
 async def test_jobs_that_are_no_products_are_listed(house: House) -> None:
     own = await house.engine.submit("chores.post__sweep", {"room": "attic"})
-    chat = await house.engine.submit("llm.post__chat", {"model": "small"}, flow="small")
+    chat = await house.engine.submit("llm.post__chat", {"model": "small"}, queue_key="small")
     listed = (await house.http.get(JOBS)).json()["items"]
     assert [(each["id"], each["surface"]) for each in listed] == [
         (chat.id, "llm"),
@@ -62,7 +62,7 @@ async def test_jobs_that_are_no_products_are_listed(house: House) -> None:
 async def test_a_surface_that_is_off_cannot_be_asked_for(dsn: str, tmp_path: Path) -> None:
     async with House(dsn, tmp_path, products=("console", "gateway")) as house:
         own = await house.engine.submit("chores.post__sweep", {"room": "attic"})
-        await house.engine.submit("llm.post__chat", {"model": "small"}, flow="small")
+        await house.engine.submit("llm.post__chat", {"model": "small"}, queue_key="small")
         gateway = (await house.http.get(JOBS, params={"surface": "gateway"})).json()["items"]
         assert [each["id"] for each in gateway] == [own.id]
         refused = await house.http.get(JOBS, params={"surface": "llm"})

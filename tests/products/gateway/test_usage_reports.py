@@ -13,6 +13,7 @@ import pytest
 
 from coatcheck.core.queries import usage_reports
 from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.domain.ids import from_text
 from coatcheck.maintenance.retention import StatsPruner
 from coatcheck.maintenance.usage import UsageReporter
 from coatcheck.maintenance.webhooks import WebhookDeliverer
@@ -84,6 +85,10 @@ async def test_a_month_is_reported_once_and_shown_as_json_and_csv(
     rows = list(csv.DictReader(table.text.splitlines()))
     assert [row["flow"] for row in rows] == ["", "'=1+1"]
     assert rows[0] == {name: str(value) for name, value in shown["items"][0].items()}
+    report = await house.engine.usage_report("default", from_text(summary["id"]))
+    assert report is not None
+    assert [each.queue_key for each in report.items] == ["", "=1+1"]
+    assert [each.flow for each in report.items] == ["", "=1+1"]
 
 
 async def test_what_a_downtime_left_out_is_made_later_and_nothing_twice(

@@ -91,7 +91,7 @@ class Chats:
             body = {"model": MODEL, "messages": [{"role": "user", "content": body}]}
         model = model_name(body["model"])
         payload = {"kind": kind, "model": model, "body": body | {"stream": True}}
-        return await self.engine.submit(LLM_ENDPOINTS[kind], payload, flow=model, **options)
+        return await self.engine.submit(LLM_ENDPOINTS[kind], payload, queue_key=model, **options)
 
     async def end_of(self, ticket: Ticket) -> JobView:
         view = await self.engine.wait(ticket.id)

@@ -70,7 +70,7 @@ async def test_every_field_reaches_the_target_as_it_was_written(dsn: str, tmp_pa
     )
     async with chats_with(dsn, tmp_path, token="s3cr3t") as (chats, upstream):
         payload = f'{{"kind": "chat", "model": "qwen3:8b", "body": {body}}}'.encode()
-        ticket = await chats.engine.submit("llm.post__chat", payload, flow="qwen3:8b")
+        ticket = await chats.engine.submit("llm.post__chat", payload, queue_key="qwen3:8b")
         await chats.answer_of(ticket)
         [asked] = [each for each in upstream.seen.requests if each.path == "/api/chat"]
         assert asked.body == body.encode()

@@ -312,7 +312,7 @@ async def several(chats: Chats, answers: int) -> Ticket:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], "stream": True}
     turns = [{"options": {"seed": seed}} for seed in range(1, answers)]
     payload = {"kind": "chat", "model": model, "body": body, "turns": turns}
-    return await chats.engine.submit(LLM_ENDPOINTS["chat"], payload, flow=model)
+    return await chats.engine.submit(LLM_ENDPOINTS["chat"], payload, queue_key=model)
 
 
 async def test_a_break_in_a_later_answer_asks_for_all_of_them_again(
@@ -356,7 +356,7 @@ async def test_embeddings_that_are_none_are_asked_for_again(dsn: str, tmp_path: 
         body = {"model": "nomic-embed-text", "input": ["one"]}
         model = model_name("nomic-embed-text")
         payload = {"kind": "embed", "model": model, "body": body}
-        ticket = await chats.engine.submit(LLM_ENDPOINTS["embed"], payload, flow=model)
+        ticket = await chats.engine.submit(LLM_ENDPOINTS["embed"], payload, queue_key=model)
         answer = await chats.answer_of(ticket)
         assert await chats.chunks(ticket) == []
     assert len(answer["embeddings"]) == 1

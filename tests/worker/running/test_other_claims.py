@@ -60,7 +60,7 @@ class Chats:
 
 
 async def submit(workshop: Workshop, jobs: int) -> list[Ticket]:
-    return [await workshop.engine.submit(CHAT, flow="a:1") for _ in range(jobs)]
+    return [await workshop.engine.submit(CHAT, queue_key="a:1") for _ in range(jobs)]
 
 
 async def test_its_jobs_run_and_are_handed_in_as_any_other(workshop: Workshop) -> None:

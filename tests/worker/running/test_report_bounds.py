@@ -162,7 +162,7 @@ def _claimed(number: int) -> ClaimedJob:
         uuid=uuid4(),
         lane=Lane.STANDARD,
         endpoint="lab.post__flood",
-        flow="",
+        queue_key="",
         payload=b"",
         attempt=1,
         failures=0,

@@ -2425,7 +2425,7 @@ export interface components {
         };
         /**
          * UsageReportDocument
-         * @description A report: its totals, and what each endpoint and flow used.
+         * @description A report: its totals, and the usage of each endpoint and queue key.
          */
         UsageReportDocument: {
             created_at: string;
@@ -2442,7 +2442,8 @@ export interface components {
         };
         /**
          * UsageReportItem
-         * @description The usage of one endpoint's and flow's jobs in a report's period.
+         * @description The usage of one endpoint's jobs with one queue key in a report's period. JSON calls the
+         *         queue key ``flow``.
          */
         UsageReportItem: {
             attempts: number;

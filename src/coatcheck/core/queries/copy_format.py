@@ -80,7 +80,7 @@ def _common(kind: JobKind) -> tuple[bytes, bytes]:
         [
             field(kind.lane.encode()),
             field(kind.endpoint.encode()),
-            field(kind.flow.encode()),
+            field(kind.queue_key.encode()),
             field(struct.pack(">h", kind.failures_max)),
             field(kind.owner.encode()),
         ]

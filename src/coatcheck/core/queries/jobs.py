@@ -343,7 +343,7 @@ def _plain_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
         [job.uuid for job in jobs],
         [job.lane for job in jobs],
         [job.endpoint for job in jobs],
-        [job.flow for job in jobs],
+        [job.queue_key for job in jobs],
         [job.failures_max for job in jobs],
         [job.payload for job in jobs],
         _sparse([job.owner or None for job in jobs]),

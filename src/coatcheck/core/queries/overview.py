@@ -10,17 +10,17 @@ from coatcheck.core.sql import sql
 from coatcheck.db.connection import Connection
 from coatcheck.telemetry.job_stats import EVERYBODY
 
-FLOWS_MAX: Final = 500
-_OF_A_FLOW_MIN: Final = 200
+QUEUES_MAX: Final = 500
+_OF_A_QUEUE_MIN: Final = 200
 _COUNTED_MAX: Final = 200_000
 _POSTPONED_MAX: Final = 20_000
 
 
-class QueuedFlow(NamedTuple):
-    """A flow of an endpoint that has jobs queued. ``is_more``: it has more than were counted."""
+class QueuedJobs(NamedTuple):
+    """How many jobs of a queue wait. ``is_more``: it has more than were counted."""
 
     org: str
-    flow: str
+    queue_key: str
     endpoint: str
     lane: str
     jobs: int
@@ -28,11 +28,11 @@ class QueuedFlow(NamedTuple):
     oldest_seconds: float
 
 
-class HeldFlow(NamedTuple):
-    """How many jobs of a flow of an endpoint are at work."""
+class HeldJobs(NamedTuple):
+    """How many jobs of a queue workers hold."""
 
     org: str
-    flow: str
+    queue_key: str
     endpoint: str
     lane: str
     jobs: int
@@ -53,15 +53,15 @@ class WorkerView(NamedTuple):
     held: int
 
 
-async def flows(db: Connection, org: str) -> list[QueuedFlow]:
-    """The flows that have work, the first 500 that are found."""
-    rows = await db.fetch(sql("overview/flows"), org, FLOWS_MAX, _OF_A_FLOW_MIN, _COUNTED_MAX)
-    return [QueuedFlow(*row) for row in rows]
+async def queued(db: Connection, org: str) -> list[QueuedJobs]:
+    """The queues that have jobs, the first 500 that are found."""
+    rows = await db.fetch(sql("overview/flows"), org, QUEUES_MAX, _OF_A_QUEUE_MIN, _COUNTED_MAX)
+    return [QueuedJobs(*row) for row in rows]
 
 
-async def held(db: Connection, org: str) -> list[HeldFlow]:
-    """The flows that have jobs at work."""
-    return [HeldFlow(*row) for row in await db.fetch(sql("overview/held"), org)]
+async def held(db: Connection, org: str) -> list[HeldJobs]:
+    """The queues whose jobs workers hold."""
+    return [HeldJobs(*row) for row in await db.fetch(sql("overview/held"), org)]
 
 
 async def postponed(db: Connection, org: str) -> dict[tuple[str, str], int]:

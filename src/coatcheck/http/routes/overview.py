@@ -133,8 +133,8 @@ def routes(engine: Engine) -> list[Route]:
         seen = await engine.overviews.read(org, minutes)
         return _shown(
             seen,
-            # What flows are called may tell of other users of the organisation.
-            with_flows=Scope.ADMIN in request.principal.scopes,
+            # Queue keys may name other users of the organisation.
+            with_queues=Scope.ADMIN in request.principal.scopes,
             with_workers=request.principal.is_operator,
         )
 
@@ -183,14 +183,14 @@ _MINUTES: Final = Parameter(
 )
 
 
-def _shown(seen: OverviewView, *, with_flows: bool, with_workers: bool) -> OverviewBody:
+def _shown(seen: OverviewView, *, with_queues: bool, with_workers: bool) -> OverviewBody:
     return OverviewBody(
         org_id=seen.org,
         generated_at=seen.generated_at,
         bucket_seconds=seen.stretch_seconds,
         series=[_point(each) for each in seen.series],
         lanes=[_lane(each) for each in seen.lanes],
-        flows=[_flow(each) for each in seen.flows] if with_flows else [],
+        flows=[_queue(each) for each in seen.queues] if with_queues else [],
         failures=[OverviewFailure(code, count) for code, count in seen.failures],
         workers_alive=sum(each.alive for each in seen.workers),
         workers=[_worker(each) for each in seen.workers] if with_workers else [],
@@ -232,10 +232,10 @@ def _lane(backlog: LaneState) -> OverviewLane:
     )
 
 
-def _flow(backlog: QueueState) -> OverviewFlow:
+def _queue(backlog: QueueState) -> OverviewFlow:
     return OverviewFlow(
         backlog.org,
-        backlog.flow,
+        backlog.queue_key,
         _label(backlog),
         backlog.endpoint,
         backlog.lane,
@@ -247,7 +247,7 @@ def _flow(backlog: QueueState) -> OverviewFlow:
 
 def _label(backlog: QueueState) -> str:
     """What people call it: a run by its id, others by their queue key or their endpoint."""
-    return run_label(backlog.flow) or backlog.flow or backlog.endpoint
+    return run_label(backlog.queue_key) or backlog.queue_key or backlog.endpoint
 
 
 def _worker(worker: WorkerView) -> OverviewWorker:

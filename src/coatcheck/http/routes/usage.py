@@ -140,7 +140,7 @@ def _shown(row: UsageRow) -> UsageItem:
     return UsageItem(
         day=row.day,
         endpoint=row.endpoint,
-        flow=row.flow,
+        flow=row.queue_key,
         jobs=row.jobs,
         completed=row.completed,
         failed=row.failed,

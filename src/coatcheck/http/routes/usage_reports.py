@@ -3,7 +3,6 @@ as JSON or CSV; and what a webhook says of one."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from datetime import date, datetime
 from http import HTTPStatus
@@ -40,7 +39,7 @@ class UsageReportSummary(msgspec.Struct, frozen=True):
 
 
 class UsageReportDocument(UsageReportSummary, frozen=True):
-    """A report: its totals, and what each endpoint and flow used."""
+    """A report: its totals, and the usage of each endpoint and queue key."""
 
     org_id: str
     items: list[UsageReportItem]
@@ -72,7 +71,7 @@ def routes(engine: Engine) -> list[Route]:
             raise NotFound("There is no such report.")
         if as_csv:
             rows = [msgspec.to_builtins(item) for item in report.items]
-            return csv_table([field.name for field in dataclasses.fields(UsageReportItem)], rows)
+            return csv_table(UsageReportItem.__struct_encode_fields__, rows)
         return json_response(_document(org, report))
 
     return [

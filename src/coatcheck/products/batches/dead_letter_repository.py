@@ -35,7 +35,7 @@ def ingest_job(org: str, part: UUID, request_id: str | None) -> NewJob:
         uuid=new_id(),
         lane=Lane.STANDARD.value,
         endpoint=INGEST_ENDPOINT,
-        flow="",
+        queue_key="",
         failures_max=_RETRIES,
         payload=encode({"order": {"org": org, "part": part.hex}}),
         request_id=request_id,
