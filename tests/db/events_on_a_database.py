@@ -73,7 +73,7 @@ def call_of(job: ClaimedJob) -> TakenCall:
         is_overdue=False,
         owner="",
         lane=job.lane.value,
-        flow=job.queue_key,
+        queue_key=job.queue_key,
         attempt=job.attempt,
         failures=job.failures,
         unreachables=job.unreachables,

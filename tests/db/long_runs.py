@@ -12,7 +12,7 @@ from uuid import UUID
 from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.runs import run_flow
+from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BatchView, task_id
 from coatcheck.products.batches.queries import batches
@@ -106,7 +106,7 @@ async def put_long_run(
         part_state,
         len(states),
     )
-    flows = [run_flow(made.run, key) for key in keys] or [run_flow(made.run)]
+    flows = [run_queue_key(made.run, key) for key in keys] or [run_queue_key(made.run)]
     async with unguarded(connection):
         for start in range(0, len(states), _ROWS_AT_A_TIME):
             chunk = range(start, min(start + _ROWS_AT_A_TIME, len(states)))

@@ -47,7 +47,7 @@ async def test_an_artifact_that_is_there_has_one_copy_that_nobody_deleted(
     assert await attach(worker.line, job, "blob") == (True, None)
     record = await record_of(worker.line, job)
     assert (record.org, record.job, record.name) == (ORG, job.uuid, "plan.svg")
-    assert (record.owner, record.endpoint, record.flow) == ("user:ann", job.endpoint, FLOW)
+    assert (record.owner, record.endpoint, record.queue_key) == ("user:ann", job.endpoint, FLOW)
     assert (record.media_type, record.size, record.sha256) == ("image/svg+xml", 6, HASH)
     [copy] = record.copies
     assert (copy.deleted_at, copy.disposal, record.complete) == (None, None, False)
@@ -65,7 +65,7 @@ async def test_what_was_pruned_is_known_and_said_to_be_gone_only_once_it_is(
     [blob] = pruned.blobs
     assert (blob.org, blob.job, blob.blob_key) == (ORG, job.uuid, "blob")
     left = await record_of(worker.line, job)
-    assert (left.owner, left.flow, left.sha256) == ("user:ann", FLOW, HASH)
+    assert (left.owner, left.queue_key, left.sha256) == ("user:ann", FLOW, HASH)
     assert [copy.deleted_at for copy in left.copies] == [None]
     await artifacts.close(worker.line, pruned.blobs)
     gone = await record_of(worker.line, job)
@@ -176,7 +176,7 @@ async def test_tasks_that_are_removed_leave_records_that_are_closed(
     )
     there = await artifacts.record(worker.line, made.org, made.task(2), "file")
     assert there is not None
-    assert there.flow == "", "its flow tells of its payload"
+    assert there.queue_key == "", "its flow tells of its payload"
     assert await batches.delete(worker.line, made.org, made.batch)
     [deleted] = await removal.deleted(worker.line, None, 10)
     [run] = await removal.runs(worker.line, deleted)
@@ -185,7 +185,7 @@ async def test_tasks_that_are_removed_leave_records_that_are_closed(
     record = await artifacts.record(worker.line, made.org, made.task(2), "file")
     assert record is not None
     assert [copy.disposal for copy in record.copies] == [Disposal.BATCH_REMOVED]
-    assert (record.complete, record.flow) == (True, "")
+    assert (record.complete, record.queue_key) == (True, "")
 
 
 async def test_what_the_owner_took_from_a_task_leaves_no_word_of_its_payload(

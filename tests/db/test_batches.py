@@ -13,7 +13,7 @@ from coatcheck.core.queries import usage
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.runs import run_flow
+from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches.dead_letter_repository import ingest_job
@@ -61,7 +61,7 @@ def new_batch(**options: Any) -> NewBatch:
         "service": "demo",
         "service_endpoint": "/work",
         "endpoint": ENDPOINT,
-        "usage_flow": "",
+        "usage_queue_key": "",
         "lane": Lane.STANDARD.value,
         "failures_max": 0,
         "is_open": False,
@@ -130,7 +130,7 @@ async def test_a_small_batch_is_there_with_all_its_tasks(
     rows = await connection.fetch("SELECT * FROM jobs ORDER BY task_index")
     assert [row["id"].bytes for row in rows] == [task_id(new.run, index) for index in range(3)]
     assert [row["custom_id"] for row in rows] == ["task 0", "task 1", "task 2"]
-    assert {row["flow"] for row in rows} == {run_flow(new.run)}
+    assert {row["flow"] for row in rows} == {run_queue_key(new.run)}
     assert [row["payload"] for row in rows] == [b'{"n": 0}', b'{"n": 1}', b'{"n": 2}']
 
 
@@ -386,7 +386,7 @@ async def test_what_tasks_use_is_summed_up_under_their_batch_and_not_by_run(
     line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     for _ in range(2):
-        await create_small(line, new_batch(usage_flow="pages.v1.get"), tasks_of(2))
+        await create_small(line, new_batch(usage_queue_key="pages.v1.get"), tasks_of(2))
     await finish_all(worker, 4)
     await keep_books(line)
     rows = await connection.fetch("SELECT flow, completed FROM usage")
@@ -509,7 +509,7 @@ async def test_reading_a_batch_costs_the_same_however_many_tasks_it_has(
     await create_small(line, new, tasks_of(2_000))
     claimed = await worker.claim(600)
     await worker.complete(*claimed[100:])
-    held = sum(job.queue_key == run_flow(new.run) for job in claimed[:100])
+    held = sum(job.queue_key == run_queue_key(new.run) for job in claimed[:100])
     await connection.execute("ANALYZE")
     plan = await line.run(lambda it: explain(it, sql("batches/get"), ORG, new.uuid))
     assert plan.indexes("jobs") == {"jobs_run_held"}

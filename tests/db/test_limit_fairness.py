@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coatcheck.core.queries.limits import set_limit
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
-from coatcheck.domain.limits import FLOWS_SCANNED_MAX
+from coatcheck.domain.limits import QUEUES_SCANNED_MAX
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import put_flows, put_queue
@@ -17,7 +17,7 @@ async def test_blocked_flows_do_not_hide_the_work_behind_them(
     connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """More flows than one claim looks at, all blocked, come before the only one that is free."""
-    await put_flows(connection, 2 * FLOWS_SCANNED_MAX, jobs_each=1, org="blocked")
+    await put_flows(connection, 2 * QUEUES_SCANNED_MAX, jobs_each=1, org="blocked")
     await put_queue(connection, 1, org="free")
     await set_limit(worker.line, ConcurrencyLimit("blocked", "org", "", 0))
     claimed = [job.org for _ in range(3) for job in await claim_both(worker)]
@@ -27,7 +27,7 @@ async def test_blocked_flows_do_not_hide_the_work_behind_them(
 async def test_free_flows_do_not_hide_the_limited_work_behind_them(
     connection: AsyncpgConnection, worker: Claimer
 ) -> None:
-    await put_flows(connection, 2 * FLOWS_SCANNED_MAX, jobs_each=1, org="free")
+    await put_flows(connection, 2 * QUEUES_SCANNED_MAX, jobs_each=1, org="free")
     await put_queue(connection, 1, org="limited")
     await set_limit(worker.line, ConcurrencyLimit("limited", "org", "", 1))
     claimed = [job.org for _ in range(3) for job in await worker.claim_limited(10)]
@@ -37,7 +37,7 @@ async def test_free_flows_do_not_hide_the_limited_work_behind_them(
 async def test_limited_flows_behind_blocked_ones_are_found(
     connection: AsyncpgConnection, worker: Claimer
 ) -> None:
-    await put_flows(connection, 2 * FLOWS_SCANNED_MAX, jobs_each=1, org="blocked")
+    await put_flows(connection, 2 * QUEUES_SCANNED_MAX, jobs_each=1, org="blocked")
     await put_queue(connection, 1, org="limited")
     await set_limit(worker.line, ConcurrencyLimit("blocked", "org", "", 0))
     await set_limit(worker.line, ConcurrencyLimit("limited", "org", "", 1))

@@ -150,7 +150,7 @@ async def test_a_claim_that_fails_leaves_no_transaction_open(
 ) -> None:
     await put_chats(connection, 1, "a:1")
     with monkeypatch.context() as broken:
-        broken.setattr(queries, "FLOWS_SCANNED_MAX", "many")
+        broken.setattr(queries, "QUEUES_SCANNED_MAX", "many")
         with pytest.raises(asyncpg.DataError):
             await claims.claim(offer())
     locks = await connection.fetchval(
@@ -222,7 +222,7 @@ async def test_after_four_urgent_jobs_another_one_goes(
 async def test_with_more_lines_than_a_claim_looks_at_all_have_their_turn(
     connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "FLOWS_SCANNED_MAX", 3)
+    monkeypatch.setattr(queries, "QUEUES_SCANNED_MAX", 3)
     orgs = [f"org {number}" for number in range(10)]
     for org in orgs:
         await put_chats(connection, 5, "a:1", org=org)

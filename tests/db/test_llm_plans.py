@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coatcheck.domain.limits import FLOWS_SCANNED_MAX
+from coatcheck.domain.limits import QUEUES_SCANNED_MAX
 from coatcheck.products.llm.sql import sql
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offer, put_chats
@@ -62,7 +62,7 @@ async def test_a_look_at_a_long_queue_reads_the_oldest_of_each_line_and_no_more(
             endpoints,
             [""] * 4,
             [""] * 4,
-            FLOWS_SCANNED_MAX,
+            QUEUES_SCANNED_MAX,
             of_each,
         )
         assert plan.indexes("jobs") == {"jobs_ready"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from coatcheck.core.queries import leases
-from coatcheck.domain.limits import FLOWS_SCANNED_MAX, RUN_FLOWS_SCANNED_MAX
+from coatcheck.domain.limits import QUEUES_SCANNED_MAX, RUN_QUEUES_SCANNED_MAX
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import put_queue
@@ -80,7 +80,7 @@ async def test_a_run_of_many_flows_is_passed_in_one_step(
     connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """More flows than one claim looks at come before the only one that is under no limit."""
-    many = [f"{number}" for number in range(2 * FLOWS_SCANNED_MAX)]
+    many = [f"{number}" for number in range(2 * QUEUES_SCANNED_MAX)]
     await put_run(connection, 1, keys=many, org="a", concurrency=0)
     await put_queue(connection, 1, org="b")
     (job,) = await worker.claim(1)
@@ -90,7 +90,7 @@ async def test_a_run_of_many_flows_is_passed_in_one_step(
 async def test_a_run_that_waits_does_not_hide_those_behind_it(
     connection: AsyncpgConnection, worker: Claimer
 ) -> None:
-    many = [f"{number}" for number in range(2 * FLOWS_SCANNED_MAX)]
+    many = [f"{number}" for number in range(2 * QUEUES_SCANNED_MAX)]
     await put_run(connection, 1, keys=many, org="a", concurrency=0)
     behind = await put_run(connection, 1, org="b", per_second=1.0)
     (job,) = await worker.claim_limited(1)
@@ -101,7 +101,7 @@ async def test_a_flow_behind_many_that_wait_is_found_without_waiting_for_a_poll(
     connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     """Each look goes on where the last one ended, and asks to be followed by the next."""
-    waiting = [f"{number:05}" for number in range(5 * RUN_FLOWS_SCANNED_MAX)]
+    waiting = [f"{number:05}" for number in range(5 * RUN_QUEUES_SCANNED_MAX)]
     run = await put_run(connection, 2, keys=waiting, key_per_second=0.001)
     while await worker.claim_limited(500):
         pass

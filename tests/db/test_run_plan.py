@@ -6,7 +6,7 @@ import pytest
 
 from coatcheck.core.sql import sql
 from coatcheck.db.connection import _STATEMENT_CHARACTERS_CACHED_MAX
-from coatcheck.domain.limits import RUN_FLOWS_SCANNED_MAX
+from coatcheck.domain.limits import RUN_QUEUES_SCANNED_MAX
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import Plan, explain
@@ -44,8 +44,8 @@ async def test_a_look_passes_so_many_flows_that_wait_and_no_more(
     await connection.execute("UPDATE run_tokens SET next_look_at = now(), looked_to = ''")
     plan = await plan_of(worker, 100)
     assert plan.sequential_scans("jobs") == plan.sequential_scans("run_tokens") == 0
-    assert plan.rows_read("jobs") <= RUN_FLOWS_SCANNED_MAX + OVERHEAD
-    assert plan.rows_read("run_tokens") <= RUN_FLOWS_SCANNED_MAX + OVERHEAD
+    assert plan.rows_read("jobs") <= RUN_QUEUES_SCANNED_MAX + OVERHEAD
+    assert plan.rows_read("run_tokens") <= RUN_QUEUES_SCANNED_MAX + OVERHEAD
 
 
 async def test_between_looks_flows_that_wait_cost_nothing(
@@ -79,7 +79,7 @@ async def test_a_claim_reads_as_much_as_it_has_room_for(
     await let_pass(connection, 2_000)
     plan = await plan_of(worker, room)
     # Each that is due is asked whether it has work, looked up and claimed; and then the look.
-    most = 3 * (room + DUE_BESIDES) + RUN_FLOWS_SCANNED_MAX + OVERHEAD
+    most = 3 * (room + DUE_BESIDES) + RUN_QUEUES_SCANNED_MAX + OVERHEAD
     assert plan.rows_read("jobs") <= most
     assert plan.rows_read("run_tokens") <= most
 

@@ -14,7 +14,7 @@ from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotFound
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import PAGE_RESULTS_BYTES_MAX, RESULT_INLINE_BYTES_MAX
-from coatcheck.domain.runs import run_flow
+from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.products.batches.model import TaskStatus, TaskView
@@ -264,7 +264,7 @@ async def test_a_page_reads_what_it_shows_wherever_it_begins(
     common: list[Any] = [ORG, long_run.run, RESULT_INLINE_BYTES_MAX]
     middle = MANY // 2
     ids = [long_run.task(index) for index in range(middle, middle + LIMIT)]
-    place = (run_flow(long_run.run, "a"), "2020-01-01", UUID(int=0))
+    place = (run_queue_key(long_run.run, "a"), "2020-01-01", UUID(int=0))
     asked: dict[str, tuple[str, list[Any]]] = {
         "ended": ("jobs_run_ended", ["failed", middle, LIMIT]),
         "queued": ("jobs_ready", [long_run.batch, *place, LIMIT]),

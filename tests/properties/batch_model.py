@@ -14,7 +14,7 @@ from uuid import UUID
 
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import FORGOTTEN_BATCH_SECONDS
-from coatcheck.domain.runs import run_flow
+from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.maintenance import RESUBMITS_MAX
 from coatcheck.products.batches.model import BatchState, TaskCounts, TaskStatus, task_id
@@ -206,7 +206,7 @@ class BatchModel(JobModel):
                 UUID(bytes=task_id(run.uuid, run.tasks)),
                 batch.lane,
                 batch.endpoint,
-                run_flow(run.uuid),
+                run_queue_key(run.uuid),
                 payload,
                 batch.failures_max,
                 self.now,

@@ -201,7 +201,7 @@ class BatchMachine(Machine):
             service="demo",
             service_endpoint="/work",
             endpoint=ENDPOINT,
-            usage_flow="",
+            usage_queue_key="",
             lane=Lane.STANDARD.value,
             failures_max=retries,
             is_open=kind.startswith("open"),

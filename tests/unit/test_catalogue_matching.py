@@ -127,5 +127,5 @@ def test_jobs_of_an_upstream_share_an_endpoint_and_have_flows_of_their_own() -> 
         target=HttpTarget("https://example.com", {"authorization": "secret"}, 1.0),
     )
     assert upstream.engine_endpoint == UPSTREAM_ENDPOINT == "gateway.post__http"
-    assert upstream.flow == upstream.id == "docs.v2.post__x"
+    assert upstream.queue_key == upstream.id == "docs.v2.post__x"
     assert "secret" not in repr(upstream)

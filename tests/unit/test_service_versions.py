@@ -40,7 +40,7 @@ def test_a_later_version_is_in_the_names_of_its_endpoints() -> None:
     endpoint = docs.endpoints["post__analyze"]
     assert endpoint.name == "docs.v2.post__analyze"
     assert endpoint.spec.engine_endpoint == endpoint.name
-    assert endpoint.spec.flow == ""
+    assert endpoint.spec.queue_key == ""
 
 
 @pytest.mark.parametrize("version", [0, -1, 10_000])

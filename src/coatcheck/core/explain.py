@@ -66,7 +66,7 @@ class Forecasts:
 
     async def form(self, view: JobView) -> Form:
         """How jobs like this one have got on of late."""
-        kind = (view.org, view.lane, view.endpoint, view.flow, view.owner)
+        kind = (view.org, view.lane, view.endpoint, view.queue_key, view.owner)
         now = time.monotonic()
         known = self._known.get(kind)
         if known is not None and now - known[0] < _KNOWN_SECONDS:
@@ -95,10 +95,10 @@ class Forecasts:
     async def _read(self, view: JobView) -> Form:
         db = self._db
         minutes = await retried(lambda: roll_ups.lately(db, view.org, view.lane, _MINUTES))
-        run = run_of(view.flow)
+        run = run_of(view.queue_key)
         if run is None:
             runs = await retried(
-                lambda: explain.recent_runs(db, view.org, view.owner, view.endpoint, view.flow)
+                lambda: explain.recent_runs(db, view.org, view.owner, view.endpoint, view.queue_key)
             )
         else:
             runs = await retried(lambda: explain.recent_task_runs(db, view.org, run))
@@ -113,11 +113,11 @@ def eta_behind(before: Ahead, form: Form, per_second_max: float | None = None) -
     """When a job starts and ends that stands behind others, under a rate if there is one."""
     if form.rates is None:
         return eta_of(form.waits, form.runs) if form.waits is not None else None
-    rates, flows = form.rates, before.flows
+    rates, queues = form.rates, before.queues
     if per_second_max is not None:
         usual, slow = rates
-        rates, flows = (min(usual, per_second_max), min(slow, per_second_max)), 1
-    return eta_of(start_of(before.jobs, flows, rates), form.runs)
+        rates, queues = (min(usual, per_second_max), min(slow, per_second_max)), 1
+    return eta_of(start_of(before.jobs, queues, rates), form.runs)
 
 
 def is_exact(before: Ahead) -> bool:
@@ -125,9 +125,9 @@ def is_exact(before: Ahead) -> bool:
     return before.jobs < AHEAD_MAX
 
 
-def run_of(flow: str) -> UUID | None:
-    """The run of a batch whose tasks stand in this flow; None for any other."""
-    found = _RUN.fullmatch(flow)
+def run_of(queue_key: str) -> UUID | None:
+    """The run of a batch whose tasks have this queue key; None for any other."""
+    found = _RUN.fullmatch(queue_key)
     return None if found is None else UUID(found[1])
 
 
@@ -562,7 +562,7 @@ def _no_worker(view: JobView, found: Sequence[Circumstance]) -> Blocker:
 def _behind(view: JobView, before: Ahead) -> Blocker:
     number = f"{before.jobs:,}" if is_exact(before) else f"more than {before.jobs:,}"
     jobs = "job is" if before.jobs == 1 else "jobs are"
-    turns = f"; {before.flows} queues take turns" if before.flows > 1 else ""
+    turns = f"; {before.queues} queues take turns" if before.queues > 1 else ""
     return Blocker(
         BlockerKind.QUEUED_BEHIND,
         f"{number} {jobs} ahead of it in its queue{turns}.",

@@ -164,7 +164,7 @@ class OrgJobRepository(EngineExtension):
             new_id(),
             view.lane.value,
             view.endpoint,
-            view.flow,
+            view.queue_key,
             view.failures_max,
             b"",  # the statement takes it from the old row
             idempotency_key,

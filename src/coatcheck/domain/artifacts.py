@@ -55,7 +55,7 @@ class ArtifactRecord:
     name: str
     owner: str
     endpoint: str
-    flow: str
+    queue_key: str
     media_type: str
     size: int
     sha256: bytes

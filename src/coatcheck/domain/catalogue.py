@@ -127,7 +127,7 @@ Source = Literal["code", "http"]
 GATEWAY_SERVICE: Final = "gateway"
 """The service that calls http upstreams of the catalogue."""
 UPSTREAM_ENDPOINT = engine_name(GATEWAY_SERVICE, 1, endpoint_key("POST", "/http"))
-"""The engine's one endpoint for jobs of http upstreams and remotes; their flows tell them
+"""The engine's one endpoint for jobs of http upstreams and remotes; their queue keys tell them
 apart."""
 
 
@@ -208,8 +208,8 @@ class EndpointSpec:
         return engine_name(self.service, self.version, self.key)
 
     @property
-    def flow(self) -> str:
-        """The flow of its jobs: the endpoint's own, or for Python the organisation's."""
+    def queue_key(self) -> str:
+        """The queue key of its jobs: the endpoint's own, or for Python the organisation's."""
         return self.id if self.is_registered else ""
 
     @property

@@ -21,7 +21,7 @@ class QueuePosition(NamedTuple):
     """An endpoint, and the smallest name that its next flow may have."""
 
     endpoint: str
-    flow: str
+    queue_key: str
 
 
 class ClaimRotation:

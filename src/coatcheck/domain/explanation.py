@@ -61,9 +61,9 @@ def rates_of(minutes: Sequence[tuple[int, float]]) -> tuple[float, float] | None
     return rates[len(rates) // 2], rates[int(_SLOW * len(rates))]
 
 
-def start_of(ahead: int, flows: int, rates: tuple[float, float]) -> Spread:
-    """When a job starts that has ``ahead`` jobs before it in its queue, with ``flows`` queues."""
-    turns = (ahead + 1) * max(1, flows)
+def start_of(ahead: int, queues: int, rates: tuple[float, float]) -> Spread:
+    """When a job starts that has ``ahead`` jobs before it in its queue, with ``queues`` queues."""
+    turns = (ahead + 1) * max(1, queues)
     usual, slow = rates
     return Spread(turns / usual, turns / slow)
 

@@ -86,10 +86,10 @@ CLAIM_ROWS_MAX: Final = 500
 SUBMIT_ROWS_MAX: Final = 1_000
 """Rows in one batched INSERT of submissions."""
 
-FLOWS_SCANNED_MAX: Final = 1_000
+QUEUES_SCANNED_MAX: Final = 1_000
 """Flows that one claim examines in a lane; a cursor moves on to the others."""
 
-RUN_FLOWS_SCANNED_MAX: Final = 200
+RUN_QUEUES_SCANNED_MAX: Final = 200
 """Flows of one run that a claim examines; the next claim continues there."""
 
 RATE_BURST_SECONDS: Final = 0.05

@@ -199,7 +199,7 @@ class JobResponses:
         view = look.view
         if view.terminal:
             return look.headers
-        kind = kind_of(view.org, view.endpoint, view.flow)
+        kind = kind_of(view.org, view.endpoint, view.queue_key)
         seconds = self._retry_after.retry_after(kind, view.lane, view, look.foreseen)
         return [*look.headers, (b"retry-after", b"%d" % seconds)]
 
@@ -235,12 +235,12 @@ class JobResponses:
     def paced(self, view: JobView, unknown: int = UNKNOWN_SECONDS) -> int:
         """When to ask again about a job, by what others like it took; ``unknown`` if none has
         ended yet."""
-        kind = kind_of(view.org, view.endpoint, view.flow)
+        kind = kind_of(view.org, view.endpoint, view.queue_key)
         return self._retry_after.retry_after(kind, view.lane, view, unknown=unknown)
 
     async def foreseen(self, view: JobView, unknown: int) -> int:
         """As ``paced``, with a look at the queue for a job that has waited longer than others."""
-        kind = kind_of(view.org, view.endpoint, view.flow)
+        kind = kind_of(view.org, view.endpoint, view.queue_key)
         foreseen = await self._retry_after.foresee(view)
         return self._retry_after.retry_after(kind, view.lane, view, foreseen, unknown)
 

@@ -46,12 +46,12 @@ class _Foreseen(NamedTuple):
     seconds: float | None
 
 
-def kind_of(org: str, endpoint: str, flow: str) -> str:
+def kind_of(org: str, endpoint: str, queue_key: str) -> str:
     """What tells jobs that take alike from others: their endpoint.
 
-    Http upstreams, of all organisations, share one; their flows tell them apart.
+    Http upstreams, of all organisations, share one; their queue keys tell them apart.
     """
-    return f"{org}/{flow}" if endpoint == UPSTREAM_ENDPOINT else endpoint
+    return f"{org}/{queue_key}" if endpoint == UPSTREAM_ENDPOINT else endpoint
 
 
 class RetryAfterEstimator:
@@ -71,7 +71,7 @@ class RetryAfterEstimator:
         due = min(max(view.created_at, view.run_at), view.started_at)
         waited = max(0.0, (view.started_at - due).total_seconds())
         ran = max(0.0, (view.finished_at - view.started_at).total_seconds())
-        kind = (kind_of(view.org, view.endpoint, view.flow), view.lane)
+        kind = (kind_of(view.org, view.endpoint, view.queue_key), view.lane)
         mean = self._means.get(kind)
         if mean is None:
             if len(self._means) >= _KINDS_MAX:
@@ -121,7 +121,7 @@ class RetryAfterEstimator:
         other, and if nobody knows."""
         if self._forecast is None or view.state is not State.QUEUED or not self._is_late(view):
             return None
-        line = (view.org, view.lane, view.endpoint, view.flow)
+        line = (view.org, view.lane, view.endpoint, view.queue_key)
         now = time.monotonic()
         known = self._foreseen.get(line)
         if known is None or now - known.at >= _FORESEEN_SECONDS:
@@ -138,7 +138,7 @@ class RetryAfterEstimator:
         return known.seconds
 
     def _is_late(self, view: JobView) -> bool:
-        mean = self._means.get((kind_of(view.org, view.endpoint, view.flow), view.lane))
+        mean = self._means.get((kind_of(view.org, view.endpoint, view.queue_key), view.lane))
         usual = 0.0 if mean is None else mean.waited
         waited = (view.read_at - max(view.run_at, view.created_at)).total_seconds()
         return waited > max(_LATE_SECONDS_MIN, usual)

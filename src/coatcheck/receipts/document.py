@@ -53,7 +53,7 @@ def describe_artifact(record: ArtifactRecord, job_id: str) -> ArtifactReceipt:
         kind=KIND,
         job_id=job_id,
         org_id=record.org,
-        endpoint=(upstream and record.flow) or record.endpoint,
+        endpoint=(upstream and record.queue_key) or record.endpoint,
         name=record.name,
         media_type=record.media_type,
         content_hash=f"sha256:{record.sha256.hex()}",

@@ -222,7 +222,7 @@ def new_batch(key: str | None) -> NewBatch:
         service="lab",
         service_endpoint="/note",
         endpoint=NOTE,
-        usage_flow="",
+        usage_queue_key="",
         lane="standard",
         failures_max=0,
         is_open=False,

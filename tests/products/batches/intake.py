@@ -40,7 +40,7 @@ def new_batch(**changes: Any) -> NewBatch:
         service="demo",
         service_endpoint="/work",
         endpoint=ENDPOINT,
-        usage_flow="",
+        usage_queue_key="",
         lane="bulk",
         failures_max=3,
         is_open=False,

@@ -13,7 +13,7 @@ from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.explanation import Holder
 
 AHEAD_MAX: Final = 10_000
-_FLOWS_MAX: Final = 50
+_QUEUES_MAX: Final = 50
 _RUNS_LOOKED_AT: Final = 100
 _HOLDERS_LOOKED_AT: Final = 50
 
@@ -36,7 +36,7 @@ class Ahead(NamedTuple):
     """How many stand before a job in its line, and how many lines take turns."""
 
     jobs: int
-    flows: int
+    queues: int
 
 
 async def circumstances(db: Connection, org: str, job: UUID) -> list[Circumstance]:
@@ -46,7 +46,7 @@ async def circumstances(db: Connection, org: str, job: UUID) -> list[Circumstanc
 
 async def ahead(db: Connection, org: str, job: UUID) -> Ahead | None:
     """What is before a job in the queue; None if it is not in it."""
-    rows = await db.fetch(sql("jobs/ahead"), org, job, AHEAD_MAX, _FLOWS_MAX)
+    rows = await db.fetch(sql("jobs/ahead"), org, job, AHEAD_MAX, _QUEUES_MAX)
     return Ahead(*rows[0]) if rows else None
 
 
@@ -64,18 +64,18 @@ async def held_of(db: Connection, endpoints: Sequence[str]) -> int:
 
 
 async def recent_runs(
-    db: Connection, org: str, owner: str, endpoint: str, flow: str
+    db: Connection, org: str, owner: str, endpoint: str, queue_key: str
 ) -> list[float]:
     """How long the last jobs of a kind ran that completed, in seconds."""
     of_upstream = endpoint == UPSTREAM_ENDPOINT
-    service = (flow if of_upstream else endpoint).partition(".")[0]
+    service = (queue_key if of_upstream else endpoint).partition(".")[0]
     rows = await db.fetch(
         sql("jobs/recent_runs"),
         org,
         service,
         owner,
         endpoint,
-        flow if of_upstream else None,
+        queue_key if of_upstream else None,
         _RUNS_LOOKED_AT,
     )
     return [row["seconds"] for row in rows]

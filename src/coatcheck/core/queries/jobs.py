@@ -206,7 +206,7 @@ class JobFilter:
 
     org: str
     endpoints: Sequence[str] | None
-    flow_prefix: str | None
+    queue_key_prefix: str | None
     states: Sequence[State] | None
     lane: Lane | None
     owner: str | None
@@ -216,7 +216,7 @@ class JobFilter:
         return [
             self.org,
             self.endpoints,
-            self.flow_prefix,
+            self.queue_key_prefix,
             None if self.states is None else [state.value for state in self.states],
             None if self.lane is None else self.lane.value,
             self.owner,
@@ -227,12 +227,12 @@ class JobFilter:
         """The services whose jobs these are, if they can be told: there is an index by service."""
         if self.endpoints is None:
             return None
-        service_of_flow, dot, _ = (self.flow_prefix or "").partition(".")
+        service_of_key, dot, _ = (self.queue_key_prefix or "").partition(".")
         services = {endpoint.partition(".")[0] for endpoint in self.endpoints}
         if UPSTREAM_ENDPOINT in self.endpoints:
             if not dot:
                 return None
-            services.add(service_of_flow)
+            services.add(service_of_key)
         return sorted(services)
 
 
@@ -370,5 +370,5 @@ def _sparse(values: list[Any]) -> list[Any]:
 
 def read_view(row: asyncpg.Record | Sequence[Any]) -> JobView:
     """A job as ``view_columns.sql`` gives it, and its result."""
-    org, job_id, lane, endpoint, flow, state, *rest = row
-    return JobView(org, job_id, Lane(lane), endpoint, flow, State(state), *rest)
+    org, job_id, lane, endpoint, queue_key, state, *rest = row
+    return JobView(org, job_id, Lane(lane), endpoint, queue_key, State(state), *rest)

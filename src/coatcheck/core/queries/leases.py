@@ -25,7 +25,7 @@ from coatcheck.domain.claim_order import ClaimRotation, QueuePosition
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane, LanePolicy
-from coatcheck.domain.limits import FLOWS_SCANNED_MAX, RATE_BURST_SECONDS, RUN_FLOWS_SCANNED_MAX
+from coatcheck.domain.limits import QUEUES_SCANNED_MAX, RATE_BURST_SECONDS, RUN_QUEUES_SCANNED_MAX
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.processes.identity import ProcessIdentity
 
@@ -97,7 +97,7 @@ class ClaimOrder:
             turns = self._turns(lane, limited=limited)
             after.append(turns.after_org)
             # Of claims under limits, all come to be listed, whatever room there is.
-            listed_max = FLOWS_SCANNED_MAX if limited else room
+            listed_max = QUEUES_SCANNED_MAX if limited else room
             holding = others or ()
             places = turns.next_places(listed_max + len(holding))
             self._sent[lane] = {org: at for org, at in places.items() if org not in holding}
@@ -110,9 +110,9 @@ class ClaimOrder:
             after,
             [_json(self._sent[lane] or None) for lane in self.lanes],
             [_json(None if each is None else dict.fromkeys(each, 1)) for each in holders],
-            FLOWS_SCANNED_MAX,
+            QUEUES_SCANNED_MAX,
             limited,
-            *([RATE_BURST_SECONDS, RUN_FLOWS_SCANNED_MAX] if limited else []),
+            *([RATE_BURST_SECONDS, RUN_QUEUES_SCANNED_MAX] if limited else []),
         ]
 
     def move(self, ended: Sequence[asyncpg.Record], *, limited: bool) -> None:
@@ -362,7 +362,7 @@ def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) ->
             uuid,
             lane,
             endpoint,
-            flow,
+            queue_key,
             payload,
             attempt,
             failures,
@@ -379,7 +379,7 @@ def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) ->
                 uuid,
                 _LANES[lane],
                 endpoint,
-                flow,
+                queue_key,
                 payload,
                 attempt,
                 failures,

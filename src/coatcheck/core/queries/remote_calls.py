@@ -49,7 +49,7 @@ class TakenCall:
     is_overdue: bool
     owner: str
     lane: str
-    flow: str
+    queue_key: str
     attempt: int
     failures: int
     unreachables: int
@@ -68,7 +68,7 @@ class TakenCall:
             self.job,
             Lane(self.lane),
             self.endpoint,
-            self.flow,
+            self.queue_key,
             b"",
             self.attempt,
             self.failures,

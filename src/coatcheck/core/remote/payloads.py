@@ -24,7 +24,7 @@ def remote_payload(spec: EndpointSpec, given: bytes) -> bytes:
 
 def remote_fingerprint(spec: EndpointSpec, given: bytes) -> bytes:
     """What makes two requests the same: not the target, which may have been registered anew."""
-    return f"{spec.flow}\0".encode() + given
+    return f"{spec.queue_key}\0".encode() + given
 
 
 def work_frame(spec: EndpointSpec, retries: int | None = None) -> tuple[bytes, bytes]:

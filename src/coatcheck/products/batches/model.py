@@ -202,7 +202,7 @@ class NewBatch:
     service: str
     service_endpoint: str
     endpoint: str
-    usage_flow: str
+    usage_queue_key: str
     lane: str
     failures_max: int
     is_open: bool

@@ -173,7 +173,7 @@ class BatchSubmitRoutes:
             service=order.service,
             service_endpoint=order.endpoint,
             endpoint=spec.engine_endpoint,
-            usage_flow=spec.flow,
+            usage_queue_key=spec.queue_key,
             lane=order.lane.value,
             failures_max=self._retries(order, spec.retries),
             is_open=order.type == "open",

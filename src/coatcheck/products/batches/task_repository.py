@@ -71,7 +71,7 @@ class _AfterTask(msgspec.Struct, frozen=True, array_like=True, tag="n"):
 class _AfterPlace(msgspec.Struct, frozen=True, array_like=True, tag="q"):
     """After a place in the queue."""
 
-    flow: str
+    queue_key: str
     run_at: Annotated[datetime, msgspec.Meta(tz=True)]
     uuid: UUID
 
@@ -308,7 +308,7 @@ class TaskRepository:
         in_queue: Sequence[tuple[TaskView, QueuePlace]] = []
         if cursor == _START or isinstance(cursor, _AfterPlace):
             place = (
-                QueuePlace(cursor.flow, cursor.run_at, cursor.uuid)
+                QueuePlace(cursor.queue_key, cursor.run_at, cursor.uuid)
                 if isinstance(cursor, _AfterPlace)
                 else None
             )
@@ -380,7 +380,7 @@ def _decoded(after: str | None) -> _Cursor:
             place.run_at.astimezone(UTC)  # near the ends of the calendar there is no such moment
     except (binascii.Error, ValueError, OverflowError) as error:  # msgspec's are ValueErrors
         raise _no_cursor() from error
-    if isinstance(place, _AfterPlace) and "\0" in place.flow:
+    if isinstance(place, _AfterPlace) and "\0" in place.queue_key:
         raise _no_cursor()
     return cursor
 

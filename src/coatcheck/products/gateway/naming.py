@@ -2,7 +2,7 @@
 
 An endpoint of Python code has an engine endpoint of its own: ``docs.post__analyze``, from version 2
 on ``docs.v2.post__analyze``. All http upstreams share one, so that no worker needs to know them;
-the job's flow names the endpoint: ``docs.v1.post__analyze``.
+the job's queue key names the endpoint: ``docs.v1.post__analyze``.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Addressed(Protocol):
     def endpoint(self) -> str: ...
 
     @property
-    def flow(self) -> str: ...
+    def queue_key(self) -> str: ...
 
 
 def name_of(job: Addressed) -> Named | None:
     """The endpoint of a job; None if it is no job of the gateway's."""
     is_upstream = job.endpoint == UPSTREAM_ENDPOINT
-    found = _VERSIONED.fullmatch(job.flow if is_upstream else job.endpoint)
+    found = _VERSIONED.fullmatch(job.queue_key if is_upstream else job.endpoint)
     if found is None:
         return None
     service, version, key = found.groups()

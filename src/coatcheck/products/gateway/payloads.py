@@ -119,7 +119,7 @@ def upstream_fingerprint(
 ) -> bytes:
     """What makes two requests the same: not the headers, which differ with every trace."""
     query = _query(request, own_wait=True)
-    return "\0".join([spec.flow, method, path, query, ""]).encode() + body
+    return "\0".join([spec.queue_key, method, path, query, ""]).encode() + body
 
 
 async def reproduced(

@@ -134,7 +134,7 @@ class GatewayReadRoutes:
             endpoints=[UPSTREAM_ENDPOINT]
             if upstream
             else [spec.engine_endpoint for spec in service.endpoints],
-            flow_prefix=f"{name}." if upstream else None,
+            queue_key_prefix=f"{name}." if upstream else None,
             states=None if status is None else schemas.STATES[status],
             lane=None if lane is None else Lane(lane),
             owner=None if Scope.ADMIN in principal.scopes else principal.owner,

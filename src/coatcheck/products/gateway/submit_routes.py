@@ -233,7 +233,7 @@ class GatewaySubmitRoutes:
             payload,
             org=request.params["org"],
             lane=lane,
-            flow=spec.flow,
+            queue_key=spec.queue_key,
             retries=spec.retries,
             idempotency_key=key,
             owner=ANYONE if spec.auth == "none" else aim.principal.owner,
@@ -357,7 +357,7 @@ def _no_endpoint(service: ServiceSpec | None, version: int | None) -> EndpointNo
 
 
 def _kind(request: Request, spec: EndpointSpec) -> str:
-    return kind_of(request.params["org"], spec.engine_endpoint, spec.flow)
+    return kind_of(request.params["org"], spec.engine_endpoint, spec.queue_key)
 
 
 def _patience(spec: EndpointSpec, preferences: Preferences, delay: float) -> float | None:

@@ -71,7 +71,7 @@ class ChatExplainer(JobExplainer):
             return None
         return Blocker(
             BlockerKind.MODEL_LOADING,
-            f"The model {view.flow} is being loaded{lasting(view.dispatched_at, view)}.",
-            key=view.flow,
+            f"The model {view.queue_key} is being loaded{lasting(view.dispatched_at, view)}.",
+            key=view.queue_key,
             since=view.dispatched_at,
         )

@@ -25,7 +25,7 @@ class LlmJobAdapter(JobAdapter):
 
     async def label(self, job: OrgJob, /) -> JobLabel:
         kind = LLM_KINDS.get(job.view.endpoint, job.view.endpoint)
-        return JobLabel(LLM_SERVICE, f"{kind} {job.view.flow.removesuffix(_DEFAULT_TAG)}")
+        return JobLabel(LLM_SERVICE, f"{kind} {job.view.queue_key.removesuffix(_DEFAULT_TAG)}")
 
     def places(self, job: OrgJob) -> JobPaths:
         return JobPaths(f"{JOBS}/{job.id}")

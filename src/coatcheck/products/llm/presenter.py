@@ -108,7 +108,7 @@ class LlmPresenter:
         return schemas.ChatJobItem(
             job_id=view.id,
             state=await self._state(view),
-            model=view.flow,
+            model=view.queue_key,
             attempt=view.attempts,
             error=shown_error(view),
             created_at=view.created_at,
@@ -169,7 +169,7 @@ class LlmPresenter:
         return schemas.ChatJob(
             job_id=view.id,
             state=state,
-            model=view.flow,
+            model=view.queue_key,
             attempt=view.attempts,
             error=shown_error(view),
             artifacts=[self._artifact(view, each) for each in await self.artifacts(view)],

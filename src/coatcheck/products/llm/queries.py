@@ -22,7 +22,7 @@ from coatcheck.core.sql import sql as core_sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX, FLOWS_SCANNED_MAX
+from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX, QUEUES_SCANNED_MAX
 from coatcheck.domain.states import State
 from coatcheck.products.llm.model import LLM_ENDPOINTS
 from coatcheck.products.llm.model_scheduler import (
@@ -317,14 +317,14 @@ async def _look_at_lines(
         [lane for lane, _ in scans],
         [endpoint for _, endpoint in scans],
         [org for org, _, _ in places],
-        [flow for _, _, flow in places],
-        FLOWS_SCANNED_MAX,
+        [model for _, _, model in places],
+        QUEUES_SCANNED_MAX,
         jobs_of_a_line,
     )
     for lane, endpoint in scans:
         order.cursors.pop(_cursor_name(lane, endpoint), None)
     for row in rows:
-        if row["scanned"] == FLOWS_SCANNED_MAX:
+        if row["scanned"] == QUEUES_SCANNED_MAX:
             # There may be more: the next claim goes on from here.
             order.cursors[_cursor_name(row["lane"], row["endpoint"])] = (
                 row["endpoint"],

@@ -95,7 +95,7 @@ class ChatReadRoutes:
         page = await context.engine.page(
             org=principal.org,
             endpoints=list(LLM_ENDPOINTS.values()),
-            flow_prefix=model,
+            queue_key_prefix=model,
             states=None if wanted is None else schemas.ENGINE_STATES[wanted],
             owner=None if Scope.ADMIN in principal.scopes else principal.owner,
             after=_cursor(query.get("cursor")),

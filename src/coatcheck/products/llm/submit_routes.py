@@ -116,7 +116,7 @@ class ChatSubmitter:
             kind,
             payload,
             {
-                "flow": model,
+                "queue_key": model,
                 "lane": lane,
                 "idempotency_key": key,
                 **told,

@@ -188,7 +188,7 @@ class SpeechSubmitRoutes:
             clone=None if clone is None else clone.view.uuid,
             fingerprint_of=order.fingerprint,
             owner=principal.owner,
-            flow=reader.user,
+            queue_key=reader.user,
             lane=Lane.STANDARD,
             idempotency_key=key,
             request_id=request.request_id,

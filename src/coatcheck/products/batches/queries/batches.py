@@ -19,7 +19,7 @@ from coatcheck.domain.errors import UploadMissing
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.limits import RUN_TASKS_MAX, RUNS_MAX
-from coatcheck.domain.runs import run_flow
+from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
 from coatcheck.products.batches.errors import (
@@ -522,7 +522,7 @@ def _new_columns(
         new.service,
         new.service_endpoint,
         new.endpoint,
-        new.usage_flow,
+        new.usage_queue_key,
         new.lane,
         new.failures_max,
         new.is_open,
@@ -559,7 +559,7 @@ def _task_columns(run: UUID, tasks: Sequence[NewTask], first: int) -> list[list[
         [UUID(bytes=task_id(run, first + number)) for number in range(len(tasks))],
         [task.payload for task in tasks],
         [task.custom_id for task in tasks],
-        [run_flow(run, task.key) for task in tasks],
+        [run_queue_key(run, task.key) for task in tasks],
     ]
 
 

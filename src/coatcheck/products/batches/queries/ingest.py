@@ -22,7 +22,7 @@ from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX, ERROR_MESSAGE_CHARACTERS_MAX, RUN_TASKS_MAX
-from coatcheck.domain.runs import run_flow
+from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BadLine, FailedPart, IngestOrder, TaskPlace, task_id
 from coatcheck.products.batches.queries import task_copy
@@ -178,7 +178,7 @@ async def write_rerun_chunk(
                 is_last,
                 [task.source.uuid for task in tasks],
                 new,
-                run_flow(order.run),
+                run_queue_key(order.run),
                 TELLS_FAILURES if order.tells_failures else None,
                 [task.position for task in tasks],
                 [None if task.replaced == task.source else task.replaced.uuid for task in tasks],

@@ -16,7 +16,7 @@ from coatcheck.core.queries import copy_format
 from coatcheck.core.queries.copy_format import END, NULL, SIGNATURE
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import RUN_TASKS_MAX
-from coatcheck.domain.runs import run_flow
+from coatcheck.domain.runs import run_queue_key
 from coatcheck.products.batches.model import BadLine, IngestOrder
 
 COLUMNS: Final = (
@@ -42,7 +42,7 @@ _index_and_length: Final = struct.Struct(">iii").pack
 _unnamed: Final = struct.Struct(">iiii").pack
 _BUCKETS: Final = 256
 _KEYS_MAX: Final = 10_000
-"""Flows of keys that are remembered as they are encoded."""
+"""Keys whose queue keys are remembered as they are encoded."""
 
 
 class TaskBlock(NamedTuple):
@@ -85,8 +85,8 @@ async def encode(order: IngestOrder, first: int, blocks: Iterable[TaskBlock]) ->
     frame = len(prefix) + len(suffix)
     sha256 = hashlib.sha256
     id_text = f"{to_text(order.run)}:".encode()
-    flows: dict[str, bytes] = {}
-    plain = between(run_flow(order.run))
+    encoded: dict[str, bytes] = {}
+    plain = between(run_queue_key(order.run))
     buckets: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
     chunk = TaskChunk(first)
     index = first
@@ -104,11 +104,11 @@ async def encode(order: IngestOrder, first: int, blocks: Iterable[TaskBlock]) ->
             if keys is not None:
                 key = keys[at]
                 try:
-                    common = flows[key]
+                    common = encoded[key]
                 except KeyError:
-                    if len(flows) >= _KEYS_MAX:
-                        flows.clear()
-                    common = flows[key] = between(run_flow(order.run, key))
+                    if len(encoded) >= _KEYS_MAX:
+                        encoded.clear()
+                    common = encoded[key] = between(run_queue_key(order.run, key))
             payload_size = len(given) + frame
             task = sha256(id_text + b"%d" % index).digest()
             buckets[task[0]] += (
@@ -130,7 +130,7 @@ async def encode(order: IngestOrder, first: int, blocks: Iterable[TaskBlock]) ->
 
 
 def _common(order: IngestOrder) -> tuple[bytes, Callable[[str], bytes]]:
-    """What stands before the id in every row, and between the id and the custom id by flow."""
+    """What stands before the id in every row, and between the id and the custom id by queue key."""
     before = struct.pack(">h", len(COLUMNS)) + _text(order.org) + _ID_LENGTH
     first = _text(order.lane) + _text(order.endpoint)
     last = b"".join(
@@ -143,8 +143,8 @@ def _common(order: IngestOrder) -> tuple[bytes, Callable[[str], bytes]]:
         ]
     )
 
-    def between(flow: str) -> bytes:
-        return first + _text(flow) + last
+    def between(queue_key: str) -> bytes:
+        return first + _text(queue_key) + last
 
     return before, between
 

@@ -11,7 +11,7 @@ import asyncpg
 
 from coatcheck.db.connection import Connection
 from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX, page_result_bytes_max
-from coatcheck.domain.runs import run_flow
+from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import TaskPlace, TaskView
 from coatcheck.products.batches.sql import sql
@@ -29,7 +29,7 @@ class Failures(NamedTuple):
 class QueuePlace(NamedTuple):
     """Where a task stands in the queue."""
 
-    flow: str
+    queue_key: str
     run_at: datetime
     uuid: UUID
 
@@ -131,7 +131,7 @@ async def queued(
     db: Connection, org: str, batch: UUID, run: UUID, *, after: QueuePlace | None, limit: int
 ) -> list[tuple[TaskView, QueuePlace]]:
     """Tasks in the queue, in its order, each with its place."""
-    start = after or QueuePlace(run_flow(run), _LONG_AGO, UUID(int=0))
+    start = after or QueuePlace(run_queue_key(run), _LONG_AGO, UUID(int=0))
     rows = await db.fetch(
         sql("tasks/queued"), org, run, page_result_bytes_max(limit), batch, *start, limit
     )
