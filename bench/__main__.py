@@ -108,14 +108,14 @@ def _visits(options: Options) -> dashboard_amounts.Amounts:
 
 
 def _concerned(options: Options) -> tuple[Contender, ...]:
-    """The contenders that have a turn in the chosen scenarios: some are Coatcheck's alone."""
+    """The contenders of the chosen scenarios: some scenarios are for Coatcheck alone."""
     if set(options.scenarios) - OURS_ALONE:
         return options.contenders
     return tuple(contender for contender in options.contenders if contender.name == OURS)
 
 
 def _runnable(chosen: tuple[Contender, ...]) -> tuple[list[Contender], dict[str, str]]:
-    """Splits off the contenders whose server is not there, with the reason."""
+    """Removes the contenders whose server is missing, with the reason."""
     if redis_server.is_installed():
         return list(chosen), {}
     runnable = [contender for contender in chosen if contender.store is not StoreKind.REDIS]
@@ -139,7 +139,7 @@ async def _redis_line(redis: RedisServer | None) -> str | None:
 
 
 def write(results: Results, output: Path, options: Options) -> list[str]:
-    """Writes the report's files, as far as there is something to report; their names."""
+    """Writes the report's files with results; returns their names."""
     output.mkdir(parents=True, exist_ok=True)
     written = []
     if results.batches:
@@ -185,7 +185,7 @@ def main() -> int:
     try:
         results = asyncio.run(interruptible(options, folder))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        print("interrupted; everything that was started has been ended", file=sys.stderr)
+        print("interrupted; all started processes were stopped", file=sys.stderr)
         return 130
     finally:
         shutil.rmtree(folder)

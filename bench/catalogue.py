@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Scenario(StrEnum):
-    """What can be asked for with --scenarios. One scenario may give several figures."""
+    """The values of --scenarios. One scenario may give several figures."""
 
     ENQUEUE = "enqueue"
     BULK = "bulk"

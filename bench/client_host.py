@@ -1,7 +1,7 @@
 """The program around a Python contender's client: reads requests, answers with figures.
 
 One JSON object per line in (`{"op": ..., ...}`), one per line out (`{"ok": ...}` or
-`{"error": ...}`). `node/host.mjs` speaks the same. Run as
+`{"error": ...}`). `node/host.mjs` has the same protocol. Run as
 `python -m bench.client_host MODULE`, where MODULE has a `Client` class.
 """
 

@@ -27,7 +27,7 @@ def machine() -> dict[str, object]:
 
 
 def processor() -> str:
-    """The processor's name where Linux tells it, else the architecture."""
+    """The processor's name on Linux, else the architecture."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():

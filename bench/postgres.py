@@ -7,7 +7,7 @@ import asyncpg
 
 from coatcheck.db.embedded import EmbeddedPostgres
 
-# What decides how fast and how safe a commit is; written into the report as the server has them.
+# Settings that decide the speed and safety of a commit; the report shows the server's values.
 REPORTED_SETTINGS = (
     "server_version",
     "fsync",
@@ -35,7 +35,7 @@ class Postgres:
         await asyncio.to_thread(self._server.stop, "immediate")
 
     async def create_template(self, name: str, *, source: str | None = None) -> str:
-        """A database to be filled once and copied often; returns its DSN.
+        """A template database to fill once and copy often; returns its DSN.
 
         It is empty, or a copy of the template `source`.
         """
@@ -44,7 +44,7 @@ class Postgres:
         return self._server.dsn_of(template_name(name))
 
     async def create_database(self, template: str) -> "Database":
-        """A fresh copy of a template, without anything that earlier measurements left."""
+        """A fresh copy of a template."""
         self._databases += 1
         database = f"{template}_{self._databases}"
         await self._copy(template_name(template), database)
@@ -58,7 +58,7 @@ class Postgres:
         )
 
     async def drop_database(self, database: str) -> None:
-        """Waits for clients that are just leaving; one that stays is thrown out."""
+        """Waits for clients to disconnect; then disconnects the others."""
         try:
             await self._administer(f'DROP DATABASE "{database}"')
         except asyncpg.ObjectInUseError:
@@ -95,7 +95,7 @@ class Database:
         self.address = address
 
     async def settle(self) -> None:
-        """Gives the planner statistics of what was just loaded, as autovacuum would in time."""
+        """Updates the planner's statistics after a load, as autovacuum would later."""
         connection = await asyncpg.connect(self.address)
         try:
             await connection.execute("VACUUM ANALYZE")

@@ -28,7 +28,7 @@ class Child:
             raise ChildEndedError(self)
 
     async def stop(self) -> None:
-        """Asks the whole group to end; after a grace time, ends it by force."""
+        """Asks the whole group to end; kills it after a grace time."""
         self._signal_group(signal.SIGTERM)
         try:
             await asyncio.wait_for(self.process.wait(), STOP_GRACE_SECONDS)

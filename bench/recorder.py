@@ -1,4 +1,4 @@
-"""What a worker process tells the bench about the jobs it runs, without going through the queue.
+"""How a worker process reports its jobs to the benchmark, without the queue.
 
 Two channels, both plain files named by the environment:
 
@@ -61,7 +61,7 @@ class Progress:
         self._counts = memoryview(self._mapped).cast("Q")
 
     def environment(self, slot: int) -> dict[str, str]:
-        """What the worker process of `slot` needs to find its channels."""
+        """The environment of the worker process of `slot`."""
         named = {PROGRESS_VARIABLE: str(self.counters), SLOT_VARIABLE: str(slot)}
         if self.starts is not None:
             named[STARTS_VARIABLE] = str(self.starts)

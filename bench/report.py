@@ -53,7 +53,7 @@ def _conditions(results: Results) -> str:
             f"load before the run {machine['load_before'][0]}.",
             f"{options['rounds']} rounds{', quick sizes' if options['quick'] else ''}, contenders "
             "right after each other in each; medians, with least to greatest in brackets. Figures "
-            "are this machine's; only the ratios travel.",
+            "are this machine's; only the ratios are comparable.",
             "",
             f"- PostgreSQL: {postgres}",
             f"- Redis: {redis}",
@@ -116,9 +116,9 @@ def _http(results: Results) -> str:
     if not results.http:
         return ""
     heading = (
-        "## Over HTTP\n\nwrk, 64 kept-alive connections, one server process; the yardsticks run on "
-        "the same uvicorn, uvloop and httptools. Every submit is in PostgreSQL before its answer: "
-        "the bench counts them.\n\n"
+        "## Over HTTP\n\nwrk, 64 kept-alive connections, one server process; the comparison "
+        "servers run on the same uvicorn, uvloop and httptools. Every submit is in PostgreSQL "
+        "before its answer: the bench counts them.\n\n"
     )
     return heading + http_table(results.http)
 

@@ -44,7 +44,7 @@ class Results:
         return Spread.of(values) if values else None
 
     def ratio(self, contender: str, reference: str, figure: Figure) -> float | None:
-        """How many times as good as the reference: above 1 is better, whichever way is better."""
+        """The ratio to the reference: above 1 is better, for every figure."""
         mine, theirs = self.spread(contender, figure), self.spread(reference, figure)
         if mine is None or theirs is None:
             return None

@@ -1,7 +1,7 @@
 """The run itself: round by round, and in each scenario all contenders right after each other.
 
-Noise of the machine then hits all alike. The order moves on by one each round, so that nobody is
-always the first or always behind the same neighbour.
+So noise of the machine affects all of them. The order rotates by one each round, so that no
+contender is always first or always after the same neighbour.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from bench.sizes import Sizes
 from bench.stores import Stores
 from bench.targets import OURS
 
-# What may go wrong with one contender without ending the run: it is reported beside the table.
+# Errors of one contender that do not end the run: they are reported beside the table.
 CONTENDER_FAULTS = (
     ClientFailedError,
     ChildEndedError,
@@ -121,7 +121,7 @@ class Rounds:
                 await client.stop()
 
     async def _http(self) -> None:
-        """Coatcheck's control plane beside the yardsticks; no queue of a peer's has one."""
+        """Coatcheck's server beside the comparison servers; the other queues have none."""
         if not any(contender.name == OURS for contender in self._contenders):
             return
         try:
@@ -190,7 +190,7 @@ class Rounds:
         self._lines.note(f"    {figure}: {value:,.1f}")
 
     async def _dashboard(self) -> None:
-        """Once a run: a history of millions is minutes to write; pages are asked for often."""
+        """Once per run: writing a history of millions takes minutes; pages are requested often."""
         if self.results.dashboard or not any(each.name == OURS for each in self._contenders):
             return
         try:

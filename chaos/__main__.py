@@ -28,12 +28,12 @@ def main() -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return 0 if runner.run(run(options)) else 1
     except KeyboardInterrupt:
-        say("interrupted: everything was ended, and there is no verdict")
+        say("interrupted: all processes were stopped; no verdict")
         return _INTERRUPTED
 
 
 def _sweep(options: Options) -> int:
-    """In a process of its own: it is pytest, which likes to be alone."""
+    """Run in another process, because a sweep runs pytest."""
     where = [] if options.report is None else ["--report", str(options.report)]
     return subprocess.call([sys.executable, "-m", "chaos.sweep", *where])
 

@@ -1,8 +1,8 @@
 """A whole deployment on this machine: servers, workers, PostgreSQL and a folder of blobs.
 
-The processes are those of the real commands. Each has a proxy of its own before PostgreSQL, and
-each server one before its HTTP port, which is the only way that clients know. Whoever looks at what
-is true (the checker) goes straight to PostgreSQL.
+The processes run the real commands. Each reaches PostgreSQL through its own proxy, and clients
+reach each server only through a proxy before its HTTP port. The checker connects to PostgreSQL
+directly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.ports import free_port
 ORGS: Final = ("a", "b")
 SERVICE: Final = "chaos.handlers:chaos"
 WORKER_IS_READY: Final = "worker ready"
-PEPPER: Final = "a pepper that is only ever used under fire"
+PEPPER: Final = "a pepper that is only used in chaos runs"
 MAX_CONNECTIONS: Final = 200
 UP_SECONDS_MAX: Final = 120.0
 _LOOK_SECONDS: Final = 0.1
@@ -58,11 +58,11 @@ SETTINGS: Final = {
     "EGRESS_ALLOW": "127.0.0.1",
     "GRAPHS_CONCURRENCY": "1",
 }
-"""What every process is told unless a run says otherwise; variables without their prefix."""
+"""Default settings of every process; variables without their prefix."""
 
 
 class Deployment:
-    """A context manager: everything is up once it was entered, and gone once it was left."""
+    """A context manager: starts everything, and stops everything at its end."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Deployment:
 
     @property
     def dsn(self) -> str:
-        """The database itself, past every proxy."""
+        """The URL of the database, without a proxy."""
         return self.postgres.dsn
 
     @property
@@ -129,7 +129,7 @@ class Deployment:
         await self._closing.aclose()
 
     async def settle(self) -> None:
-        """End every fault: all wires pass, everybody runs, everybody answers."""
+        """End every fault: all connections pass, and all processes run and answer."""
         for proxy in self.proxies:
             proxy.heal()
         self.postgres.resume()
@@ -187,7 +187,7 @@ class Deployment:
         await self.up()
 
     async def _furnish(self) -> None:
-        """Make the organisations and their keys."""
+        """Create the organisations and their keys."""
         line = Connection(self.dsn, name="chaos")
         try:
             for org in ORGS:

@@ -1,7 +1,7 @@
-"""Strikes a deployment by a plan, and notes in the history what truly happened.
+"""Injects the planned faults into a deployment, and records their effects in the history.
 
-A fault that finds nobody there (its target is just being restarted) is noted with an effect of 0,
-and counts for nothing. So is a lost commit when nothing was committed meanwhile.
+A fault without a target (a process that is just being restarted) is recorded with an effect of 0
+and does not count. So is a lost commit if nothing was committed meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK_SECONDS: Final = 0.05
 
 @dataclass
 class _Effect:
-    """How much happened so far (0: nothing), and what there is to say of it."""
+    """The size of the effect so far (0: none), and its details."""
 
     count: int = 0
     detail: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class _Effect:
 
 
 class Striker:
-    """Carries a plan out. ``struck`` counts the faults of each kind that had an effect."""
+    """Executes a plan. ``struck`` counts the faults of each kind that had an effect."""
 
     def __init__(self, deployment: Deployment, plan: Sequence[Fault], history: History) -> None:
         self._deployment = deployment
@@ -45,7 +45,7 @@ class Striker:
         self.struck: Counter[str] = Counter()
 
     async def run(self, until: asyncio.Event) -> None:
-        """Strike until the plan is through or ``until`` is set; faults under way are ended then."""
+        """Inject faults until the plan ends or ``until`` is set; then end the active ones."""
         began = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as striking:
             under_way: list[asyncio.Task[None]] = []
@@ -63,7 +63,7 @@ class Striker:
         effect = _Effect()
         try:
             await self._inflict(fault, effect)
-        finally:  # a fault that the run's end cuts short has struck all the same
+        finally:  # a fault that the end of the run cuts short still had its effect
             self.struck[fault.kind] += effect.count > 0
             self._note(fault, "end", effect=effect.count, detail=effect.detail)
 
@@ -156,7 +156,7 @@ async def _half_open(proxy: Proxy, fault: Fault, effect: _Effect) -> None:
 
 
 async def _somebody_is_there(proxy: Proxy) -> None:
-    """Wait a while for a connection: whoever is being started has none yet."""
+    """Wait a while for a connection: a starting process has none yet."""
     loop = asyncio.get_running_loop()
     patient_until = loop.time() + CONNECTION_SECONDS_MAX
     while not proxy.links and loop.time() < patient_until:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """By ``os.walk``, which does not mind a folder that is removed meanwhile; ``rglob`` does."""
+    """With ``os.walk``, which tolerates folders removed meanwhile; ``rglob`` does not."""
     for root, _, names in os.walk(folder):
         yield from (Path(root, name) for name in names)
 
 
 def entries_two_below(folder: Path) -> list[Path]:
-    """What the folders in ``folder`` hold."""
+    """The contents of the folders in ``folder``."""
     return [
         Path(root, name)
         for root, folders, files in os.walk(folder)

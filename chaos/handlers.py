@@ -1,10 +1,11 @@
-"""The service that the workers of a run serve. Every execution leaves a line outside the system.
+"""The service that the workers of a run serve. Every execution writes a line outside the system.
 
-``word`` is the canary of the job: it is in the payload, in the result, and in all that a handler
-reports, so that any of them that outlives its time can be found. ``log`` is where executions are
-noted; a handler in a process of its own gets nothing of the worker's environment but its input.
+``word`` is the canary of the job: it is in the payload, the result and every report of the handler,
+so that data kept beyond its retention can be found. ``log`` is the file for executions; an isolated
+handler has nothing of the worker's environment, only its input.
 
-Results name their execution: of two, only one can have given the result that is kept.
+Results name their execution, so that of two executions only one can have produced the stored
+result.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from coatcheck import Job, Service
 chaos = Service("chaos")
 
 EXECUTIONS_VARIABLE: Final = "CHAOS_EXECUTIONS"
-"""Where executions are noted if the payload does not say."""
+"""The file for executions if the payload has none."""
 RETRIES: Final = 20
-"""So many that only what a handler does on purpose can use them up: a file that cannot be stored
-while the database is away spends one."""
+"""Enough that only a handler that fails on purpose uses them up: a file that cannot be stored while
+the database is unavailable uses one."""
 _STEP_SECONDS: Final = 0.25
 
 
@@ -36,7 +37,7 @@ async def quick(job: Job, word: str, log: str = "") -> dict[str, Any]:
 
 @chaos.post("/slow", retries=RETRIES)
 async def slow(job: Job, word: str, seconds: float, log: str = "") -> dict[str, Any]:
-    """Takes its time, and heeds a cancellation."""
+    """Takes some time, and obeys a cancellation."""
     result = _noted(job, word, log)
     await _pass(job, seconds)
     return result
@@ -44,7 +45,7 @@ async def slow(job: Job, word: str, seconds: float, log: str = "") -> dict[str, 
 
 @chaos.post("/threaded", retries=RETRIES)
 def threaded(job: Job, word: str, seconds: float, log: str = "") -> dict[str, Any]:
-    """The same in a thread of the worker, which nobody can stop."""
+    """The same in a thread of the worker, which cannot be stopped."""
     result = _noted(job, word, log)
     _pass_in_thread(job, seconds)
     return result
@@ -52,7 +53,7 @@ def threaded(job: Job, word: str, seconds: float, log: str = "") -> dict[str, An
 
 @chaos.post("/isolated", retries=RETRIES, isolated=True)
 def isolated(job: Job, word: str, seconds: float, log: str = "") -> dict[str, Any]:
-    """The same in a process of its own, with a file in its folder that must not stay."""
+    """The same in its own process, with a file in its folder that must not stay."""
     result = _noted(job, word, log)
     assert job.temp_dir is not None
     (job.temp_dir / "left-behind.txt").write_text(word)
@@ -73,21 +74,21 @@ async def flaky(job: Job, word: str, failures: int, log: str = "") -> dict[str, 
 
 @chaos.post("/doomed")
 async def doomed(job: Job, word: str, log: str = "") -> None:
-    """Fails for good."""
+    """Fails permanently."""
     _noted(job, word, log)
     job.fail(f"{word} was never going to work", code="doomed")
 
 
 @chaos.post("/exhausting", retries=2)
 async def exhausting(job: Job, word: str, log: str = "") -> None:
-    """Fails however often it is tried."""
+    """Fails at every attempt."""
     _noted(job, word, log)
     job.retry(f"{word} fails again", after=0.2)
 
 
 @chaos.post("/reporting", retries=RETRIES)
 async def reporting(job: Job, word: str, lines: int, log: str = "") -> dict[str, Any]:
-    """Reports in every way there is."""
+    """Uses every kind of report."""
     result = _noted(job, word, log)
     for number in range(lines):
         await job.progress(number / lines, f"line {number} of {word}")
@@ -100,7 +101,7 @@ async def reporting(job: Job, word: str, lines: int, log: str = "") -> dict[str,
 
 @chaos.post("/limited", retries=RETRIES, concurrency=2)
 async def limited(job: Job, word: str, seconds: float, log: str = "") -> dict[str, Any]:
-    """Two of it at a time, over all workers."""
+    """At most two run at once, across all workers."""
     result = _noted(job, word, log)
     await _pass(job, seconds)
     return result
@@ -121,7 +122,7 @@ async def task(
 
 
 def artifact_of(word: str) -> bytes:
-    """What ``reporting`` attaches: large enough to be a blob in pieces, and told by its word."""
+    """The file of ``reporting``: large enough for a blob in pieces, with its canary."""
     return f"{word}\n".encode() * 4_000
 
 

@@ -1,8 +1,8 @@
-"""What a run saw from outside: one line of JSON for each thing that happened, never changed.
+"""The history of a run as seen from outside: append-only, one line of JSON for each event.
 
-The lines are written by the load, the world and the faults, all of which outlive everything that is
-killed. Times are those of the machine's monotonic clock, which all processes share: lines that
-handlers write in processes of their own (``note_execution``) fall into the same order.
+The load, the simulated world and the faults write the lines; all of them outlive the killed
+processes. Times are those of the machine's monotonic clock, which all processes share, so lines
+that handlers write in their own processes (``note_execution``) have the same order.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 EXECUTIONS = "executions.ndjson"
-"""The file beside a history in which handlers leave their lines."""
+"""The file beside a history for the lines of handlers."""
 
 
 class History:
-    """Lines appended to ``path``, each by one write: whoever reads meanwhile sees whole ones."""
+    """Appends lines to ``path``, each with one write, so that readers see whole lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,12 +27,12 @@ class History:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.counts: Counter[str] = Counter()
-        """How many lines of each kind were written so far."""
+        """The number of lines so far, by kind."""
         self._began = time.monotonic()
         self.note("began", monotonic=self._began, wall=time.time())
 
     def note(self, kind: str, /, **fields: object) -> None:
-        """Add a line: the seconds since the run began, what kind of thing it is, and ``fields``."""
+        """Add a line: the seconds since the run began, its kind, and ``fields``."""
         self.counts[kind] += 1
         _append(self._file, {"t": round(self.now(), 6), "kind": kind, **fields})
 
@@ -45,7 +45,7 @@ class History:
 
 
 def note_execution(path: str, **fields: object) -> None:
-    """For handlers: add a line to the executions, from whichever process it is."""
+    """For handlers: add a line to the executions, from any process."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         _append(file, {"monotonic": time.monotonic(), "kind": "executed", **fields})
@@ -60,7 +60,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def read_executions(history: Path) -> list[dict[str, Any]]:
-    """The lines that handlers left beside a history, with ``t`` as the history has it."""
+    """The lines of the handlers beside a history, with the history's ``t``."""
     path = history.with_name(EXECUTIONS)
     if not path.exists():
         return []
@@ -72,4 +72,4 @@ def _append(file: int, row: dict[str, object]) -> None:
     line = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
     # O_APPEND makes a write of this size whole on a local file system: lines never mix.
     if os.write(file, line) != len(line):
-        raise OSError("a line of the history was written in part: the disk is full")
+        raise OSError("a line of the history was only partly written: the disk is full")

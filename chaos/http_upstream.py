@@ -14,7 +14,7 @@ from chaos.history import History
 
 
 class HttpUpstream:
-    """Answers ``POST /upstream/work`` with what the body says: succeed, stumble once, or refuse."""
+    """Answers ``POST /upstream/work`` as the body asks: succeed, fail once, or refuse."""
 
     def __init__(self, history: History) -> None:
         self._history = history

@@ -1,8 +1,7 @@
-"""A process of the deployment: kept running, killed, paused and drained; and PostgreSQL.
+"""The processes of a deployment: restarted, killed, paused and drained; and PostgreSQL.
 
-A keeper starts a process again, a moment after it ended, however it ended, as a supervisor does.
-Whoever strikes a member strikes the process that runs now: a pause that ends after its process was
-killed must not touch the one that took its place.
+A supervisor restarts each process a moment after it ended, however it ended. A fault applies to the
+current process: a pause that ends after its process was killed must not touch its successor.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from coatcheck.db.embedded import EmbeddedPostgres
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RESTART_SECONDS: Final = (0.2, 2.0)
-"""Between a process's end and its successor's start, drawn anew each time."""
+"""The random delay between a process's end and its restart."""
 TERMINATION_SECONDS_MAX: Final = 20.0
 PAUSE_SECONDS_MAX: Final = 15.0
 _LOOK_SECONDS: Final = 0.05
@@ -58,14 +57,14 @@ class Member:
         self._process: asyncio.subprocess.Process | None = None
         self._paused: int | None = None
         self._struck: dict[int, str] = {}
-        """By process, the signal that it was struck with last."""
+        """The last fault signal of each process."""
         self._may_run = asyncio.Event()
         self._closing = False
-        self._keeper: asyncio.Task[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int:
-        """Of the process that runs now; 0 while there is none."""
+        """The id of the current process; 0 if there is none."""
         return 0 if self._process is None else self._process.pid
 
     @property
@@ -73,44 +72,44 @@ class Member:
         return self._paused is not None and self._paused == self.pid
 
     async def start(self) -> None:
-        """Start it, and from then on again whenever it ends. Returns when the process is there."""
+        """Start it, and restart it whenever it ends. Returns when the process runs."""
         self._may_run.set()
-        if self._keeper is None:
-            self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.name}")
+        if self._supervisor is None:
+            self._supervisor = asyncio.create_task(self._supervise(), name=f"supervise {self.name}")
         while self.pid == 0:
-            if self._keeper.done():
-                self._keeper.result()
+            if self._supervisor.done():
+                self._supervisor.result()
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def kill(self, *, stay_down: bool = False) -> int:
-        """kill -9, of this process alone: what it started has to end by itself.
+        """kill -9 of this process alone: its children must end by themselves.
 
-        Returns once it is gone; the process that was killed, or 0 if there was none.
+        Returns when it has ended: the id of the killed process, or 0 if there was none.
         """
         if stay_down:
             self._may_run.clear()
         return await self._strike(signal.SIGKILL)
 
     async def terminate(self, *, stay_down: bool = False) -> int:
-        """SIGTERM, and SIGKILL if it has not ended long after its grace. As ``kill`` otherwise."""
+        """SIGTERM, and SIGKILL if it does not end long after its grace. Returns like ``kill``."""
         if stay_down:
             self._may_run.clear()
         return await self._strike(signal.SIGTERM)
 
     def pause(self) -> int:
-        """SIGSTOP. The process, or 0 if there is none or it is paused already."""
+        """SIGSTOP. Returns the process id, or 0 if there is none or it is already paused."""
         pid = self.pid
         if pid == 0 or self.is_paused:
             return 0
         try:
             os.kill(pid, signal.SIGSTOP)
-        except ProcessLookupError:  # it has just ended, and its keeper does not know yet
+        except ProcessLookupError:  # it has just ended, and its supervisor has not noticed yet
             return 0
         self._paused = pid
         return pid
 
     def resume(self, pid: int | None = None) -> bool:
-        """SIGCONT, to ``pid`` if that is the process that runs. Whether it was still paused."""
+        """SIGCONT to ``pid``, if that is the current process. Returns whether it was paused."""
         if not self.is_paused or pid not in (None, self.pid):
             return False
         self._paused = None
@@ -121,15 +120,15 @@ class Member:
         return True
 
     async def close(self) -> None:
-        """End it for good, with all that it started."""
+        """Stop it permanently, with its children."""
         self._closing = True
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-        if self._keeper is not None:
+        if self._supervisor is not None:
             self._may_run.set()
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._supervisor.cancel()
+            await asyncio.gather(self._supervisor, return_exceptions=True)
         if self._process is not None:
             await self._process.wait()
             self._process = None
@@ -152,10 +151,10 @@ class Member:
         return process.pid
 
     def _seconds_paused_at_most(self) -> float:
-        """A stopped process takes a SIGTERM only when it goes on."""
+        """A stopped process handles SIGTERM only after SIGCONT."""
         return PAUSE_SECONDS_MAX if self.is_paused else 0.0
 
-    async def _keep(self) -> None:
+    async def _supervise(self) -> None:
         while not self._closing:
             await self._may_run.wait()
             process, log = await self._spawn()
@@ -209,7 +208,7 @@ class PostgresMember:
 
     @property
     def dsn(self) -> str:
-        """Past every proxy."""
+        """Without a proxy."""
         return self._server.dsn
 
     @property
@@ -225,7 +224,7 @@ class PostgresMember:
         return self._server.is_running()
 
     async def start(self) -> None:
-        """Returns when it takes connections; after a kill, once it has recovered."""
+        """Returns when it accepts connections; after a kill, when it has recovered."""
         async with self._turn:
             if self._server.is_running():
                 return
@@ -233,7 +232,7 @@ class PostgresMember:
             self._history.note("process", name=self.name, pid=self.pid, phase="begin")
 
     async def kill(self) -> int:
-        """kill -9 of all its processes. The postmaster, or 0 if none was there and ready."""
+        """kill -9 of all its processes. Returns the postmaster's id, or 0 if it was not ready."""
         if self._turn.locked():
             return 0
         async with self._turn:
@@ -248,12 +247,12 @@ class PostgresMember:
             return pid
 
     def pause(self) -> int:
-        """SIGSTOP to all its processes: a database that stalls. The postmaster, or 0."""
+        """SIGSTOP to all its processes: the database stalls. Returns the postmaster's id, or 0."""
         pid = self.pid
         if pid == 0 or self._paused:
             return 0
         postmaster = psutil.Process(pid)
-        self._each([postmaster], psutil.Process.suspend)  # it starts no further one meanwhile
+        self._each([postmaster], psutil.Process.suspend)  # it cannot start another one meanwhile
         self._paused = [postmaster, *postmaster.children(recursive=True)]
         self._each(self._paused, psutil.Process.suspend)
         return pid

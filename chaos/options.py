@@ -57,7 +57,11 @@ def parse(arguments: Sequence[str]) -> Options:
         f"{SWEEP}: every named crash point instead of a plan; none: no faults at all",
     )
     parser.add_argument(
-        "--surfaces", metavar="NAME,...", help=f"load only these surfaces: {', '.join(SURFACES)}"
+        "--products",
+        "--surfaces",
+        dest="surfaces",
+        metavar="NAME,...",
+        help=f"load only these products: {', '.join(SURFACES)}",
     )
     parser.add_argument(
         "--rate", type=float, default=20.0, help="approximate calls per second (default 20)"
@@ -85,7 +89,7 @@ def parse(arguments: Sequence[str]) -> Options:
         minutes=chosen.minutes,
         seed=random.randrange(_SEED_MAX) if chosen.seed is None else chosen.seed,
         only=_kinds(parser, chosen.only),
-        surfaces=_chosen(parser, "--surfaces", chosen.surfaces, SURFACES),
+        surfaces=_chosen(parser, "--products", chosen.surfaces, SURFACES),
         rate=chosen.rate,
         settle_seconds=chosen.settle,
         report=chosen.report,

@@ -1,9 +1,9 @@
-"""What passes between a client and PostgreSQL, read just enough to see that it committed.
+"""A partial parser of PostgreSQL's protocol, enough to see commits.
 
-The proxy is to lose the answer to a COMMIT and not to a mere look, so it has to know which
-statements write. A client's Parse messages say what each prepared statement is, its Bind messages
-which of them is run; the server's ReadyForQuery says, by its status, that no transaction is open
-any more. An answer that ends idle, without an error, after a statement that writes: a commit.
+The proxy must lose the answer to a COMMIT and not to a read, so it must know which statements
+write. A client's Parse messages contain each prepared statement, its Bind messages say which of
+them runs; the status in the server's ReadyForQuery says that no transaction is open any more. An
+answer that ends idle, without an error, after a statement that writes is a commit.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _WRITES: Final = re.compile(rb"\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INT
 
 
 class Frames:
-    """Cuts a stream into messages, whatever the pieces it comes in, and keeps what they begin with.
+    """Splits a stream into messages, across arbitrary pieces, and keeps their beginnings.
 
-    A client's first message has no letter before its length.
+    A client's first message has no type letter before its length.
     """
 
     def __init__(self, letters: bytes, *, begins_without_letter: bool) -> None:
@@ -36,11 +36,11 @@ class Frames:
         self._header = bytearray()
         self._header_bytes = 4 if begins_without_letter else 5
         self._letter = _STARTUP
-        self._left = -1  # of the message that has begun; -1: none has
+        self._left = -1  # of the current message; -1: none
         self._body = bytearray()
 
     def read(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
-        """The letter and the body of each message of interest that this piece completes."""
+        """The type and body of each relevant message that this piece completes."""
         at, end = 0, len(piece)
         while at < end:
             if self._left < 0:
@@ -69,7 +69,7 @@ class Frames:
 
 
 class PostgresTalk:
-    """One connection's talk, seen from the proxy."""
+    """The traffic of one connection, seen from the proxy."""
 
     def __init__(self) -> None:
         self._asked = Frames(b"PBQ", begins_without_letter=True)
@@ -77,11 +77,11 @@ class PostgresTalk:
         self._writers: dict[bytes, str] = {}
         """The prepared statements that write, by name."""
         self._written: str | None = None
-        """The first statement since the last idle moment that wrote."""
+        """The first writing statement since the connection was idle."""
         self._failed = False
 
     def asked(self, piece: bytes) -> None:
-        """Read what the client sends."""
+        """Parse data from the client."""
         for letter, body in self._asked.read(piece):
             if letter == _PARSE:
                 name, _, rest = body.partition(b"\0")
@@ -94,7 +94,7 @@ class PostgresTalk:
                 self._ran(_label(text) if _is_writing(text) else None)
 
     def answered(self, piece: bytes) -> str | None:
-        """Read what the server sends. The statement that is committed now, if one is."""
+        """Parse data from the server. Returns the statement that is committed now, if any."""
         committed: str | None = None
         for letter, body in self._answered.read(piece):
             if letter == _ERROR or (letter == _COMPLETE and body.startswith(b"ROLLBACK")):
@@ -119,6 +119,6 @@ def _is_writing(text: bytes) -> bool:
 
 
 def _label(text: bytes) -> str:
-    """How a statement begins. It has no values in it: those travel apart."""
+    """The beginning of a statement. It contains no values: those are sent separately."""
     words = b" ".join(_COMMENT.sub(b" ", text).split())
     return words.decode(errors="replace")[:_LABEL_CHARACTERS]

@@ -16,13 +16,13 @@ _TAIL_BYTES: Final = 256 * 1024
 
 
 def say(text: str) -> None:
-    """To people, at once, also through a pipe."""
+    """Print at once, also into a pipe."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
-async def tell(history: Path, striker: Striker, seconds: float) -> None:
-    """Tell of a run of ``seconds`` until cancelled."""
+async def print_progress(history: Path, striker: Striker, seconds: float) -> None:
+    """Print the progress of a run of ``seconds`` until cancelled."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:
@@ -39,7 +39,7 @@ async def tell(history: Path, striker: Striker, seconds: float) -> None:
 
 
 def _newest_sample(history: Path) -> Mapping[str, Any]:
-    """What the load last noted of itself."""
+    """The last sample of the load."""
     with history.open("rb") as file:
         file.seek(max(0, history.stat().st_size - _TAIL_BYTES))
         lines = file.read().rpartition(b"\n")[0].splitlines()

@@ -1,10 +1,9 @@
-"""A TCP proxy that stands before PostgreSQL or before a server, and fails as networks do.
+"""A TCP proxy in front of PostgreSQL or a server that fails as networks do.
 
-Untouched it passes everything on. It can cut connections (with a reset, or with an orderly end),
-delay what passes, leave connections half open (nothing passes any more, and nobody is told), and
-lose an answer: what was asked is passed on and done, and the connection breaks before the answer
-arrives. That last one is the fault which clients handle worst: the work is committed, and whoever
-asked for it does not know.
+Without a fault it forwards everything. It can cut connections (with a reset, or with an orderly
+end), delay data, leave connections half open (no data passes, and neither side notices), and lose
+an answer: the request is forwarded and done, and the connection breaks before the answer arrives.
+Clients handle that last fault worst: the work is committed, and the caller does not know it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _WRITE_BUFFER_BYTES: Final = 256 * 1024
 
 
 class Talk(Protocol):
-    """Reads along on one connection, to know which answer says that something was done."""
+    """Parses the traffic of one connection, to recognise answers to changes."""
 
     def asked(self, piece: bytes) -> None: ...
 
@@ -34,14 +33,14 @@ class Talk(Protocol):
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a proxy leads: a Unix socket, or a port on this machine."""
+    """The destination of a proxy: a Unix socket, or a local port."""
 
     path: str | None = None
     port: int = 0
 
 
 class Proxy:
-    """Listens on a port of its own, and passes on what comes to ``destination``."""
+    """Listens on its own port, and forwards to ``destination``."""
 
     def __init__(self, destination: Destination, talk: Callable[[], Talk]) -> None:
         self.port = 0
@@ -70,7 +69,7 @@ class Proxy:
     # Faults
 
     def cut(self, rng: random.Random, share: float = 1.0, *, reset: bool = True) -> int:
-        """Cut about this share of the connections, at least one if there is any. How many."""
+        """Cut about this share of the connections, at least one if any. Returns the number."""
         links = [link for link in self.links if not link.frozen]
         chosen = [link for link in links if rng.random() < share] or links[:1]
         for link in chosen:
@@ -78,7 +77,7 @@ class Proxy:
         return len(chosen)
 
     def freeze(self, *, new_too: bool) -> int:
-        """Leave every connection half open; those that come meanwhile as well, or not. How many."""
+        """Make every connection half open, new ones too if asked. Returns the number."""
         self._swallows_new = new_too
         frozen = [link for link in self.links if not link.frozen]
         for link in frozen:
@@ -86,7 +85,7 @@ class Proxy:
         return len(frozen)
 
     def drop_frozen(self) -> int:
-        """Both sides learn at last that their half-open connections are no more. How many."""
+        """Close the half-open connections on both sides. Returns the number."""
         self._swallows_new = False
         frozen = [link for link in self.links if link.frozen]
         for link in frozen:
@@ -96,8 +95,8 @@ class Proxy:
     async def lose_answers(self, count: int, seconds: float) -> list[str]:
         """Lose the answers to the next ``count`` requests that change something.
 
-        Returns what was asked in each, after ``seconds`` at the latest: if nothing of that kind
-        passes, nothing can be lost.
+        Returns these requests, after ``seconds`` at the latest: without such requests, nothing can
+        be lost.
         """
         loss = _Loss(count)
         self._losses.append(loss)
@@ -110,7 +109,7 @@ class Proxy:
         return loss.lost
 
     def heal(self) -> None:
-        """Pass everything on again."""
+        """Forward everything again."""
         self.delay_seconds = 0.0
         for loss in self._losses:
             loss.over.set()
@@ -123,7 +122,7 @@ class Proxy:
         return self._swallows_new
 
     def loses(self, asked: str) -> bool:
-        """Whether the answer to this is to be lost, which it then is."""
+        """Whether to lose the answer to this; if so, it counts as lost."""
         for loss in self._losses:
             if not loss.over.is_set():
                 loss.add(asked)
@@ -132,7 +131,7 @@ class Proxy:
 
 
 class _Loss:
-    """So many answers are to be lost, and these were."""
+    """The number of answers to lose, and those lost."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -146,7 +145,7 @@ class _Loss:
 
 
 class _Link:
-    """One client's connection, and the one that the proxy made for it."""
+    """A client's connection, and the proxy's connection for it."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
@@ -173,7 +172,7 @@ class _Link:
                 await loop.create_unix_connection(lambda: self.server, where.path)
             else:
                 await loop.create_connection(lambda: self.server, "127.0.0.1", where.port)
-        except OSError:  # nobody is there: to the client it is as if its connection broke
+        except OSError:  # no destination: to the client, its connection breaks
             self.cut(reset=True)
             return
         if self.client.is_lost and not self.frozen:
@@ -193,7 +192,7 @@ class _Link:
         self.client.send(piece)
 
     def ended(self, source: _End) -> None:
-        if self.frozen:  # the other side is not to know
+        if self.frozen:  # without notice to the other side
             return
         other = self.server if source is self.client else self.client
         other.end()
@@ -213,13 +212,13 @@ class _Link:
 
 
 class _End(asyncio.Protocol):
-    """One side of a link: what it receives goes to the other one, late if the proxy delays."""
+    """One side of a link: forwards data to the other side, with the proxy's delay."""
 
     def __init__(self, link: _Link) -> None:
         self._link = link
         self._transport: asyncio.Transport | None = None
         self._early: list[bytes] = []
-        """What came for it before it was connected."""
+        """Data received before it was connected."""
         self._waiting: deque[tuple[float, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._ends_after_waiting = False
@@ -229,10 +228,10 @@ class _End(asyncio.Protocol):
     def has_begun(self) -> bool:
         return self._transport is not None
 
-    # What asyncio tells
+    # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asserted: the transports of uvloop are no asyncio.Transport by name.
+        # Not asserted: uvloop's transports are not instances of asyncio.Transport.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
         early, self._early = self._early, []
@@ -256,7 +255,7 @@ class _End(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._link.other_of(self).resume_reading()
 
-    # What the link does
+    # Called by the link
 
     def send(self, piece: bytes) -> None:
         if self._transport is None:
@@ -272,7 +271,7 @@ class _End(asyncio.Protocol):
             self._timer = loop.call_at(self._waiting[0][0], self._send_due)
 
     def end(self) -> None:
-        """An orderly end, after everything that is still on its way."""
+        """Close in order, after all pending data."""
         if self._waiting:
             self._ends_after_waiting = True
         elif self._transport is not None and not self.is_lost:

@@ -42,8 +42,8 @@ def write(
     command: str,
     minutes: float,
 ) -> Path:
-    """Write the report into ``folder``, with the picture where matplotlib is installed. Answers
-    the path of the text."""
+    """Write the report into ``folder``, with the chart if matplotlib is installed. Returns the
+    path of the text."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         "seed": seed,
@@ -60,7 +60,7 @@ def write(
 
 
 def summary(verdict: Verdict, *, seed: int, minutes: float) -> str:
-    """Some twenty lines for a terminal."""
+    """A summary of some twenty lines for a terminal."""
     counts = verdict.counts
     faults = {name.removeprefix("fault "): n for name, n in counts.items() if "fault " in name}
     lines = [
@@ -100,7 +100,7 @@ def _text(verdict: Verdict, seed: int, command: str, minutes: float, drawn: bool
         yield from ("", f"## Findings ({len(verdict.findings)})", "")
         yield from (f"- {line}" for line in verdict.lines())
     if drawn:
-        yield from ("", f"![What came, what ended, what waited, and what struck]({PICTURE_NAME})")
+        yield from ("", f"![Submitted, finished and waiting jobs, and faults]({PICTURE_NAME})")
     for title, belongs in _SECTIONS:
         rows = [(name, n) for name, n in verdict.counts.items() if belongs(name)]
         if rows:

@@ -21,7 +21,7 @@ from chaos.faults import Striker
 from chaos.history import EXECUTIONS, History, read
 from chaos.load.load import Load
 from chaos.options import REPORTS, Options
-from chaos.progress import say, tell
+from chaos.progress import print_progress, say
 from chaos.sampler import Sampler
 from chaos.schedule import plan
 from chaos.world import World
@@ -31,20 +31,20 @@ HISTORY: Final = "history.ndjson"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run keeps its data while it lasts, and where it leaves its report."""
+    """The folders of a run's data and of its report."""
 
     folder: Path
     report: Path
 
 
 async def run(options: Options) -> bool:
-    """Load, faults, settling, checks, report. Whether nothing was found in a run that counts."""
+    """Load, faults, settling, checks, report. Returns whether a valid run found nothing."""
     place = _place(options)
     history = History(place.folder / HISTORY)
     try:
         verdict = await _verdict(options, place, history)
     except BaseException:
-        say(f"what it left: {place.folder}")
+        say(f"its data: {place.folder}")
         raise
     finally:
         history.close()
@@ -62,7 +62,7 @@ async def run(options: Options) -> bool:
     if verdict.passed and not options.keep and options.folder is None:
         shutil.rmtree(place.folder)
     else:
-        say(f"what it left: {place.folder}")
+        say(f"its data: {place.folder}")
     return verdict.passed
 
 
@@ -84,7 +84,7 @@ async def _verdict(options: Options, place: Place, history: History) -> Verdict:
         async with Sampler(deployment.dsn, history):
             await _under_fire(options, deployment, load, history)
             history.note("stage", name="settle")
-            say("the faults end; waiting until everything has ended")
+            say("the faults end; waiting until every job has finished")
             await deployment.settle()
             await load.settle(options.settle_seconds)
         history.note("stage", name="check")
@@ -101,37 +101,37 @@ async def _verdict(options: Options, place: Place, history: History) -> Verdict:
         ) as evidence:
             verdict = await check(evidence)
             history.note("stage", name="forget")
-            say("having everything forgotten")
+            say("deleting everything")
             return await forget_and_look(evidence, verdict)
 
 
 async def _under_fire(
     options: Options, deployment: Deployment, load: Load, history: History
 ) -> None:
-    """The load goes on for its time, and the plan strikes."""
+    """Run the load for its time, and inject the faults of the plan."""
     faults = plan(options.seed, options.seconds, only=options.only)
     striker = Striker(deployment, faults, history)
     until = asyncio.Event()
     history.note("stage", name="load")
     asyncio.get_running_loop().call_later(options.seconds, until.set)
     async with asyncio.TaskGroup() as acting:
-        telling = acting.create_task(tell(history.path, striker, options.seconds))
+        progress = acting.create_task(print_progress(history.path, striker, options.seconds))
         acting.create_task(load.run(until))
         acting.create_task(striker.run(until))
         await until.wait()
-        telling.cancel()
+        progress.cancel()
 
 
 def _place(options: Options) -> Place:
     stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
     folder = options.folder or Path(tempfile.mkdtemp(prefix="coatcheck-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o711)  # PostgreSQL's account has to get through to its own folder
+    folder.chmod(0o711)  # PostgreSQL's account needs access to its own folder
     return Place(folder.resolve(), options.report or REPORTS / f"{stamp}-{options.seed}")
 
 
 def _keep_notes(place: Place) -> None:
-    """The history outlives the run's data, whatever becomes of the run."""
+    """Keep the history, however the run ends."""
     place.report.mkdir(parents=True, exist_ok=True)
     for name in (HISTORY, EXECUTIONS):
         if (place.folder / name).exists():

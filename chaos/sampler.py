@@ -18,7 +18,7 @@ _AWAY: Final = (
     TimeoutError,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # what a connection that breaks at the wrong moment says
+    asyncpg.InternalClientError,  # errors of a connection that breaks
 )
 
 _SAMPLE = """
@@ -27,11 +27,11 @@ SELECT (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued,
        (SELECT count(*) FROM jobs WHERE state IN ('staged', 'retrying')) AS postponed,
        (SELECT count(*) FROM webhook_deliveries WHERE status = 'pending') AS untold
 """
-"""Each of them by an index that has only these rows: the history of a long run costs nothing."""
+"""Each count uses an index with only these rows: a long history costs nothing."""
 
 
 class Sampler:
-    """A context manager, around the load. ``dsn`` is the database itself, past every proxy."""
+    """A context manager, around the load. ``dsn`` is the database without a proxy."""
 
     def __init__(self, dsn: str, history: History) -> None:
         self._dsn = dsn
@@ -62,7 +62,7 @@ class Sampler:
             await asyncio.sleep(EVERY_SECONDS)
 
     async def sample(self) -> None:
-        """Note what waits now, or that nobody answers."""
+        """Record the backlog, or that the database does not answer."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 if self._connection is None or self._connection.is_closed():

@@ -1,7 +1,7 @@
-"""The plan of a run: which fault, when, to whom and for how long. A function of the seed alone.
+"""The plan of a run: its faults with their times, targets and durations. Depends on the seed alone.
 
-Each kind of fault draws from a sequence of its own. So a run with fewer kinds has the same faults
-of those kinds at the same times, and a seed that fails can be narrowed down: ``--only kills``.
+Each kind of fault has its own random sequence. So a run with fewer kinds has the same faults of
+those kinds at the same times, and a failing seed can be narrowed down: ``--only kills``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ POSTGRES: Final = "postgres"
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. ``seconds`` is how long it lasts; what else it needs to know is in ``detail``."""
+    """One fault. ``seconds`` is its duration; ``detail`` has its other parameters."""
 
     number: int
     at: float
@@ -42,7 +42,7 @@ class _Drawn:
 
 @dataclass(frozen=True)
 class _Cast:
-    """Who can be struck."""
+    """The possible targets of faults."""
 
     servers: tuple[str, ...]
     workers: tuple[str, ...]
@@ -54,7 +54,7 @@ class _Cast:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How far apart faults of a kind are, in seconds, and how one of them is drawn."""
+    """The seconds between faults of a kind, and how to draw one."""
 
     gap_min: float
     gap_max: float
@@ -70,13 +70,13 @@ def _kill_worker(rng: random.Random, cast: _Cast) -> _Drawn:
 
 
 def _kill_postgres(rng: random.Random, cast: _Cast) -> _Drawn:
-    # Now and then it is away for longer than any lease.
+    # Sometimes it is down for longer than any lease.
     seconds = rng.uniform(0.2, 3.0) if rng.random() < 0.8 else rng.uniform(6.5, 8.0)
     return _Drawn(POSTGRES, seconds)
 
 
 def _pause(rng: random.Random, cast: _Cast) -> _Drawn:
-    # Workers more often: what they hold is what can go stale.
+    # Workers more often: their leases can become stale.
     target = rng.choice(cast.workers if rng.random() < 0.7 else cast.servers)
     beyond_lease = rng.random() < 0.6
     seconds = rng.uniform(8.0, 12.0) if beyond_lease else rng.uniform(1.0, 3.0)
@@ -113,7 +113,7 @@ def _lost_answer(rng: random.Random, cast: _Cast) -> _Drawn:
 
 
 def _wire(rng: random.Random, cast: _Cast) -> tuple[str, str]:
-    """Whose wire, and which: to the database, or to the clients, as only a server has."""
+    """A process and its connection: to the database, or a server's to its clients."""
     target = rng.choice(cast.members)
     to_clients = target in cast.servers and rng.random() < 0.5
     return target, "client" if to_clients else "database"
@@ -133,7 +133,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
 }
 
 KINDS: Final = tuple(_KINDS)
-"""The kinds of faults there are."""
+"""All kinds of faults."""
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "kills": ("kill-server", "kill-worker", "kill-postgres"),
@@ -145,7 +145,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def gaps(kind: str) -> tuple[float, float]:
-    """How far apart two faults of a kind are, at least and at most."""
+    """The minimum and maximum seconds between two faults of a kind."""
     return _KINDS[kind].gap_min, _KINDS[kind].gap_max
 
 
@@ -157,7 +157,7 @@ def plan(
     workers: int = 3,
     only: Collection[str] = KINDS,
 ) -> list[Fault]:
-    """The faults of a run of ``seconds``, in order. ``only`` leaves some out, and moves none."""
+    """The faults of a run of ``seconds``, in order. ``only`` removes some, and moves none."""
     cast = _Cast(names("server", servers), names("worker", workers))
     drawn = sorted(
         (
@@ -175,7 +175,7 @@ def plan(
 
 
 def names(role: str, count: int) -> tuple[str, ...]:
-    """What the members of a role are called."""
+    """The names of the processes of a role."""
     return tuple(f"{role}-{number}" for number in range(1, count + 1))
 
 

@@ -16,9 +16,9 @@ _IDLE_SECONDS_MAX = 600
 
 
 class Site:
-    """A context manager. ``url`` is known from the start, so that others can be told of it.
+    """A context manager. ``url`` is known from the start, for the settings of others.
 
-    Not ``uvicorn.Server``, which would take the signals of the whole run for its own.
+    Not ``uvicorn.Server``, which would install signal handlers for the whole run.
     """
 
     def __init__(self, app: Any, port: int = 0) -> None:

@@ -1,9 +1,8 @@
-"""A remote that speaks, without a voice: a server of the plain protocol, and it never dies.
+"""A simulated speech remote with the plain HTTP protocol. It never dies.
 
-What becomes of a text is said in the text, so that whoever hands it in knows what to expect:
-``[fail]``, ``[lose]`` (the first work for it is forgotten), ``[slow]``, ``[late]`` (it is begun at
-once, and that is said late). The audio holds the text itself: if it outlives its time, it can be
-found.
+The text says what happens to it, so that the load knows what to expect: ``[fail]``, ``[lose]`` (its
+first execution is forgotten), ``[slow]``, ``[late]`` (it starts at once, and the answer is late).
+The audio contains the text, so that audio kept beyond its retention can be found.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ SLOW: Final = "[slow]"
 LATE: Final = "[late]"
 
 IS_CONFUSED: Final = 0.02
-"""How often it answers 500 to a question."""
+"""The share of requests answered with 500."""
 _SECONDS: Final = (0.05, 2.0)
 _SLOW_SECONDS: Final = (4.0, 9.0)
 _LATE_SECONDS: Final = (1.0, 4.0)
@@ -42,7 +41,7 @@ _CALLBACK_TRIES: Final = 3
 
 @dataclass
 class Work:
-    """One text that is being spoken."""
+    """One execution."""
 
     id: str
     token: str
@@ -68,12 +67,12 @@ class Work:
 
     @property
     def standing(self) -> str:
-        """What became of it, whoever is told."""
+        """Its outcome, for every reader."""
         return "lost" if self.lost else self.status
 
 
 class SpeechRemote:
-    """Speaks below ``/speech``. The same token gets the same work, as the protocol has it."""
+    """Serves ``/speech``. The same token gets the same work, as the protocol requires."""
 
     def __init__(self, history: History, seed: int) -> None:
         self._history = history
@@ -103,7 +102,7 @@ class SpeechRemote:
         work = known or self._begin(token, body["text"], body.get("callback_url"))
         self._note("spawned", work, fresh=known is None, before=before)
         if known is None and LATE in work.text:
-            # Whoever asked may be dead by the time, and somebody else asks again.
+            # The caller may be dead by then, and another one asks again.
             await asyncio.sleep(self._rng.uniform(*_LATE_SECONDS))
         return JSONResponse({"job_id": work.id}, status_code=202)
 
@@ -122,7 +121,7 @@ class SpeechRemote:
         self._works[work.id] = self._by_token[token] = work
         self._by_text[text].append(work)
         asyncio.get_running_loop().call_later(seconds, self._over, work)
-        # Some do not call back, though they promised: whoever asks will know as well.
+        # Some callbacks are never sent: polling finds the end as well.
         if callback_url is not None and not work.lost and self._rng.random() < 0.8:
             task = asyncio.create_task(self._call_back(callback_url, seconds))
             self._callbacks.add(task)
@@ -142,7 +141,7 @@ class SpeechRemote:
                     if (await client.post(url)).is_success:
                         return
                 except httpx2.HTTPError:
-                    seconds = 1.0  # the server is down, or the wire is
+                    seconds = 1.0  # the server or its connection is down
 
     async def _status(self, request: Request) -> Response:
         work = self._found(request.query_params["job_id"])
@@ -194,7 +193,7 @@ class SpeechRemote:
 
 
 def spoken(text: str) -> bytes:
-    """A WAV file of one second and more whose samples are the text, over and over."""
+    """A WAV file of at least a second whose samples are the text, repeated."""
     data = text.encode()
     samples = (data * (2 * _SAMPLE_RATE // len(data) + 1))[: 2 * _SAMPLE_RATE]
     file = io.BytesIO()

@@ -16,7 +16,7 @@ mpl.use("Agg")
 
 Row = Mapping[str, Any]
 
-# Okabe and Ito's colours, which people tell apart whatever their eyes are like; and a mark each.
+# Okabe and Ito's colours, which colour-blind people can distinguish; and a mark each.
 _CAME: Final = "#0072B2"
 _ENDED: Final = "#009E73"
 _WAITING: Final = "#E69F00"
@@ -36,9 +36,9 @@ _WIRES: Final = frozenset({"cut", "delay", "half-open", "lost-commit", "lost-ans
 _LANES: Final = ("servers", "workers", "PostgreSQL", "wires")
 _SHORT_SECONDS: Final = 0.5
 _NAME_WIDTH: Final = 0.04
-"""Of the picture, about what the name of a stage takes."""
+"""The share of the chart that a fault's name takes."""
 _POINTS_MAX: Final = 300
-"""Of a curve. A run of half an hour is shown by sums of a few seconds."""
+"""The points of a curve. A run of half an hour is shown by sums of a few seconds."""
 
 
 def draw(
@@ -79,7 +79,7 @@ def _flow(axes: Axes, curves: Mapping[str, Sequence[int]]) -> None:
 
 
 def _scaled(axes: Axes) -> None:
-    """A list of two thousand tasks comes at once, single jobs one by one: both are to be seen."""
+    """A scale that shows both a list of two thousand tasks and single jobs."""
     axes.set_yscale("symlog", linthresh=10, linscale=0.8)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylim(bottom=0)
@@ -149,7 +149,7 @@ def _struck(axes: Axes, history: Sequence[Row]) -> None:
 
 
 def _faults(history: Sequence[Row]) -> Iterable[tuple[str, str, float, float]]:
-    """Name, target, begin and end of each fault that met something."""
+    """Name, target, start and end of each fault that had an effect."""
     begun: dict[object, Row] = {}
     for row in history:
         if row["kind"] != "fault":
@@ -166,7 +166,7 @@ def _lane(target: str) -> str:
 
 
 def _offset(lane: str, name: str, target: str) -> float:
-    """Within a lane each member, and of the wires each kind, has a line of its own."""
+    """Within a group, each process and each kind of connection fault has its own line."""
     if lane == "wires":
         kinds = sorted(_WIRES)
         return -0.36 + 0.72 * kinds.index(name) / (len(kinds) - 1)
@@ -180,7 +180,7 @@ def _stages(axes: Axes, history: Sequence[Row], *, named: bool) -> None:
     for row, following in zip_longest(stages, stages[1:]):
         axes.axvline(row["t"], color="#555555", linewidth=1, linestyle=":")
         if named:
-            # A short one is named to its left, where the name of the next is not in its way.
+            # The label of a short one is on its left, away from the label of the next.
             is_short = following is not None and following["t"] - row["t"] < _NAME_WIDTH * end
             axes.annotate(
                 row["name"],

@@ -1,8 +1,8 @@
-"""Sees to it that nothing runs on when a run is gone: ``python -m chaos.warden FOLDER TOKEN``.
+"""Kills leftover processes when a run has ended: ``python -m chaos.warden FOLDER TOKEN``.
 
 It waits for the end of its stdin, whose other end the run holds: the kernel closes it however the
-run ends, by kill -9 too. Then it kills what is left of the run: processes that carry its token in
-their environment, and PostgreSQL, which is given a clean one and is known by its folder.
+run ends, even by kill -9. Then it kills the remaining processes of the run: those with its token in
+their environment, and PostgreSQL, which has a clean environment and is found by its folder.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TOKEN_VARIABLE: Final = "CHAOS_RUN"
 
 @contextlib.asynccontextmanager
 async def watched(folder: Path, token: str) -> AsyncIterator[None]:
-    """Have a warden watch over this process meanwhile."""
+    """Start a warden for this process. A context manager."""
     warden = subprocess.Popen(
         [sys.executable, "-m", "chaos.warden", str(folder), token],
         cwd=Path(__file__).resolve().parents[1],
         stdin=subprocess.PIPE,
-        start_new_session=True,  # a Ctrl-C in the terminal is not meant for it
+        start_new_session=True,  # Ctrl-C in the terminal must not reach it
     )
     try:
         yield
@@ -38,7 +38,7 @@ async def watched(folder: Path, token: str) -> AsyncIterator[None]:
 
 
 def left_of(folder: Path, token: str) -> list[psutil.Process]:
-    """The processes of a run that are there."""
+    """The running processes of a run."""
     return [each for each in psutil.process_iter() if _belongs(each, folder, token)]
 
 

@@ -18,14 +18,14 @@ from chaos.history import History
 FAILS: Final = 0.03
 IS_BUSY: Final = 0.01
 IS_SLOW: Final = 0.03
-"""How often it does so when a message comes for the first time. The second time it takes it: what
-fails twice is tried again after minutes only, which no run would wait for."""
+"""The share of messages that fail at the first try. The second try succeeds: after two failures the
+next try comes minutes later, longer than a run waits."""
 _BUSY_SECONDS: Final = 1
 _SLOW_SECONDS: Final = (0.5, 3.0)
 
 
 class WebhookReceiver:
-    """Takes ``POST /hook/{org}/{surface}/{number}``: each number is a receiver of its own."""
+    """Receives ``POST /hook/{org}/{surface}/{number}``: each number is another receiver."""
 
     def __init__(self, history: History, seed: int) -> None:
         self._history = history
@@ -35,7 +35,7 @@ class WebhookReceiver:
         self.routes = [Route("/hook/{org}/{surface}/{number}", self._take, methods=["POST"])]
 
     def trust(self, org: str, secret: str) -> None:
-        """From now on this secret counts for what is sent on behalf of ``org``."""
+        """Accept this secret for webhooks of ``org`` from now on."""
         self._secrets[org][secret] = Webhook(secret)
 
     async def _take(self, request: Request) -> Response:
@@ -49,7 +49,7 @@ class WebhookReceiver:
             status, seconds = 400, 0.0
         if seconds:
             await asyncio.sleep(seconds)
-        # Before the answer: whoever was told 2xx has been heard.
+        # Before the answer, so that every 2xx is recorded.
         self._history.note(
             "received",
             webhook_id=message_id,
@@ -66,17 +66,17 @@ class WebhookReceiver:
         return Response(status_code=status, headers=headers)
 
     def _verified(self, org: str, body: bytes, request: Request) -> dict[str, Any] | None:
-        """What is told, if one of the organisation's secrets has signed it."""
+        """The event, if it was signed with one of the organisation's secrets."""
         for webhook in self._secrets[org].values():
             try:
                 told: dict[str, Any] = webhook.verify(body, dict(request.headers))
             except WebhookVerificationError:
-                continue  # perhaps with another one
+                continue  # try another secret
             return told
         return None
 
     def _mood(self, delivery: int) -> tuple[int, float]:
-        """What it answers, and after how long."""
+        """The status to answer, and the delay."""
         drawn = self._rng.random()
         if delivery > 1:
             return 204, 0.0
@@ -90,7 +90,7 @@ class WebhookReceiver:
 
 
 def _subject(told: dict[str, Any]) -> dict[str, Any]:
-    """What a message says happened, and to what, as its surface spells it."""
+    """The type and the subject of a message."""
     data = told.get("data") or told
     return {
         "type": told.get("type"),

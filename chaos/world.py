@@ -1,5 +1,5 @@
-"""What a deployment talks to and which never dies: an LLM, a remote that speaks, an upstream, and
-whoever receives its webhooks. All of it is in this process, over sockets."""
+"""The simulated systems around a deployment, which never die: an LLM, a speech remote, an upstream
+and a webhook receiver. All are in this process, over sockets."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _LLM_PLACES: Final = 4
 class World:
     """A context manager, around the whole of a run.
 
-    ``environment`` is what every process of the deployment has to be told; it is complete once the
-    world was entered. ``port`` and the next one are where it listens; 0 for any.
+    ``environment`` has the settings for every process of the deployment; it is complete once the
+    context was entered. It listens on ``port`` and the next one; 0 for any.
     """
 
     def __init__(self, history: History, seed: int, *, port: int = 0) -> None:
@@ -47,12 +47,12 @@ class World:
 
     @property
     def receiver_url(self) -> str:
-        """What comes before ``/{org}/{surface}/{number}`` of a receiver of webhooks."""
+        """The URL before ``/{org}/{surface}/{number}`` of a webhook receiver."""
         return f"{self._site.url}/hook"
 
     @property
     def upstream_url(self) -> str:
-        """The upstream of a service that is to be registered: it has ``POST /work``."""
+        """The upstream to register as a service: it has ``POST /work``."""
         return f"{self._site.url}/upstream"
 
     async def __aenter__(self) -> Self:

@@ -1,6 +1,6 @@
 """A service with one endpoint of each kind: async, plain, isolated.
 
-Run it, then hand in a job from another terminal:
+Run it, then submit a job from another terminal:
 
     make up ARGS="examples.documents:documents"
     .venv/bin/coatcheck submit documents.post__word_table '{"text": "to be or not to be"}' --wait
@@ -51,9 +51,9 @@ def digest(job: Job, text: str, algorithm: Literal["sha256", "blake2b"] = "sha25
 
 @documents.post("/word-table", isolated=True, memory_mb=512, cpu_seconds=60, concurrency=4)
 def word_table(job: Job, text: str, top: Annotated[int, Field(ge=1, le=1000)] = 10) -> int:
-    """Isolated: runs in a process of its own, which can be killed and whose folder is removed.
+    """Isolated: runs in its own process, which can be killed and whose folder is removed.
 
-    For code that may hang, leak or eat memory. ``job.temp_dir`` is also its working folder.
+    For code that may hang or leak memory. ``job.temp_dir`` is also its working folder.
     """
     counts: dict[str, int] = {}
     for word in text.lower().split():

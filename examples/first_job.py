@@ -4,7 +4,7 @@
 
 It uses the PostgreSQL that COATCHECK_DATABASE_URL names, and brings it to this version's schema.
 Without one it starts an embedded server on a folder that it removes at the end. In a deployment
-the parts below are processes of their own: `coatcheck worker` and whatever hands jobs in.
+the parts below are separate processes: `coatcheck worker`, and a program that submits jobs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ async def count(job: Job, text: str) -> dict[str, int]:
 async def run_one_job(settings: Settings) -> JobView:
     await migrate(settings.database_url)
     worker = Worker(settings, [texts])
-    upkeep = MaintenanceRunner(settings)
+    maintenance = MaintenanceRunner(settings)
     async with Engine(settings, [texts]) as engine:
         working = asyncio.create_task(worker.run())
-        upkeep.start()
+        maintenance.start()
         try:
             ticket = await engine.submit("texts.post__count", {"text": "to be or not to be"})
             print(f"ticket {ticket.id} is {ticket.state}")
@@ -49,7 +49,7 @@ async def run_one_job(settings: Settings) -> JobView:
         finally:
             worker.stop()
             await working
-            await upkeep.stop()
+            await maintenance.stop()
 
 
 @contextlib.contextmanager
@@ -58,10 +58,10 @@ def settings_to_use() -> Iterator[Settings]:
         yield Settings.from_environment()
         return
     with tempfile.TemporaryDirectory() as folder:
-        # As root, PostgreSQL runs as a user of its own, which has to pass through this folder.
+        # As root, PostgreSQL runs as another user, which needs access to this folder.
         Path(folder).chmod(0o711)
         with EmbeddedPostgres(Path(folder, "data")) as postgres:
-            # The container belongs to the database: two databases never share one.
+            # A blob container belongs to one database.
             yield Settings(
                 database_url=postgres.dsn,
                 blob_url=Path(folder, "blobs").as_uri(),

@@ -12,7 +12,7 @@ from coatcheck.product import Products
 from coatcheck.settings import Settings
 
 PRODUCTS: Final = Products.load()
-SURFACES: Final = serving.surfaces(PRODUCTS)
+SURFACES: Final = serving.product_routes(PRODUCTS)
 RESULT_STORES: Final = PRODUCTS.result_stores()
 operators = PRODUCTS.operator_remotes
 

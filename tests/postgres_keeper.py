@@ -2,7 +2,7 @@
 
 Run as a program by whichever test first needs a database: `postgres_keeper.py SESSION_DIR`. It
 serves an embedded server (or uses COATCHECK_TEST_DSN), makes the template database (migrated, and
-guarded against illegal steps: store/edge_guard.py), writes `SESSION_DIR/databases.json`, and waits
+guarded against illegal steps: db/edge_guard.py), writes `SESSION_DIR/databases.json`, and waits
 for the session to end: the session holds a lock that the kernel releases however it ends, so a
 crashed worker or a killed run leaves no server behind.
 """

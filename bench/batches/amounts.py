@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Amounts:
     lines: int = 1_000_000
     other_lists: int = 4
-    """Lists of the same length that are handed in beside the one that is run, for the spread."""
+    """Lists of the same length that are submitted but not run, for the spread."""
     urls: int = 2_000
 
 

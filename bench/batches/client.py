@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 class BatchClient:
-    """One kept-alive connection for JSON; files go over connections of their own."""
+    """One kept-alive connection for JSON; files use other connections."""
 
     def __init__(self, plane: ControlPlane, connection: Connection) -> None:
         self._plane = plane
@@ -41,7 +41,7 @@ class BatchClient:
         await self._connection.close()
 
     async def stage(self, path: Path) -> str:
-        """Puts a list to a signed URL; the upload's id."""
+        """Uploads a list to a signed URL; returns the upload's id."""
         upload = await self._json("POST", "/v1/uploads", HTTPStatus.CREATED)
         async with httpx2.AsyncClient(timeout=_FILE_SECONDS_MAX) as files:
             stored = await files.request(
@@ -59,7 +59,7 @@ class BatchClient:
         return await self._json("POST", path, expected, order)
 
     async def timed_hand_in(self, order: Json) -> tuple[Json, float]:
-        """Hands a job in that a worker takes in; with the milliseconds until its 202."""
+        """Submits a batch that a worker ingests; returns the milliseconds until its 202."""
         body = json.dumps(order).encode()
         await self._refresh()
         begun = time.perf_counter()
@@ -71,7 +71,7 @@ class BatchClient:
         return await self._json("GET", job["urls"]["poll"], HTTPStatus.OK)
 
     async def held(self, job: Json, wait: int) -> Json:
-        """The job once it is terminal, or when the time is up."""
+        """The job when it is terminal, or after the timeout."""
         path = f"{job['urls']['poll']}?wait={wait}"
         answer = await self._request("GET", path)
         return _read(answer, HTTPStatus.OK, HTTPStatus.ACCEPTED)
@@ -86,7 +86,7 @@ class BatchClient:
         return await self._json("POST", job["urls"]["exports"], HTTPStatus.ACCEPTED)
 
     async def download(self, url: str, target: Path) -> str:
-        """Saves what a signed URL leads to; its SHA-256."""
+        """Downloads a signed URL to a file; returns its SHA-256."""
         digest = hashlib.sha256()
         async with (
             httpx2.AsyncClient(timeout=_FILE_SECONDS_MAX) as files,
@@ -112,7 +112,7 @@ class BatchClient:
             self._used = time.monotonic()
 
     async def _refresh(self) -> None:
-        """The server closes a connection that nobody uses."""
+        """The server closes idle connections."""
         if time.monotonic() - self._used > _IDLE_SECONDS_MAX:
             await self._connection.close()
             self._connection = await Connection.open(self._plane.port)

@@ -1,4 +1,4 @@
-"""Two worker processes empty what is there; timed as the scenario `drain2` does.
+"""Two worker processes drain the queue; timed like the scenario `drain2`.
 
 The clock starts when every worker has run its first job. It stops at the end of the last job, as
 the database has it: at this size, asking again and again whether any is left would cost too much.
@@ -62,7 +62,8 @@ async def time_drain(
 ) -> Drained:
     """Waits until the ``jobs`` that fulfil ``condition`` have ended.
 
-    ``meanwhile`` is told how many handlers have run, and gives how many jobs it added itself.
+    ``meanwhile`` gets the number of handlers that have run, and returns the number of jobs it
+    added.
     """
     watch = Watch(progress, children)
     await watch.until(lambda counts: min(counts) > 0)

@@ -9,19 +9,19 @@ _PIECE_BYTES = 1024 * 1024
 
 
 class ExportWrongError(RuntimeError):
-    """An export is not what it should be."""
+    """An export is wrong."""
 
 
 def check_export(path: Path, tasks: int) -> None:
-    """Opens the zip and counts and sums up every file of it. Raises ExportWrongError."""
+    """Opens the zip, and checks the counts and checksums of its files."""
     with zipfile.ZipFile(path) as pack:
         manifest = json.loads(pack.read("manifest.json"))
-        for told in manifest["files"]:
-            found = _summed_up(pack, told["name"])
-            expected = (told["lines"], told["bytes"], told["sha256"])
+        for entry in manifest["files"]:
+            found = _summed_up(pack, entry["name"])
+            expected = (entry["lines"], entry["bytes"], entry["sha256"])
             if found != expected:
-                raise ExportWrongError(f"{told['name']} has {found}, its manifest says {expected}")
-        results = next(told for told in manifest["files"] if told["name"] == "results.ndjson")
+                raise ExportWrongError(f"{entry['name']} has {found}, its manifest says {expected}")
+        results = next(entry for entry in manifest["files"] if entry["name"] == "results.ndjson")
     counts = manifest["counts"]
     if not (counts["total"] == counts["succeeded"] == results["lines"] == tasks):
         raise ExportWrongError(f"{tasks} tasks were exported as {counts}")

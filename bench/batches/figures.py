@@ -33,7 +33,7 @@ class Row:
 
 ROWS = (
     Row(BatchFigure.ACCEPTED, "POST /v1/jobs with a staged list, until its 202", "ms", 1),
-    Row(BatchFigure.INGEST, "ingest, from handing in to the latch", "tasks/s"),
+    Row(BatchFigure.INGEST, "ingest, from submission until all tasks are stored", "tasks/s"),
     Row(BatchFigure.RAW_COPY, "raw binary COPY of the same rows, same table and indexes", "rows/s"),
     Row(BatchFigure.TASK_DRAIN, "drain of the batch's tasks, 2 workers", "tasks/s"),
     Row(BatchFigure.SINGLE_DRAIN, "drain of as many single jobs, 2 workers", "jobs/s"),
@@ -45,14 +45,14 @@ ROWS = (
     Row(BatchFigure.COMPLETION_EVENTS, "completion events of the batch", "webhooks"),
     Row(
         BatchFigure.SMALL_BATCH,
-        "a batch of 10 tasks handed in meanwhile, until its client has it completed",
+        "a batch of 10 tasks submitted meanwhile, until its client has it completed",
         "ms",
     ),
     Row(BatchFigure.SMALL_TASKS, "of that, until its last task had ended", "ms"),
     Row(BatchFigure.EXPORT, "export, from its request until it is complete", "tasks/s"),
     Row(BatchFigure.EXPORT_MEGABYTES, "size of the export", "MB", 1),
     Row(BatchFigure.SCRAPE_PAGES, "scrape: requests that the server saw", "requests"),
-    Row(BatchFigure.SCRAPE_SECONDS, "scrape: from handing in until it is completed", "s", 1),
+    Row(BatchFigure.SCRAPE_SECONDS, "scrape: from submission until it is completed", "s", 1),
     Row(BatchFigure.SCRAPE_AT_ONCE, "scrape: most requests at once, as the server saw", "requests"),
     Row(BatchFigure.SCRAPE_RUN_RATE, "scrape: most requests in any second", "requests"),
     Row(

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from bench.http.servers import free_port
 
 Handler = Callable[[str, bytes], Awaitable[bytes]]
-"""The address that was called, and the body; gives the body of the answer."""
+"""Takes the called address and the body; returns the body of the answer."""
 
 
 @asynccontextmanager
@@ -32,7 +32,7 @@ async def serving(addresses: Sequence[str], handler: Handler) -> AsyncIterator[i
                 )
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the caller has gone
+            pass  # the caller has disconnected
         finally:
             open_connections.discard(writer)
             writer.close()
@@ -56,7 +56,7 @@ def _content_length(head: bytes) -> int:
 
 
 class Receiver:
-    """Takes webhooks and keeps them."""
+    """Receives webhooks and keeps them."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -67,7 +67,7 @@ class Receiver:
 
 
 class Pages:
-    """Serves pages, each after a while, and remembers when it was asked for which host's."""
+    """Serves pages after a delay, and records the time and host of each request."""
 
     def __init__(self, page: bytes, seconds: float) -> None:
         self._page = page
@@ -91,7 +91,7 @@ class Pages:
         return sum(len(times) for times in self.asked.values())
 
     def most_in_a_second(self) -> int:
-        """In any second, wherever it begins."""
+        """The maximum in any second, wherever it begins."""
         return _most_within(sorted(at for times in self.asked.values() for at in times), 1.0)
 
     def most_of_a_host_in_a_second(self) -> int:

@@ -8,13 +8,13 @@ _KIB = 1024
 
 
 class Memory:
-    """Megabytes by process, the greatest that was found."""
+    """The maximum megabytes by process."""
 
     def __init__(self) -> None:
         self.peaks: dict[str, float] = {}
 
     def note(self, name: str, child: Child) -> None:
-        """Ask a running process. To be called right before it is stopped: then it was all."""
+        """Read the peak of a running process. Call it right before the process stops."""
         child.raise_if_ended()
         peak = _high_water_mark(child.process.pid) / 1e6
         self.peaks[name] = max(peak, self.peaks.get(name, 0.0))
@@ -25,4 +25,4 @@ def _high_water_mark(pid: int) -> int:
         name, _, value = line.partition(":")
         if name == "VmHWM":
             return int(value.split()[0]) * _KIB
-    raise RuntimeError("the kernel does not tell how much memory a process had at most")
+    raise RuntimeError("the kernel does not report the peak memory of a process")

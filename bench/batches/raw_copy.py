@@ -1,4 +1,4 @@
-"""What PostgreSQL itself does with the rows that an ingest has written: the yardstick for it.
+"""The baseline for an ingest: a raw COPY of the rows that it wrote.
 
 The same columns of the same rows with the same ids, in the order in which the ingest wrote them and
 encoded beforehand, into a fresh table of the same schema with all its indexes, by one COPY and one
@@ -21,7 +21,7 @@ _SECONDS_MAX = 600.0
 
 
 async def copied_per_second(postgres: Postgres, address: str, run: UUID, file: Path) -> float:
-    """Rows a second. ``file`` is a place for the rows meanwhile."""
+    """Rows a second. ``file`` is a temporary file for the rows."""
     await _save(address, run, file)
     database = await postgres.create_database("coatcheck")
     try:

@@ -14,17 +14,17 @@ from bench.targets import Verdict
 
 MEMORY_MEGABYTES_MAX = 300
 _BURST_SECONDS = 0.05
-"""How far starts may be ahead of their rate: docs/explanation/fairness-and-limits.md."""
+"""How far starts may exceed their rate: docs/explanation/fairness-and-limits.md."""
 _JITTER_SECONDS = 0.1
-"""How much longer one request may take to reach the server than another: starts are limited, and
-arrivals are seen."""
+"""The allowed difference of two requests' times to the server: starts are limited, but arrivals are
+measured."""
 
 Values = Mapping[str, Sequence[float]]
 Peaks = Mapping[str, float]
 
 
 def batches_tables(results: Results) -> str:
-    """Everything of it, for the terminal."""
+    """The complete report, for the terminal."""
     if not results.batches:
         return ""
     return "\n\n".join(_tables(results.batches, results.batches_memory.peaks))
@@ -142,12 +142,12 @@ def _markdown(results: Results, amounts: Amounts) -> str:
             f"Measured {machine['measured_at']}: {machine['processor']}, {machine['cores']} cores, "
             f"{machine['memory_gib']} GiB; {machine['system']}; Python {machine['python']}; "
             f"load before the run {machine['load_before'][0]}; {options['rounds']} rounds. "
-            "Figures are this machine's; only the ratios travel.",
+            "Figures are this machine's; only the ratios are comparable.",
             "",
             f"- PostgreSQL: {postgres}",
             f"- A batch of {amounts.lines:,} lines of 100 bytes; `coatcheck serve`, workers and "
-            "blobs on the same machine. The list is taken in by a worker that serves no tasks; the "
-            "two that drain it are started afterwards.",
+            "blobs on the same machine. A worker that serves no tasks ingests the list; the "
+            "two that drain it start afterwards.",
             f"- A scrape of {amounts.urls:,} pages of {HOSTS} hosts: at most {CONCURRENCY} at once,"
             f" {PER_SECOND} a second, and {HOST_PER_SECOND} a second of each host.",
             "",
@@ -194,7 +194,7 @@ def _ratio(
 def _most(
     values: Values, figure: BatchFigure, most: float, wanted: str, unit: str
 ) -> Verdict | None:
-    """Of all of them, not of the median: none may be greater."""
+    """The maximum over all rounds, not the median."""
     mine = values.get(figure)
     if not mine:
         return None

@@ -1,7 +1,7 @@
 """One round of the batches scenario, with the real processes.
 
-A staged list is handed in, taken in by a worker that serves no tasks, drained by two that do, and
-exported; each beside its yardstick in the same run. Then a scrape, in a database of its own.
+A staged list is submitted, ingested by a worker that serves no tasks, drained by two that do, and
+exported; each step beside its baseline in the same run. Then a scrape, in another database.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ Add = Callable[[BatchFigure, float], None]
 
 
 class BatchesRound:
-    """Measures each figure and hands it to ``add``; what processes took up goes to ``memory``."""
+    """Measures each figure and passes it to ``add``; peak memory goes to ``memory``."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class BatchesRound:
             self._memory.note("coatcheck serve", plane.child)
 
     async def _publish(self, plane: ControlPlane) -> None:
-        """The service is known from its first worker on, whether or not one is there."""
+        """Start and stop a worker, which makes the service known."""
         progress = Progress(self._folder, 1, record_starts=False)
         async with worker(plane, self._processes, progress.environment(0)) as child:
             await first_job(plane, child)
@@ -104,7 +104,7 @@ class BatchesRound:
         return uploads
 
     async def _hand_in_others(self, client: BatchClient, order: Json, uploads: list[str]) -> None:
-        """For the spread alone. Nobody takes them in, and they are deleted again."""
+        """For the spread alone. They are not ingested, and deleted again."""
         for upload in uploads:
             job, milliseconds = await client.timed_hand_in(_with_list(order, upload))
             self._add(BatchFigure.ACCEPTED, milliseconds)
@@ -118,7 +118,7 @@ class BatchesRound:
             job, milliseconds = await client.timed_hand_in(_with_list(order, upload))
             self._add(BatchFigure.ACCEPTED, milliseconds)
             job = await _until(client, job, lambda job: job["status"] != "ingesting")
-            self._memory.note("worker that takes the list in", child)
+            self._memory.note("worker that ingests the list", child)
         if job["counts"]["total"] != self._amounts.lines or job["ingest"]["bad_lines"]:
             raise NotServedError(f"a list of {self._amounts.lines} lines came to {job['ingest']}")
         seconds = await _fetch(
@@ -183,7 +183,7 @@ class BatchesRound:
             raise NotServedError(f"the counters say {counts}, a recount {recount} succeeded")
 
     async def _check_events(self, database: Database, job: Json, receiver: Receiver) -> None:
-        """After the export, which is long enough for a second event to come."""
+        """After the export, which takes long enough for a second event to arrive."""
         events = await _fetch(
             database.address,
             "SELECT count(*) FROM webhook_deliveries WHERE subject_kind = 'batch'"
@@ -208,7 +208,7 @@ class BatchesRound:
         await asyncio.to_thread(check_export, path, self._amounts.lines)
         path.unlink()
 
-    # Its yardstick, and the scrape
+    # Its baseline, and the scrape
 
     async def _single_jobs(self) -> None:
         async with self._deployment() as (database, plane):
@@ -240,7 +240,7 @@ class BatchesRound:
 
     @asynccontextmanager
     async def _deployment(self) -> AsyncIterator[tuple[Database, ControlPlane]]:
-        """A fresh database and blob folder, and a control plane on them."""
+        """A fresh database and blob folder, and a server on them."""
         database = await self._postgres.create_database("coatcheck")
         environment = {
             "COATCHECK_BLOB_URL": (self._folder / f"blobs-{time.time_ns()}").as_uri(),
@@ -267,7 +267,7 @@ def _moment(text: str) -> float:
 
 
 async def _until(client: BatchClient, shown: Json, reached: Callable[[Json], bool]) -> Json:
-    """What is shown, once it is so."""
+    """The first answer that meets the condition."""
     deadline = time.monotonic() + _STEP_SECONDS_MAX
     while not reached(shown):
         if time.monotonic() > deadline:
@@ -278,7 +278,7 @@ async def _until(client: BatchClient, shown: Json, reached: Callable[[Json], boo
 
 
 async def _completion_seen(plane: ControlPlane, job: Json) -> float:
-    """When a client that waits for the batch has it completed."""
+    """The time when a waiting client has the completed batch."""
     client = await BatchClient.open(plane)
     deadline = time.monotonic() + _STEP_SECONDS_MAX
     while not job["terminal"] and time.monotonic() < deadline:
@@ -302,7 +302,7 @@ async def _tasks_ended(address: str, run: str) -> float:
 
 
 async def _until_idle(address: str, child: Child) -> None:
-    """Wait until the worker has ended what was handed in before: the ingest of deleted batches."""
+    """Wait until the worker has ended earlier jobs: the ingests of deleted batches."""
     deadline = time.monotonic() + _STEP_SECONDS_MAX
     while await _fetch(
         address,
@@ -310,7 +310,7 @@ async def _until_idle(address: str, child: Child) -> None:
     ):
         child.raise_if_ended()
         if time.monotonic() > deadline:
-            raise NotServedError("what was deleted is not at rest")
+            raise NotServedError("jobs of deleted batches have not ended")
         await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -1,7 +1,7 @@
 """A scrape under rate limits, checked by what the scraped server saw.
 
-Most pages are of a few hosts, so that each limit is the one that holds in its turn: first that of
-the whole run, and in the end, when only the hosts with many pages are left, that of each host.
+Most pages are on a few hosts, so that each limit is the effective one for a while: first that of
+the whole run, and at the end, when only the hosts with many pages are left, that of each host.
 """
 
 import time
@@ -26,7 +26,7 @@ _WAIT_SECONDS = 30
 
 @dataclass(frozen=True)
 class Scraped:
-    """What the server saw, and how long it all took."""
+    """What the server measured, and the duration."""
 
     pages: int
     seconds: float

@@ -15,7 +15,7 @@ _PAUSE_SECONDS = 0.5
 
 
 class SmallBatches:
-    """Hands them in one after the other, as long as the large one has enough left."""
+    """Submits them one after the other while the large batch has enough tasks left."""
 
     def __init__(self, client: BatchClient, handlers_max: int) -> None:
         self._client = client
@@ -24,7 +24,7 @@ class SmallBatches:
         self.runs: list[str] = []
 
     async def hand_in(self, handlers_run: Callable[[], int]) -> int:
-        """How many tasks that were."""
+        """The number of their tasks."""
         while handlers_run() < self._handlers_max:
             tasks = [payload_object(number) for number in range(SMALL_TASKS)]
             begun = time.perf_counter()

@@ -2,7 +2,7 @@
 
 The history is written by SQL: a million jobs run for real would take minutes and leave the same
 rows. What is timed is `leases.exchange`, on a connection set up as the worker's is, asking for full
-batches out of a loaded queue and handing nothing in.
+batches out of a loaded queue and completing nothing.
 """
 
 import statistics

@@ -1,9 +1,8 @@
-"""What a contender is: how it is started, what it is tuned to, and what its client can do.
+"""The definition of a contender: its start command, its settings, and its client.
 
-A contender has two programs. Its client submits jobs and reads the store; it lives in a process of
-its own and is driven by requests (`bench.client_host` in Python, `node/host.mjs` in Node). Its
-worker is whatever the contender runs in production, with a handler that calls the recorder and
-returns.
+A contender has two programs. Its client submits jobs and reads the store; it has its own process
+and is controlled by requests (`bench.client_host` in Python, `node/host.mjs` in Node). Its worker
+is whatever the contender runs in production, with a handler that calls the recorder and returns.
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ class StoreKind(StrEnum):
 
 
 class Ability(StrEnum):
-    """What only some contenders can do; a scenario that needs it shows "-" for the others."""
+    """Optional abilities of contenders; a scenario that needs one shows "-" for the others."""
 
     BULK = "bulk"
     WAIT = "wait"
@@ -29,7 +28,7 @@ class Ability(StrEnum):
 
 @dataclass(frozen=True)
 class Contender:
-    """One queue under test, as the bench needs to know it."""
+    """One queue under test."""
 
     name: str
     label: str
@@ -47,7 +46,7 @@ class Contender:
     drain_guess_per_second: int
 
     def worker_environment(self, address: str) -> Mapping[str, str]:
-        """Where the worker finds its store. Coatcheck reads its own variable, the rest ours."""
+        """The variable with the store's address. Coatcheck has its own, the others use ours."""
         return {
             **self.environment,
             "BENCH_ADDRESS": address,
@@ -65,7 +64,7 @@ class Enqueued:
 
 @dataclass(frozen=True)
 class Kept:
-    """What the store still holds about finished jobs after a drain."""
+    """What the store still has of finished jobs after a drain."""
 
     records: int
     results: int

@@ -19,7 +19,7 @@ def worker_command(name: str) -> tuple[str, ...]:
 
 
 def settings_environment(settings: Mapping[str, object]) -> dict[str, str]:
-    """Hands a contender's settings to its Node programs: they are written once, in Python."""
+    """Passes a contender's settings to its Node programs: they are defined once, in Python."""
     return {"BENCH_SETTINGS": json.dumps(settings)}
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 class Amounts:
     few: int = 10_000
     many: int = 5_000_000
-    """Jobs, of one organisation, nine out of ten of which have ended well."""
+    """Jobs of one organisation, 90 % of them completed."""
     waiting: int = 2_000
-    """Of them, those that have not ended: the same in both histories."""
+    """Unfinished jobs among them: the same number in both histories."""
     times: int = 100
-    """That each page is asked for."""
+    """The number of requests per page."""
 
 
 FULL = Amounts()

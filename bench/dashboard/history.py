@@ -1,7 +1,7 @@
-"""Writes a history by SQL: millions of jobs run for real would take hours and leave the same rows.
+"""Writes a history by SQL: running millions of jobs would take hours and leave the same rows.
 
-The jobs end one after the other over the last 20 days, the newest now. In both histories as many
-wait, so that what differs is history and nothing else.
+The jobs end one after the other over the last 20 days, the newest now. Both histories have the same
+number of waiting jobs, so that they differ only in history.
 """
 
 import asyncpg
@@ -47,8 +47,7 @@ SELECT $1, (lpad(to_hex((date_part('epoch', now()) * 1000)::bigint), 12, '0')
 FROM generate_series(1, $2::integer) AS n
 """
 
-# As the processes of a deployment that ran these jobs would have left them, as far back as they are
-# kept.
+# Like those of a deployment that ran these jobs, as far back as they are kept.
 _ROLL_UPS = """
 INSERT INTO job_roll_ups
 SELECT o.org, s.seconds,

@@ -11,13 +11,13 @@ from bench.results import Results
 from bench.tables import table
 
 SLOWER_MAX = 1.5
-"""How much slower a page may be with the long history, by its median, and count as the same."""
+"""How much slower the median of a page may be with the long history."""
 
 Values = Mapping[str, Sequence[float]]
 
 
 def dashboard_tables(results: Results, amounts: Amounts) -> str:
-    """Everything of it, for the terminal."""
+    """The complete report, for the terminal."""
     return _page_table(results.dashboard, amounts) if results.dashboard else ""
 
 

@@ -1,4 +1,4 @@
-"""One go of the dashboard scenario, with the real processes.
+"""One run of the dashboard scenario, with the real processes.
 
 Two ``coatcheck serve``, one on a database with a short history and one with a long, are asked for
 the same pages, alternately, by a visitor who is signed in.
@@ -38,12 +38,12 @@ Add = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who is signed in, and a job of theirs to look at."""
+    """A signed-in visitor, and one of their jobs."""
 
     http: httpx2.AsyncClient
     job: str
     older: str
-    """The address of a page of jobs that is far down."""
+    """The URL of a late page of the list of jobs."""
 
     async def milliseconds(self, page: TimedPage) -> float:
         path = self.older if page.key == "jobs_older" else page.path.format(job=self.job)
@@ -56,7 +56,7 @@ class Visitor:
 
 
 class DashboardRound:
-    """Measures each page over each history and hands the figures to ``add``."""
+    """Measures each page over each history and passes the figures to ``add``."""
 
     def __init__(
         self, postgres: Postgres, processes: Processes, amounts: Amounts, add: Add

@@ -12,7 +12,7 @@ class Answer:
 
 
 class Connection:
-    """Sends one request at a time and reads its answer, which must name its length."""
+    """Sends one request at a time and reads its answer, which must have a Content-Length."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -1,8 +1,9 @@
-"""What the HTTP kernel costs a request, beside the same handler on Starlette (docs/adr/0013).
+"""Measures the HTTP kernel's cost per request against the same handler on Starlette
+(docs/adr/0013).
 
     bench/.venv/bin/python -m bench.http.kernel            # 9 rounds, about 6 minutes
 
-Both applications have 121 routes of one shape. The first and the last of them are asked, because
+Both applications have 121 routes of one shape. The first and the last of them are called, because
 Starlette tries its routes one after the other. The first table times the application alone, called
 as a server would call it. The second has both on Coatcheck's server, under wrk. The third has the
 submit and the status read of ``coatcheck serve`` on PostgreSQL, under wrk. "Two writes" is the
@@ -10,7 +11,7 @@ kernel without ``http/one_write_responses.py``.
 
 Figures are microseconds a request: the median of the rounds, and the least and the greatest. Under
 wrk it is the CPU time of the server's thread, which other processes of the machine disturb little.
-All that is compared is measured by turns, in every round.
+Compared figures are measured in turn, in every round.
 """
 
 import argparse
@@ -195,7 +196,7 @@ async def hot_routes(rounds: int) -> tuple[dict[str, Spread], dict[str, Spread]]
     rates: dict[str, list[float]] = defaultdict(list)
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.chmod(0o755)  # PostgreSQL runs as a user of its own
+        folder.chmod(0o755)  # PostgreSQL runs as another user
         processes = Processes(folder)
         postgres = Postgres(folder / "postgres")
         await postgres.start()
@@ -220,7 +221,7 @@ async def hot_routes(rounds: int) -> tuple[dict[str, Spread], dict[str, Spread]]
                 wrk.Load(plane.url + poll_url, "GET", bearer),
             )
         for _ in range(rounds):
-            # What is compared is measured right after each other.
+            # Compared figures are measured right after each other.
             for name, (child, load) in sorted(loads.items()):
                 cpu, rate = await _under(load, child, folder)
                 spent[name].append(cpu)

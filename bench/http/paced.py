@@ -15,7 +15,7 @@ OK = 200
 
 
 class NotServedError(RuntimeError):
-    """The control plane answered otherwise than it should have."""
+    """The server gave an unexpected answer."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Timed:
 
 
 async def submit_and_read(plane: ControlPlane, per_second: int, seconds: float) -> Timed:
-    """One submit every 1/per_second, each followed by one read of the job that it made."""
+    """One submit every 1/per_second, each followed by one read of its job."""
     idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
     for _ in range(CONNECTIONS):
         idle.put_nowait(await Connection.open(plane.port))

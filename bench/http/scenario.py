@@ -14,10 +14,10 @@ from bench.http.figures import HttpFigure
 from bench.http.paced import OK, NotServedError, submit_and_read
 from bench.http.servers import (
     ControlPlane,
+    comparison_server,
     control_plane,
     insert_environment,
     worker,
-    yardstick,
 )
 from bench.http.waits import wait_latencies
 from bench.measure import percentile
@@ -35,7 +35,7 @@ Add = Callable[[HttpFigure, float], None]
 
 
 class HttpRound:
-    """Measures each figure once and hands it to ``add``."""
+    """Measures each figure once and passes it to ``add``."""
 
     def __init__(
         self, postgres: Postgres, processes: Processes, folder: Path, sizes: Sizes, add: Add
@@ -52,7 +52,7 @@ class HttpRound:
         await self._coatcheck()
 
     async def _echo(self) -> None:
-        async with yardstick("starlette_echo", self._processes) as url:
+        async with comparison_server("starlette_echo", self._processes) as url:
             load = wrk.Load(f"{url}/echo", "POST", JSON, payload_bytes(1).decode())
             self._add(HttpFigure.ECHO, (await self._under(load)).per_second)
 
@@ -60,7 +60,7 @@ class HttpRound:
         database = await self._postgres.create_database("coatcheck")
         try:
             environment = insert_environment(database.address)
-            async with yardstick("fastapi_insert", self._processes, environment) as url:
+            async with comparison_server("fastapi_insert", self._processes, environment) as url:
                 load = wrk.Load(f"{url}/submit", "POST", JSON, payload_bytes(1).decode())
                 self._add(HttpFigure.INSERT, (await self._under(load)).per_second)
         finally:
@@ -94,7 +94,7 @@ class HttpRound:
         self._add(HttpFigure.PACED_STATUS_P99, percentile(timed.reads, 99))
 
     async def _alone(self, plane: ControlPlane, address: str, poll_url: str) -> None:
-        """Without a worker, so that nothing but submits and reads is measured."""
+        """Without a worker, so that only submits and reads are measured."""
         bearer = {"Authorization": f"Bearer {plane.key}"}
         connection = await asyncpg.connect(address)
         try:
@@ -106,7 +106,7 @@ class HttpRound:
             stored = await _jobs(connection) - before
         finally:
             await connection.close()
-        # wrk leaves requests behind that it no longer counts, one a connection at most, each time.
+        # wrk leaves requests that it no longer counts, at most one per connection each time.
         if not served.requests <= stored <= served.requests + self._warm_up + 2 * wrk.CONNECTIONS:
             raise NotServedError(f"{served.requests} submits were acknowledged, {stored} stored")
         self._add(HttpFigure.SUBMIT, served.per_second)
@@ -124,7 +124,7 @@ async def _jobs(connection: asyncpg.Connection) -> int:
 
 
 async def first_job(plane: ControlPlane, child: Child) -> str:
-    """Run one job, once the worker has said what it serves; where its result is found."""
+    """Run one job once the worker has published its service; returns the URL of its result."""
     headers = {"Authorization": f"Bearer {plane.key}", "Prefer": "wait=30"} | JSON
     connection = await Connection.open(plane.port)
     deadline = time.monotonic() + PUBLISHED_SECONDS_MAX

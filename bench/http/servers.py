@@ -18,7 +18,7 @@ LOOK_SECONDS = 0.05
 ORG = "default"
 _COATCHECK = (sys.executable, "-m", "coatcheck.cli")
 TWO_WRITES = (sys.executable, "-m", "bench.http.apps.two_writes")
-"""Coatcheck's command line, whose server writes the head and the body of an answer apart."""
+"""Coatcheck's command line with a server that writes head and body separately."""
 _SERVICE = "bench.contenders.coatcheck_service:noop"
 
 
@@ -28,13 +28,13 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def yardstick(
+async def comparison_server(
     app: str, processes: Processes, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[str]:
-    """A yardstick's application on uvicorn, as the control plane runs on it; its base URL."""
+    """A comparison application on uvicorn, like Coatcheck's server; returns its base URL."""
     port = free_port()
     child = await processes.start(
-        "yardstick",
+        "comparison_server",
         [
             *(sys.executable, "-m", "uvicorn", f"bench.http.apps.{app}:app"),
             *("--host", "127.0.0.1", "--port", str(port)),
@@ -56,7 +56,7 @@ def insert_environment(address: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """A running ``coatcheck serve``, and a key that it takes."""
+    """A running ``coatcheck serve``, and a valid key."""
 
     port: int
     key: str
@@ -80,8 +80,8 @@ async def control_plane(
     *,
     program: Sequence[str] = _COATCHECK,
 ) -> AsyncIterator[ControlPlane]:
-    """``coatcheck serve`` with one organisation and one key; at its defaults but for ``settings``,
-    which are the workers', too. ``program`` runs it."""
+    """``coatcheck serve`` with one organisation and one key, with default settings except
+    ``settings``, which workers have as well. ``program`` runs it."""
     environment = {
         **(settings or {}),
         "COATCHECK_DATABASE_URL": address,
@@ -104,7 +104,7 @@ async def control_plane(
 
 
 async def admin_key(plane: ControlPlane, processes: Processes, *others: str) -> str:
-    """A key that may register services, and with the scopes ``others`` more."""
+    """A key that may register services, with the further scopes ``others``."""
     scopes = [word for scope in ("admin", *others) for word in ("--scope", scope)]
     made = await _command(
         processes,
@@ -123,7 +123,7 @@ async def worker(
     *,
     service: str = _SERVICE,
 ) -> AsyncIterator[Child]:
-    """A worker process; what it serves can be called once it is seen in the catalogue."""
+    """A worker process; its service can be called when the catalogue has it."""
     child = await processes.start(
         "coatcheck-worker", [*_COATCHECK, "worker", service], {**plane.environment, **environment}
     )
@@ -134,7 +134,7 @@ async def worker(
 
 
 async def answering(port: int, child: Child) -> None:
-    """Wait until the server takes connections."""
+    """Wait until the server accepts connections."""
     deadline = time.monotonic() + READY_SECONDS_MAX
     while True:
         try:

@@ -17,7 +17,7 @@ WAIT_SECONDS = 30
 async def wait_latencies(
     plane: ControlPlane, progress: Progress, first: int, jobs: int, *, long_poll: bool
 ) -> list[float]:
-    """Milliseconds from the handler (its first line; it does nothing else) to the whole answer."""
+    """Milliseconds from the handler (its first and only line) to the complete answer."""
     headers = {"Authorization": f"Bearer {plane.key}", "Content-Type": "application/json"}
     connection = await Connection.open(plane.port)
     arrived: dict[int, int] = {}

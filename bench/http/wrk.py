@@ -30,7 +30,7 @@ def is_installed() -> bool:
 
 @dataclass(frozen=True)
 class Load:
-    """One request, sent over and over."""
+    """One request, sent repeatedly."""
 
     url: str
     method: str = "GET"
@@ -45,11 +45,11 @@ class Served:
 
 
 class RefusedError(RuntimeError):
-    """A server answered with something else than success, or broke connections off."""
+    """A server answered with an error, or closed connections."""
 
 
 async def run(load: Load, seconds: float, folder: Path) -> Served:
-    """Send ``load`` for so many seconds. Raises RefusedError if any answer was no success."""
+    """Send ``load`` for this many seconds. Raises RefusedError if any answer is an error."""
     script = folder / "load.lua"
     script.write_text(
         _SCRIPT.format(

@@ -1,1 +1,1 @@
-"""The llm scenario: an Ollama-shaped upstream, called directly and through Coatcheck."""
+"""The llm scenario: an Ollama-compatible upstream, called directly and through Coatcheck."""

@@ -10,10 +10,10 @@ MODEL = "llama3.2"
 @dataclass(frozen=True)
 class Amounts:
     chats: int = 100
-    """One after the other, each way; for the time to the first token."""
+    """Chats one after the other, each way; for the time to the first token."""
     chat_tokens: int = 4
     runs: int = 3
-    """Of all streams at once, each way; for the rate."""
+    """Runs of all streams at once, each way; for the rate."""
     stream_tokens: int = 500
 
 

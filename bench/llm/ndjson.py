@@ -12,7 +12,7 @@ from bench.http.paced import OK, NotServedError
 
 @dataclass(frozen=True)
 class Heard:
-    """One answer: when it was asked for, when each token was there, what they said."""
+    """One answer: the time of its request, the time of each token, and the text."""
 
     asked_at: float
     token_times: list[float]
@@ -29,7 +29,7 @@ class Heard:
 
 
 class ChatConnection:
-    """A kept-alive connection to something that speaks ``POST /api/chat``."""
+    """A kept-alive connection to a server with ``POST /api/chat``."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ChatConnection:
         return cls(*await asyncio.open_connection("127.0.0.1", port), headers)
 
     async def chat(self, model: str, question: str, tokens: int) -> Heard:
-        """Ask, and hear the whole answer. It has to be whole, and as long as it was to be."""
+        """Send a chat and read the answer. It must be complete, with the expected length."""
         body = {
             "model": model,
             "messages": [{"role": "user", "content": question}],

@@ -18,7 +18,7 @@ Values = Mapping[str, Sequence[float]]
 
 
 def llm_tables(results: Results) -> str:
-    """Everything of it, for the terminal."""
+    """The complete report, for the terminal."""
     if not results.llm:
         return ""
     return "\n\n".join([_figure_table(results.llm), _target_table(results.llm)])
@@ -94,14 +94,14 @@ def _markdown(results: Results, amounts: Amounts) -> str:
             f"Measured {machine['measured_at']}: {machine['processor']}, {machine['cores']} cores, "
             f"{machine['memory_gib']} GiB; {machine['system']}; Python {machine['python']}; "
             f"load before the run {machine['load_before'][0]}; {options['rounds']} rounds. "
-            "Figures are this machine's; only the differences and ratios travel.",
+            "Figures are this machine's; only differences and ratios are comparable.",
             "",
             f"- PostgreSQL: {postgres}",
-            "- The upstream is `examples/ollama_upstream` in a process of its own: "
+            "- The upstream is `examples/ollama_upstream` in its own process: "
             f"{TOKENS_PER_SECOND} tokens a second and stream, the model loaded, the first token at "
             "once. It is called by the same client directly and through `coatcheck serve` and one "
-            "`coatcheck worker` on the same machine, alternately; what comes through must be what "
-            "comes directly, to the letter.",
+            "`coatcheck worker` on the same machine, alternately; both ways must give the "
+            "same text.",
             f"- First token: {amounts.chats} chats each way and round, one at a time, from sending "
             "the request until the line with the first token is there.",
             f"- Rate: {STREAMS} streams of {amounts.stream_tokens} tokens at once, {amounts.runs} "

@@ -27,7 +27,7 @@ Add = Callable[[LlmFigure, float], None]
 
 @dataclass(frozen=True)
 class Way:
-    """One way to the upstream, with a connection that is kept."""
+    """One way to the upstream, with a kept-alive connection."""
 
     port: int
     headers: Mapping[str, str]
@@ -60,7 +60,7 @@ async def _way(port: int, headers: Mapping[str, str]) -> AsyncIterator[Way]:
 
 
 class LlmRound:
-    """Measures each figure and hands it to ``add``."""
+    """Measures each figure and passes it to ``add``."""
 
     def __init__(
         self, postgres: Postgres, processes: Processes, amounts: Amounts, add: Add
@@ -134,7 +134,7 @@ class LlmRound:
 
     @asynccontextmanager
     async def _upstream(self) -> AsyncIterator[int]:
-        """``examples/ollama_upstream`` in a process of its own; its port."""
+        """``examples/ollama_upstream`` in its own process; returns its port."""
         port = free_port()
         child = await self._processes.start(
             "ollama-upstream",
@@ -153,7 +153,7 @@ class LlmRound:
 
 
 async def _until_served(plane: ControlPlane, child: Child) -> None:
-    """Until a chat comes through: it waits for the worker to start."""
+    """Wait until a chat succeeds: it waits for the worker's start."""
     connection = await ChatConnection.open(plane.port, {"Authorization": f"Bearer {plane.key}"})
     try:
         async with asyncio.timeout(_READY_SECONDS_MAX):

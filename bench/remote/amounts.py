@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 SLOTS = 4
-"""Of the worker: how many it spawns at a time."""
+"""The worker's slots: how many jobs it spawns at a time."""
 SECONDS = (20.0, 40.0)
-"""How long a job takes over there, by chance."""
+"""The random duration of a job on the remote."""
 RESULT_BYTES = 16_384
 
 

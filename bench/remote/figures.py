@@ -27,8 +27,8 @@ class Row:
 
 
 ROWS = (
-    Row(RemoteFigure.SPAWNED, "all handed in and spawned", "s"),
-    Row(RemoteFigure.IN_FLIGHT, "most in flight over there at a time", "jobs"),
+    Row(RemoteFigure.SPAWNED, "all submitted and spawned", "s"),
+    Row(RemoteFigure.IN_FLIGHT, "most in flight on the remote", "jobs"),
     Row(RemoteFigure.POLLS_RATE, "polls while they run", "1/s"),
     Row(RemoteFigure.POLLS_PER_JOB, "polls of a job, mean", "polls"),
     Row(RemoteFigure.LATE_P50, "completed after the remote was done, p50", "ms"),

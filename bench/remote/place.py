@@ -1,7 +1,7 @@
-"""A remote that is done with its work after a while: ``python -m bench.remote.place PORT``.
+"""A remote that finishes its work after a while: ``python -m bench.remote.place PORT``.
 
-It speaks the HTTP protocol of remote jobs and uses as little as will do: it shares our cores. What
-it saw is at ``/record``.
+It implements the HTTP protocol of remote jobs with little CPU, because it shares our cores. Its
+record is at ``/record``.
 """
 
 import json
@@ -32,7 +32,7 @@ class Work:
 
 
 class Place:
-    """The application. A token has one piece of work."""
+    """The application. A token has one execution."""
 
     def __init__(self) -> None:
         self._works: dict[str, Work] = {}

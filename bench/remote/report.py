@@ -14,7 +14,7 @@ Values = Mapping[str, Sequence[float]]
 
 
 def remote_tables(results: Results) -> str:
-    """Everything of it, for the terminal."""
+    """The complete report, for the terminal."""
     return _figure_table(results.remote) if results.remote else ""
 
 
@@ -58,12 +58,12 @@ def _markdown(results: Results, amounts: Amounts) -> str:
             "Figures are this machine's.",
             "",
             f"- PostgreSQL: {postgres}",
-            f"- {amounts.jobs} jobs of a service whose target is a remote, handed in over HTTP to "
+            f"- {amounts.jobs} jobs of a service whose target is a remote, submitted over HTTP to "
             f"`coatcheck serve`; one `coatcheck worker` with {SLOTS} slots a lane. Everything, the "
             "remote included, is on this machine.",
-            f"- The remote (`bench/remote/place.py`) takes a job at once and is done with it after "
-            f"{shortest:g} to {longest:g} s, by chance; its result has {RESULT_BYTES:,} bytes and "
-            "goes to a local blob folder. It calls nobody back: all is found by polling.",
+            f"- The remote (`bench/remote/place.py`) accepts a job at once and finishes it after "
+            f"{shortest:g} to {longest:g} s, at random; its result has {RESULT_BYTES:,} bytes and "
+            "goes to a local blob folder. It sends no callbacks: polling finds every end.",
             "- The database is fresh in every round: how long such jobs usually take is learnt "
             "meanwhile.",
             "- Late is from when the remote was done until the job's row said completed, its "

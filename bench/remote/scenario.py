@@ -1,7 +1,7 @@
 """One round of the remote scenario, with the real processes.
 
-Jobs of a registered service are handed in over HTTP, all at once. A worker of few slots spawns them
-at a remote, which is done with each after a while, and looks after them until they are completed.
+Jobs of a registered service are submitted over HTTP, all at once. A worker with few slots spawns
+them on a remote, which finishes each after a while, and manages them until they are completed.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ Add = Callable[[RemoteFigure, float], None]
 
 @dataclass(frozen=True)
 class Done:
-    """One job, as the remote and the database have it. Times are of one machine's clock."""
+    """One job in the records of the remote and the database. Times are of one clock."""
 
     taken_at: float
     done_at: float
@@ -60,7 +60,7 @@ class Done:
 
 
 class RemoteRound:
-    """Measures each figure and hands it to ``add``."""
+    """Measures each figure and passes it to ``add``."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class RemoteRound:
             raise NotServedError(f"PUT {path} was answered {answer.status}: {answer.body!r}")
 
     async def _handed_in(self, plane: ControlPlane, jobs: int) -> None:
-        """Hand in so many, a few at a time."""
+        """Submit this many jobs, a few at a time."""
         numbers = iter(range(jobs))
 
         async def submit() -> None:
@@ -160,7 +160,7 @@ class RemoteRound:
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[int]:
-        """The remote, in a process of its own; its port."""
+        """The remote in its own process; returns its port."""
         port = free_port()
         child = await self._processes.start(
             "remote", [sys.executable, "-m", "bench.remote.place", str(port)], {}
@@ -177,7 +177,7 @@ def _headers(key: str) -> Mapping[str, str]:
 
 
 async def _completed(database: Database, jobs: int, child: Child) -> None:
-    """Wait until so many are completed."""
+    """Wait until this many are completed."""
     connection = await asyncpg.connect(database.address)
     deadline = time.monotonic() + _DONE_SECONDS_MAX
     try:
@@ -192,7 +192,7 @@ async def _completed(database: Database, jobs: int, child: Child) -> None:
 
 
 async def _done(database: Database, port: int, since: float) -> list[Done]:
-    """What the remote and the database say of the jobs that were spawned since then."""
+    """The records of the remote and the database for the jobs spawned since then."""
     place = await Connection.open(port)
     record = json.loads((await place.request("GET", "/record", {})).body)
     await place.close()

@@ -1,1 +1,1 @@
-"""Attacks on a real deployment: what one caller can cost the others. See ``__main__``."""
+"""Attacks on a real deployment, and their cost for other callers. See ``__main__``."""

@@ -1,6 +1,8 @@
-"""Attack: ``python -m chaos.abuse [--only pipelining,streams] [--source ../old] [--report FILE]``.
+"""Runs attacks on a deployment.
 
-Prints a table of Markdown. Exits with 1 if an attack got more than it should have.
+    python -m chaos.abuse [--only pipelining,streams] [--source ../old] [--report FILE]
+
+Prints a Markdown table. Exits with 1 if an attack exceeded its limits.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     chosen = [name.strip() for name in options.only.split(",")]
     if unknown := set(chosen) - set(ATTACKS):
-        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(ATTACKS)}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(ATTACKS)}")
     measured = asyncio.run(_all(chosen, options.source))
     table = _table(measured)
     print(f"\n{table}")
@@ -53,7 +55,7 @@ async def _all(chosen: Sequence[str], source: Path) -> list[Measured]:
     measured = []
     with tempfile.TemporaryDirectory(prefix="coatcheck-abuse-") as name:
         folder = Path(name)
-        folder.chmod(0o711)  # PostgreSQL's account has to get through to its own folder
+        folder.chmod(0o711)  # PostgreSQL's account needs access to its own folder
         for attack in chosen:
             print(f"{attack}: {ATTACKS[attack].title}", flush=True)
             each = await attacked(ATTACKS[attack], folder / attack, source=source)

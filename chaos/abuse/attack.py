@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from chaos.abuse.target import Target
 
 Figures = dict[str, int | str]
-"""What an attack has counted: answers by status, bytes, jobs. Never seconds."""
+"""The counts of an attack: answers by status, bytes, jobs. Never seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """One attack. ``run`` does it, bounded in count and time, and says what it counted.
+    """One attack. ``run`` performs it, limited in count and time, and returns its counts.
 
     ``target.short`` is true in the tests: fewer clients and bytes, the same attack.
     ``complaints`` judges the figures, which always include ``rss_growth_mib`` of the process that
@@ -28,20 +28,20 @@ class Attack:
     run: Callable[[Target], Awaitable[Figures]]
     complaints: Callable[[Figures], list[str]]
     victim: str = "server"
-    """Whose memory is watched: ``server`` or ``worker``."""
+    """The process whose memory is measured: ``server`` or ``worker``."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of all processes; variables without their prefix."""
+    """Settings of all processes; variables without their prefix."""
 
 
 def at_most(figures: Figures, name: str, most: int) -> list[str]:
-    """A complaint if a figure is above what it may be."""
+    """A complaint if a figure is above its maximum."""
     value = figures[name]
     assert isinstance(value, int), name
     return [f"{name} is {value:,}, at most {most:,} was expected"] if value > most else []
 
 
 def at_least(figures: Figures, name: str, least: int) -> list[str]:
-    """A complaint if a figure is below what it must be."""
+    """A complaint if a figure is below its minimum."""
     value = figures[name]
     assert isinstance(value, int), name
     return [f"{name} is {value:,}, at least {least:,} was expected"] if value < least else []

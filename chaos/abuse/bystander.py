@@ -1,9 +1,9 @@
-"""Another tenant, who only wants its work done: ``python -m chaos.abuse.bystander URL KEY ORG``.
+"""An innocent tenant that measures its latency: ``python -m chaos.abuse.bystander URL KEY ORG``.
 
-A process of its own, so that a busy attacker does not make it look slow. For each line that it is
-sent it answers with one: what it measured since the last one. It ends with its stdin.
+It runs in its own process, so that a busy attacker does not make it look slow. It answers each line
+on stdin with a line of measurements since the last one. It ends with its stdin.
 
-Three things are tried all the time, each by itself: ``/healthz`` on a new connection, as a load
+It tries three things all the time, each separately: ``/healthz`` on a new connection, as a load
 balancer does; a read with a key on a connection that stays; and a call that runs a job and waits
 for its result.
 """
@@ -33,7 +33,7 @@ KINDS: Final = ("health", "read", "call")
 
 @dataclass
 class Latencies:
-    """Of one kind of request: milliseconds of those that were answered well, and the others."""
+    """One kind of request: milliseconds of successful ones, and the number of others."""
 
     milliseconds: list[float] = field(default_factory=list)
     failed: int = 0
@@ -106,7 +106,7 @@ async def _again(attempt: Callable[[], Awaitable[bool]], seen: Latencies) -> Non
 
 
 class Bystander:
-    """A context manager, in the attacker's process: starts the other one, and asks it."""
+    """A context manager in the attacker's process: starts the bystander and reads its results."""
 
     def __init__(self, url: str, key: str, org: str) -> None:
         self._arguments = (url, key, org)
@@ -122,7 +122,7 @@ class Bystander:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        await self.figures()  # it is there
+        await self.figures()  # it is ready
         return self
 
     async def __aexit__(
@@ -137,7 +137,7 @@ class Bystander:
         await self._process.wait()
 
     async def figures(self) -> dict[str, dict[str, Any]]:
-        """What it measured since the last time, by kind of request."""
+        """Its measurements since the last call, by kind of request."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -15,10 +15,10 @@ from chaos.member import ROOT
 
 BASELINE_SECONDS: Final = 3.0
 RECOVERED_SECONDS: Final = 0.5
-"""A bystander that has been served as before for so long is no longer harmed."""
+"""A bystander served as before for this long counts as recovered."""
 RECOVERY_SECONDS_MAX: Final = 120.0
 SLOW_MILLISECONDS: Final = 100.0
-"""What is answered within this is not slow, however fast it was before."""
+"""Answers within this time are not slow, however fast they were before."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Measured:
 
 
 async def attacked(attack: Attack, folder: Path, *, source: Path = ROOT) -> Measured:
-    """The whole of it, with a bystander."""
+    """The complete attack, with a bystander."""
     async with (
         Target(folder, source=source, **attack.settings) as target,
         Bystander(target.url, target.keys[BYSTANDER], BYSTANDER) as bystander,
@@ -59,7 +59,7 @@ async def attacked(attack: Attack, folder: Path, *, source: Path = ROOT) -> Meas
 
 
 async def attacked_shortly(attack: Attack, folder: Path, dsn: str) -> Figures:
-    """For a test: few clients, no bystander, no times."""
+    """For a test: few clients, no bystander, no measured times."""
     async with Target(folder, short=True, dsn=dsn, **attack.settings) as target:
         with Memory(target.pid(attack.victim)) as memory:
             figures = await attack.run(target)

@@ -18,19 +18,19 @@ async def echo(word: str) -> dict[str, str]:
 
 @abuse.post("/large", keep_completed=3600)
 async def large(size: int) -> str:
-    """A result of so many bytes."""
+    """Returns a result of this size."""
     return "x" * size
 
 
 @abuse.post("/hang", timeout=600)
 async def hang(job: Job, seconds: float) -> None:
-    """Holds its slot for so long."""
+    """Holds its slot for this time."""
     await asyncio.sleep(seconds)
 
 
 @abuse.post("/hang-plain", timeout=0.2, retries=0)
 def hang_plain(seconds: float) -> None:
-    """Holds its thread for so long, whatever its timeout says."""
+    """Holds its thread for this time, despite its timeout."""
     time.sleep(seconds)
 
 
@@ -42,7 +42,7 @@ def echo_plain(word: str) -> dict[str, str]:
 
 @abuse.post("/chunks", timeout=600)
 async def chunks(job: Job, chunks: int, size: int) -> None:
-    """Emits so many chunks of so many bytes, as fast as it may."""
+    """Emits chunks of a size as fast as possible."""
     chunk = "x" * size
     for _ in range(chunks):
         await job.emit(chunk)

@@ -1,4 +1,4 @@
-"""What is attacked: one server, one worker and a PostgreSQL, all of them the real commands.
+"""The target of an attack: one server, one worker and a PostgreSQL, run by the real commands.
 
 The commands may be those of another checkout (``source``), so that the same attack can be measured
 before and after a change.
@@ -51,11 +51,11 @@ SETTINGS: Final = {
     "DRAIN_SECONDS": "1",
     "OPERATOR_ORG": OPERATOR,
 }
-"""What the processes are told unless an attack says otherwise."""
+"""Default settings of the processes."""
 
 
 class Target:
-    """A context manager: everything is up once it was entered, and gone once it was left."""
+    """A context manager: starts everything, and stops everything at its end."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Target:
         dsn: str | None = None,
         **settings: str,
     ) -> None:
-        """``dsn``: a migrated database to use in place of a PostgreSQL of its own."""
+        """``dsn``: a migrated database to use instead of a new PostgreSQL."""
         self.folder = folder.resolve()
         self.short = short
         self.port = free_port()
         self.keys: dict[str, str] = {}
-        """By organisation, a key with every scope."""
+        """A key with every scope for each organisation."""
         self._source = source.resolve()
         self._settings: Mapping[str, str] = SETTINGS | settings
         self._token = secrets.token_hex(16)
@@ -85,7 +85,7 @@ class Target:
         return f"http://127.0.0.1:{self.port}"
 
     def pid(self, name: str) -> int:
-        """Of the ``server`` or the ``worker``."""
+        """The process id of the ``server`` or the ``worker``."""
         return self._processes[name].pid
 
     def log(self, name: str) -> str:
@@ -102,7 +102,7 @@ class Target:
         )
 
     async def coatcheck(self, *arguments: str) -> str:
-        """Run a command of the source's, against this deployment; what it printed."""
+        """Run a command of the source against this deployment; returns its output."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -137,7 +137,7 @@ class Target:
 
     async def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o711)  # PostgreSQL's account has to get through to its own folder
+        self.folder.chmod(0o711)  # PostgreSQL's account needs access to its own folder
         await self._closing.enter_async_context(watched(self.folder, self._token))
         if self._postgres is not None:
             self._closing.push_async_callback(asyncio.to_thread, self._postgres.stop, "immediate")
@@ -156,7 +156,7 @@ class Target:
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def new_key(self, org: str, scopes: frozenset[Scope] = ALL_SCOPES) -> str:
-        """One more key of an organisation."""
+        """Create another key of an organisation."""
         key = mint()
         await self._on_database(
             lambda line: tenants.create_key(
@@ -248,7 +248,7 @@ class Memory:
         self.before = self.peak = self.after = self.now()
 
     def now(self) -> int:
-        """In MiB; with the processes that it has started."""
+        """In MiB, including its child processes."""
         total = 0
         for each in (self._process, *self._process.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):

@@ -1,5 +1,4 @@
-"""Judges a chaos run by what it left: the history outside the system, and the database inside it.
+"""Checks a chaos run by its evidence: the history from outside, and the database from inside.
 
-One check a file, each naming the invariant of the design that it asks about. ``check.py`` runs
-them all.
+Each file has one check and names its invariant of the design. ``check.py`` runs them all.
 """

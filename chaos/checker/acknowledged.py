@@ -9,13 +9,13 @@ from typing import Final
 from chaos.checker.evidence import Call, Evidence
 
 CREATING: Final = frozenset({"submit", "create_batch", "retry"})
-"""Operations that bring a job or a batch into being."""
+"""Operations that create a job or a batch."""
 BATCHES: Final = "batches"
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A job (or a batch) that somebody was told exists, and the call that told it."""
+    """An acknowledged job or batch, and the call that was answered with it."""
 
     job: str
     call: Call
@@ -26,7 +26,7 @@ class Promise:
 
 
 def promises(evidence: Evidence, surfaces: Collection[str] = ()) -> list[Promise]:
-    """Every job that was acknowledged, once, by the first call that was answered with it."""
+    """Every acknowledged job once, with the first call that was answered with it."""
     found: dict[str, Promise] = {}
     for call in evidence.calls:
         if call.outcome != "ok" or call.operation not in CREATING or call.job is None:

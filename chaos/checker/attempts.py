@@ -1,5 +1,5 @@
 """F. Attempts are bounded, and crashes, failures, interruptions and unreachable targets are counted
-apart: each step adds to one counter at most, and to the one that it is about."""
+separately: each step adds to at most one counter, the right one."""
 
 from __future__ import annotations
 

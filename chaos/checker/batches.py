@@ -1,5 +1,5 @@
-"""H. A run's counters equal what is counted by state; it completes once, after it was closed; and
-what was exported is whole."""
+"""H. A run's counters equal a recount by state; it completes once, after it was closed; and exports
+are complete."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ async def runs_are_counted(evidence: Evidence) -> list[Finding]:
 
 
 async def exports_are_whole(evidence: Evidence) -> list[Finding]:
-    """The files of completed exports are what their rows say; and those that a reader fetched had a
-    line for each task."""
+    """The files of completed exports match their rows, and downloaded exports have a line for each
+    task."""
     rows = await evidence.sql.fetch(
         """
         SELECT batch_id, blob_key, bytes, sha256 FROM batch_exports

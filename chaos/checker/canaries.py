@@ -20,7 +20,7 @@ async def no_canary_is_left(evidence: Evidence) -> list[Finding]:
 
 
 async def places_with(evidence: Evidence) -> list[str]:
-    """Where any of the planted strings is still to be found."""
+    """The places where a canary can still be found."""
     words = needles(evidence.canaries)
     if not words:
         return []
@@ -33,7 +33,7 @@ async def places_with(evidence: Evidence) -> list[str]:
 
 
 def needles(canaries: Sequence[bytes]) -> list[bytes]:
-    """What to look for: what all of them begin with, if that is long enough to be theirs alone."""
+    """What to search for: the common prefix of the canaries, if it is long enough."""
     if not canaries:
         return []
     first, last = min(canaries), max(canaries)
@@ -44,7 +44,7 @@ def needles(canaries: Sequence[bytes]) -> list[bytes]:
 
 
 async def tables_with(connection: Connection, words: Sequence[bytes]) -> list[str]:
-    """The tables in which a row has one of these words, as text or in bytes, and how many rows."""
+    """The tables with rows that contain one of these words, as text or bytes, and the counts."""
     tables = await connection.fetch(
         """
         SELECT c.oid::regclass::text AS name FROM pg_class AS c
@@ -71,7 +71,7 @@ def _escaped(word: str) -> str:
 def _files(evidence: Evidence) -> Iterator[Path]:
     for place in PLACES:
         yield from files_below(evidence.folder / place)
-    # PostgreSQL's own log, wherever it keeps it.
+    # PostgreSQL's own log.
     logs = (evidence.folder / "logs").resolve()
     yield from (path for path in evidence.log_files() if logs not in path.resolve().parents)
 
@@ -87,5 +87,5 @@ def _holds(path: Path, words: Sequence[bytes]) -> bool:
                     return True
                 before = window[-longest:]
     except FileNotFoundError:
-        pass  # deleted meanwhile, which is what is wanted of it
+        pass  # deleted meanwhile, as it should be
     return False

@@ -18,8 +18,8 @@ from chaos.checker.finding import Finding, Verdict
 from chaos.checker.holders import results_are_of_the_holder
 from chaos.checker.lost import lost
 from chaos.checker.one_key import one_key_one_job
-from chaos.checker.outbox import deliveries_end, hasten_deliveries, told_if_and_only_if
-from chaos.checker.receipts import receipts_cover_the_outbox, who_asked_was_told
+from chaos.checker.outbox import deliveries_end, hasten_deliveries, webhooks_match_transitions
+from chaos.checker.receipts import receipts_cover_the_outbox, requested_webhooks_arrived
 from chaos.checker.remotes import one_live_execution
 from chaos.checker.rescues import no_false_rescue
 from chaos.checker.seen import ends_stay_as_seen
@@ -45,24 +45,23 @@ CHECKS: tuple[Check, ...] = (
     attempts_are_counted_apart,
     runs_are_counted,
     exports_are_whole,
-    told_if_and_only_if,
+    webhooks_match_transitions,
     deliveries_end,
     receipts_cover_the_outbox,
-    who_asked_was_told,
+    requested_webhooks_arrived,
     one_live_execution,
     no_false_rescue,
     nobody_ends_by_itself,
     tenants_are_apart,
     shown_as_it_is,
 )
-"""All that is asked while everything is still there. Canaries are looked for once it is forgotten
-(``forgetting.py``)."""
+"""All checks before the deletion. The search for canaries comes after it (``forgetting.py``)."""
 
 DELIVERY_SECONDS = 90.0
 
 
 async def check(evidence: Evidence, *, delivery_seconds: float = DELIVERY_SECONDS) -> Verdict:
-    """What a run left, judged. The deployment runs, and no fault strikes it any more."""
+    """The verdict on a run. The deployment still runs, without faults."""
     await hasten_deliveries(evidence, delivery_seconds)
     evidence = evidence.reread()
     verdict = Verdict()

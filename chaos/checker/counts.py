@@ -54,7 +54,7 @@ async def counted(evidence: Evidence) -> dict[str, float]:
 
 
 def _struck(evidence: Evidence) -> Counter[str]:
-    """Faults that met something, by kind and by whom they met."""
+    """Faults with an effect, by kind and target."""
     return Counter(
         f"{row['name']} {row['target'].partition('-')[0]}"
         for row in evidence.rows("fault")
@@ -63,7 +63,7 @@ def _struck(evidence: Evidence) -> Counter[str]:
 
 
 def judged(findings: Iterable[Finding]) -> dict[str, float]:
-    """The numbers that must be nought."""
+    """The numbers that must be zero."""
     by_check = Counter(finding.check for finding in findings)
     return {
         "lost": by_check["lost"],

@@ -15,7 +15,7 @@ GROUP BY 1 ORDER BY 1
 
 
 async def curves(evidence: Evidence) -> dict[str, list[int]]:
-    """Jobs and tasks that came, and that ended, in each second since the run began."""
+    """Submitted and finished jobs and tasks for each second of the run."""
     began = next((row["wall"] for row in evidence.rows("began")), None)
     rows = [] if began is None else await evidence.sql.fetch(_BY_SECOND, began)
     rows = [row for row in rows if row["second"] >= 0]

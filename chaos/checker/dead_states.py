@@ -22,7 +22,7 @@ SELECT j.id, j.state::text AS state, j.endpoint,
            WHEN j.lease >> 40 = 0 AND NOT EXISTS (
                SELECT FROM remote_calls AS c
                WHERE c.org_id = j.org_id AND c.job_id = j.id AND c.due_at < 'infinity'
-           ) THEN 'is done elsewhere, and nobody will look'
+           ) THEN 'runs on a remote, and nothing will poll it'
            WHEN j.state = 'queued' AND j.run_at < now() - interval '120 seconds'
            THEN 'has been due for two minutes, and nobody takes it'
            WHEN j.state IN ('staged', 'retrying') AND j.run_at < now() - interval '60 seconds'
@@ -36,7 +36,7 @@ WHERE j.state NOT IN ('completed', 'failed', 'cancelled')
 """
 
 _INTAKES = """
-SELECT p.id, p.batch_id, 'a list that nobody takes in' AS why
+SELECT p.id, p.batch_id, 'a list without an ingest job' AS why
 FROM batch_parts AS p
 LEFT JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.ingest_job
 WHERE p.state = 'pending' AND p.updated_at < now() - interval '120 seconds'
@@ -55,12 +55,12 @@ SELECT id, state::text AS state, endpoint FROM jobs
 WHERE state NOT IN ('completed', 'failed', 'cancelled')
 """
 END_SECONDS = 60.0
-"""Nobody hands anything in any more, and nothing strikes: all that is left ends well within it."""
+"""Without new jobs and faults, all remaining jobs finish well within this time."""
 _LOOK_SECONDS = 0.5
 
 
 async def all_ends(evidence: Evidence, *, limit_seconds: float = END_SECONDS) -> list[Finding]:
-    """Also what no caller waits for: lists that are taken in, exports, tasks of earlier runs."""
+    """Includes work without a waiting caller: ingests, exports, tasks of earlier runs."""
     deadline = time.monotonic() + limit_seconds
     while rows := await evidence.sql.fetch(_NOT_ENDED):
         if time.monotonic() > deadline:

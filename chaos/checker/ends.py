@@ -48,7 +48,7 @@ async def _illegal_steps(evidence: Evidence) -> list[Finding]:
 
 
 async def _gaps(evidence: Evidence) -> list[Finding]:
-    """Where a step begins in another state than the one before it ended in."""
+    """Steps that begin in another state than the previous step ended in."""
     rows = await evidence.sql.fetch(
         """
         SELECT id, left_in, before::text AS before FROM (
@@ -65,7 +65,7 @@ async def _gaps(evidence: Evidence) -> list[Finding]:
 
 
 async def _other_states(evidence: Evidence) -> list[Finding]:
-    """Jobs that are in another state than their last step led to."""
+    """Jobs in another state than the end of their last step."""
     rows = await evidence.sql.fetch(
         """
         SELECT j.id, j.state::text AS state, last.after::text AS after
@@ -83,7 +83,7 @@ async def _other_states(evidence: Evidence) -> list[Finding]:
 
 
 async def _changed_ends(evidence: Evidence) -> list[Finding]:
-    """Jobs that were given another result, error or count when they had ended."""
+    """Jobs whose result, error or counts changed after their end."""
     rows = await evidence.sql.fetch("SELECT id, state::text AS state, changed FROM end_history")
     return [
         _finding(

@@ -29,9 +29,9 @@ ALL_SURFACES = ("gateway", "graphs", "batches", "llm", "speech")
 
 @dataclass
 class Evidence:
-    """``history`` is what the load and the faults noted, ``sql`` a connection past every proxy.
+    """``history`` is the record of the load and the faults, ``sql`` a connection without a proxy.
 
-    ``asked`` names the kinds of faults that the run was to have, ``surfaces`` those under load.
+    ``asked`` has the requested kinds of faults, ``surfaces`` the products under load.
     """
 
     history: Sequence[Row]
@@ -44,7 +44,7 @@ class Evidence:
     asked: Collection[str] = ()
     surfaces: Collection[str] = ALL_SURFACES
     path: Path | None = None
-    """Where the history is written to, if it goes on."""
+    """The file of the history, if it is still written."""
 
     @classmethod
     @asynccontextmanager
@@ -60,7 +60,7 @@ class Evidence:
         asked: Collection[str],
         surfaces: Collection[str] = ALL_SURFACES,
     ) -> AsyncIterator[Evidence]:
-        """Open what a run left in ``folder`` and in its database, and close it again."""
+        """Open the evidence of a run in ``folder`` and in its database. A context manager."""
         connection = await asyncpg.connect(dsn)
         try:
             yield cls(
@@ -79,21 +79,21 @@ class Evidence:
             await connection.close()
 
     def reread(self) -> Evidence:
-        """The same, with what was noted meanwhile."""
+        """The same evidence with the rows added meanwhile."""
         return self if self.path is None else replace(self, history=histories.read(self.path))
 
     @cached_property
     def executions(self) -> list[Row]:
-        """Every time that a handler was begun, as the handlers noted it themselves."""
+        """Every start of a handler, as the handlers recorded it."""
         return [] if self.path is None else histories.read_executions(self.path)
 
     def rows(self, *kinds: str) -> Iterator[Row]:
-        """The history's rows of some kinds, in the order in which they were noted."""
+        """The history's rows of some kinds, in order."""
         return (row for row in self.history if row["kind"] in kinds)
 
     @cached_property
     def calls(self) -> list[Call]:
-        """Every call that was made, with what became of it."""
+        """Every call with its outcome."""
         made: dict[int, Call] = {}
         for row in self.rows("invoked", *_DEFINITE, "unknown"):
             if row["kind"] == "invoked":
@@ -104,7 +104,7 @@ class Evidence:
 
     @cached_property
     def chains(self) -> list[list[Call]]:
-        """Calls with their repetitions: each chain is one thing that somebody wanted done."""
+        """Calls with their repetitions: each chain is one intended operation."""
         chains: dict[int, list[Call]] = defaultdict(list)
         for call in self.calls:
             chains[call.first].append(call)
@@ -114,7 +114,7 @@ class Evidence:
         return [path for path in files_below(self.folder) if path.suffix == ".log"]
 
     def log_rows(self, wanted: Callable[[str], bool]) -> Iterator[tuple[Path, Row]]:
-        """What processes logged as JSON, where the raw line is ``wanted``: most lines are not."""
+        """The JSON log lines of the processes that pass ``wanted``, a filter on raw lines."""
         for path in sorted((self.folder / "logs").glob("*.log")):
             with path.open(errors="replace") as lines:
                 for line in lines:
@@ -122,7 +122,7 @@ class Evidence:
                         try:
                             yield path, json.loads(line)
                         except json.JSONDecodeError:
-                            continue  # the last line of a process that was killed, or a traceback
+                            continue  # the last line of a killed process, or a traceback
 
     @asynccontextmanager
     async def http(self, org: str) -> AsyncIterator[httpx2.AsyncClient]:
@@ -137,7 +137,7 @@ class Evidence:
 
 
 class Call:
-    """One request: what was invoked, and what was answered; ``end`` is None where nothing came."""
+    """One request: the call and its answer; ``end`` is None without an answer."""
 
     def __init__(self, invoked: Row) -> None:
         self.invoked = invoked
@@ -173,10 +173,10 @@ class Call:
 
     @property
     def outcome(self) -> str:
-        """ok, failed or unknown. One that was never answered may have happened, too."""
+        """ok, failed or unknown. A call without an answer may have happened."""
         return "unknown" if self.end is None else str(self.end["kind"])
 
     @property
     def job(self) -> str | None:
-        """The id that it was answered with."""
+        """The id in its answer."""
         return None if self.end is None else self.end.get("job")

@@ -8,7 +8,7 @@ from chaos.checker.ids import spelt
 
 CHECK = "executions"
 SERVICE = "chaos"
-"""The service whose handlers note that they ran (``chaos/handlers.py``)."""
+"""The service whose handlers record their executions (``chaos/handlers.py``)."""
 
 
 async def completed_jobs_were_executed(evidence: Evidence) -> list[Finding]:

@@ -1,7 +1,7 @@
-"""A. Whoever is at work stays at work: no process ends by itself, whatever happens to the others.
+"""A. No process exits by itself, whatever happens to the others.
 
-One that cannot reach its database as it starts may give up, and say so: its keeper starts it again.
-One that is told to stop ends well, and in time.
+A process that cannot reach its database at its start may exit with an error: its supervisor
+restarts it. After SIGTERM, a process exits cleanly and in time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from chaos.checker.finding import Finding
 
 CHECK = "exits"
 AT_WORK = ("worker ready", "serving on")
-"""What a process logs once it is at work."""
+"""The log message of a process that is ready."""
 DRAINED = "SIGTERM"
 _SHOWN_CHARACTERS = 400
 
@@ -41,7 +41,7 @@ async def nobody_ends_by_itself(evidence: Evidence) -> list[Finding]:
 
 
 def _badly(ended: Row) -> str | None:
-    """How a process ended, if not as it should; killed is killed, whatever it was told before."""
+    """How a process ended, if wrongly. SIGKILL explains any end."""
     if not ended.get("expected", True):
         return "ended by itself"
     if ended.get("struck") == DRAINED and ended.get("code") != 0:

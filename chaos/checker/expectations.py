@@ -28,7 +28,7 @@ async def ends_as_expected(evidence: Evidence) -> list[Finding]:
         if row["state"] == expected:
             continue
         if row["error_code"] == "worker_lost" and row["crashes"] > CRASHES_MAX:
-            continue  # killed with its worker once too often: attempts are bounded
+            continue  # its worker was killed too often: attempts are bounded
         found.append(
             Finding(
                 CHECK,

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 SHOWN_MAX = 20
-"""Findings of one check that are spelt out. A thousand of a kind have one cause."""
+"""The maximum number of findings shown per check. A thousand of a kind have one cause."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that must not be. ``invariant`` is its letter in the design."""
+    """A violation. ``invariant`` is its letter in the design."""
 
     check: str
     invariant: str
@@ -23,17 +23,17 @@ class Finding:
 
 @dataclass
 class Verdict:
-    """What was found and counted. ``invalid`` says why a run proves nothing."""
+    """Findings and counts. ``invalid`` has the reasons why a run proves nothing."""
 
     findings: list[Finding] = field(default_factory=list)
     counts: dict[str, float] = field(default_factory=dict)
     invalid: list[str] = field(default_factory=list)
     curves: dict[str, list[int]] = field(default_factory=dict)
-    """How many in each second of the run: ``submitted`` and ``ended``."""
+    """Counts for each second of the run: ``submitted`` and ``ended``."""
 
     @property
     def passed(self) -> bool:
-        """Nothing was found, and the run was one in which something could have been."""
+        """Whether a valid run found nothing."""
         return not self.findings and not self.invalid
 
     def by_check(self) -> dict[str, list[Finding]]:
@@ -43,7 +43,7 @@ class Verdict:
         return grouped
 
     def lines(self) -> Iterable[str]:
-        """The findings, a line each, and of each check no more than a reader can use."""
+        """The findings, one per line, with a limited number per check."""
         for check, found in self.by_check().items():
             yield from map(str, found[:SHOWN_MAX])
             if len(found) > SHOWN_MAX:

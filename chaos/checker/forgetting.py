@@ -1,5 +1,5 @@
-"""Ends the retention of everything a run made, waits until upkeep has removed it, and looks for
-what is left of the canaries."""
+"""Ends the retention of all data of a run, waits until maintenance has deleted it, and searches for
+canaries."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _AT_A_TIME = 8
 _EXPIRE = (
     "UPDATE jobs SET expires_at = now() WHERE expires_at < 'infinity' AND expires_at > now()",
     "UPDATE batch_exports SET expires_at = now() WHERE expires_at IS NOT NULL",
-    # A recording that was never whole is kept for an hour, in case it still comes.
+    # An incomplete recording is kept for an hour, in case it still arrives.
     "UPDATE voices SET deleted_at = coalesce(deleted_at, now()),"
     " created_at = created_at - interval '2 hours'",
 )
 
 _EXPIRE_UPLOADS = "UPDATE uploads SET expires_at = now() - interval '11 minutes'"
-"""Whoever used one in time has ten minutes more to commit. Only once the batches are gone, which
-take along the lists that they used: an upload that is forgotten before leaves its blob to the
-sweeper, for when that is old enough."""
+"""A request that used an upload in time has ten more minutes to commit. Only after the batches are
+deleted, which also delete their lists: an upload deleted before leaves its blob to the sweeper,
+which waits until it is old enough."""
 
 _DELETED = """
 SELECT blob_key AS key FROM artifact_records WHERE deleted_at IS NOT NULL
@@ -66,7 +66,7 @@ SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM batches) AS ba
 async def forget_and_look(
     evidence: Evidence, verdict: Verdict, *, limit_seconds: float = LIMIT_SECONDS
 ) -> Verdict:
-    """Add to a verdict what is found once nothing ought to be left. The deployment still runs."""
+    """Delete everything, and add findings about the rest. The deployment still runs."""
     verdict.invalid += await _not_to_be_found(evidence)
     verdict.findings += await deleted_is_gone(evidence)
     verdict.findings += await forget(evidence, limit_seconds)
@@ -77,10 +77,10 @@ async def forget_and_look(
 
 
 async def forget(evidence: Evidence, limit_seconds: float) -> list[Finding]:
-    """Have everything removed. What is still there once nothing was removed for so long.
+    """Have everything deleted. Returns what is left when nothing is deleted for this long.
 
-    By the deployment, not by the checker, which sweeps only in the end and only what is left of
-    crashes: blobs that no row ever told of.
+    The deployment deletes. The checker only sweeps at the end what crashes left: blobs without a
+    row.
     """
     recorded = await _recorded(evidence)
     await _delete_batches(evidence)
@@ -108,7 +108,7 @@ async def forget(evidence: Evidence, limit_seconds: float) -> list[Finding]:
 
 
 async def deleted_is_gone(evidence: Evidence) -> list[Finding]:
-    """What a record says was deleted, which a receipt would tell its owner, is not there."""
+    """Blobs with a record of their deletion, which receipts show, do not exist."""
     rows = await evidence.sql.fetch(_DELETED)
     return [
         Finding(CHECK, "G", f"{path} is there, and recorded as deleted")
@@ -117,21 +117,21 @@ async def deleted_is_gone(evidence: Evidence) -> list[Finding]:
 
 
 async def _recorded(evidence: Evidence) -> set[str]:
-    """The keys, or what keys of pieces begin with, of all blobs that a row tells of."""
+    """The keys, or the prefixes of pieces, of all blobs with a row."""
     return {row["key"] for row in await evidence.sql.fetch(_RECORDED)}
 
 
 def _blobs_of(evidence: Evidence, keys: Collection[str]) -> list[str]:
-    """The blobs that are there under one of these keys, whole or in pieces."""
+    """The existing blobs under these keys, whole or in pieces."""
     folder = evidence.folder / "blobs"
     paths = (path.relative_to(folder) for path in files_below(folder))
     return [str(path) for path in paths if str(path) in keys or str(path.parent) in keys]
 
 
 async def _not_to_be_found(evidence: Evidence) -> list[str]:
-    """Why a search for the canaries would prove nothing: it finds none before they are deleted."""
+    """Why a search for canaries would prove nothing: it finds none even before the deletion."""
     if not evidence.canaries:
-        return ["nothing was handed in that could be looked for"]
+        return ["no canary was submitted"]
     places = await places_with(evidence)
     return [
         f"no canary is in the {kind}s before they are deleted"
@@ -141,7 +141,7 @@ async def _not_to_be_found(evidence: Evidence) -> list[str]:
 
 
 async def _delete_batches(evidence: Evidence) -> None:
-    """As their owners would, over HTTP."""
+    """Delete batches over HTTP, as their owners would."""
     room = asyncio.Semaphore(_AT_A_TIME)
     for org in evidence.keys:
         rows = await evidence.sql.fetch(
@@ -159,8 +159,7 @@ async def _delete(client: httpx2.AsyncClient, batch: UUID, room: asyncio.Semapho
 
 
 async def _sweep(evidence: Evidence) -> None:
-    """What the sweeper does to orphans once they are old enough, done now: nothing is uploaded any
-    more."""
+    """Sweep orphan blobs now, whatever their age: nothing is uploaded any more."""
     line = Connection(evidence.dsn, name="chaos sweep")
     try:
         blobs = BlobContainer.open((evidence.folder / "blobs").as_uri())
@@ -171,5 +170,5 @@ async def _sweep(evidence: Evidence) -> None:
 
 
 def _temporary_files(evidence: Evidence) -> list[str]:
-    """What attempts left on disk: each worker has a folder of its own, and in it those of jobs."""
+    """Files that attempts left on disk: each worker has a folder with the folders of its jobs."""
     return [str(path) for path in entries_two_below(evidence.folder / "temp")]

@@ -23,7 +23,7 @@ WHERE h.after = 'completed' AND split_part(h.endpoint, '.', 1) = $1
 
 
 async def results_are_of_the_holder(evidence: Evidence) -> list[Finding]:
-    """Handlers return which execution of theirs it was, and note in which process that ran."""
+    """Handlers return the id of their execution, and record its process."""
     members = member_pids(evidence.history)
     pids = {row["execution"]: row["pid"] for row in evidence.executions if "execution" in row}
     found = []
@@ -31,7 +31,7 @@ async def results_are_of_the_holder(evidence: Evidence) -> list[Finding]:
         result = _read(row["result"])
         holder, ran_in = pid_of(row["name"], members), pids.get(result.get("execution"))
         job = f"{row['endpoint']} {spelt(row['id'])}"
-        # An isolated handler has a process of its own, which is nobody that holds anything.
+        # An isolated handler has its own process, which holds no lease.
         if holder is not None and ran_in in members and ran_in != holder:
             found.append(
                 _finding(

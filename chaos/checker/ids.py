@@ -9,7 +9,7 @@ from coatcheck.domain.ids import InvalidId, from_text, to_text
 
 
 def uuid_of(job: str) -> UUID | None:
-    """The id that a surface showed; None for what no surface spells so."""
+    """The id in an API's spelling; None if it is not valid."""
     try:
         return from_text(job)
     except InvalidId:
@@ -21,7 +21,7 @@ def uuid_of(job: str) -> UUID | None:
 
 
 def uuids_of(jobs: Iterable[str]) -> dict[UUID, str]:
-    """Ids to how they were spelt."""
+    """Ids by their stored form."""
     return {found: job for job in jobs if (found := uuid_of(job)) is not None}
 
 

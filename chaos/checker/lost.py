@@ -78,7 +78,7 @@ async def _batches(evidence: Evidence) -> list[Finding]:
 
 
 async def _tasks(evidence: Evidence) -> list[Finding]:
-    """Every task that a batch was acknowledged with is a row of its first run."""
+    """Every acknowledged task of a batch is a row of its first run."""
     wanted: dict[str, int] = {}
     unsure: set[str] = set()
     counted: set[tuple[str, str | None]] = set()
@@ -91,12 +91,12 @@ async def _tasks(evidence: Evidence) -> list[Finding]:
         if batch is None:
             continue
         if not answered:
-            # Nobody was told that it happened; nobody that it did not, either.
+            # Its outcome is unknown.
             if any(call.outcome == "unknown" for call in chain):
                 unsure.add(batch)
             continue
         if last.key is not None and (batch, last.key) in counted:
-            continue  # a racer with the same key: the same tasks
+            continue  # a concurrent call with the same key: the same tasks
         counted.add((batch, last.key))
         tasks = chain[0].invoked.get("tasks")
         if tasks is None:
@@ -121,7 +121,7 @@ async def _tasks(evidence: Evidence) -> list[Finding]:
     for row in rows:
         batch = ids[row["batch_id"]]
         there = row["there"]
-        # Of one that was cancelled on its way in, the rest was not taken in: as it was asked to be.
+        # A cancelled list is not ingested further, as requested.
         too_few = there < wanted[batch] and not row["cancelled"]
         if too_few or (there > wanted[batch] and batch not in unsure):
             found.append(
@@ -134,7 +134,7 @@ async def _tasks(evidence: Evidence) -> list[Finding]:
 
 
 def _seen_by_the_load(evidence: Evidence) -> list[Finding]:
-    """What the load itself saw that must not be; and what it gave up waiting for."""
+    """Violations that the load saw, and waits that it gave up."""
     return [
         _finding(f"{row['unsettled']} callers were still waiting for an answer or an end")
         for row in evidence.rows("settled")

@@ -36,7 +36,7 @@ def _answers(evidence: Evidence) -> list[Finding]:
 
 
 async def _rows(evidence: Evidence) -> list[Finding]:
-    """In the database, where the key is spelt as the surface stores it."""
+    """The same in the database, with the key as the product stores it."""
     found = []
     for table in ("jobs", "batches"):
         rows = await evidence.sql.fetch(

@@ -1,8 +1,8 @@
-"""I. A row of the outbox exists if and only if its transition does, and comes to an end.
+"""I. A row of the outbox exists if and only if its transition does, and is delivered or given up.
 
-Who is told of what is said in ``core/sql/webhooks/told.sql``; here it is said once more, from the
-moves that the witness saw. Where the words of a surface decide (a chat's ``loading``), only that
-nothing is made up, and that the end is told.
+``core/sql/webhooks/receivers.sql`` chooses the receivers; this check repeats that choice from the
+transitions that the triggers recorded. Where a product's own states decide (a chat's ``loading``),
+it only checks that every message has a cause and that the end is sent.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ GROUP BY b.org_id, b.id, r.org_id, r.id
 """
 
 
-async def told_if_and_only_if(evidence: Evidence) -> list[Finding]:
+async def webhooks_match_transitions(evidence: Evidence) -> list[Finding]:
     found = []
     for row in await evidence.sql.fetch(_TOLD):
         move = f"job {spelt(row['id'])}, {row['previous']} to {row['state']} ({row['told_as']})"
@@ -105,7 +105,7 @@ async def told_if_and_only_if(evidence: Evidence) -> list[Finding]:
 
 
 async def deliveries_end(evidence: Evidence) -> list[Finding]:
-    """All are delivered: the receiver of a run is always there, and takes what it is sent again."""
+    """All are delivered: the receiver of a run is always up, and accepts repetitions."""
     rows = await evidence.sql.fetch(
         """
         SELECT d.id, d.event, d.status, d.tries, d.last_error,
@@ -126,11 +126,11 @@ async def deliveries_end(evidence: Evidence) -> list[Finding]:
 
 
 async def hasten_deliveries(evidence: Evidence, limit_seconds: float) -> int:
-    """Have what waits for its next try tried now, again and again, until nothing is pending: the
-    waits grow to hours, which no run lasts. How many are left once none was delivered for so long.
+    """Make pending deliveries due now, repeatedly, until none is pending: their delays grow to
+    hours, longer than a run. Returns how many are left when none was delivered for this long.
 
-    A long run leaves a queue: each server that is killed holds places of its receivers until its
-    leases end. It may take its time, as long as it gets shorter.
+    A long run leaves a queue: a killed server holds slots of its receivers until its leases end.
+    That may take time, as long as the queue gets shorter.
     """
     fewest, deadline = float("inf"), time.monotonic() + limit_seconds
     said = time.monotonic()
@@ -153,7 +153,7 @@ async def hasten_deliveries(evidence: Evidence, limit_seconds: float) -> int:
             return int(left)
         if time.monotonic() - said > EVERY_SECONDS:
             said = time.monotonic()
-            say(f"checking: {left} webhooks are still to be delivered")
+            say(f"checking: {left} webhooks are not delivered yet")
         await asyncio.sleep(_LOOK_SECONDS)
 
 

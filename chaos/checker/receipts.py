@@ -1,5 +1,5 @@
-"""I. Receipts cover the outbox: what is said to be delivered was received, and nothing else was.
-Whoever asked to be told of a job was told. A webhook's id never changes and is never another's."""
+"""I. Receipts match the outbox: every message marked as delivered was received, and no other was.
+Every requested webhook arrived. A message keeps its id, and no two messages share one."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ async def receipts_cover_the_outbox(evidence: Evidence) -> list[Finding]:
     return found
 
 
-async def who_asked_was_told(evidence: Evidence) -> list[Finding]:
-    """By what callers asked for, not by what the outbox knows of it."""
+async def requested_webhooks_arrived(evidence: Evidence) -> list[Finding]:
+    """By the requests of callers, not by the outbox."""
     told = {(row.get("path"), row["job"]) for row in evidence.rows("received")}
     return [
         _finding(f"{promise.call} asked for a webhook to {path}, and none came for {promise.job}")
@@ -58,7 +58,7 @@ async def who_asked_was_told(evidence: Evidence) -> list[Finding]:
 
 
 def duplicates(evidence: Evidence) -> int:
-    """How many webhooks came again, under the id that they had."""
+    """How many webhooks arrived again with the same id."""
     came = Counter(row["webhook_id"] for row in evidence.rows("received"))
     return sum(times - 1 for times in came.values())
 

@@ -1,7 +1,7 @@
-"""How long things took to go on after they were struck, as far as a run shows it.
+"""Recovery times after faults, as far as a run shows them.
 
-Under fire one fault follows another before the first is over: what these times have at best is in
-``chaos/recovery``, which strikes once and waits.
+In a run, one fault follows another before the first has ended. ``chaos/recovery`` measures the best
+case: one fault, and then a wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POSTGRES = "postgres"
 
 
 async def recoveries(evidence: Evidence) -> dict[str, float]:
-    """Seconds, by what they are the times of."""
+    """Seconds by measurement."""
     answers = [row["t"] for row in evidence.rows("ok")]
     ends = [row["t"] for row in evidence.rows("seen") if row["terminal"]]
     return {
@@ -30,7 +30,7 @@ async def recoveries(evidence: Evidence) -> dict[str, float]:
 
 
 def _back_at_work(evidence: Evidence) -> Iterable[float]:
-    """From the end of a process to when its successor says that it is at work."""
+    """From the end of a process until its successor is ready."""
     began = _began(evidence)
     at_work: dict[str, float] = {}
     for path, row in evidence.log_rows(lambda line: any(words in line for words in AT_WORK)):
@@ -44,7 +44,7 @@ def _back_at_work(evidence: Evidence) -> Iterable[float]:
 
 
 async def _first_claims(evidence: Evidence) -> list[float]:
-    """From when PostgreSQL takes connections again to the first claim; while it stays that long."""
+    """From PostgreSQL's return to the first claim, if it stays up that long."""
     began = _began(evidence)
     rows = await evidence.sql.fetch(
         "SELECT extract(epoch FROM at)::double precision - $1 AS t FROM job_history"

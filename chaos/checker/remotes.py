@@ -1,5 +1,5 @@
-"""K. At most one live remote execution per attempt: a token never begins a second work, and a job
-gets another token only when what the one before began has come to nothing."""
+"""K. At most one live remote execution per attempt: a token never starts a second execution, and a
+job gets another token only when the execution of the previous one is over."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """L. No false rescue: a job is taken only from a worker whose process has ended, or that was silent
-for longer than it promised; and a worker that nothing has happened to is never silent for so long.
-Who is paused, cut off or stalled is not dead, whatever has happened to it."""
+for longer than its lease; and a worker without a fault is never silent for that long. A paused,
+disconnected or stalled worker is not dead."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from chaos.checker.ids import spelt
 CHECK = "false rescue"
 _SLACK_SECONDS = 0.05
 _AFTERMATH_SECONDS = 5.0
-"""What a fault leaves behind: connections that are made anew, a process that starts, a database
-that recovers, all of it on a machine that is busy."""
+"""The time after a fault for reconnections, process starts and database recovery, on a busy
+machine."""
 _RETURN_SECONDS = 2.0
-"""Who is heard of again just as its jobs are taken was silent until then: its trouble ended within
-so long before that."""
+"""A worker whose heartbeat returns just as its jobs are taken was silent until then: its fault
+ended within this time before."""
 EVERYBODYS = "postgres"
 DRAIN = "drain"
 
@@ -34,14 +34,14 @@ ORDER BY h.number
 
 @dataclass(frozen=True)
 class Trouble:
-    """From when to when somebody had a reason to be silent, by the history's clock."""
+    """A period in which a process had a reason to be silent, by the history's clock."""
 
     target: str
     begin: float
     end: float
 
     def strikes(self, targets: Collection[str], since: float, until: float) -> bool:
-        """Whether it has to do with one of these, at some time between the two."""
+        """Whether it affects one of these targets at some time between the two."""
         return self.target in targets and self.begin <= until and self.end >= since
 
 
@@ -83,14 +83,14 @@ async def no_false_rescue(evidence: Evidence) -> list[Finding]:
 
 
 def _excused(silent: float | None, promised: float | None) -> float:
-    """How far back a trouble may lie that made somebody silent."""
+    """How old a fault may be that explains a silence."""
     return max(silent or 0.0, promised or 0.0) + _AFTERMATH_SECONDS
 
 
 def _troubles(history: Iterable[Row]) -> Iterable[Trouble]:
     """Faults; the deaths of processes, which last; and the times without PostgreSQL.
 
-    To be told to stop is no trouble: whoever drains gives back what it holds.
+    SIGTERM explains no silence: a draining worker gives back its jobs.
     """
     open_faults: dict[object, Row] = {}
     away: float | None = None
@@ -123,12 +123,12 @@ def _ends(history: Iterable[Row]) -> dict[int, float]:
 
 
 def process(pid: int) -> str:
-    """A process as a target of its own: what kills it does not touch its successor."""
+    """A single process as a target: a kill does not affect its successor."""
     return f"process {pid}"
 
 
 def member_pids(history: Iterable[Row]) -> dict[int, str]:
-    """Which member each process was."""
+    """The member of each process."""
     return {
         row["pid"]: row["name"]
         for row in history
@@ -137,7 +137,7 @@ def member_pids(history: Iterable[Row]) -> dict[int, str]:
 
 
 def pid_of(worker: str | None, members: dict[int, str]) -> int | None:
-    """A worker is registered as ``host:pid``, with its service behind if it has one of its own."""
+    """A worker is registered as ``host:pid``, with a suffix if it serves one service."""
     for part in (worker or "").split(":")[1:]:
         if part.isdigit() and int(part) in members:
             return int(part)

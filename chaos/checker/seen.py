@@ -1,4 +1,4 @@
-"""D. What a reader has once seen as ended stays so, with the same result."""
+"""D. A job that a reader saw as finished stays finished, with the same result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ async def ends_stay_as_seen(evidence: Evidence) -> list[Finding]:
     ends: dict[tuple[str, str], Row] = {}
     found = []
     for row in evidence.rows("seen"):
-        # A batch that is run again goes on after it had ended, and is none the worse for it.
+        # A rerun batch continues after its end.
         if row.get("surface") == "batches":
             continue
         job = (row["surface"], row["job"])
@@ -23,7 +23,7 @@ async def ends_stay_as_seen(evidence: Evidence) -> list[Finding]:
                 ends[job] = row
         elif not row["terminal"]:
             if row.get("asked", row["t"]) <= first["t"]:
-                continue  # asked before it had ended, and answered late
+                continue  # a late answer to an earlier request
             found.append(
                 _finding(
                     f"{job} was {first['state']} at {first['t']:.2f} s and {row['state']} later"
@@ -32,7 +32,7 @@ async def ends_stay_as_seen(evidence: Evidence) -> list[Finding]:
         elif row["state"] != first["state"] or _differ(row, first):
             found.append(_finding(f"{job} ended as {_what(first)}, and later as {_what(row)}"))
         elif first.get("result_digest") is None:
-            ends[job] = row  # the first look that told the result is what later ones are held to
+            ends[job] = row  # later results are compared with the first one
     return found + await _not_so_in_the_database(evidence, ends)
 
 
@@ -51,7 +51,7 @@ async def _not_so_in_the_database(
 
 
 def _differ(row: Row, first: Row) -> bool:
-    """Whether both tell a result, and not the same one: an event may tell the end alone."""
+    """Whether both have a result, and the results differ: an event may have only the end."""
     digests = {each.get("result_digest") for each in (row, first)} - {None}
     return len(digests) > 1
 

@@ -1,11 +1,11 @@
-"""C. A stale holder changes nothing; and such holders there were: each refusal is in a log."""
+"""C. A stale holder changes nothing. Workers log each refused result."""
 
 from __future__ import annotations
 
 from chaos.checker.evidence import Evidence
 
 TOO_LATE = "a result came too late"
-"""What a worker logs of a result that was refused (``worker/exchange_loop.py``)."""
+"""The worker's log message for a refused result (``worker/exchange_loop.py``)."""
 
 
 def refused_results(evidence: Evidence) -> list[str]:

@@ -1,5 +1,5 @@
-"""J. Tenant A never observes tenant B: a foreign id answers the same bytes as an absent one.
-And A. To its own tenant, the API shows each job as the database has it."""
+"""J. Tenant A never observes tenant B: another tenant's id answers the same bytes as an unknown id.
+And A. To its own tenant, the API shows each job as it is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coatcheck.domain.ids import new_id
 CHECK = "tenants"
 SHOWN_CHECK = "shown as it is"
 SAMPLE = 60
-"""Jobs of each organisation that are asked for."""
+"""The number of jobs to request per organisation."""
 
 _EVERYWHERE: Mapping[str, Callable[[str, str], str]] = {
     "console": lambda org, job: f"/api/v1/orgs/{org}/jobs/{job}",
@@ -26,7 +26,7 @@ _EVERYWHERE: Mapping[str, Callable[[str, str], str]] = {
     "speech": lambda org, job: f"/tasks/{job}",
     "batches": lambda org, job: f"/v1/jobs/{job}",
 }
-"""Where a job can be asked for by its id alone."""
+"""Routes that take only a job id."""
 
 _OF_THE_REQUEST = re.compile(r'("(?:instance|requestId|request_id|timestamp)":\s*)"[^"]*"')
 
@@ -81,7 +81,7 @@ async def shown_as_it_is(evidence: Evidence) -> list[Finding]:
 
 
 async def _foreign(evidence: Evidence, org: str) -> list[UUID]:
-    """Jobs and batches that are not this organisation's."""
+    """Jobs and batches of other organisations."""
     rows = await evidence.sql.fetch(
         """
         (SELECT id FROM jobs WHERE org_id <> $1 AND run_id IS NULL ORDER BY md5(id::text) LIMIT $2)
@@ -95,6 +95,6 @@ async def _foreign(evidence: Evidence, org: str) -> list[UUID]:
 
 
 async def _asked(client: httpx2.AsyncClient, path: str) -> tuple[int, str]:
-    """The status and the body, without what differs from request to request."""
+    """The status and the body, without the parts that differ between requests."""
     answer = await client.get(path)
     return answer.status_code, _OF_THE_REQUEST.sub(r"\1*", answer.text)

@@ -1,4 +1,4 @@
-"""A. Nothing is there that nobody asked for: every job and batch was invoked, once."""
+"""A. No unexpected data: every job and batch comes from exactly one call."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SURFACES = (GRAPHS_SERVICE, LLM_SERVICE, SPEECH_SERVICE)
 
 
 async def unexpected(evidence: Evidence) -> list[Finding]:
-    """Jobs beyond those that were acknowledged have to be explained by calls nobody knows the
-    outcome of; of one organisation and surface there may be as many of them, and no more."""
+    """Calls with an unknown outcome must explain all jobs that were not acknowledged: per
+    organisation and product, at most one job for each such call."""
     strangers: dict[tuple[str, str], list[UUID]] = {}
     for org, surface, job in [*await _jobs(evidence), *await _batches(evidence)]:
         strangers.setdefault((org, surface), []).append(job)
@@ -63,7 +63,7 @@ async def _batches(evidence: Evidence) -> list[tuple[str, str, UUID]]:
 
 
 def surface_of(endpoint: str) -> str:
-    """Which surface a job of this endpoint came in by."""
+    """The product of a job with this endpoint."""
     service = endpoint.partition(".")[0]
     return service if service in _SURFACES else "gateway"
 
@@ -77,7 +77,7 @@ def _open_calls(evidence: Evidence) -> Counter[tuple[str, str]]:
 
 
 def _may_have_happened_unseen(chain: list[Call]) -> bool:
-    """Never answered with an id, and not refused each time."""
+    """Never answered with an id, and not always refused."""
     if any(call.job is not None for call in chain if call.outcome == "ok"):
         return False
     return any(call.outcome in ("unknown", "ok") for call in chain)

@@ -1,4 +1,5 @@
-"""D. What is billed is what ended: each end is metered once, with its attempts and its result."""
+"""D. Billed usage equals finished jobs: each end is metered once, with its attempts and its
+result."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ _MEASURES = ("completed", "failed", "cancelled", "attempts", "result_bytes")
 
 
 async def metered_once(evidence: Evidence) -> list[Finding]:
-    """The meter's sums, rolled up or not, against the ends that the witness saw."""
+    """Compares metered sums, rolled up or not, with the ends that the triggers recorded."""
     rows = await evidence.sql.fetch(
         """
         WITH metered AS (

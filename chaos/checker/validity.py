@@ -1,4 +1,4 @@
-"""Whether a run proves anything: each fault that was asked for struck, under load."""
+"""Whether a run is valid: each requested fault had an effect, under load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAUSES = "pause"
 
 
 def what_is_missing(evidence: Evidence) -> list[str]:
-    """Why nothing can be concluded; empty for a run that counts."""
+    """The reasons why a run proves nothing; empty for a valid run."""
     missing = []
     struck = fired(evidence)
     missing += [f"no {name} ever struck" for name in sorted(evidence.asked) if not struck[name]]
@@ -29,7 +29,7 @@ def what_is_missing(evidence: Evidence) -> list[str]:
 
 
 def fired(evidence: Evidence) -> Counter[str]:
-    """How many faults of each kind met something."""
+    """The number of faults with an effect, by kind."""
     return Counter(
         row["name"]
         for row in evidence.rows("fault")

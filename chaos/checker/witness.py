@@ -1,13 +1,12 @@
-"""Triggers that keep what happened inside the database: a second witness beside the history.
+"""Triggers that record what happened inside the database, besides the history from outside.
 
-They write into tables of their own, in the transaction of what they tell of, so that what was
-rolled back leaves no trace, and what was committed leaves one even where its answer was lost.
+They write into their own tables in the same transaction, so that a rolled back change leaves no
+trace, and a committed one leaves a trace even if its answer was lost.
 
-``job_history`` is that of ``tests/e2e/faults/history.py``, with more columns: what each move added
-to the counters of attempts, what a meter has to add up, and, for a move that counts as a crash, for
-how long the holder had been silent, how long it had promised to be heard of at the least, and
-whether somebody had said that it was dead.
-``end_history`` has each change of what a job had ended with, of which there must be none.
+``job_history`` is that of ``tests/e2e/faults/history.py``, with more columns: what each transition
+added to the counters of attempts, the values to meter, and, for a crash, how long the holder had
+been silent, its lease, and whether it was reported dead. ``end_history`` has each change of a
+finished job, of which there must be none.
 """
 
 from __future__ import annotations

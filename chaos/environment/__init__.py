@@ -1,5 +1,5 @@
-"""Faults of what Coatcheck stands on: poolers, disks, clocks, standbys, connections, blob stores.
+"""Faults of Coatcheck's environment: poolers, disks, clocks, standbys, connections, blob stores.
 
-Tests, but not of `make test`: they want programs and rights that not every machine has. `make
-environment` installs the programs and runs them; what a machine lacks is skipped and said.
+These tests are not part of `make test`: they need programs and rights that not every machine has.
+`make environment` installs the programs and runs them; tests whose needs are missing are skipped.
 """

@@ -1,4 +1,4 @@
-"""What must be true of blobs and their rows, whatever the store went through."""
+"""Checks that blobs and their rows match, whatever happened to the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coatcheck.products.batches.maintenance import BatchSweeper
 
 
 async def sweep(installed: Installation, blobs: BlobContainer) -> None:
-    """What the sweeper does to orphans once they are old enough, done now."""
+    """Sweep orphan blobs now, whatever their age."""
     line = Connection(installed.direct, name="tests")
     try:
         await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
@@ -23,7 +23,7 @@ async def sweep(installed: Installation, blobs: BlobContainer) -> None:
 
 
 async def every_artifact_is_whole(installed: Installation, blobs: BlobContainer) -> int:
-    """Every row has its blob, with the bytes that the row says; how many there are."""
+    """Check that every row has its blob with the right bytes; returns their number."""
     rows = await installed.sql.fetch("SELECT blob_key, bytes, sha256 FROM artifacts")
     for row in rows:
         content = await blobs.get(row["blob_key"])
@@ -33,7 +33,7 @@ async def every_artifact_is_whole(installed: Installation, blobs: BlobContainer)
 
 
 async def nothing_else_is_kept(installed: Installation, blobs: BlobContainer) -> None:
-    """There is no blob that no row knows of."""
+    """Check that no blob is without a row."""
     known = {row["blob_key"] for row in await installed.sql.fetch("SELECT blob_key FROM artifacts")}
     kept = {key async for page in blobs.keys_under("") for key in page}
     assert kept - known == set()

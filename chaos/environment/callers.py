@@ -1,7 +1,7 @@
-"""Callers who hand jobs in over HTTP through all of it, and keep what they were told.
+"""Callers that submit jobs over HTTP during a disturbance, and keep the answers.
 
-Each hands in one job after another, every one under a key of its own, as a client does: told that
-it did not work, or told nothing at all, it asks again under the same key.
+Each submits one job after another with a new key, as a client does: after an error, or without an
+answer, it repeats the request with the same key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 
-from chaos.environment.patience import PATIENCE_SECONDS, until
+from chaos.environment.waiting import WAIT_SECONDS_MAX, until
 
 PATH = "/api/v1/orgs/default/services/yard/async"
 _PAUSE_SECONDS = 0.02
@@ -32,7 +32,7 @@ class Refusal:
 
     @property
     def is_to_be_expected(self) -> bool:
-        """Whether it says what a caller can use: come back, and when."""
+        """Whether it is a 503 with a Retry-After."""
         return self.status == HTTPStatus.SERVICE_UNAVAILABLE and self.retry_after is not None
 
 
@@ -49,7 +49,7 @@ class Callers:
         self.unanswered = 0
 
     def start(self, number: int = 4, path: str = "/note", **more: Any) -> None:
-        """Begin to call; ``more`` is added to the payload."""
+        """Start calling; ``more`` is added to the payload."""
         begun = len(self._calling)
         self._calling += [
             asyncio.create_task(self._call(f"caller-{begun + each}", path, more))
@@ -57,9 +57,9 @@ class Callers:
         ]
 
     async def stop(self) -> None:
-        """Hand in no further job; returns when every call has a definite answer."""
+        """Submit no more jobs; returns when every call has a definite answer."""
         self._stopping.set()
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
             await asyncio.gather(*self._calling)
         self._calling.clear()
         self._stopping.clear()
@@ -100,16 +100,16 @@ class Callers:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def told(self, code: str, times: int = 1) -> None:
-        """Wait until callers were refused so often, from now on, with this code."""
+        """Wait for this many more refusals with this code."""
         seen = self._told(code)
 
         async def look() -> bool:
             return self._told(code) >= seen + times
 
-        await until(look, f"callers are told {code}; so far {self.summary()}")
+        await until(look, f"callers get {code}; so far {self.summary()}")
 
     async def acknowledged_more(self, jobs: int = 10) -> None:
-        """Wait until so many more jobs were acknowledged."""
+        """Wait for this many more acknowledged jobs."""
         seen = len(self.acknowledged)
 
         async def look() -> bool:

@@ -9,7 +9,7 @@ import asyncpg
 
 
 class Crowd:
-    """Connections that do nothing but be there. A context manager, which ends them."""
+    """Idle connections. A context manager, which closes them."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -27,7 +27,7 @@ class Crowd:
         self.leave()
 
     async def fill(self) -> int:
-        """Connect until PostgreSQL refuses; how many there are."""
+        """Connect until PostgreSQL refuses; returns the number of connections."""
         try:
             while True:
                 self._connections.append(await asyncpg.connect(self._dsn))

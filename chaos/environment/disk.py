@@ -15,14 +15,14 @@ _CHUNK_BYTES = 256 * 1024
 
 
 class SmallDisk:
-    """A file system in memory that holds so much and no more."""
+    """A file system in memory with a fixed size."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._ballast = folder / "ballast"
 
     def fill(self, *, leaving: int = 0) -> None:
-        """Leave this many bytes of room."""
+        """Leave only this many free bytes."""
         with self._ballast.open("wb", buffering=0) as file:
             try:
                 while True:
@@ -34,13 +34,13 @@ class SmallDisk:
             file.truncate(max(0, size - leaving))
 
     def make_room(self) -> None:
-        """Take away what was in the way."""
+        """Remove the file that fills the disk."""
         self._ballast.unlink(missing_ok=True)
 
 
 @contextmanager
 def small_disk(folder: Path, mebibytes: int) -> Iterator[SmallDisk]:
-    """Mount a file system of this size at ``folder``, which is made; it is gone afterwards."""
+    """Mount a file system of this size at a new ``folder``; it is removed afterwards."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small file system")
     folder.mkdir(parents=True)
@@ -56,5 +56,5 @@ def small_disk(folder: Path, mebibytes: int) -> Iterator[SmallDisk]:
     try:
         yield SmallDisk(folder)
     finally:
-        # Lazily: what a failed test left running may still be in there.
+        # Lazily: a process of a failed test may still use it.
         subprocess.run(["umount", "--lazy", folder], check=True)

@@ -18,7 +18,7 @@ import asyncpg
 import httpx2
 
 from chaos.environment.callers import Callers
-from chaos.environment.patience import PATIENCE_SECONDS, until
+from chaos.environment.waiting import WAIT_SECONDS_MAX, until
 from coatcheck.core.queries import tenants
 from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
@@ -34,7 +34,7 @@ _PEPPER = "a pepper that is only ever used in tests"
 
 
 class Program:
-    """One command that runs, and what it logs."""
+    """A running command and its log."""
 
     def __init__(self, log: Path, arguments: list[str], environment: Mapping[str, str]) -> None:
         self._log = log
@@ -53,12 +53,12 @@ class Program:
         return self._log.read_text()
 
     def messages(self) -> list[str]:
-        """What it logged, a message each."""
+        """Its log messages."""
         lines = [line for line in self.log.splitlines() if line.startswith("{")]
         return [json.loads(line)["message"] for line in lines]
 
     async def says(self, text: str) -> None:
-        """Wait until it has logged this."""
+        """Wait until its log has this text."""
 
         async def look() -> bool:
             ended = self.process.poll() is not None
@@ -80,10 +80,10 @@ class Program:
 
 
 class Installation:
-    """One server, workers and callers. A context manager, which ends what is left of them.
+    """One server, workers and callers. A context manager, which ends the remaining ones.
 
-    ``direct`` is the database's URL for the test itself, ``dsn`` the one that the processes are
-    given, if it leads through something else. Leases are short, so that a test sees them end.
+    ``direct`` is the database's URL for the test itself, ``dsn`` the URL for the processes, if that
+    is another one. Leases are short, so that a test sees them end.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Installation:
             base_url=f"http://127.0.0.1:{self._port}",
             headers={"Authorization": f"Bearer {self._key.text}"},
             trust_env=False,
-            timeout=PATIENCE_SECONDS,
+            timeout=WAIT_SECONDS_MAX,
         )
         self.callers = Callers(self.http, {"log": str(self._executions)})
         return self
@@ -136,12 +136,12 @@ class Installation:
         await self.http.aclose()
         self.sql.terminate()
 
-    # What runs
+    # Processes
 
     async def serve(
         self, variables: Mapping[str, str] | None = None, *, port: int | None = None
     ) -> Program:
-        """``coatcheck serve``, once it answers; the server that callers ask, unless on a port."""
+        """Start ``coatcheck serve``, and wait until it answers. Callers use it unless on a port."""
         port = port or self._port
         program = self._start(["serve", "--port", str(port)], variables or {})
 
@@ -156,7 +156,7 @@ class Installation:
         return program
 
     async def work(self, variables: Mapping[str, str] | None = None) -> Program:
-        """``coatcheck worker``, once it claims."""
+        """Start ``coatcheck worker``, and wait until it claims."""
         program = self._start(["worker", YARD], variables or {})
         await program.says(WORKER_IS_READY)
         return program
@@ -186,25 +186,25 @@ class Installation:
             await line.close()
 
     async def reconnect(self, direct: str | None = None) -> None:
-        """Make the test's own connection anew, after its server was away or to another one."""
+        """Reconnect the test itself, after an outage or to another server."""
         self.direct = direct or self.direct
         self.sql.terminate()
         self.sql = await asyncpg.connect(self.direct)
 
-    # What came of it
+    # Outcome
 
     def payload(self, **more: str) -> dict[str, str]:
-        """What the handlers want; see services.py."""
+        """The input of the handlers; see services.py."""
         return {"log": str(self._executions), **more}
 
     def executions(self) -> Counter[str]:
-        """How often the handler of each job was begun."""
+        """The number of executions of each job."""
         if not self._executions.exists():
             return Counter()
         return Counter(line.split()[0] for line in self._executions.read_text().splitlines())
 
     async def ran_more(self, jobs: int = 10) -> None:
-        """Wait until so many more executions were begun."""
+        """Wait for this many more executions."""
         seen = self.executions().total()
 
         async def look() -> bool:
@@ -213,7 +213,7 @@ class Installation:
         await until(look, "workers run jobs")
 
     async def all_ended(self) -> None:
-        """Wait until no job is left that has not ended."""
+        """Wait until every job has ended."""
 
         async def look() -> bool:
             return not await self.sql.fetchval(
@@ -227,9 +227,9 @@ class Installation:
             raise AssertionError(f"jobs did not end: {[tuple(row) for row in left]}") from None
 
     async def nothing_was_lost(self) -> None:
-        """A, B, C and D: what was acknowledged has ended once, by legal steps, one job for a key.
+        """A, B, C and D: every acknowledged job has ended once, by legal steps, one job per key.
 
-        ``callers`` have stopped by then, each with an answer to all it asked.
+        ``callers`` must have stopped, with an answer to every call.
         """
         await self.all_ended()
         acknowledged = {key: from_text(job) for key, job in self.callers.acknowledged.items()}
@@ -250,7 +250,7 @@ class Installation:
             assert known[job]["state"] == State.COMPLETED, (key, dict(known[job]))
         told = {*acknowledged.values()}
         unasked = [row["idempotency_key"] for row in rows if row["id"] not in told]
-        assert unasked == [], "jobs that nobody was told of"
+        assert unasked == [], "jobs without an acknowledgement"
         executions = self.executions()
         assert [key for key, job in self.callers.acknowledged.items() if not executions[job]] == []
 

@@ -47,9 +47,9 @@ def pgbouncer(
 ) -> Iterator[str]:
     """The URL of ``dsn``'s database through a pooler in this mode.
 
-    ``connections`` are those it makes to PostgreSQL, at most; ``round_robin`` has it take the one
-    that rested longest, not the one that was used last; ``ignored`` are settings of a session that
-    it takes from clients and does not pass on, where it would refuse others.
+    ``connections`` is the maximum number of its connections to PostgreSQL. With ``round_robin`` it
+    uses the longest idle one, not the last used one. ``ignored`` are session settings that it
+    accepts from clients and does not forward; it refuses others.
     """
     program = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin:/usr/local/sbin")
     if program is None:

@@ -1,4 +1,4 @@
-"""What the workers of these tests run. Every execution leaves a line in a file.
+"""The service of these tests' workers. Every execution appends a line to a file.
 
 A line is ``<job id> <attempt> <process id>``, appended before anything else is done.
 """
@@ -48,7 +48,7 @@ async def fail_first(job: Job, log: str) -> dict[str, int]:
 
 @yard.post("/attach", retries=20)
 async def attach(job: Job, log: str, size: int) -> dict[str, int]:
-    """Attaches a file of ``size`` bytes. Its job bears a blob store that is away for a while."""
+    """Attaches a file of ``size`` bytes. Its job survives a temporary outage of the blob store."""
     _note(job, log)
     await job.attach("made.bin", os.urandom(size))
     return {"attempt": job.attempt}

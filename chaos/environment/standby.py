@@ -1,4 +1,4 @@
-"""A primary, a streaming standby, and one address that leads to either."""
+"""A primary, a streaming standby, and one address for both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from chaos.environment.patience import until
+from chaos.environment.waiting import until
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.embedded.cluster import CLEAN_ENVIRONMENT, runnable_bin, settings_file
 from coatcheck.db.embedded.folder import server_account
@@ -22,10 +22,10 @@ NAME = "standby"
 
 
 class Standby:
-    """A server on a copy of another's data, which it keeps up with until it is promoted."""
+    """A server that replicates another one until it is promoted."""
 
     def __init__(self, primary: EmbeddedPostgres, folder: Path) -> None:
-        """Copies ``primary``, which runs, to ``folder``."""
+        """Copies the running ``primary`` to ``folder``."""
         self._account = server_account(primary.data_dir / "pg")
         self._bin = runnable_bin(self._account)
         self._cluster = folder / "pg"
@@ -55,7 +55,7 @@ class Standby:
             )
         )
         (folder / "postgresql.coatcheck.conf").chmod(0o644)
-        # What pg_basebackup wrote there names the same primary, but not who follows it.
+        # pg_basebackup wrote the same primary there, but no application name.
         (self._cluster / "postgresql.auto.conf").write_text("")
 
     @property
@@ -81,7 +81,7 @@ class Standby:
         return subprocess.run(asked, check=False, **self._account.identity()).returncode == 0
 
     async def promote(self) -> None:
-        """Make it a primary of its own; returns when it takes writes."""
+        """Promote it; returns when it accepts writes."""
         connection = await asyncpg.connect(self.dsn)
         try:
             assert await connection.fetchval("SELECT pg_promote(true, 60)")
@@ -93,7 +93,7 @@ class Standby:
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
-            self._process.send_signal(3)  # SIGQUIT: whoever is connected is not waited for
+            self._process.send_signal(3)  # SIGQUIT: does not wait for connected clients
             self._process.wait()
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -107,7 +107,7 @@ class Standby:
 
 
 async def follow_in_step(primary: EmbeddedPostgres) -> None:
-    """From now on a commit waits until the standby has it on its disk as well."""
+    """Make replication synchronous: a commit waits for the standby's disk."""
     connection = await asyncpg.connect(primary.dsn)
     try:
         await connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{NAME}'")
@@ -126,7 +126,7 @@ async def follow_in_step(primary: EmbeddedPostgres) -> None:
 
 
 class Address:
-    """A TCP address before one server after the other, as a virtual address or a proxy is."""
+    """A TCP address that can be switched between servers, like a virtual IP or a proxy."""
 
     def __init__(self) -> None:
         self._target = ""
@@ -134,7 +134,7 @@ class Address:
         self.dsn = ""
 
     def lead_to(self, dsn: str) -> None:
-        """From now on, to this server; who is connected to another is cut off."""
+        """Switch to this server; connections to another one are cut."""
         query = parse_qs(urlsplit(dsn).query)
         self._target = f"{query['host'][0]}/.s.PGSQL.{query['port'][0]}"
         for client in self._clients:

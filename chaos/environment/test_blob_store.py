@@ -1,6 +1,6 @@
-"""The blob store fails, hangs up, or is slow: callers are told, jobs are tried again, nothing lost.
+"""The blob store fails, disconnects or is slow: callers get errors, jobs retry, nothing is lost.
 
-An S3 server behind a proxy that spoils requests for a while.
+The store is an S3 server behind a proxy that makes requests fail for a while.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from chaos.environment.blob_checks import every_artifact_is_whole, nothing_else_is_kept, sweep
 from chaos.environment.installation import Installation
-from chaos.environment.patience import until
+from chaos.environment.waiting import until
 from coatcheck.blobs import BlobContainer
 from tests.blobs.stores import BlobStore, blob_store_of
 from tests.blobs.unsteady_proxy import Spoil, UnsteadyProxy, answering, hanging_up
@@ -54,7 +54,7 @@ async def installed(
 
 @pytest.fixture
 def blobs(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> BlobContainer:
-    """The test's own way to the store, past the proxy."""
+    """The test's own connection to the store, without the proxy."""
     for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
     return BlobContainer.open(store.url)
@@ -78,7 +78,7 @@ async def test_a_store_that_fails_is_said_to_callers_and_jobs_wait_for_it(
     taken = await post(installed.http, zipped({"a.py": "x = 1\n"}), "an archive")
     assert taken.is_success, taken.text
     await installed.callers.stop()
-    assert installed.callers.refusals == []  # handing these in takes no blob
+    assert installed.callers.refusals == []  # submitting these needs no blob
     await _all_is_well(installed, blobs)
     assert await installed.sql.fetchval("SELECT sum(failures) FROM jobs") == 0
 
@@ -111,7 +111,7 @@ async def _all_is_well(installed: Installation, blobs: BlobContainer) -> None:
     await installed.all_ended()
     states = await installed.sql.fetch("SELECT state::text, count(*) FROM jobs GROUP BY 1")
     assert [state for state, _ in states] == ["completed"], states
-    await sweep(installed, blobs)  # takes nothing that is in use, and all that is not
+    await sweep(installed, blobs)  # removes everything that is not in use
     artifacts = await every_artifact_is_whole(installed, blobs)
     assert artifacts >= len(installed.callers.acknowledged)
     await nothing_else_is_kept(installed, blobs)

@@ -1,7 +1,7 @@
-"""Clocks that are ten minutes off, of a worker's machine and of a server's, by libfaketime.
+"""The clocks of a worker and of a server are ten minutes wrong, by libfaketime.
 
-The whole process lives in that time, its libraries included; only its monotonic clock, which no
-administrator can set, is as it is.
+The whole process has that time, including its libraries; only its monotonic clock, which no
+administrator can set, is right.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chaos.environment.installation import Installation, Program
-from chaos.environment.patience import until
+from chaos.environment.waiting import until
 from tests.e2e.conftest import free_port
 
 TEN_MINUTES = 600
@@ -73,7 +73,7 @@ async def test_a_clock_that_is_ten_minutes_off_changes_nothing(
 async def test_two_servers_whose_clocks_differ_know_each_others_jobs_and_keys(
     dsn: str, tmp_path: Path
 ) -> None:
-    """A key is one job, whoever is asked, and both show it alike."""
+    """A key has one job on both servers, and both show the same."""
     clock = off_by(TEN_MINUTES)
     async with Installation(dsn, tmp_path) as installed:
         port = free_port()
@@ -103,7 +103,7 @@ async def test_two_servers_whose_clocks_differ_know_each_others_jobs_and_keys(
 
 
 async def _held_for_longer_than_a_lease(installed: Installation) -> None:
-    """Wait until the worker was heard of later than a whole lease after it began."""
+    """Wait for a heartbeat more than a whole lease after the worker's start."""
 
     async def look() -> bool:
         return bool(
@@ -121,7 +121,7 @@ async def _database_time(installed: Installation) -> datetime:
 
 
 def _assert_off(program: Program, offset: int) -> None:
-    """Its own log's times say that its clock was moved."""
+    """Check by the times in its log that its clock was moved."""
     first = json.loads(next(line for line in program.log.splitlines() if line.startswith("{")))
     said = datetime.fromisoformat(first["time"])
     ahead = said - datetime.now(UTC)

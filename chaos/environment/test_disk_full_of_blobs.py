@@ -12,14 +12,14 @@ import pytest
 from chaos.environment.blob_checks import every_artifact_is_whole, nothing_else_is_kept, sweep
 from chaos.environment.disk import SmallDisk, small_disk
 from chaos.environment.installation import Installation
-from chaos.environment.patience import until
+from chaos.environment.waiting import until
 from coatcheck.blobs import BlobContainer
 from tests.products.graphs.archives import post, zipped
 
 DISK_MEBIBYTES = 16
 ARTIFACT_BYTES = 30_000
 ROOM_BYTES = 4_096
-"""Less than any blob needs, but enough to begin one."""
+"""Too little for any blob, but enough to begin one."""
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_a_full_blob_folder_refuses_in_words_and_leaves_no_half_blob(
         taken = await post(installed.http, archive, "an archive")
         assert taken.is_success, taken.text
         await installed.callers.stop()
-        assert installed.callers.refusals == []  # handing these in takes no blob
+        assert installed.callers.refusals == []  # submitting these needs no blob
         await installed.all_ended()
         states = await installed.sql.fetch("SELECT state::text, count(*) FROM jobs GROUP BY 1")
         assert [state for state, _ in states] == ["completed"], states
@@ -80,5 +80,5 @@ async def _some_are_tried_again(installed: Installation) -> None:
 
 
 def _noise() -> bytes:
-    """What no archive makes smaller."""
+    """Incompressible bytes."""
     return secrets.token_bytes(20_000)

@@ -1,7 +1,8 @@
-"""PostgreSQL's disk is full: callers are told to come back, and nothing acknowledged is lost.
+"""PostgreSQL's disk is full: callers get 503 with Retry-After, and no acknowledged job is lost.
 
-Two disks can be. Where tables have no room, a statement fails with 53100 and PostgreSQL goes on.
-Where the write-ahead log has none, PostgreSQL panics and ends; it recovers once there is room.
+There are two cases. If the tables' disk is full, a statement fails with 53100 and PostgreSQL
+continues. If the write-ahead log's disk is full, PostgreSQL panics and exits; it recovers when
+there is space.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pytest
 
 from chaos.environment.disk import SmallDisk, small_disk
 from chaos.environment.installation import Installation
-from chaos.environment.patience import until
+from chaos.environment.waiting import until
 from coatcheck.db.embedded import EmbeddedPostgres, EmbeddedPostgresError
 from coatcheck.db.embedded.folder import server_account
 from coatcheck.db.migrate import migrate
@@ -27,7 +28,7 @@ from tests.conftest import copy_first_boot
 DISK_MEBIBYTES = 256
 TABLE_ROOM_BYTES = 256 * 1024
 ANSWER_BYTES = 20_000
-"""Of each job's payload, which hardly compresses: so that the room is soon used up."""
+"""The size of each incompressible payload: large, to fill the disk soon."""
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def disk(data_root: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def server(disk: SmallDisk) -> Iterator[EmbeddedPostgres]:
-    """A server whose data folder is on the small disk; it is there again, at least for its end."""
+    """A server with its data folder on the small disk; it is restarted at least for its end."""
     copy_first_boot(disk.folder / "data")
     running = EmbeddedPostgres(disk.folder / "data", settings={"max_wal_size": "64MB"})
     running.start()
@@ -51,7 +52,7 @@ def server(disk: SmallDisk) -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture
 def log_elsewhere(server: EmbeddedPostgres, data_root: Path) -> None:
-    """Move the write-ahead log off the small disk, as many installations have it."""
+    """Move the write-ahead log to another disk, as in many installations."""
     server.stop()
     there, here = data_root / "wal", server.data_dir / "pg" / "pg_wal"
     shutil.move(here, there)
@@ -100,7 +101,7 @@ async def test_a_log_without_room_ends_postgresql_and_nothing_acknowledged_is_lo
         await installed.ran_more()
 
         disk.fill()
-        with suppress(asyncpg.PostgresError, OSError):  # what was set aside for it is used up, too
+        with suppress(asyncpg.PostgresError, OSError):  # its reserve is used up, too
             await installed.sql.execute("SELECT pg_switch_wal()")
         await _until_it_gave_up(server)
         await installed.callers.told("database_unavailable", 3)
@@ -121,7 +122,7 @@ async def test_a_log_without_room_ends_postgresql_and_nothing_acknowledged_is_lo
 
 
 async def _until_it_gave_up(server: EmbeddedPostgres) -> None:
-    """PostgreSQL panics, tries to recover, and ends when it cannot. Its log is full as well."""
+    """PostgreSQL panics, tries to recover, and exits when it cannot. Its log is full as well."""
 
     async def ended() -> bool:
         return not server.is_running()
@@ -130,5 +131,5 @@ async def _until_it_gave_up(server: EmbeddedPostgres) -> None:
 
 
 def _noise() -> str:
-    """Text that PostgreSQL cannot make smaller."""
+    """Text that PostgreSQL cannot compress."""
     return secrets.token_hex(ANSWER_BYTES // 2)

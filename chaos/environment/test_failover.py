@@ -1,7 +1,7 @@
-"""A failover: the primary dies, the address leads to a standby, which is promoted after a while.
+"""A failover: the primary dies, the address switches to a standby, which is promoted later.
 
-Until it is, it takes no writes (25006). Callers are told to come back, workers wait, and what was
-acknowledged while the standby was in step is there afterwards.
+Until its promotion it accepts no writes (25006). Callers get 503 with Retry-After, workers wait,
+and jobs acknowledged while the standby was synchronous exist afterwards.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def test_a_failover_to_a_standby_that_was_in_step_loses_nothing(
         )
         assert verdicts(looked.stdout)["database"] == "fail"
         assert "read-only" in looked.stdout
-        # What was acknowledged can be read meanwhile.
+        # Acknowledged jobs can be read meanwhile.
         job = next(iter(before.values()))
         shown = await installed.http.get(f"/api/v1/orgs/default/services/yard/jobs/{job}")
         assert shown.is_success, shown.text

@@ -1,8 +1,8 @@
-"""Somebody else's transaction stays open for long: dead rows pile up, and claims go on.
+"""Another client's transaction stays open for long: dead rows accumulate, and claims continue.
 
-Nothing that died since it began can be vacuumed, and a claim walks past the dead entries of the
-index of what is ready. How much that costs is printed; what must hold is asserted on what the
-claim reads, not on how long it takes.
+Vacuum cannot remove rows that died after its start, and a claim walks past their entries in the
+index of ready jobs. The test prints the cost, and asserts the pages that a claim reads, not its
+time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ JOBS = 5_000
 ROOM = 100
 FLOWS = 10
 PAGES_FOR_A_DEAD_ROW_MAX = 0.2
-"""An entry of the index that cannot be removed yet is walked past, and its row looked at: many of
-both are on one page. Measured: 0.03."""
+"""Pages read per dead entry: a claim walks past the entry and reads its row, many of which share a
+page. Measured: 0.03."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What claiming and completing ``JOBS`` jobs came to, and what one claim then read."""
+    """The result of claiming and completing ``JOBS`` jobs, and the plan of one claim after that."""
 
     jobs_per_second: float
     dead_rows: int
@@ -86,7 +86,7 @@ async def test_claims_go_on_beside_a_transaction_that_stays_open(
 
 
 async def measure(worker: Claimer, connection: AsyncpgConnection) -> Measured:
-    """Put ``JOBS`` in, have all of them claimed and completed."""
+    """Submit ``JOBS`` jobs, and claim and complete all of them."""
     for number in range(FLOWS):
         await put_queue(connection, JOBS // FLOWS, org=f"org {number}")
     began = time.monotonic()

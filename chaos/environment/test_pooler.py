@@ -1,6 +1,6 @@
-"""PostgreSQL behind PgBouncer: in session mode all works; in the other modes nothing starts.
+"""PostgreSQL behind PgBouncer: session mode works; in the other modes no process starts.
 
-What is refused is refused by every command that speaks to the database, at its start and in words.
+Every command that uses the database refuses the other modes at its start, with an explanation.
 """
 
 from __future__ import annotations
@@ -123,14 +123,14 @@ async def test_in_session_mode_jobs_are_handed_in_elected_for_and_woken_up_for(
             await installed.callers.stop()
             await installed.nothing_was_lost()
             assert installed.callers.refusals == []
-            upkeep = await installed.sql.fetchval(
+            elected = await installed.sql.fetchval(
                 "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
             )
-            assert upkeep > 0, "nobody was elected"
+            assert elected > 0, "nobody was elected"
 
 
 async def _warm_up(dsn: str, connections: int) -> None:
-    """Have the pooler make its connections, as it has when others use it."""
+    """Let the pooler open its connections, as when others use it."""
     lines = [Connection(dsn, name=f"tests {number}") for number in range(connections)]
     for line in lines:
         await line.fetch("SELECT 1")

@@ -10,14 +10,14 @@ import pytest
 from chaos.environment.commands import coatcheck
 from chaos.environment.connections import Crowd
 from chaos.environment.installation import Installation
-from chaos.environment.patience import until
+from chaos.environment.waiting import until
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
 from tests.conftest import copy_first_boot
 from tests.e2e.conftest import free_port
 
 CONNECTIONS = 60
-"""Fewer than a server and a worker may come to want; none is kept for superusers beside them."""
+"""Fewer than a server and a worker may need; none is reserved for superusers."""
 
 
 @pytest.fixture
@@ -73,15 +73,15 @@ async def test_a_process_that_finds_no_connection_at_its_start_says_so_and_may_b
         await crowd.fill()
         for command in (["serve", "--port", str(free_port())], ["worker"]):
             ran = coatcheck(*command, cwd=tmp_path, **environment)
-            assert ran.returncode == 1, ran.stderr  # not 2, which supervisors take for good
+            assert ran.returncode == 1, ran.stderr  # not 2, which supervisors treat as permanent
             assert "TooManyConnectionsError" in ran.stderr
             assert "Traceback" not in ran.stderr
 
 
 async def _crowd_out(installed: Installation, crowd: Crowd) -> None:
-    """Throw the processes out, as a restart of PostgreSQL does, until strangers have every place.
+    """Disconnect the processes, as a restart of PostgreSQL does, until others have all connections.
 
-    Who is thrown out comes back at once, and may be there before the stranger.
+    A disconnected process reconnects at once, and may be faster than the others.
     """
 
     async def look() -> bool:
@@ -97,4 +97,4 @@ async def _crowd_out(installed: Installation, crowd: Crowd) -> None:
         )
         return not left
 
-    await until(look, "strangers have every connection")
+    await until(look, "others have every connection")

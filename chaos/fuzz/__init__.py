@@ -1,4 +1,4 @@
-"""The fuzz lane: what the tests try, tried for longer, and what is too long for them.
+"""Fuzz runs: property tests with more examples, and tests that take too long for `make test`.
 
 ``python -m chaos.fuzz --help``
 """

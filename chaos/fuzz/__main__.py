@@ -1,6 +1,6 @@
-"""Run the lane: ``python -m chaos.fuzz [--times 3] [--seed N] [--only archives,urls]``.
+"""Runs the fuzz tests: ``python -m chaos.fuzz [--times 3] [--seed N] [--only archives,urls]``.
 
-What was tried depends on the seed alone, so that ``--seed`` tries it again.
+The examples depend on the seed alone, so ``--seed`` repeats a run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 TIMES: Final = 3
 SEEDS: Final = 1_000_000
 HISTORIES: Final = 60
-"""Of each state machine, for each time."""
+"""The examples of each state machine, per factor."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(part: Part, seed: int, times: int) -> tuple[int, float]:
-    """Its exit status, and how long it took."""
+    """Its exit status and its duration."""
     print(f"\n== {part.name}", flush=True)
     began = time.monotonic()
     plugins = ["chaos.fuzz.enlarging", *part.plugins]
@@ -75,7 +75,7 @@ def _names(text: str) -> list[str]:
     asked = [name.strip() for name in text.split(",") if name.strip()]
     unknown = set(asked) - {part.name for part in PARTS}
     if unknown:
-        raise argparse.ArgumentTypeError(f"there is no {', '.join(sorted(unknown))}")
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}")
     return asked
 
 

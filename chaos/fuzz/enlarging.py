@@ -1,6 +1,6 @@
-"""A pytest plugin: every Hypothesis test tries more examples, drawn from the lane's seed.
+"""A pytest plugin: every Hypothesis test tries more examples, from the run's seed.
 
-Hypothesis has a setting for its defaults, but none that enlarges what a test asked for itself.
+Hypothesis has a setting for its defaults, but none that multiplies a test's own number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _more(asked: settings) -> settings:
-    # Without a database of examples a seed says all.
+    # Without a database of examples, the seed determines everything.
     return settings(
         asked, max_examples=asked.max_examples * times(), derandomize=False, database=None
     )

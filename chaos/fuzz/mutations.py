@@ -18,9 +18,9 @@ Mutation = Callable[[random.Random, bytes, bytes], bytes]
 def mutated(
     rng: random.Random, data: bytes, others: Sequence[bytes], words: Sequence[bytes] = ()
 ) -> bytes:
-    """``data``, changed in one place, or a few. ``others`` are spliced in, ``words`` inserted."""
+    """``data`` with one or a few mutations. ``others`` are spliced in, ``words`` inserted."""
     if rng.random() < _GENTLE:
-        return _flip_bit(rng, data, b"")  # what is nearly right gets furthest
+        return _flip_bit(rng, data, b"")  # nearly valid data gets furthest
     for _ in range(rng.randint(1, _ROUNDS_MAX)):
         if words and rng.random() < 0.3:
             data = _insert(data, rng.randrange(len(data) + 1), rng.choice(words))
@@ -41,7 +41,7 @@ def _flip_bit(rng: random.Random, data: bytes, other: bytes) -> bytes:
 
 
 def _overwrite_number(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """As a length, an offset or a count that lies."""
+    """A wrong length, offset or count."""
     form = rng.choice(["<B", "<H", "<I", ">H", ">I"])
     size = struct.calcsize(form)
     number = rng.choice(_NUMBERS) & (1 << 8 * size) - 1

@@ -9,13 +9,13 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Part:
-    """Tests to run with the lane's budget."""
+    """Tests to run with the run's number of examples."""
 
     name: str
     tests: Sequence[str]
     """Files and folders."""
     plugins: Sequence[str] = ()
-    """What the tests of other folders get from their own."""
+    """Conftest modules to load as plugins, for fixtures of other folders."""
 
 
 PARTS: Final[Sequence[Part]] = (

@@ -1,6 +1,6 @@
-"""Many callers at once who are slow, endless, oversize or gone, and others who are not.
+"""Many misbehaving callers at once (slow, endless, oversized, disconnected), beside normal ones.
 
-Those who behave are answered all the while; those who do not are refused or hung up on in time.
+Normal callers get answers all the time; the others are refused or disconnected in time.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tests.waiting import eventually_async
 
 CROWD = 100
 SECONDS = 20.0
-"""How long a crowd is there, in the shortest run: longer than headers may take."""
+"""The duration of a crowd in the shortest run: longer than the limit for headers."""
 ANSWER_SECONDS_MAX = 10.0
-"""Only a server that the crowd has stopped reaches it."""
+"""Only a blocked server reaches it."""
 GROWTH_BYTES_MAX = 400 * 1024 * 1024
 SUBMIT = "/api/v1/orgs/default/services/things/async/thing"
 
@@ -39,7 +39,7 @@ Habit = Callable[[Reader, Writer, random.Random, str], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Server:
-    """A process that answers HTTP: what a crowd does to it, it does not to this one."""
+    """A server in another process, so that the crowd does not disturb this one."""
 
     port: int
     pid: int
@@ -144,7 +144,7 @@ async def has_huge_headers(reader: Reader, writer: Writer, rng: random.Random, k
 
 
 async def never_reads(reader: Reader, writer: Writer, rng: random.Random, key: str) -> None:
-    """It asks for the document again and again, and takes none of it."""
+    """Requests the document repeatedly, and reads nothing."""
     while True:
         await say(writer, head("GET", "/openapi.json", key))
         await asyncio.sleep(0.02)
@@ -224,6 +224,6 @@ async def test_who_behaves_is_answered_while_a_crowd_does_not(server: Server) ->
     print(dict(ended))
     print(f"{(server.memory() - before) / 1e6:.0f} MB more")
     assert server.memory() - before < GROWTH_BYTES_MAX
-    # Each of these is refused within the crowd's time, by a bound of its own.
+    # Each of these is refused within the crowd's time, by its own limit.
     for habit in (trickles_its_headers, says_it_is_huge, has_huge_headers, never_ends_its_chunks):
         assert ended[f"{habit.__name__}: cut off"] + ended[f"{habit.__name__}: closed"] > 0, habit

@@ -40,7 +40,7 @@ def corpus() -> list[bytes]:
 
 @pytest.fixture
 def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the house deep inside it: what climbs out of an archive lands in it."""
+    """A folder with the deployment deep inside: files that escape an archive land in it."""
     (tmp_path / "deep" / "down" / "house").mkdir(parents=True)
     (tmp_path / "here" / "and" / "there").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "and" / "there")
@@ -54,7 +54,7 @@ async def house(dsn: str, ground: Path) -> AsyncIterator[House]:
 
 
 def refused(descriptor: int) -> str | None:
-    """What is said against it, if anything is."""
+    """The reason for its refusal, if it is refused."""
     try:
         with ArchiveReader(descriptor) as reader:
             for entry in reader.entries:
@@ -115,7 +115,7 @@ async def test_a_deployment_refuses_it_or_makes_a_job_of_it_that_ends(
     async def nothing_is_left() -> bool:
         return Surroundings.of(ground) == before
 
-    await eventually_async(nothing_is_left, "nothing is left of the archives, here or elsewhere")
+    await eventually_async(nothing_is_left, "nothing is left of the archives anywhere")
     assert told["refused at once"] > 0
     assert told["completed"] + told["failed"] > 0
     await expect_health(house)

@@ -24,9 +24,9 @@ SECONDS_MAX = 45.0
 """Only a server that hangs reaches it."""
 HURRIED_SECONDS = 2.0
 SILENCE_SECONDS = 1.0
-"""After an answer that the server did not hang up after."""
+"""The wait after an answer on a connection that stays open."""
 OTHERS_ARE_AWAY = (b'"code":"target_unreachable"',)
-"""What a model's server that a busy machine keeps waiting is answered by."""
+"""Allowed answers if the model's server is slow on a busy machine."""
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 WORDS = [
     b"\r\n", b"\r\n\r\n", b"\x00", b"\xff\xfe", b"%00", b"%2f", b"%", b"../", b"{", b"}", b"[",
@@ -55,7 +55,7 @@ def written(target: Target, key: str) -> bytes:
 
 
 async def heard(estate: Estate, request: bytes) -> bytes:
-    """What is answered, until the server hangs up or falls silent."""
+    """The answer, until the server disconnects or is silent."""
     url = estate.house.http.base_url
     reader, writer = await asyncio.open_connection(str(url.host), url.port)
     answer = b""
@@ -66,11 +66,11 @@ async def heard(estate: Estate, request: bytes) -> bytes:
         ):
             answer += piece
     except ConnectionError:
-        pass  # hung up on, while it still spoke: as good an answer as any
+        pass  # disconnected while sending: also a valid reaction
     except TimeoutError:
         if not answer:
             raise
-        # What keeps the connection open, or has no end, such as events.
+        # Requests that keep the connection open, such as event streams.
     finally:
         writer.close()
     return answer
@@ -78,7 +78,7 @@ async def heard(estate: Estate, request: bytes) -> bytes:
 
 async def test_no_request_is_answered_by_an_error_of_ours(estate: Estate) -> None:
     estate.house.keep_up()
-    rng, told, wrong = chance("requests"), Counter[str](), list[str]()
+    rng, outcomes, wrong = chance("requests"), Counter[str](), list[str]()
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def ask(target: Target, request: bytes) -> None:
@@ -89,22 +89,22 @@ async def test_no_request_is_answered_by_an_error_of_ours(estate: Estate) -> Non
                 wrong.append(f"{target}: no answer to {request!r}")
                 return
         statuses = STATUS.findall(answer)
-        told.update([f"{statuses[0].decode()[0]}xx" if statuses else "hung up on"])
+        outcomes.update([f"{statuses[0].decode()[0]}xx" if statuses else "hung up on"])
         ours = any(status.startswith(b"5") for status in statuses)
         if ours and not any(code in answer for code in OTHERS_ARE_AWAY):
             wrong.append(f"{target}: {answer[:600]!r} to {request[:2_000]!r}")
 
     for _ in range(ROUNDS * times()):
-        # Whether it is ready is what a busy machine's server may deny.
-        everything = [each for each in targets(estate) if each.operation.name != "readyz"]
+        # On a busy machine, a server may report that it is not ready.
+        everything = [each for each in targets(estate) if each.route.name != "readyz"]
         requests = [written(target, estate.house.key) for target in everything]
         async with asyncio.TaskGroup() as group:
             for target, request in zip(everything, requests, strict=True):
                 changed = mutated(rng, request, requests, WORDS)
                 group.create_task(ask(target, changed))
-    print(dict(told), *wrong, sep="\n")
+    print(dict(outcomes), *wrong, sep="\n")
     assert len(wrong) == 0
-    assert told["2xx"] > 0
-    assert told["4xx"] > 0
+    assert outcomes["2xx"] > 0
+    assert outcomes["4xx"] > 0
     still = await estate.house.http.get("/readyz")
     assert still.status_code == 200

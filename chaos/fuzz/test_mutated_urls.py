@@ -1,4 +1,4 @@
-"""Randomly mutated URLs: those that pass the guard lead where every parser says they lead."""
+"""Randomly mutated URLs: for those that pass the guard, every parser finds the same host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = [b"@", b"#", b"\\", b"%00", b"%2e", b"..", b"::", b"[", b"]", b":443", b
 
 
 class Resolver:
-    """Has a public address for every name, and remembers what it was asked."""
+    """Returns a public address for every name, and records the names."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -44,7 +44,7 @@ def corpus() -> list[bytes]:
 
 
 def as_old_resolvers_read(host: str) -> Address | None:
-    """The address that ``host`` is to those who take octal, hexadecimal and short spellings."""
+    """The address of ``host`` for parsers with octal, hexadecimal and short spellings."""
     try:
         return ipaddress.ip_address(socket.inet_aton(host))
     except (OSError, UnicodeError, ValueError):
@@ -52,7 +52,7 @@ def as_old_resolvers_read(host: str) -> Address | None:
 
 
 async def refused(url: str, resolver: Resolver) -> str | None:
-    """What the guard says against it, if anything."""
+    """The guard's reason to refuse it, if any."""
     try:
         await Guard(resolver=resolver).check_url(url)
     except UrlForbidden as refusal:

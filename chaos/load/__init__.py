@@ -1,7 +1,7 @@
-"""A mixed load on all five surfaces that goes on through every fault, and writes down what it saw.
+"""A mixed load on all five products that continues through every fault, and records what it sees.
 
-It talks plain HTTP, without the clients of the product: those try again by themselves, and here
-every single attempt has to be in the history.
+It uses plain HTTP, not Coatcheck's clients: those retry by themselves, but every single attempt
+must be in the history.
 """
 
 from chaos.load.load import SURFACES, Load

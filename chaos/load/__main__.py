@@ -1,11 +1,10 @@
-"""The load alone, on a deployment that is already there.
+"""Runs the load alone, on an existing deployment.
 
-python -m chaos.load --environment --world-port 9100    # what its processes have to be told
+python -m chaos.load --environment --world-port 9100    # prints the settings of its processes
 python -m chaos.load --url http://127.0.0.1:8080 --key cck_... --world-port 9100 --seconds 20
 
-The workers have to serve ``chaos.handlers:chaos``. The llm and speech surfaces are only served by
-a deployment that was told where their models and remotes are, so without ``--world-port`` the load
-is on the others.
+The workers must serve ``chaos.handlers:chaos``. The llm and speech products need settings with
+their models and remotes, so without ``--world-port`` the load covers only the other products.
 """
 
 from __future__ import annotations
@@ -35,7 +34,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--settle-seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=20.0, help="approximate calls per second")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--surfaces", help=f"only these: {','.join(SURFACES)}")
+    parser.add_argument(
+        "--products", "--surfaces", dest="surfaces", help=f"only these: {','.join(SURFACES)}"
+    )
     parser.add_argument("--world-port", type=int, default=0, help="first of two ports")
     parser.add_argument(
         "--folder", type=Path, default=Path("build/load"), help="folder of the history"
@@ -75,7 +76,7 @@ async def _organisation(url: str, key: str) -> str:
 
 
 def _told(path: Path) -> int:
-    """Say what happened. 1 if something did that must not."""
+    """Print a summary. Returns 1 if there was a violation."""
     rows = read(path)
     begun = max(index for index, row in enumerate(rows) if row["kind"] == "began")
     rows = rows[begun:]

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from chaos.load.calls import Answer, Request
 from chaos.load.following import Sight, Ticket
-from chaos.load.surface import Surface
+from chaos.load.product_load import ProductLoad
 
 _KINDS: Final[Mapping[str, int]] = {"body": 60, "open": 22, "staged": 10, "streamed": 8}
 _TASKS_MAX: Final = 300
@@ -26,10 +26,10 @@ _LANES: Final = ("standard", "bulk")
 Tasks = list[dict[str, Any]]
 
 
-class Batches(Surface):
+class Batches(ProductLoad):
     name = "batches"
 
-    async def scene(self) -> None:
+    async def scenario(self) -> None:
         (kind,) = self.rng.choices(list(_KINDS), weights=list(_KINDS.values()))
         org = self.org()
         cancelled = self.chance(0.12)
@@ -44,11 +44,11 @@ class Batches(Surface):
                 ticket, size = await self._in_one_body(org, cancelled=cancelled)
         if ticket is None:
             return
-        self.stage.tasks_waiting += size
+        self.context.tasks_waiting += size
         try:
             await self._see_it_end(ticket, size, cancelled=cancelled)
         finally:
-            self.stage.tasks_waiting -= size
+            self.context.tasks_waiting -= size
         self.has_ended(ticket)
 
     async def _see_it_end(self, ticket: Ticket, size: int, *, cancelled: bool) -> None:
@@ -63,7 +63,7 @@ class Batches(Surface):
         if batch["status"] in {"completed", "cancelled"} and self.chance(0.3):
             await self._export(ticket, batch)
 
-    # Handing in
+    # Submitting
 
     async def _in_one_body(self, org: str, *, cancelled: bool) -> tuple[Ticket | None, int]:
         tasks = self._tasks(round(math.exp(self.rng.uniform(0, math.log(_TASKS_MAX)))))
@@ -73,7 +73,7 @@ class Batches(Surface):
         return await self._created(org, len(tasks), cancelled, json=body), len(tasks)
 
     async def _open(self, org: str, *, cancelled: bool) -> tuple[Ticket | None, int]:
-        """An open job, to which tasks are added in several calls; then it is closed."""
+        """Submit an open job, add tasks in several calls, then close it."""
         body = self._options(org) | {"type": "open"}
         ticket = await self._created(org, 0, cancelled, json=body)
         if ticket is None:
@@ -87,7 +87,7 @@ class Batches(Surface):
                     method="POST",
                     path=f"{ticket.poll}/tasks",
                     org=org,
-                    key=self.stage.key(),
+                    key=self.context.key(),
                     job=ticket.job,
                     tasks=len(tasks),
                     json={"tasks": tasks},
@@ -100,7 +100,7 @@ class Batches(Surface):
         return ticket, size
 
     async def _staged(self, org: str, *, cancelled: bool) -> tuple[Ticket | None, int]:
-        """A list that is put where a signed URL says, and then handed in by its name."""
+        """Upload a list to a signed URL, then submit it by its id."""
         content, size = self._list()
         made = await self.calls.settled(
             Request(operation="upload", method="POST", path="/v1/uploads", org=org)
@@ -124,7 +124,7 @@ class Batches(Surface):
         return await self._created(org, size, cancelled, json=body), size
 
     async def _streamed(self, org: str, *, cancelled: bool) -> tuple[Ticket | None, int]:
-        """A list as the body, with its options in the query."""
+        """Send a list as the body, with its options in the query."""
         content, size = self._list()
         options = self._options(org)
         query = urlencode({name: _text(value) for name, value in options.items()})
@@ -146,7 +146,7 @@ class Batches(Surface):
             method="POST",
             path=f"/v1/jobs{query}",
             org=org,
-            key=self.stage.key(),
+            key=self.context.key(),
             expect="any" if cancelled else "completed",
             tasks=size,
             job_of=_job_of,
@@ -171,11 +171,16 @@ class Batches(Surface):
     def _task(self, number: int) -> dict[str, Any]:
         (end,) = self.rng.choices(_ENDS, weights=[92, 4, 4])
         seconds = self.rng.choices([0.0, 0.05, 1.0], weights=[92, 7.5, 0.5])[0]
-        given = {"word": self.stage.word(), "log": self.stage.log, "end": end, "seconds": seconds}
+        given = {
+            "word": self.context.word(),
+            "log": self.context.log,
+            "end": end,
+            "seconds": seconds,
+        }
         return {"custom_id": f"task-{number}", "input": given} if self.chance(0.5) else given
 
     def _list(self) -> tuple[bytes, int]:
-        """A list as NDJSON, and how many of its lines are tasks."""
+        """A list as NDJSON, and the number of its valid lines."""
         least, most = _LIST_LINES
         size = round(math.exp(self.rng.uniform(math.log(least), math.log(most))))
         lines = [json.dumps(task).encode() for task in self._tasks(size)]
@@ -193,7 +198,7 @@ class Batches(Surface):
             options["webhook_events"] = ["completed", "task.failed"]
         return options
 
-    # What can be done with a batch
+    # Operations on a batch
 
     async def _order(self, ticket: Ticket, operation: str, body: Any = None) -> Answer:
         return await self.calls.settled(
@@ -208,22 +213,22 @@ class Batches(Surface):
         )
 
     async def _rerun(self, ticket: Ticket, batch: Any) -> Any:
-        """Run what failed once more. The batch once that has ended, too."""
+        """Rerun the failed tasks, and return the batch after the rerun."""
         failed, runs = batch["counts"]["failed"], len(batch["runs"])
         answer = await self._order(ticket, "rerun", {"filter": {"status": ["failed"]}})
         if not answer.ok and answer.code != "batch_still_runs":
-            self.calls.violation("a run that ended can be run again", f"{answer.code}", ticket.job)
+            self.calls.violation("a finished run can be rerun", f"{answer.code}", ticket.job)
             return batch
         while len(batch["runs"]) <= runs:
             await asyncio.sleep(0.2)
             batch = await self.reader.poll(ticket)
         if batch["status"] == "completed" and answer.ok:
             run = batch["runs"][runs]
-            self.same("what failed is run again", run["counts"]["total"], failed, ticket.job)
+            self.same("failed tasks are rerun", run["counts"]["total"], failed, ticket.job)
         return batch
 
     async def _export(self, ticket: Ticket, batch: Any) -> None:
-        """Have everything written into a zip, and look whether it is all there."""
+        """Export the batch as a zip, and check that it is complete."""
         answer = await self._order(ticket, "exports", {})
         if not answer.ok:
             self.calls.violation("a batch can be exported", f"{answer.code}", ticket.job)
@@ -239,7 +244,9 @@ class Batches(Surface):
         content = (await self.calls.surely_read(ticket.org, export["url"])).body
         lines = self._check_export(ticket, batch, export, content)
         run = batch["runs"][-1]["number"]
-        self.stage.history.note("exported", surface=self.name, job=ticket.job, run=run, lines=lines)
+        self.context.history.note(
+            "exported", surface=self.name, job=ticket.job, run=run, lines=lines
+        )
 
     def _check_export(self, ticket: Ticket, batch: Any, export: Any, content: bytes) -> int:
         digest = hashlib.sha256(content).hexdigest()
@@ -257,7 +264,7 @@ class Batches(Surface):
     def _taken(self, answer: Answer, job: str | None = None) -> None:
         if not answer.ok:
             what = f"{answer.status} {answer.code} {answer.body[:200]!r}"
-            self.calls.violation("a right submission is taken", what, job)
+            self.calls.violation("a valid submission is accepted", what, job)
 
 
 def _job_of(answer: Answer) -> str:
@@ -266,7 +273,7 @@ def _job_of(answer: Answer) -> str:
 
 
 def _show(body: Any) -> Sight:
-    """A batch. What is left of it are the counts of its first run, which no rerun changes."""
+    """Show a batch. Its result is the counts of its first run, which no rerun changes."""
     first = body["runs"][0]
     return Sight(body["status"], body["terminal"], [first["id"], first["status"], first["counts"]])
 

@@ -1,5 +1,5 @@
-"""Calls that may be cut off at any moment: each attempt is noted, and repeated until it is clear
-what became of it."""
+"""Calls that may fail at any moment: each attempt is recorded, and repeated until its outcome is
+known."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from coatcheck.egress.urls import trusted_authorities
 
 CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 10.0
-"""How long an answer is waited for before its connection is taken for dead."""
+"""How long to wait for an answer before the connection counts as dead."""
 _AGAIN_SECONDS: Final = (0.2, 4.0)
-"""Before a call is repeated: at first, and at most."""
+"""The delay before a repetition: the first, and the longest."""
 _BUSY_SECONDS_MAX: Final = 5.0
 _FORESEEN: Final = (502, 503, 504)
-"""What a fault may be answered with. Any other error of a server is one that nobody foresaw."""
+"""The allowed errors during a fault. Any other server error is a violation."""
 _CONNECTIONS_MAX: Final = 200
 _WEBHOOK_HEADERS: Final = ("X-Webhook-Url", "X-State-Webhook-Url")
 _WEBHOOK_FIELDS: Final = ("webhook_url", "state_webhook_url")
@@ -62,7 +62,7 @@ class Servers:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered to what it was asked at ``asked``, in the time of the history."""
+    """The answer to a request sent at ``asked``, in the time of the history."""
 
     asked: float
     status: int
@@ -71,12 +71,12 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether it was done; or is known to have come to a bad end, by the job that it was."""
+        """Whether it was done, or its job is known to have failed."""
         return 200 <= self.status < 400 or (self.status == 502 and "location" in self.headers)
 
     @property
     def unclear(self) -> bool:
-        """Whether it may have been done or not."""
+        """Whether its outcome is unknown."""
         return self.status >= 500 and not self.ok
 
     @property
@@ -85,7 +85,7 @@ class Answer:
 
     @property
     def code(self) -> str | None:
-        """The code of a problem."""
+        """The code of a problem document."""
         if "json" not in self.headers.get("content-type", ""):
             return None
         told = self.json
@@ -98,7 +98,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Something to ask of a server, as often as it takes. ``key`` is its idempotency key."""
+    """A request, repeated as often as necessary. ``key`` is its idempotency key."""
 
     operation: str
     method: str
@@ -108,20 +108,20 @@ class Request:
     expect: str | None = None
     tasks: int | None = None
     job: str | None = None
-    """What it is about, if it makes no job of its own."""
+    """Its subject, if it creates no job."""
     job_of: JobOf | None = None
-    """Finds the job that was made in the answer."""
+    """Finds the created job in the answer."""
     json: Any = None
     content: bytes | None = None
     files: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = ANSWER_SECONDS
     anonymous: bool = False
-    """Whether no credential is sent: what is signed needs none."""
+    """Whether to send no credential: signed URLs need none."""
 
 
 class Calls:
-    """The calls of one surface. Servers are chosen by ``rng``; a call that failed moves on."""
+    """The calls of one product. ``rng`` chooses servers; a failed call goes to another one."""
 
     def __init__(
         self, servers: Servers, history: History, surface: str, rng: random.Random
@@ -132,7 +132,7 @@ class Calls:
         self.rng = rng
 
     async def settled(self, request: Request, *, repeats: int | None = None) -> Answer:
-        """The answer, once there is one that leaves no doubt: done, or refused."""
+        """The first definite answer: done, or refused."""
         server = self.rng.randrange(1_000)
         for tried in itertools.count():
             number = self.invoked(request, repeats)
@@ -147,7 +147,7 @@ class Calls:
         raise AssertionError("never reached")
 
     def invoked(self, request: Request, repeats: int | None = None) -> int:
-        """Note that a request is about to be sent. Its number."""
+        """Record that a request is about to be sent. Returns its number."""
         number = next(self.servers.numbers)
         said = {
             "expect": request.expect,
@@ -168,7 +168,7 @@ class Calls:
         return number
 
     def answered(self, request: Request, number: int, answer: Answer) -> None:
-        """Note what became of it."""
+        """Record its outcome."""
         if answer.unclear:
             self.unknown(request, number, f"{answer.status} {answer.code}")
         elif answer.ok:
@@ -183,8 +183,8 @@ class Calls:
     async def read(
         self, org: str, path: str, *, seconds: float = ANSWER_SECONDS, **headers: str
     ) -> Answer | None:
-        """What a server shows; None if none can be had now. Reads are not in the history: what
-        they have shown is."""
+        """Read something; None if no server answers now. Reads are not in the history, but what
+        they showed is."""
         client = self.servers.client(self.rng.randrange(1_000))
         asked = self.history.now()
         try:
@@ -200,7 +200,7 @@ class Calls:
         return None if answer.unclear or answer.status == 429 else answer
 
     async def surely_read(self, org: str, path: str, **headers: str) -> Answer:
-        """The same, as soon as somebody can be asked."""
+        """The same, as soon as a server answers."""
         for tried in itertools.count():
             answer = await self.read(org, path, seconds=ANSWER_SECONDS, **headers)
             if answer is not None:
@@ -209,7 +209,7 @@ class Calls:
         raise AssertionError("never reached")
 
     def violation(self, check: str, detail: str, job: str | None = None) -> None:
-        """Note something that must not be."""
+        """Record a violation."""
         self.history.note("violation", check=check, surface=self.surface, job=job, detail=detail)
 
     def pause(self, tried: int) -> float:
@@ -238,11 +238,11 @@ class Calls:
         return answer
 
     def _judge(self, asked: str, answer: Answer) -> None:
-        """Faults are answered as faults: never by a mere 500, and with when to come back."""
+        """Check an error: no bare 500 during a fault, and a 503 has a Retry-After."""
         if answer.unclear and answer.status not in _FORESEEN:
-            self.violation("no error that nobody foresaw", f"{asked}: {answer.status}")
+            self.violation("no unexpected error", f"{asked}: {answer.status}")
         if answer.status == 503 and "retry-after" not in answer.headers:
-            self.violation("who is sent away is told when to come back", asked)
+            self.violation("a 503 has a Retry-After", asked)
 
     def headers(self, request: Request) -> dict[str, str]:
         credential = {} if request.anonymous else self.servers.credential(request.org)
@@ -262,8 +262,7 @@ class Calls:
 
 
 def _webhooks(request: Request) -> list[str]:
-    """The receivers that are to be told of the job, by their paths: those that the headers name,
-    the body, or the query."""
+    """The paths of the job's webhook receivers, from the headers, the body or the query."""
     body = request.json if isinstance(request.json, dict) else {}
     asked = [request.headers.get(name) for name in _WEBHOOK_HEADERS]
     asked += [body.get(name) for name in _WEBHOOK_FIELDS]

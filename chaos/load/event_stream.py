@@ -12,7 +12,7 @@ import httpx2
 
 @dataclass(frozen=True)
 class Event:
-    """One event. ``id`` is there if the server keeps it."""
+    """One event. It has an ``id`` if the server stores it."""
 
     name: str
     data: Any
@@ -20,7 +20,7 @@ class Event:
 
 
 async def events_of(answer: httpx2.Response) -> AsyncIterator[Event]:
-    """The whole events of a stream; one that was cut off in the middle is none."""
+    """The complete events of a stream; a partial one does not count."""
     fields: dict[str, str] = {}
     async for line in answer.aiter_lines():
         if line:

@@ -18,22 +18,22 @@ from chaos.load.event_stream import Event, events_of
 _WAIT_SECONDS: Final = 5
 _POLL_SECONDS: Final = (0.2, 2.0)
 _SILENCE_SECONDS: Final = 20.0
-"""A stream says something every 15 s, if only a comment."""
+"""A stream sends something every 15 s, at least a comment."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """A job as a reader saw it, in the words of its surface."""
+    """A job as a reader saw it, in its product's words."""
 
     state: str
     terminal: bool
     outcome: Any = None
-    """What is left of one that has ended: its result, or its error. None if it was not told."""
+    """The result or error of a finished job. None if the answer has neither."""
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """A job that was acknowledged, and where to look for it. ``show`` reads the body of a job."""
+    """An acknowledged job and its URL. ``show`` reads the body of a job."""
 
     org: str
     job: str
@@ -42,21 +42,21 @@ class Ticket:
 
 
 class Reader:
-    """Follows the jobs of one surface."""
+    """Follows the jobs of one product."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._last_seen: dict[str, tuple[object, ...]] = {}
 
     async def follow(self, ticket: Ticket) -> Any:
-        """The body of the job once it has ended, by whichever way this reader likes."""
+        """The body of the finished job, read in this reader's way."""
         (way,) = self._calls.rng.choices(["poll", "wait", "events"], weights=[3, 5, 2])
         if way == "events":
             await self.listen(ticket)
         return await self.poll(ticket, wait_seconds=_WAIT_SECONDS if way == "wait" else 0)
 
     async def poll(self, ticket: Ticket, *, wait_seconds: int = 0) -> Any:
-        """Ask again and again; with ``wait_seconds``, be made to wait for the answer."""
+        """Poll; with ``wait_seconds``, long-poll."""
         query = f"?wait={wait_seconds}" if wait_seconds else ""
         for tried in itertools.count():
             answer = await self._calls.read(
@@ -75,19 +75,19 @@ class Reader:
         raise AssertionError("never reached")
 
     def look(self, ticket: Ticket, answer: Answer) -> Any:
-        """Note what an answer shows of a job. Its body; raises Lost if the job is not shown."""
+        """Record the job of an answer. Returns its body; raises Lost if it has none."""
         if answer.status >= 400:
             what = f"{answer.status} {answer.code}"
-            self._calls.violation("what is acknowledged can be read", what, ticket.job)
+            self._calls.violation("an acknowledged job can be read", what, ticket.job)
             raise Lost(f"{self._calls.surface} job {ticket.job} was acknowledged: {what}")
         body = answer.json
         self.note(ticket, ticket.show(body), asked=answer.asked)
         return body
 
     def note(self, ticket: Ticket, sight: Sight, *, asked: float, again: bool = False) -> None:
-        """Note what was seen, unless it is what was seen before; if ``again``, all the same.
+        """Record a state unless it is the same as before; with ``again``, always.
 
-        ``asked`` is when: an answer may be held up, and then tells of what was.
+        ``asked`` is the time of the request: a delayed answer may show an older state.
         """
         told = sight.terminal and sight.outcome is not None
         digest = digest_of(sight.outcome) if told else None
@@ -107,15 +107,15 @@ class Reader:
         )
 
     async def look_again(self, ticket: Ticket) -> None:
-        """Read a job that has ended once more, and note it whatever it is."""
+        """Read a finished job once more, and record its state."""
         answer = await self._calls.surely_read(ticket.org, ticket.poll)
         body = self.look(ticket, answer)
         self.note(ticket, ticket.show(body), asked=answer.asked, again=True)
 
     async def listen(self, ticket: Ticket) -> list[Event]:
-        """Every event of a job, to its end, over as many connections as it takes.
+        """Follow every event of a job to its end, with reconnections.
 
-        Events with an id are kept by the server: none may come twice, or be left out.
+        The server stores events with an id: none may come twice or be missing.
         """
         heard: list[Event] = []
         last_id = 0
@@ -137,7 +137,7 @@ class Reader:
                     if event.name == "end":
                         return heard
             except httpx2.HTTPError:
-                pass  # cut off: go on where it stopped
+                pass  # disconnected: resume
             await asyncio.sleep(self._calls.pause(min(tried, 2)))
         raise AssertionError("never reached")
 
@@ -151,7 +151,7 @@ class Reader:
         async with client.stream("GET", path, headers=headers, timeout=timeout) as answer:
             if 400 <= answer.status_code < 500 and answer.status_code != 429:
                 what = f"{answer.status_code} of its events"
-                self._calls.violation("what is acknowledged can be read", what, ticket.job)
+                self._calls.violation("an acknowledged job can be read", what, ticket.job)
                 raise Lost(f"{self._calls.surface} job {ticket.job} was acknowledged: {what}")
             if answer.status_code != 200:
                 return
@@ -160,9 +160,9 @@ class Reader:
 
 
 class Lost(Exception):
-    """A job that was acknowledged is not shown. It is in the history as a violation."""
+    """An acknowledged job is not shown. The history has it as a violation."""
 
 
 def digest_of(value: Any) -> str:
-    """What a value is told by: the same for the same JSON."""
+    """A digest of a value, the same for the same JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

@@ -12,31 +12,31 @@ from chaos.load.calls import Answer, Request
 from chaos.load.event_stream import Event
 from chaos.load.following import Sight, Ticket
 from chaos.load.gateway_work import SERVICE, UPSTREAM_SERVICE, Work
-from chaos.load.surface import Stage, Surface
+from chaos.load.product_load import LoadContext, ProductLoad
 
 _LANES: Final = ("urgent", "standard", "bulk")
 _STATUS_IDS_MAX: Final = 50
 _LOOK_SECONDS: Final = 2.0
 
 
-class Gateway(Surface):
+class Gateway(ProductLoad):
     name = "gateway"
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
+    def __init__(self, context: LoadContext) -> None:
+        super().__init__(context)
         self._waiting: dict[str, Ticket] = {}
-        """Jobs of our own service that have not ended."""
+        """Unfinished jobs of our own service."""
 
     async def prepare(self) -> None:
-        """Register the service that is an upstream."""
+        """Register the HTTP upstream as a service."""
         endpoint = {
             "method": "POST",
             "path": "/work",
             "timeout": 60,
             "retries": 20,
-            "target": {"type": "http", "url": self.stage.world.upstream_url},
+            "target": {"type": "http", "url": self.context.world.upstream_url},
         }
-        for org in self.stage.orgs:
+        for org in self.context.orgs:
             answer = await self.calls.settled(
                 Request(
                     operation="register",
@@ -48,15 +48,15 @@ class Gateway(Surface):
             )
             assert answer.ok, answer.body
 
-    async def scene(self) -> None:
-        work = gateway_work.drawn(self.rng, self.stage.word(), self.stage.log)
+    async def scenario(self) -> None:
+        work = gateway_work.drawn(self.rng, self.context.word(), self.context.log)
         org, cancelled = self.org(), work.kind != "synchronous" and self.chance(0.1)
         request = Request(
             operation="submit",
             method="POST",
             path=f"/api/v1/orgs/{org}/services/{work.service}{work.path}",
             org=org,
-            key=self.stage.key(),
+            key=self.context.key(),
             expect="any" if cancelled else work.end,
             json=work.body,
             headers=self._headers(org),
@@ -83,16 +83,16 @@ class Gateway(Surface):
     async def _submitted(
         self, request: Request, work: Work, known: Ticket | None = None
     ) -> Ticket | None:
-        """Hand a job in; now and then by two at once, who must be given the same one.
+        """Submit a job; now and then twice at once, and both must get the same job.
 
-        ``known`` is what the key was answered with before. None if it was refused.
+        ``known`` is the earlier answer for the key. Returns None if it was refused.
         """
         racers = 2 if self.chance(0.08) else 1
         answers = await asyncio.gather(*(self.calls.settled(request) for _ in range(racers)))
         for answer in answers:
             if not answer.ok:
                 what = f"{answer.status} {answer.code}"
-                self.calls.violation("a right submission is taken", what)
+                self.calls.violation("a valid submission is accepted", what)
         jobs = [job for answer in answers if answer.ok and (job := _job_of(answer)) is not None]
         if not jobs:
             return None
@@ -105,7 +105,7 @@ class Gateway(Surface):
         return Ticket(request.org, first, poll, _show)
 
     async def _seen_to_end(self, ticket: Ticket, work: Work, *, cancelled: bool) -> Any:
-        """The job, once it has ended."""
+        """The finished job."""
         if work.service == SERVICE:
             self._waiting[ticket.job] = ticket
         try:
@@ -133,13 +133,13 @@ class Gateway(Surface):
         )
 
     async def _retry(self, ticket: Ticket, work: Work) -> None:
-        """Have a job that failed done again, as a new one, which fails as well."""
+        """Retry a failed job as a new job, which fails as well."""
         request = Request(
             operation="retry",
             method="POST",
             path=f"/api/v1/orgs/{ticket.org}/jobs/{ticket.job}/retry",
             org=ticket.org,
-            key=self.stage.key(),
+            key=self.context.key(),
             expect=work.end,
             job_of=_job_of,
         )
@@ -147,7 +147,7 @@ class Gateway(Surface):
         if again is not None:
             await self._seen_to_end(again, work, cancelled=False)
 
-    # What a job says and leaves
+    # Reports and artifacts of a job
 
     async def _heard_to_end(self, ticket: Ticket, work: Work) -> Any:
         events = await self.reader.listen(ticket)
@@ -160,7 +160,7 @@ class Gateway(Surface):
     def _check_output(
         self, ticket: Ticket, events: list[Event], result: dict[str, Any], lines: int
     ) -> None:
-        """Every line of the execution that counted was heard, once and in order."""
+        """Check that each line of the accepted execution arrived once and in order."""
         chunks = [event.data["data"] for event in events if event.name == "chunk"]
         heard = [each["number"] for each in chunks if each["execution"] == result["execution"]]
         self.same("output is heard whole", heard, list(range(lines)), ticket.job)
@@ -173,7 +173,7 @@ class Gateway(Surface):
             await self._delete_artifact(ticket, path)
 
     async def _delete_artifact(self, ticket: Ticket, path: str) -> None:
-        """Nobody can read it after that, and before long there is a receipt that it is gone."""
+        """Delete an artifact: it can no longer be read, and soon a receipt confirms that."""
         answer = await self.calls.settled(
             Request(
                 operation="delete_artifact",
@@ -185,23 +185,25 @@ class Gateway(Surface):
         )
         self.same("artifacts can be deleted", answer.ok, True, ticket.job)
         read = await self.calls.surely_read(ticket.org, path)
-        self.same("what is deleted is gone", read.status, 404, ticket.job)
+        self.same("a deleted artifact cannot be read", read.status, 404, ticket.job)
         for tried in itertools.count():
             receipt = await self.calls.surely_read(ticket.org, f"{path}/receipt")
             if receipt.status != 200:
-                self.calls.violation("artifacts are receipted for", f"{receipt.status}", ticket.job)
+                self.calls.violation(
+                    "deleted artifacts have receipts", f"{receipt.status}", ticket.job
+                )
                 return
             if receipt.json["receipt"]["complete"]:
                 return
             await asyncio.sleep(self.calls.pause(tried))
 
-    # Beside the scenes
+    # In the background
 
     async def watch(self) -> None:
-        """Read many jobs at once, for ever."""
+        """Read many jobs at once, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            for org in self.stage.orgs:
+            for org in self.context.orgs:
                 tickets = [each for each in self._waiting.values() if each.org == org]
                 if tickets:
                     await self._look_at(org, tickets[:_STATUS_IDS_MAX])
@@ -220,11 +222,11 @@ class Gateway(Surface):
             self.reader.note(by_job[job["id"]], _show(job), asked=answer.asked)
         for missing in answer.json["not_found"]:
             what = "not found by batch-status"
-            self.calls.violation("what is acknowledged can be read", what, missing)
+            self.calls.violation("an acknowledged job can be read", what, missing)
 
 
 def _job_of(answer: Answer) -> str | None:
-    """The job that an answer is about: of a ticket, of a result, or of a call that failed."""
+    """The job of an answer: of a ticket, a result, or a failed call."""
     if "location" in answer.headers:
         return answer.headers["location"].rpartition("/")[2]
     told = answer.json

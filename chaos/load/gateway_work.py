@@ -25,12 +25,12 @@ KINDS: Final[Mapping[str, int]] = {
     "upstream": 8,
     "synchronous": 4,
 }
-"""How often each kind is handed in, in relation to the others."""
+"""The relative frequency of each kind."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """One job to be handed in. ``end`` is how it ends if nobody cancels it."""
+    """One job to submit. ``end`` is its final state unless it is cancelled."""
 
     kind: str
     path: str
@@ -40,7 +40,7 @@ class Work:
 
 
 def drawn(rng: random.Random, word: str, log: str) -> Work:
-    """Some work or other, with its canary."""
+    """Random work with its canary."""
     (kind,) = rng.choices(list(KINDS), weights=list(KINDS.values()))
     body: dict[str, Any] = {"word": word, "log": log}
     match kind:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from chaos.load.calls import Answer, Request
 from chaos.load.following import Sight, Ticket
-from chaos.load.surface import Surface
+from chaos.load.product_load import ProductLoad
 
 _OPERATIONS: Final = ("dependency", "call", "parse", "domain", "supermodel")
 _PYTHON: Final = '''"""{word}"""
@@ -30,11 +30,11 @@ export function run(a = '{word}') { return f(a + `{word}`) }
 """
 
 
-class Graphs(Surface):
+class Graphs(ProductLoad):
     name = "graphs"
 
-    async def scene(self) -> None:
-        org, word = self.org(), self.stage.word()
+    async def scenario(self) -> None:
+        org, word = self.org(), self.context.word()
         cancelled = self.chance(0.1)
         headers = {"X-Webhook-Url": self.receiver(org)} if self.chance(0.4) else {}
         request = Request(
@@ -42,7 +42,7 @@ class Graphs(Surface):
             method="POST",
             path=f"/v1/graphs/{self.rng.choice(_OPERATIONS)}",
             org=org,
-            key=self.stage.key(),
+            key=self.context.key(),
             expect="any" if cancelled else "completed",
             files={"file": ("code.zip", _archive(word, self.rng.randint(1, 6)), "application/zip")},
             headers=headers,
@@ -52,7 +52,7 @@ class Graphs(Surface):
         answer = await self.calls.settled(request)
         if not answer.ok:
             self.calls.violation(
-                "a right submission is taken", f"{answer.status} {answer.body[:200]!r}"
+                "a valid submission is accepted", f"{answer.status} {answer.body[:200]!r}"
             )
             return
         self.handed_in()
@@ -80,7 +80,7 @@ class Graphs(Surface):
         )
 
     async def _send_again(self, request: Request, ticket: Ticket) -> None:
-        """Poll as the surface's callers do: by the whole request, over and over."""
+        """Poll by repeating the whole request, as callers of graphs do."""
         while True:
             answer = await self.calls.settled(request)
             if not answer.ok:
@@ -93,11 +93,11 @@ class Graphs(Surface):
             await asyncio.sleep(1.0)
 
     async def _check_receipt(self, ticket: Ticket) -> None:
-        """Wait for the receipt that says that nothing is left of the archive."""
+        """Wait for the receipt of the archive's deletion."""
         for tried in itertools.count():
             answer = await self.calls.surely_read(ticket.org, f"{ticket.poll}/receipt")
             if answer.status == 404:
-                self.calls.violation("an archive is receipted for", "404", ticket.job)
+                self.calls.violation("a deleted archive has a receipt", "404", ticket.job)
                 return
             if answer.status == 200 and answer.json["receipt"]["complete"]:
                 return
@@ -105,7 +105,7 @@ class Graphs(Surface):
 
 
 def _archive(word: str, size: int) -> bytes:
-    """A few files with the canary wherever text can be, their names included."""
+    """A few files with the canary in all their texts and names."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(size):

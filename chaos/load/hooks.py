@@ -6,29 +6,29 @@ import random
 from typing import Any, Final
 
 from chaos.load.calls import Calls, Request
-from chaos.load.surface import Stage
+from chaos.load.product_load import LoadContext
 
 _EVERYTHING: Final = "endpoint"
-"""The part of the receiver's path that stands for an endpoint that was registered."""
+"""The part of the receiver's path that marks a registered endpoint."""
 
 
 class Hooks:
-    """Prepares the receiving side, before anything is told."""
+    """Prepares the receiver before the first webhook."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, context: LoadContext) -> None:
+        self._context = context
         self._calls = Calls(
-            stage.servers, stage.history, "webhooks", random.Random(f"hooks {stage.seed}")
+            context.servers, context.history, "webhooks", random.Random(f"hooks {context.seed}")
         )
 
     async def prepare(self) -> None:
-        """Fetch every organisation's secret, and have the last one's jobs told to an endpoint."""
-        for org in self._stage.orgs:
+        """Fetch every organisation's secret, and register an endpoint for the last one."""
+        for org in self._context.orgs:
             self._trust(org, (await self._read(org, "/secret"))["secret"])
-        await self._register(self._stage.orgs[-1])
+        await self._register(self._context.orgs[-1])
 
     async def _register(self, org: str) -> None:
-        url = f"{self._stage.world.receiver_url}/{org}/{_EVERYTHING}/0"
+        url = f"{self._context.world.receiver_url}/{org}/{_EVERYTHING}/0"
         if not any(each["url"] == url for each in await self._endpoints(org)):
             answer = await self._calls.settled(
                 Request(
@@ -40,7 +40,7 @@ class Hooks:
                 )
             )
             assert answer.ok, answer.body
-        # Who did not hear the answer may have registered it twice: each has a secret of its own.
+        # After a lost answer it may be registered twice: each endpoint has its own secret.
         for endpoint in await self._endpoints(org):
             self._trust(
                 org, (await self._read(org, f"/endpoints/{endpoint['id']}/secret"))["secret"]
@@ -56,7 +56,7 @@ class Hooks:
         return answer.json
 
     def _trust(self, org: str, secret: str) -> None:
-        self._stage.world.receiver.trust(org, secret)
+        self._context.world.receiver.trust(org, secret)
 
 
 def _base(org: str) -> str:

@@ -13,17 +13,17 @@ import httpx2
 from chaos.load.calls import CONNECT_SECONDS, Answer, Request
 from chaos.load.event_stream import events_of
 from chaos.load.following import Sight, Ticket
-from chaos.load.surface import Surface
+from chaos.load.product_load import ProductLoad
 from chaos.world import MODELS
 
 _KINDS: Final[Mapping[str, int]] = {"queued": 50, "whole": 12, "ndjson": 20, "openai": 18}
 _SILENCE_SECONDS: Final = 20.0
 
 
-class Llm(Surface):
+class Llm(ProductLoad):
     name = "llm"
 
-    async def scene(self) -> None:
+    async def scenario(self) -> None:
         (kind,) = self.rng.choices(list(_KINDS), weights=list(_KINDS.values()))
         match kind:
             case "ndjson":
@@ -52,7 +52,7 @@ class Llm(Surface):
         self.has_ended(ticket)
 
     async def _whole(self) -> None:
-        """A caller who waits for the whole answer, however long it takes."""
+        """A caller that waits for the complete answer."""
         org = self.org()
         request = self._request("/api/chat", org, self._chat() | {"stream": False}, seconds=60.0)
         answer = await self.calls.settled(request)
@@ -61,11 +61,11 @@ class Llm(Surface):
             return
         job = await self.reader.poll(ticket)
         if job["state"] == "done":
-            self.same("what is waited for is what is kept", answer.json, job["result"], ticket.job)
+            self.same("the answer equals the stored result", answer.json, job["result"], ticket.job)
         self.has_ended(ticket)
 
     async def _streamed(self, path: str, stream: _Stream) -> None:
-        """A caller who listens, and whose connection may break: the same key goes on."""
+        """A caller that streams; after a broken connection it resumes with the same key."""
         org = self.org()
         request = self._request(path, org, self._chat() | {"stream": True})
         ticket, repeats = None, None
@@ -85,14 +85,14 @@ class Llm(Surface):
         job = await self.reader.poll(ticket)
         if job["state"] == "done" and stream.is_whole:
             said = job["result"]["message"]["content"]
-            self.same("a stream says what is kept", "".join(stream.said), said, ticket.job)
+            self.same("the stream equals the stored result", "".join(stream.said), said, ticket.job)
         self.has_ended(ticket)
 
     async def _listen(self, request: Request, number: int, stream: _Stream) -> Answer | None:
-        """Hear as much as comes over one connection. None if nothing came."""
+        """Read one connection to its end. None if nothing arrived."""
         client = self.calls.servers.client(self.rng.randrange(1_000))
         answer = None
-        asked = self.stage.history.now()
+        asked = self.context.history.now()
         try:
             async with client.stream(
                 request.method,
@@ -124,7 +124,7 @@ class Llm(Surface):
         )
 
     def _chat(self) -> dict[str, Any]:
-        question = f"What do you know of {self.stage.word()}?"
+        question = f"What do you know of {self.context.word()}?"
         return {
             "model": self.rng.choice(MODELS),
             "messages": [{"role": "user", "content": question}],
@@ -144,7 +144,7 @@ class Llm(Surface):
             method="POST",
             path=path,
             org=org,
-            key=self.stage.key(),
+            key=self.context.key(),
             expect=expect,
             json=chat,
             job_of=_job_of,
@@ -154,7 +154,7 @@ class Llm(Surface):
     def _ticket(self, org: str, answer: Answer) -> Ticket | None:
         if not answer.ok:
             what = f"{answer.status} {answer.body[:200]!r}"
-            self.calls.violation("a right submission is taken", what)
+            self.calls.violation("a valid submission is accepted", what)
             return None
         self.handed_in()
         job = _job_of(answer)
@@ -162,14 +162,14 @@ class Llm(Surface):
 
 
 class _Stream:
-    """What was heard of an answer so far, over all connections."""
+    """The received part of an answer, over all connections."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
         self.is_whole = False
 
     def resuming(self) -> dict[str, str]:
-        """Headers that say where to go on. Where there is no saying, all is heard again."""
+        """The headers to resume. Without a way to resume, everything is read again."""
         self.said.clear()
         return {}
 
@@ -178,7 +178,7 @@ class _Stream:
 
 
 class _Ndjson(_Stream):
-    """Ollama's: an object on each line, the last one ``done``; an error is the last line."""
+    """Ollama's format: an object per line, the last one ``done`` or an error."""
 
     async def hear(self, answer: httpx2.Response) -> None:
         async for line in answer.aiter_lines():
@@ -186,13 +186,13 @@ class _Ndjson(_Stream):
                 continue
             told = json.loads(line)
             if "error" in told:
-                return  # such as: begun anew, and what came before is void
+                return  # such as: restarted, and the earlier output is void
             self.said.append(told["message"]["content"])
             self.is_whole = told["done"]
 
 
 class _OpenAi(_Stream):
-    """OpenAI's: events with ids, which can be gone on after; the last one is ``[DONE]``."""
+    """OpenAI's format: events with ids to resume after; the last one is ``[DONE]``."""
 
     def __init__(self) -> None:
         super().__init__()

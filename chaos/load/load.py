@@ -16,34 +16,34 @@ from chaos.load.gateway import Gateway
 from chaos.load.graphs import Graphs
 from chaos.load.hooks import Hooks
 from chaos.load.llm import Llm
+from chaos.load.product_load import LoadContext, ProductLoad
 from chaos.load.speech import Speech
-from chaos.load.surface import Stage, Surface
 from chaos.world import World
 
-_SURFACES: Final[Mapping[str, tuple[type[Surface], float]]] = {
+_SURFACES: Final[Mapping[str, tuple[type[ProductLoad], float]]] = {
     "gateway": (Gateway, 0.56),
     "batches": (Batches, 0.08),
     "llm": (Llm, 0.14),
     "speech": (Speech, 0.14),
     "graphs": (Graphs, 0.08),
 }
-"""The loads of the surfaces, and the part that each has of the rate."""
+"""The loads of the products, and the share of the rate that each has."""
 
 SURFACES: Final = tuple(_SURFACES)
-CALLS_OF_A_SCENE: Final = 2.5
-"""How many calls a scene makes, as a rule; the rate is in calls."""
-_SCENES_WAITING_MAX: Final = 150
+CALLS_PER_SCENARIO: Final = 2.5
+"""The usual number of calls of a scenario; the rate is in calls."""
+_SCENARIOS_WAITING_MAX: Final = 150
 _TASKS_WAITING_MAX: Final = 3_000
-"""What has not ended. Above these nothing new is begun: a deployment that is down has enough."""
+"""Limits on unfinished work. Above them no new scenario starts."""
 _LOOKED_AT_AGAIN: Final = 300
 _ANSWER_SECONDS_MAX: Final = 60.0
 _SAMPLE_SECONDS: Final = 1.0
 
 
 class Load:
-    """A mixed load on the servers at ``urls``, as the organisations whose ``keys`` it is given.
+    """A mixed load on the servers at ``urls``, with the ``keys`` of its organisations.
 
-    ``rate`` is how many calls a second it makes, about, while the deployment keeps up with it.
+    ``rate`` is the approximate number of calls a second while the deployment keeps up.
     """
 
     def __init__(
@@ -58,35 +58,35 @@ class Load:
     ) -> None:
         unknown = set(surfaces) - set(SURFACES)
         if unknown:
-            raise ValueError(f"there is no surface {', '.join(sorted(unknown))}")
+            raise ValueError(f"unknown product: {', '.join(sorted(unknown))}")
         self._history = history
         self._servers = Servers(urls, keys)
-        self._stage = Stage(self._servers, list(keys), world, seed)
+        self._context = LoadContext(self._servers, list(keys), world, seed)
         self._rng = random.Random(f"load {seed}")
-        self._hooks = Hooks(self._stage)
+        self._hooks = Hooks(self._context)
         chosen = {name: _SURFACES[name] for name in SURFACES if name in surfaces}
-        self._surfaces = [made(self._stage) for made, _ in chosen.values()]
+        self._surfaces = [made(self._context) for made, _ in chosen.values()]
         self._weights = [weight for _, weight in chosen.values()]
-        # A part of the whole rate, so that a surface alone is not asked for more than it can.
-        self._scenes_per_second = rate / CALLS_OF_A_SCENE * sum(self._weights)
-        self._scenes: set[asyncio.Task[None]] = set()
+        # A share of the whole rate, so that one product alone is not overloaded.
+        self._scenarios_per_second = rate / CALLS_PER_SCENARIO * sum(self._weights)
+        self._scenarios: set[asyncio.Task[None]] = set()
         self._watching: list[asyncio.Task[None]] = []
         self._failures: list[BaseException] = []
 
     @property
     def canaries(self) -> list[bytes]:
-        """What is in every payload, and must be nowhere once all was forgotten."""
-        return [self._stage.canary.encode()]
+        """The common prefix of all payloads, which must be nowhere after their deletion."""
+        return [self._context.canary.encode()]
 
     @property
     def waiting(self) -> int:
-        """Scenes that have not come to their end."""
-        return len(self._scenes)
+        """The number of running scenarios."""
+        return len(self._scenarios)
 
     async def run(self, until: asyncio.Event) -> None:
-        """Begin scenes until the event is set. Those that go on then are left to ``settle``.
+        """Start scenarios until the event is set. ``settle`` waits for those still running.
 
-        Faults are lived with; a mistake of the load itself is raised.
+        Faults are tolerated; a bug in the load itself is raised.
         """
         await self._hooks.prepare()
         for surface in self._surfaces:
@@ -97,25 +97,25 @@ class Load:
             self._raise_failures()
             if self._has_room():
                 self._begin(*self._rng.choices(self._surfaces, self._weights))
-            pause = self._rng.expovariate(self._scenes_per_second)
+            pause = self._rng.expovariate(self._scenarios_per_second)
             try:
                 await asyncio.wait_for(until.wait(), pause)
             except TimeoutError:
                 continue
 
     async def settle(self, limit_seconds: float, *, look_again: bool = True) -> None:
-        """Wait until every scene has ended: all calls are definite, all jobs seen to have ended.
+        """Wait until every scenario has ended: all outcomes are known, all jobs are finished.
 
-        What is left after the limit is noted as ``unsettled``. Then jobs that have ended are looked
-        at once more: they have to be as they were. Not so where retention may have removed them by
-        now. Nothing can be begun after this.
+        Scenarios left after the limit are recorded as ``unsettled``. Then finished jobs are read
+        once more and must be unchanged, unless retention may have removed them by now. No scenario
+        can start after this.
         """
-        if self._scenes:
-            await asyncio.wait(self._scenes, timeout=limit_seconds)
-        left = Counter(scene.get_name() for scene in self._scenes)
-        for task in [*self._scenes, *self._watching]:
+        if self._scenarios:
+            await asyncio.wait(self._scenarios, timeout=limit_seconds)
+        left = Counter(scenario.get_name() for scenario in self._scenarios)
+        for task in [*self._scenarios, *self._watching]:
             task.cancel()
-        await asyncio.gather(*self._scenes, *self._watching, return_exceptions=True)
+        await asyncio.gather(*self._scenarios, *self._watching, return_exceptions=True)
         self._history.note(
             "settled", unsettled=left.total(), of_surfaces=dict(left), **self._counts()
         )
@@ -125,7 +125,7 @@ class Load:
         await self._servers.close()
 
     async def _look_again(self) -> None:
-        finished = self._stage.finished
+        finished = self._context.finished
         for reader, ticket in self._rng.sample(finished, min(len(finished), _LOOKED_AT_AGAIN)):
             try:
                 await asyncio.wait_for(reader.look_again(ticket), _ANSWER_SECONDS_MAX)
@@ -134,23 +134,23 @@ class Load:
             except TimeoutError:
                 self._history.note(
                     "violation",
-                    check="a deployment that is whole again answers",
+                    check="the deployment answers after the faults",
                     surface=None,
                     job=ticket.job,
                     detail=f"no answer for {_ANSWER_SECONDS_MAX:g} s",
                 )
                 return
 
-    def _begin(self, surface: Surface) -> None:
-        task = asyncio.create_task(surface.scene(), name=surface.name)
-        self._scenes.add(task)
+    def _begin(self, surface: ProductLoad) -> None:
+        task = asyncio.create_task(surface.scenario(), name=surface.name)
+        self._scenarios.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, scene: asyncio.Task[None]) -> None:
-        self._scenes.discard(scene)
-        if scene.cancelled():
+    def _ended(self, scenario: asyncio.Task[None]) -> None:
+        self._scenarios.discard(scenario)
+        if scenario.cancelled():
             return
-        error = scene.exception()
+        error = scenario.exception()
         if error is not None and not isinstance(error, Lost):
             self._failures.append(error)
 
@@ -162,8 +162,8 @@ class Load:
 
     def _has_room(self) -> bool:
         return (
-            len(self._scenes) < _SCENES_WAITING_MAX
-            and self._stage.tasks_waiting < _TASKS_WAITING_MAX
+            len(self._scenarios) < _SCENARIOS_WAITING_MAX
+            and self._context.tasks_waiting < _TASKS_WAITING_MAX
         )
 
     async def _sample(self) -> None:
@@ -172,11 +172,11 @@ class Load:
             await asyncio.sleep(_SAMPLE_SECONDS)
 
     def _counts(self) -> dict[str, int]:
-        stage = self._stage
+        context = self._context
         return {
-            "submitted": stage.submitted,
-            "ended": stage.ended,
-            "waiting": stage.submitted - stage.ended,
-            "tasks_waiting": stage.tasks_waiting,
-            "scenes": len(self._scenes),
+            "submitted": context.submitted,
+            "ended": context.ended,
+            "waiting": context.submitted - context.ended,
+            "tasks_waiting": context.tasks_waiting,
+            "scenarios": len(self._scenarios),
         }

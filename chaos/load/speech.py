@@ -8,20 +8,20 @@ from typing import Any, Final
 
 from chaos.load.calls import Answer, Request
 from chaos.load.following import Sight, Ticket
-from chaos.load.surface import Surface
+from chaos.load.product_load import ProductLoad
 from chaos.speech_remote import FAIL, LATE, LOSE, SLOW, spoken
 
 _MARKS: Final[Mapping[str, int]] = {"": 40, LATE: 35, SLOW: 12, LOSE: 8, FAIL: 5}
 
 
-class Speech(Surface):
+class Speech(ProductLoad):
     name = "speech"
 
     async def prepare(self) -> None:
-        """Give each organisation's user a voice."""
+        """Upload a voice for each organisation's user."""
         self._voices: dict[str, str] = {}
-        reference = spoken(f"This is how I sound, says {self.stage.word()}.")
-        for org in self.stage.orgs:
+        reference = spoken(f"This is how I sound, says {self.context.word()}.")
+        for org in self.context.orgs:
             answer = await self.calls.settled(
                 Request(
                     operation="upload_voice",
@@ -34,10 +34,10 @@ class Speech(Surface):
             assert answer.ok, answer.body
             self._voices[org] = answer.json["voice_id"]
 
-    async def scene(self) -> None:
+    async def scenario(self) -> None:
         org, cancelled = self.org(), self.chance(0.12)
         (mark,) = self.rng.choices(list(_MARKS), weights=list(_MARKS.values()))
-        text = f"Say {self.stage.word()} {mark}".rstrip()
+        text = f"Say {self.context.word()} {mark}".rstrip()
         end = "failed" if mark == FAIL else "completed"
         body = {"voice_id": self._voices[org], "text": text, "language": "en"}
         if self.chance(0.3):
@@ -49,7 +49,7 @@ class Speech(Surface):
             method="POST",
             path="/generate",
             org=org,
-            key=self.stage.key(),
+            key=self.context.key(),
             expect="any" if cancelled else end,
             json=body,
             job_of=_job_of,
@@ -57,7 +57,7 @@ class Speech(Surface):
         answer = await self.calls.settled(request)
         if not answer.ok:
             what = f"{answer.status} {answer.body[:200]!r}"
-            self.calls.violation("a right submission is taken", what)
+            self.calls.violation("a valid submission is accepted", what)
             return
         self.handed_in()
         job = _job_of(answer)
@@ -84,7 +84,7 @@ class Speech(Surface):
 
     async def _check_audio(self, ticket: Ticket, task: Any, text: str) -> None:
         answer = await self.calls.surely_read(ticket.org, task["result"]["audio_url"])
-        self.same("what was spoken is kept", answer.body, spoken(text), ticket.job)
+        self.same("the audio is stored", answer.body, spoken(text), ticket.job)
 
 
 def _job_of(answer: Answer) -> str:
@@ -93,7 +93,7 @@ def _job_of(answer: Answer) -> str:
 
 
 def _show(body: Any) -> Sight:
-    """A task. URLs are signed anew each time, so that the key has to do."""
+    """Show a task. URLs are signed anew each time, so compare the key instead."""
     result = body.get("result") or {}
     outcome = [result.get("audio_object_key"), result.get("duration_seconds"), body.get("error")]
     return Sight(body["status"], body["terminal"], outcome)

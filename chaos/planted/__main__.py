@@ -1,11 +1,11 @@
-"""Plants each bug in a copy of the tree and runs the lane that has to notice.
+"""Plants each bug in a copy of the tree and runs the lane that must find it.
 
-    python -m chaos.planted                     every bug, by the cheapest lane that has to catch it
-    python -m chaos.planted --lane chaos        those that a chaos run has to catch, by chaos runs
+    python -m chaos.planted                     every bug, with the cheapest lane that must catch it
+    python -m chaos.planted --lane chaos        the bugs that a chaos run must catch
     python -m chaos.planted --only finish cancel
 
-First the lanes are run on a copy without any bug, where they have to pass: a test that fails anyway
-catches nothing. Ends with 1 if a bug was not caught.
+First the lanes run on a copy without a bug, where they must pass: a test that fails anyway catches
+nothing. Exits with 1 if a bug was not caught.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     report: Path = options.report
     with tempfile.TemporaryDirectory(prefix="coatcheck-planted-") as folder:
-        Path(folder).chmod(0o711)  # PostgreSQL's account passes through it
+        Path(folder).chmod(0o711)  # PostgreSQL's account needs access to it
         sound = Tree.of_the_repository(Path(folder) / "sound")
         sound.check()
         if not options.without_control and not _is_sound(
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"[{number}/{len(chosen)}] {bug.name}: {lane}", flush=True)
             rows.append(Row(bug, lane, _run(bug, lane, sound, Path(folder) / bug.name, report)))
             print(rows[-1].line(), flush=True)
-            table.write(rows, report)  # whoever stops it half-way has half of it
+            table.write(rows, report)  # an interrupted run still has the first half
     print(f"\n{table.write(rows, report)}\nwritten to {report}")
     return 0 if all(row.caught for row in rows) else 1
 
@@ -85,7 +85,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _is_sound(tree: Tree, wanted: Sequence[Lane], report: Path) -> bool:
-    """Whether every lane passes on the copy without a bug; tests are run together, once each."""
+    """Whether every lane passes on the copy without a bug; tests run together, once each."""
     tests = dict.fromkeys(name for lane in wanted if lane.name == "test" for name in lane.arguments)
     control = [Lane("test", tuple(tests))] if tests else []
     control += dict.fromkeys(lane for lane in wanted if lane.name == "chaos")

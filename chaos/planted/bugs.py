@@ -1,15 +1,14 @@
-"""The planted bugs: a patch each, with a header that says what it breaks and who has to notice.
+"""The planted bugs: a patch each, with a header for the broken invariant and the lane.
 
     invariant: C
-    bug: a completion is accepted whoever holds the job by now
+    bug: a completion is accepted although another worker holds the job
     lane: test tests/db/test_fencing.py::test_a_stale_holder_changes_nothing
     also: chaos --minutes 2 --seed 1 --only pauses
 
     --- a/src/coatcheck/...
 
-``lane`` is the cheapest one that has to fail: ``test`` with what pytest is to be given, or
-``chaos`` with the arguments of ``python -m chaos``. ``also`` is another, which may be left
-out.
+``lane`` is the cheapest one that must fail: ``test`` with arguments of pytest, or ``chaos`` with
+arguments of ``python -m chaos``. ``also`` is an optional second lane.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from typing import Final, Literal, get_args
 
 PATCHES: Final = Path(__file__).with_name("patches")
 REFUSALS: Final = "refusals"
-"""In place of an invariant's letter: an input that has to be refused is not."""
+"""Instead of an invariant's letter: an input is accepted that must be refused."""
 INVARIANTS: Final = (*"ABCDEFGHIJKL", REFUSALS)
 
 LaneName = Literal["test", "chaos"]
 
 
 class BadHeader(ValueError):
-    """A patch does not say what it should."""
+    """The header of a patch is invalid."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """What has to fail: tests by their names, or a chaos run by its arguments."""
+    """The run that must fail: tests by their names, or a chaos run by its arguments."""
 
     name: LaneName
     arguments: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""Runs a lane on a tree, and says what failed, and whether it failed for the right reason.
+"""Runs a lane on a tree, and reports the failures and whether their reason is the right one.
 
 A bug is caught by a test that ran and FAILED, or by a finding of the chaos run's checker. A tree
-that cannot be imported, a statement that PostgreSQL cannot read, or a run that was cut off catches
-nothing: each would be so with any mistake in a patch, and says nothing of the invariant.
+that cannot be imported, a statement that PostgreSQL cannot parse, or an interrupted run catches
+nothing: any mistake in a patch would cause it, and it says nothing about the invariant.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from chaos.planted.trees import Tree
 
 TEST_SECONDS_MAX: Final = 300.0
 CHAOS_SECONDS_MAX: Final = 900.0
-"""For two minutes of load, the settling, and the checks."""
+"""The limit for two minutes of load, the settling and the checks."""
 _STOP_SECONDS_MAX: Final = 60.0
 _FAILURES_MAX: Final = 3
-"""As many tests that fail are enough to see."""
+"""The maximum number of failed tests to report."""
 _NO_REASON: Final = re.compile(
     r"\b(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|NameError"
     r"|PostgresSyntaxError|Undefined(Column|Table|Function|Parameter)Error"
     r"|IndeterminateDatatypeError|AmbiguousColumnError|DatatypeMismatchError)\b"
 )
-"""Failures of a patch that is no bug but nonsense."""
+"""Errors that show an invalid patch instead of a bug."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a lane."""
+    """The result of a lane."""
 
     seconds: float
     passed: int = 0
     caught_by: list[str] = field(default_factory=list)
     trouble: str | None = None
-    """Why it says nothing of the bug, if it does not."""
+    """Why the result says nothing about the bug, if so."""
 
 
 def run(lane: Lane, tree: Tree, folder: Path, seconds_max: float | None = None) -> Run:
-    """Run ``lane`` on ``tree``; what it says goes to ``folder``."""
+    """Run ``lane`` on ``tree``; its output goes to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     match lane.name:
@@ -81,12 +81,12 @@ def _run_tests(names: Sequence[str], tree: Tree, folder: Path, seconds_max: floa
     if ended is None:
         return 0, [], f"not over after {seconds_max:g} s"
     if not results.exists():
-        return 0, [], f"pytest ended with {ended} and told nothing"
+        return 0, [], f"pytest ended with {ended} and without a report"
     return read_results(results, output)
 
 
 def read_results(results: Path, output: Path) -> Found:
-    """How many passed, which failed, and what else went wrong, by what pytest wrote and said."""
+    """The number of passed tests, the failed ones, and other problems, from pytest's output."""
     passed, failed, troubles = 0, list[str](), list[str]()
     for case in ElementTree.parse(results).iter("testcase"):
         name = case.attrib["name"]
@@ -94,7 +94,7 @@ def read_results(results: Path, output: Path) -> Found:
         failed += [name] * bool(failures)
         troubles += [f"{name}: {error.attrib.get('message', '')[:200]}" for error in errors]
         passed += not (failures or errors or case.findall("skipped"))
-    # Whatever a process logged is shown with the test that failed for it.
+    # The logs of processes are shown with the test that failed.
     nonsense = _NO_REASON.search(output.read_text(errors="replace"))
     if failed and nonsense:
         return passed, [], f"it failed with {nonsense[0]}"
@@ -131,7 +131,7 @@ def _run_chaos(arguments: Sequence[str], tree: Tree, folder: Path, seconds_max: 
 
 
 def _end_of(command: Sequence[str], tree: Tree, output: Path, seconds: float) -> int | None:
-    """The exit status of a command, or None if it had to be ended, with all that it started."""
+    """The exit status of a command, or None if it had to be killed, with its children."""
     with output.open("wb") as said:
         process = subprocess.Popen(
             command,
@@ -152,7 +152,7 @@ def _end_of(command: Sequence[str], tree: Tree, output: Path, seconds: float) ->
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End it as Ctrl-C would, so that it ends what it started; by force, if it does not."""
+    """End it like Ctrl-C, so that it ends its children; kill it if it does not."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(_STOP_SECONDS_MAX)

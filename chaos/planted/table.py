@@ -13,7 +13,7 @@ from chaos.planted.lanes import Run
 
 @dataclass(frozen=True)
 class Row:
-    """One bug, the lane that was run with it, and what came of that."""
+    """One bug, its lane and the result."""
 
     bug: Bug
     lane: Lane
@@ -25,13 +25,13 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """What caught it; or why nothing did."""
+        """What caught it, or why nothing did."""
         if self.caught:
             return ", ".join(self.run.caught_by)
         return f"NOT CAUGHT: {self.run.trouble or f'{self.run.passed} tests or runs passed'}"
 
     def line(self) -> str:
-        """As it is shown when it is over."""
+        """The line printed at its end."""
         mark = "caught" if self.caught else "NOT CAUGHT"
         why = self.run.caught_by[0] if self.caught else self.verdict.partition(": ")[2]
         more = len(self.run.caught_by) - 1
@@ -41,7 +41,7 @@ class Row:
 
 
 def write(rows: Sequence[Row], folder: Path) -> str:
-    """Write ``planted.json`` and ``planted.md`` into ``folder``. The text of the second."""
+    """Write ``planted.json`` and ``planted.md`` into ``folder``. Returns the text of the second."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "planted.json").write_text(json.dumps([_facts(row) for row in rows], indent=2) + "\n")
     text = markdown(rows)
@@ -50,7 +50,7 @@ def write(rows: Sequence[Row], folder: Path) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table, as documents show it."""
+    """The table as Markdown."""
     lines = [
         "| bug | breaks | what was broken | lane | caught by | seconds |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -11,11 +11,11 @@ from typing import Final
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 _INSTALLED: Final = ("tests/azurite/node_modules",)
-"""What tests need and nobody keeps in the repository: linked to, and not copied."""
+"""Folders that tests need and git ignores: linked, not copied."""
 
 
 class DoesNotApply(Exception):
-    """A patch is older than the code that it is to break."""
+    """A patch does not apply to the current code."""
 
 
 class Tree:
@@ -26,7 +26,7 @@ class Tree:
 
     @classmethod
     def of_the_repository(cls, folder: Path) -> Tree:
-        """What git knows of, and what is new and not ignored, as it is now."""
+        """Tracked files, and new files that are not ignored, in their current state."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=REPOSITORY,
@@ -35,7 +35,7 @@ class Tree:
             text=True,
         )
         for name in filter(None, listed.stdout.split("\0")):
-            if (REPOSITORY / name).is_file():  # and was not deleted meanwhile
+            if (REPOSITORY / name).is_file():  # and not deleted meanwhile
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(REPOSITORY / name, folder / name, follow_symlinks=False)
         for name in _INSTALLED:
@@ -44,16 +44,16 @@ class Tree:
         return cls(folder)
 
     def copy(self, folder: Path) -> Tree:
-        """Another one, with what Python has compiled in this one."""
+        """Another copy, with the compiled files of this one."""
         shutil.copytree(self.folder, folder, symlinks=True)
         return Tree(folder)
 
     def plant(self, patch: Path) -> None:
-        """Break it. Raises DoesNotApply, and has changed nothing then."""
+        """Apply a patch. Raises DoesNotApply without any change."""
         applied = subprocess.run(
             ["git", "apply", "--whitespace=nowarn", patch],
             cwd=self.folder,
-            # A copy somewhere below a repository is none of its files.
+            # A copy inside a repository must not count as its files.
             env=os.environ | {"GIT_CEILING_DIRECTORIES": str(self.folder.parent)},
             check=False,
             capture_output=True,
@@ -63,7 +63,7 @@ class Tree:
             raise DoesNotApply(f"{patch.name}: {applied.stderr.strip()}")
 
     def environment(self) -> dict[str, str]:
-        """For processes whose Coatcheck is to be this one, and not the one that is installed."""
+        """The environment of processes that import this copy, not the installed Coatcheck."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("COATCHECK_")}
         return inherited | {
             "PYTHONPATH": os.pathsep.join(
@@ -76,7 +76,7 @@ class Tree:
         }
 
     def check(self) -> None:
-        """Make sure that it is: a bug that nobody runs is found by nobody."""
+        """Check that the copy is imported: otherwise no bug can be found."""
         asked = subprocess.run(
             [sys.executable, "-c", "import coatcheck; print(coatcheck.__file__)"],
             cwd="/",

@@ -1,4 +1,4 @@
-"""How long it takes until work goes on: after a worker's death, and after the database's.
+"""Measures the time until work continues after the death of a worker or of the database.
 
 ``python -m chaos.recovery --help``
 """

@@ -1,6 +1,8 @@
-"""Measure: ``python -m chaos.recovery [--rounds 10] [--only up,worker,unseen,postgres,stall,...]``.
+"""Measures recovery times.
 
-Prints a table of Markdown. Exits with 1 if a target was missed.
+    python -m chaos.recovery [--rounds 10] [--only up,worker,unseen,postgres,stall,...]
+
+Prints a Markdown table. Exits with 1 if a target was missed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     chosen = [name.strip() for name in options.only.split(",")]
     if unknown := set(chosen) - set(MEASUREMENTS):
-        parser.error(f"there is no {', '.join(sorted(unknown))}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
     measures = asyncio.run(_measured(chosen, options.rounds))
     table = _table(measures)
     print(f"\n{table}")
@@ -39,7 +41,7 @@ async def _measured(chosen: Sequence[str], rounds: int) -> list[Measure]:
     measures: list[Measure] = []
     with tempfile.TemporaryDirectory(prefix="coatcheck-recovery-") as name:
         folder = Path(name)
-        folder.chmod(0o711)  # PostgreSQL's account has to get through to its own folder
+        folder.chmod(0o711)  # PostgreSQL's account needs access to its own folder
         for measurement in chosen:
             measures += await MEASUREMENTS[measurement](folder / measurement, rounds, _say)
     return measures

@@ -1,7 +1,7 @@
-"""A deployment to measure: jobs are handed in, and what became of them is read from the witnesses.
+"""A deployment to measure: submits jobs, and reads their outcomes from the recorded history.
 
-Times are the database's where the database saw both ends, and the machine's monotonic clock, which
-all processes share, where a process saw one of them.
+Times are the database's if it saw both ends, and otherwise those of the machine's monotonic clock,
+which all processes share.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ LANES: Final = ("urgent", "standard", "bulk")
 ORG: Final = "a"
 UP_IS_READY: Final = "Coatcheck is ready."
 LIMIT_SECONDS: Final = 120.0
-"""Only what does not recover at all takes so long."""
+"""Only a deployment that does not recover takes that long."""
 LOOK_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What the database's witness says of a job."""
+    """The history of a job, from the database's triggers."""
 
     claims: int
     crashes: int
@@ -48,7 +48,7 @@ class Fate:
 
 
 class Caller:
-    """Submits jobs of the service of handlers, and reads what these noted as they began."""
+    """Submits jobs of the chaos service, and reads the records of their executions."""
 
     def __init__(self, history: History, http: httpx2.AsyncClient, org: str) -> None:
         self._history = history
@@ -56,7 +56,7 @@ class Caller:
         self._org = org
 
     async def submit(self, path: str, lane: str, **body: object) -> str:
-        """The id of a new job of the service of handlers."""
+        """Submit a job of the chaos service; returns its id."""
         answer = await self._http.post(
             f"/api/v1/orgs/{self._org}/services/chaos/async/{path}",
             json={"word": "recovery", "log": str(self._history.executions), **body},
@@ -70,7 +70,7 @@ class Caller:
         (await self._http.post(path)).raise_for_status()
 
     async def executed(self, job: str, times: int) -> float:
-        """When a job was begun for the ``times``-th time, by the monotonic clock."""
+        """The time of a job's ``times``-th start, by the monotonic clock."""
         async with asyncio.timeout(LIMIT_SECONDS):
             while True:
                 begun = [row["monotonic"] for row in self._executions() if row["job"] == job]
@@ -79,7 +79,7 @@ class Caller:
                 await asyncio.sleep(LOOK_SECONDS)
 
     def executions(self, job: str) -> list[int]:
-        """The processes that have begun it, in order."""
+        """The processes that started it, in order."""
         return [row["pid"] for row in self._executions() if row["job"] == job]
 
     def _executions(self) -> list[dict[str, Any]]:
@@ -88,14 +88,14 @@ class Caller:
 
 
 class Laboratory(Caller):
-    """A caller of a deployment, which can look into its database."""
+    """A caller of a deployment with access to its database."""
 
     def __init__(self, deployment: Deployment, history: History, http: httpx2.AsyncClient) -> None:
         super().__init__(history, http, ORG)
         self.deployment = deployment
 
     async def hide_workers(self) -> None:
-        """Have the workers be unknown to their host, as if each were on a machine of its own."""
+        """Remove the hosts of the workers, as if each were on another machine."""
         async with self.database() as sql:
             await sql.execute("UPDATE workers SET host = NULL")
 
@@ -121,7 +121,7 @@ class Laboratory(Caller):
         return Fate(row["claims"], row["crashes"], row["interruptions"], row["state"])
 
     async def until_it_takes_connections(self) -> Any:
-        """The database's own time when it first answered."""
+        """The database's time at its first answer."""
         async with asyncio.timeout(LIMIT_SECONDS):
             while True:
                 try:
@@ -158,7 +158,7 @@ class Laboratory(Caller):
 
 @asynccontextmanager
 async def laboratory(folder: Path, *, workers: int, **settings: str) -> AsyncIterator[Laboratory]:
-    """A server and so many workers, with these settings."""
+    """A server and workers with these settings. A context manager."""
     folder.mkdir(parents=True)
     folder.chmod(0o711)  # PostgreSQL's account has to get through to its own folder
     history = History(folder / "history.ndjson")
@@ -183,7 +183,7 @@ async def laboratory(folder: Path, *, workers: int, **settings: str) -> AsyncIte
 
 @asynccontextmanager
 async def under_up(folder: Path, **settings: str) -> AsyncIterator[Caller]:
-    """``coatcheck up`` with the service of handlers, once it is ready."""
+    """``coatcheck up`` with the chaos service, when it is ready. A context manager."""
     folder.mkdir(parents=True)
     folder.chmod(0o711)  # PostgreSQL's account has to get through to its own folder
     history, data, port = History(folder / "history.ndjson"), folder / "data", free_port()

@@ -22,12 +22,12 @@ FIRST_CLAIM_SECONDS: Final = 5.0
 STALL_SECONDS: Final = 20.0
 DOWN_SECONDS: Final = (0.0, 5.0, 20.0)
 QUEUE: Final = 300
-"""More than all workers can hold at once: jobs wait when PostgreSQL dies, and when it is back."""
+"""More than all workers can hold: jobs wait when PostgreSQL dies, and when it is back."""
 
 
 @dataclass
 class Measure:
-    """Seconds, one for each round; ``limit`` is what none may be above."""
+    """Seconds, one for each round; ``limit`` is the allowed maximum."""
 
     name: str
     limit: float | None
@@ -53,7 +53,7 @@ def leases(seconds: dict[str, float]) -> str:
 async def worker_killed_under_up(
     folder: Path, rounds: int, say: Callable[[str], None]
 ) -> list[Measure]:
-    """kill -9 of the worker of a ``coatcheck up``, until its successor has begun its jobs again."""
+    """kill -9 of the worker of a ``coatcheck up``, until its successor has restarted its jobs."""
     measures = {
         lane: Measure(
             f"worker of `up` killed, job begun again ({lane}, lease {seconds:g} s)",
@@ -74,7 +74,7 @@ async def worker_killed_under_up(
             say(f"worker of `up` killed, round {number + 1}: {taken}")
             for job in held.values():
                 await caller.cancel(job)
-            # One that is killed soon after its start is started again later.
+            # A process killed soon after its start is restarted later.
             await asyncio.sleep(HEALTHY_SECONDS)
     return list(measures.values())
 
@@ -82,7 +82,7 @@ async def worker_killed_under_up(
 async def worker_killed_beside_another(
     folder: Path, rounds: int, say: Callable[[str], None]
 ) -> list[Measure]:
-    """kill -9 of a bare worker, until one that runs beside it has begun its jobs again."""
+    """kill -9 of a single worker, until another one on the host has restarted its jobs."""
     measures = {
         lane: Measure(
             f"worker killed, its job begun by one beside it ({lane}, lease {seconds:g} s)",
@@ -96,7 +96,7 @@ async def worker_killed_beside_another(
 async def worker_killed_unseen(
     folder: Path, rounds: int, say: Callable[[str], None]
 ) -> list[Measure]:
-    """The same where nobody can see that it died, as on another machine: its lease has to end."""
+    """The same without proof of its death, as on another machine: its lease must end."""
     measures = {
         lane: Measure(
             f"worker of another machine killed, job begun again ({lane}, lease {seconds:g} s)",
@@ -116,21 +116,21 @@ async def _killed(
     *,
     hidden: bool,
 ) -> list[Measure]:
-    """kill -9 of the worker that holds a job of each lane, until another has begun it again."""
+    """kill -9 of the worker that holds a job of each lane, until another has restarted it."""
     moved, number = Measure("jobs of them that had moved on before (not counted)", None, unit=""), 0
     async with laboratory(folder, workers=2, lane_ack_seconds=leases(ack_seconds)) as lab:
         first, second = lab.deployment.workers
         await second.kill(stay_down=True)
         while min(len(measure.seconds) for measure in measures.values()) < rounds:
             number += 1
-            # Nobody else is there, so that all of them are the first one's.
+            # There is no other worker yet, so the first one gets all of them.
             held = {lane: await lab.submit("slow", lane, seconds=60.0) for lane in LANES}
             await asyncio.gather(*(lab.executed(job, 1) for job in held.values()))
             await second.start()
             await lab.deployment.up()
             if hidden:
                 await lab.hide_workers()
-            # A machine that is too busy for a lease of seconds loses it before anybody is killed.
+            # On a machine too busy for short leases, a lease may end before the kill.
             begun = {lane: lab.executions(job) for lane, job in held.items()}
             counted = [lane for lane, pids in begun.items() if pids[-1] == first.pid]
             moved.seconds.append(len(LANES) - len(counted))
@@ -151,7 +151,7 @@ async def _killed(
 async def restarted_database(
     folder: Path, rounds: int, say: Callable[[str], None]
 ) -> list[Measure]:
-    """kill -9 of PostgreSQL and a start, until the first claim, while jobs wait all the time."""
+    """kill -9 and restart of PostgreSQL, until the first claim, while jobs wait."""
     measures = {
         down: Measure(f"PostgreSQL back after {down:g} s away, first claim", FIRST_CLAIM_SECONDS)
         for down in DOWN_SECONDS
@@ -175,11 +175,11 @@ async def restarted_database(
 
 
 async def stalled_database(folder: Path, rounds: int, say: Callable[[str], None]) -> list[Measure]:
-    """All processes of PostgreSQL are stopped for 20 s while jobs run, and go on.
+    """All processes of PostgreSQL are stopped for 20 s while jobs run, and then continued.
 
-    With the leases that are usual none may be taken for lost: a rescue would be a mistake. A worker
-    stops what its own clock says may be lost, at two thirds of the lease: of the urgent lane, which
-    has 30 s, that may happen, and is no rescue.
+    With the usual leases no job may be rescued: that would be a mistake. A worker stops jobs whose
+    lease may be lost by its own clock, at two thirds of the lease. For the urgent lane, with 30 s,
+    that may happen, and is not a rescue.
     """
     async with laboratory(folder, workers=2, lane_ack_seconds=leases(DEFAULT_LEASES)) as lab:
         rescued = Measure(f"jobs rescued by mistake in a stall of {STALL_SECONDS:g} s", 0, unit="")
@@ -212,7 +212,7 @@ async def stalled_database(folder: Path, rounds: int, say: Callable[[str], None]
 async def stall_beyond_the_lease(
     folder: Path, rounds: int, say: Callable[[str], None]
 ) -> list[Measure]:
-    """The same, with leases far shorter than the stall: each job is done again, and only once."""
+    """The same with leases far shorter than the stall: each job runs again, and only once."""
     async with laboratory(folder, workers=2, lane_ack_seconds=leases(LEASES)) as lab:
         claims = Measure(
             f"claims of a job, lease shorter than a {STALL_SECONDS:g} s stall", 2, unit=""

@@ -1,4 +1,4 @@
-"""The soak lane: a load for long, and a look for what grows.
+"""Soak runs: a long load, and a search for anything that grows.
 
 ``python -m chaos.soak --help``
 """

@@ -1,9 +1,9 @@
-"""Soak: ``python -m chaos.soak [--minutes 60] [--seed N] [--rate 20] [--faults kills]``.
+"""Runs a soak: ``python -m chaos.soak [--minutes 60] [--seed N] [--rate 20] [--faults kills]``.
 
-A deployment under the mixed load of all surfaces, with a retention of three minutes, so that what
-comes in also goes. Leaves samples.csv, verdict.md, soak.png and history.ndjson. Exits with 1 if
-something grows, if the load saw something that must not be or waited in vain, or if the run was too
-short to be judged.
+A deployment under the mixed load of all products, with a retention of three minutes, so that data
+is also deleted. Writes samples.csv, verdict.md, soak.png and history.ndjson. Exits with 1 if
+something grows, if the load saw a violation or waited in vain, or if the run was too short to be
+judged.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ EVERY_SECONDS: Final = 10.0
 SETTLE_SECONDS: Final = 120.0
 SEEDS: Final = 1_000_000
 SETTINGS: Final = {
-    # Short, and longer than the load takes to look at what it has handed in.
+    # Short, and longer than the load takes to read its jobs.
     "keep_completed_seconds": "180",
     "keep_failed_seconds": "180",
     "llm_keep_seconds": "180",
-    # As they are usually: a soak is about what is usual, for long.
+    # The usual values: a soak tests normal operation for long.
     "lane_ack_seconds": "urgent=30,standard=120,bulk=300",
 }
 
@@ -55,14 +55,14 @@ def main(arguments: Sequence[str]) -> int:
     report: Path = options.report or REPORTS / f"{stamp}-{seed}"
     report.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="coatcheck-soak-"))
-    folder.chmod(0o711)  # PostgreSQL's account has to get through to its own folder
+    folder.chmod(0o711)  # PostgreSQL's account needs access to its own folder
     print(f"seed {seed}; {options.minutes:g} min; report: {report}", flush=True)
     rows: list[Sample] = []
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_soak(folder, report, seed, options, rows))
     finally:
-        # Of a run that was interrupted, too.
+        # Also for an interrupted run.
         title = f"{options.minutes:g} min, {options.rate:g} calls a second, seed {seed}"
         history = folder / HISTORY
         seen = _seen_by_the_load(history)
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 async def _soak(
     folder: Path, report: Path, seed: int, options: argparse.Namespace, rows: list[Sample]
 ) -> None:
-    """Fill ``rows`` for as long as the load lasts."""
+    """Add samples to ``rows`` while the load runs."""
     history = History(folder / HISTORY)
     try:
         async with (
@@ -115,7 +115,7 @@ async def _sample(
             try:
                 rows.append(await sampler.sample())
             except AWAY:
-                continue  # a fault of the plan: a gap in the series
+                continue  # during a planned fault: a gap in the series
             _write(report / "samples.csv", rows)
             if len(rows) % 6 == 0:
                 print(_line(rows[-1], load.waiting), flush=True)
@@ -126,14 +126,14 @@ def _line(row: Sample, waiting: int) -> str:
     memory = sum(row[name] for name in members if name.endswith(" MB"))
     return (
         f"{row['seconds'] / 60:5.1f} min: {row['ended a second']:5.1f} ended a second, "
-        f"{waiting} scenes wait, "
+        f"{waiting} scenarios run, "
         f"{memory:.0f} MB in processes, {row['tables MB'] + row['indexes MB']:.0f} MB in tables, "
         f"claimed within {row.get('claim p95 ms', float('nan')):.0f} ms (95 %)"
     )
 
 
 def _write(path: Path, rows: Sequence[Sample]) -> None:
-    """All of it each time: whoever interrupts a soak has what was seen so far."""
+    """Write all samples each time, so that an interrupted soak keeps them."""
     partial = path.with_suffix(".partial")
     with partial.open("w", newline="") as file:
         writer = csv.DictWriter(file, verdict.names(rows), restval="")
@@ -143,7 +143,7 @@ def _write(path: Path, rows: Sequence[Sample]) -> None:
 
 
 def _seen_by_the_load(history: Path) -> list[str]:
-    """What must not be, and whoever waited in vain, in the words of the load."""
+    """Violations and unfinished waits that the load recorded."""
     notes = read(history) if history.exists() else []
     seen = []
     for note in notes:
@@ -182,7 +182,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 def _kinds(text: str) -> tuple[str, ...]:
     asked = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := set(asked) - {*KINDS, *GROUPS}:
-        raise argparse.ArgumentTypeError(f"there is no {', '.join(sorted(unknown))}")
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}")
     wanted = {kind for name in asked for kind in GROUPS.get(name, (name,))}
     return tuple(kind for kind in KINDS if kind in wanted)
 

@@ -15,7 +15,7 @@ from chaos.soak.verdict import Rows, names, series
 
 mpl.use("Agg")
 
-# Okabe and Ito's colours, which people tell apart whatever their eyes are like.
+# Okabe and Ito's colours, which colour-blind people can distinguish.
 _COLOURS: Final = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999"
 )  # fmt: skip
@@ -28,7 +28,7 @@ class Panel:
     unit: str
     shows: Callable[[str], bool]
     ending: str = ""
-    """What is left out of the names in the legend."""
+    """Parts of names to omit in the legend."""
 
 
 def _is_member(name: str, ending: str) -> bool:
@@ -52,7 +52,7 @@ PANELS: Final[Sequence[Panel]] = (
     ),
     Panel("The largest of them", "MB", lambda name: name.startswith("table "), " MB"),
     Panel("Dead rows, and live ones", "rows", lambda name: name in {"dead rows", "rows"}),
-    Panel("Records that are kept for long", "MB", lambda name: name == "records MB", " MB"),
+    Panel("Records with a long retention", "MB", lambda name: name == "records MB", " MB"),
     Panel(
         "Blobs and temporary files that retention removes",
         "",
@@ -91,7 +91,7 @@ def _panel(axes: Axes, panel: Panel, rows: Rows) -> None:
     if len(shown) > 1:
         axes.legend(fontsize=8, ncols=3, frameon=False, loc="best")
     if rows:
-        # What is judged: see slopes.py.
+        # The judged half: see slopes.py.
         middle = (rows[0]["seconds"] + rows[-1]["seconds"]) / 120
         axes.axvline(middle, color="#999999", linewidth=0.8, linestyle=":")
     axes.set_xlabel("minutes")

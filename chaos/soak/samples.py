@@ -14,10 +14,10 @@ from chaos.history import History
 
 MB: Final = 1e6
 AWAY: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
-"""What a sample raises while the database cannot be asked."""
+"""Errors of a sample while the database is unavailable."""
 
 WITNESSES: Final = ("end_history", "job_history", "run_history", "worker_history")
-"""Tables of this lane's own, which keep everything."""
+"""Tables of the chaos triggers, which keep everything."""
 
 RECORDS: Final = (
     "artifact_records",
@@ -34,11 +34,11 @@ RECORDS: Final = (
     "voices",
     "webhook_deliveries",
 )
-"""What is kept for days or for good whatever the retention of jobs is: receipts of what was
-deleted, what was delivered, usage and roll-ups, what users made. They grow with the work done."""
+"""Tables kept for days or for ever, whatever the retention of jobs: deletion receipts, deliveries,
+usage and roll-ups, data of users. They grow with the work done."""
 
 KEPT_BLOBS: Final = frozenset({"exports", "generations", "references"})
-"""Folders of the blob container whose files are kept for as long as such records are."""
+"""Folders of the blob container whose files are kept as long as such records."""
 
 _ACTIVITY: Final = """
 SELECT count(*) FILTER (WHERE application_name LIKE 'coatcheck %') AS connections,
@@ -60,7 +60,7 @@ FROM (
       AND failures + crashes + interruptions + unreachables = 0
 ) AS recent
 """
-"""Of single jobs at their first claim: a task may wait for the limits of its batch."""
+"""The wait of single jobs until their first claim: a task may wait for its batch's limits."""
 
 _ENDS: Final = """
 SELECT count(*) AS ended FROM jobs WHERE finished_at > now() - $1 * interval '1 second'
@@ -68,7 +68,7 @@ SELECT count(*) AS ended FROM jobs WHERE finished_at > now() - $1 * interval '1 
 
 
 class Sampler:
-    """Measures a deployment now and then. ``every`` is how long a sample looks back for claims."""
+    """Measures a deployment. ``every`` is how far back a sample looks for claims."""
 
     def __init__(self, deployment: Deployment, history: History, every: float) -> None:
         self._deployment = deployment
@@ -76,7 +76,7 @@ class Sampler:
         self._every = every
 
     async def sample(self) -> dict[str, float]:
-        """One row."""
+        """Take one sample."""
         row = {"seconds": self._history.now()}
         for member in self._deployment.members:
             row |= _of_process(member.name, member.pid)
@@ -114,7 +114,7 @@ class Sampler:
 
 
 def _of_process(name: str, pid: int) -> dict[str, float]:
-    """Memory that is the process's own, and its open files; nothing of one that is not there."""
+    """The private memory of a process and its open files; empty if it does not run."""
     try:
         process = psutil.Process(pid)
         return {
@@ -142,7 +142,7 @@ def _of_postgres(pid: int) -> dict[str, float]:
 
 
 def _of_folders(folder: Path) -> dict[str, float]:
-    """How many blobs there are that retention deletes, and how many temporary files."""
+    """The numbers of blobs under retention and of temporary files."""
     blobs = folder / "blobs"
     of_jobs = [each for each in blobs.iterdir() if each.name not in KEPT_BLOBS]
     return {
@@ -156,7 +156,7 @@ def _files_below(folder: Path) -> int:
 
 
 def _of_claims(claims: asyncpg.Record) -> dict[str, float]:
-    """Nothing, if nothing was claimed."""
+    """Empty if nothing was claimed."""
     if claims["p50"] is None:
         return {}
     return {f"claim {name} ms": 1e3 * float(claims[name]) for name in ("p50", "p95")}

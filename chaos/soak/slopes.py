@@ -1,10 +1,10 @@
 """Whether a series grows: a robust line through the second half of it.
 
 The first half is for warming up: caches fill, pools open, retention begins to delete. The second
-half is cut into twelve windows, and the median of each is a point: what goes up and down all the
-time, as dead rows do between two vacuums, comes to rest by that. Through the points goes the line
-of Theil and Sen: its slope is the median of the slopes between any two of them, which an outlier
-does not move. How sure that is, is told by the spread of those slopes, as Sen gives it by way of
+half is cut into twelve windows, and the median of each is a point: that smooths values that go up
+and down all the time, as dead rows do between two vacuums. The line through the points is that of
+Theil and Sen: its slope is the median of the slopes between any two points, which an outlier does
+not move. Its confidence interval comes from the spread of those slopes, as Sen derives it from
 Kendall's statistic.
 
 A series grows if even the lower end of the 95 % interval, over the whole second half, adds up to
@@ -24,12 +24,12 @@ CERTAINTY: Final = 1.96
 """Standard deviations to either side: 95 %."""
 WINDOWS: Final = 12
 POINTS_MIN: Final = 8
-"""Windows with something in them. Fewer say nothing."""
+"""The minimum number of windows with values."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What a series may grow by over the second half: ``part`` of its level, or ``amount``."""
+    """The allowed growth of a series over the second half: ``part`` of its level, or ``amount``."""
 
     part: float
     amount: float
@@ -40,7 +40,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Slope:
-    """Of the second half of a series. Growth is over all of that half, in the series' unit."""
+    """The slope of the second half. Growth is over that whole half, in the series' unit."""
 
     level: float
     growth: float
@@ -97,7 +97,7 @@ def _points(times: Sequence[float], values: Sequence[float]) -> list[tuple[float
 
 
 def _interval(points: int, slopes: int) -> tuple[int, int]:
-    """Which of the sorted slopes are the ends of the interval (Sen 1968, no ties)."""
+    """The indexes of the sorted slopes that bound the interval (Sen 1968, no ties)."""
     spread = CERTAINTY * math.sqrt(points * (points - 1) * (2 * points + 5) / 18)
     low = round((slopes - spread) / 2)
     return max(0, low), min(slopes - 1, slopes - 1 - low)

@@ -22,12 +22,12 @@ TOLERANCES: Final[Sequence[tuple[str, Tolerance]]] = (
     (" p50 ms", Tolerance(part=0.50, amount=10.0)),
     (" p95 ms", Tolerance(part=0.50, amount=100.0)),
 )
-"""By the end of a series' name. The first that fits counts."""
+"""Tolerances by the end of a series' name. The first match counts."""
 
 NOT_JUDGED: Final = frozenset({"records MB", "records", "rows", "ended a second", "seconds"})
-"""What grows with the work that is done, and what the load decides."""
+"""Series that grow with the work done, or that depend on the load."""
 JUDGED_SECONDS_MIN: Final = 600.0
-"""A run whose second half is shorter says little: processes are still warming up."""
+"""The minimum length of the second half: before, processes still warm up."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Judgement:
 
 
 def judged(rows: Rows) -> list[Judgement]:
-    """Every series that is judged and has enough points, by name."""
+    """Every judged series with enough points, by name."""
     found = []
     for name in names(rows):
         tolerance = tolerance_of(name)
@@ -63,25 +63,25 @@ def judged(rows: Rows) -> list[Judgement]:
 
 
 def names(rows: Rows) -> list[str]:
-    """Of all series, in the order in which they appeared."""
+    """The names of all series, in order of appearance."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def series(rows: Rows, name: str) -> tuple[list[float], list[float]]:
-    """The times and values of a series; a process that was down has gaps."""
+    """The times and values of a series; it has gaps while a process was down."""
     points = [(row["seconds"], row[name]) for row in rows if name in row]
     return [time for time, _ in points], [value for _, value in points]
 
 
 def tolerance_of(name: str) -> Tolerance | None:
-    """None for what is not judged."""
+    """None if the series is not judged."""
     if name in NOT_JUDGED:
         return None
     return next((tolerance for end, tolerance in TOLERANCES if name.endswith(end)), None)
 
 
 def markdown(rows: Rows, title: str, seen: Sequence[str] = ()) -> str:
-    """The whole verdict, for people. ``seen`` is what the load saw that must not be."""
+    """The verdict as Markdown. ``seen`` are the violations that the load saw."""
     found = judged(rows)
     growing = [each.name for each in found if each.slope.grows]
     half = (rows[-1]["seconds"] - rows[0]["seconds"]) / 2 if rows else 0.0
@@ -93,9 +93,9 @@ def markdown(rows: Rows, title: str, seen: Sequence[str] = ()) -> str:
     else:
         lines.append(f"**No slope** in {len(found)} series.")
     if seen:
-        lines += ["", "**The load saw what must not be:**", "", *(f"- {each}" for each in seen)]
+        lines += ["", "**The load saw violations:**", "", *(f"- {each}" for each in seen)]
     if half < JUDGED_SECONDS_MIN:
-        lines += ["", "The second half is shorter than ten minutes: it still warms up."]
+        lines += ["", "The second half is shorter than ten minutes: processes still warm up."]
     head = ["series", "level", "growth", "95 %", "of level", "tolerated", ""]
     table = [head, ["---", *["---:"] * 5, "---"], *(each.row() for each in found)]
     lines += ["", "Growth is over the second half of the run.", ""]

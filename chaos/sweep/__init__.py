@@ -1,5 +1,5 @@
-"""Every named crash point, with each victim that can be struck there.
+"""Kills every possible process at every named crash point.
 
-The scenarios are those of ``tests/e2e``, which ``make test`` runs once with the process as the
-victim. Here they are run with all of them, and a table says what came of each.
+The scenarios are those of ``tests/e2e``, which ``make test`` runs once, with the process itself as
+the victim. A sweep runs them with all victims, and writes the results into a table.
 """

@@ -32,23 +32,23 @@ _SCENARIOS: Final = (
     "test_stripe_crash_points",
 )
 _OF_UPLOADS: Final = ("canary/test_canary", "canary/test_lists")
-"""Have servers and workers with all that they do, and no upkeep alone."""
+"""Use servers and workers with all their loops, not maintenance alone."""
 _HAVE_A_SERVER_OF_THEIR_OWN: Final = "not postgresql"
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One victim. ``title`` is its column; ``upkeep_in`` is the command whose upkeep is struck."""
+    """One victim. ``title`` is its column; ``maintenance_in`` is the command whose loops die."""
 
     title: str
     victim: Victim
-    upkeep_in: str = ""
+    maintenance_in: str = ""
 
 
 PASSES: Final = {
     "process": Pass("process killed", Victim.PROCESS),
-    "server": Pass("server killed in its upkeep", Victim.PROCESS, upkeep_in="server"),
-    "worker": Pass("worker killed in its upkeep", Victim.PROCESS, upkeep_in="worker"),
+    "server": Pass("server killed in its maintenance", Victim.PROCESS, maintenance_in="server"),
+    "worker": Pass("worker killed in its maintenance", Victim.PROCESS, maintenance_in="worker"),
     "postgresql": Pass("PostgreSQL killed", Victim.POSTGRESQL),
     "pause": Pass("held beyond its lease", Victim.PAUSE),
 }
@@ -56,7 +56,7 @@ PASSES: Final = {
 
 @dataclass(frozen=True)
 class Struck:
-    """What came of striking at one point, in one scenario."""
+    """The result of one crash point in one scenario."""
 
     point: str
     role: str
@@ -66,14 +66,14 @@ class Struck:
 
 
 def run(chosen: Pass, folder: Path, only: Sequence[str] = ()) -> list[Struck]:
-    """Run the scenarios of one pass; ``only`` are words that a test's name must have one of."""
+    """Run the scenarios of one pass; a test's name must contain one of the words in ``only``."""
     name = chosen.title.replace(" ", "-")
     journal, report = folder / f"{name}.ndjson", folder / f"{name}.xml"
-    files = _SCENARIOS if chosen.upkeep_in else (*_SCENARIOS, *_OF_UPLOADS)
+    files = _SCENARIOS if chosen.maintenance_in else (*_SCENARIOS, *_OF_UPLOADS)
     words = [_HAVE_A_SERVER_OF_THEIR_OWN, *([f"({' or '.join(only)})"] if only else [])]
     environment = os.environ | {
         VARIABLE: chosen.victim.value,
-        UPKEEP_VARIABLE: chosen.upkeep_in,
+        UPKEEP_VARIABLE: chosen.maintenance_in,
         THOROUGH_VARIABLE: "1",
         STRUCK_VARIABLE: str(journal),
     }
@@ -90,15 +90,15 @@ def run(chosen: Pass, folder: Path, only: Sequence[str] = ()) -> list[Struck]:
             stderr=log,
         )
         try:
-            _tell(tests, chosen.title, journal)
+            _print_progress(tests, chosen.title, journal)
         finally:
             tests.terminate()
             tests.wait()
     return _struck(journal, _outcomes(report))
 
 
-def _tell(tests: subprocess.Popen[bytes], title: str, journal: Path) -> None:
-    """Say now and then how far a pass is, until it has ended."""
+def _print_progress(tests: subprocess.Popen[bytes], title: str, journal: Path) -> None:
+    """Print the progress of a pass until it has ended."""
     while True:
         try:
             tests.wait(_TELL_SECONDS)
@@ -110,7 +110,7 @@ def _tell(tests: subprocess.Popen[bytes], title: str, journal: Path) -> None:
 
 
 def _outcomes(report: Path) -> dict[str, tuple[str, str]]:
-    """By test, how it went and what was said of it."""
+    """The outcome and the message of each test."""
     outcomes = {}
     for case in ElementTree.parse(report).iter("testcase"):
         test = f"{case.get('classname')}::{case.get('name')}"
@@ -138,7 +138,7 @@ def _struck(journal: Path, outcomes: dict[str, tuple[str, str]]) -> list[Struck]
 
 
 def _point_of(test: str) -> str:
-    """What a test is about that notes no strike, or never came to its point."""
+    """The crash point of a test that recorded none, or never reached it."""
     return test.partition("[")[2].rstrip("]").partition("-")[0].partition(":")[0]
 
 

@@ -14,7 +14,7 @@ OF_SERVERS: Final = frozenset(
         *("serve", "deliver", "meter"),
     }
 )
-"""Roles of a laboratory that do what a server does, of which some do one thing only."""
+"""Roles of the test deployment that act as a server, some of them with one task only."""
 
 OF_UPKEEP: Final = frozenset(
     {
@@ -29,11 +29,11 @@ OF_UPKEEP: Final = frozenset(
         "reconcile.before_resubmit",
     }
 )
-"""Points that the upkeep of a server passes as well as that of a worker."""
+"""Points that the maintenance of both servers and workers passes."""
 
 
 def cell(point: str, name: str, struck: Sequence[Struck]) -> str:
-    """What came of a point with a victim: passed or failed, as whom, or why there is nothing."""
+    """The result of a point with a victim: passed or failed, in which role, or why it is empty."""
     here = [each for each in struck if each.point == point]
     failed = [each for each in here if each.outcome == "failed"]
     if failed:
@@ -46,23 +46,23 @@ def cell(point: str, name: str, struck: Sequence[Struck]) -> str:
 
 
 def kind(role: str) -> str:
-    """The part of a deployment that a role of the laboratory stands for."""
+    """The part of a deployment that a role represents."""
     if role == "upkeep":
-        return "upkeep"
+        return "maintenance"
     return "server" if role in OF_SERVERS else "worker"
 
 
 def why_not(point: str, name: str) -> str:
-    """The reason for which a victim is not struck at a point."""
+    """Why a victim is not tested at a point."""
     if name in ("server", "worker") and point not in OF_UPKEEP:
-        return "not a point of upkeep"
+        return "not a point of maintenance"
     return "NOT STRUCK"
 
 
 def is_whole(results: Mapping[str, Sequence[Struck]]) -> bool:
-    """Whether every point was struck with the victims that were asked for, and all of it passed."""
+    """Whether every point was tested with the requested victims, and all passed."""
     if any(each.outcome == "failed" for struck in results.values() for each in struck):
-        return False  # also a test that is about no point of its own, or broke before it came there
+        return False  # also a test without a crash point, or one that failed before it
     cells = [cell(point, name, results[name]) for point in CRASH_POINTS for name in results]
     return not any(each.startswith("NOT STRUCK") for each in cells)
 
@@ -72,8 +72,8 @@ def markdown(results: Mapping[str, Sequence[Struck]]) -> str:
     lines = [
         "# The crash sweep",
         "",
-        "Each named crash point, and what was struck there. `passed n (who)`: in so many scenarios,"
-        " which were the point's passings in a server, in a worker or in the upkeep of either.",
+        "Each named crash point, and its victims. `passed n (who)`: in n scenarios,"
+        " in which a server, a worker or the maintenance of either passed the point.",
         "",
         f"| crash point | {' | '.join(PASSES[name].title for name in names)} |",
         f"| --- |{' --- |' * len(names)}",

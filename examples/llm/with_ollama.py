@@ -47,9 +47,9 @@ messages = [{"role": "user", "content": "What will the weather be in Toronto for
 asked = client.chat(MODEL, messages, tools=[get_weather])
 for call in asked.message.tool_calls or []:
     print(f"{call.function.name}({dict(call.function.arguments)})")
-    said = get_weather(**call.function.arguments)
-    told = {"role": "tool", "tool_name": call.function.name, "content": said}
-    final = client.chat(MODEL, [*messages, asked.message, told], tools=[get_weather])
+    weather_text = get_weather(**call.function.arguments)
+    tool_message = {"role": "tool", "tool_name": call.function.name, "content": weather_text}
+    final = client.chat(MODEL, [*messages, asked.message, tool_message], tools=[get_weather])
     print(final.message.content)
 
 print("-- JSON of a schema")

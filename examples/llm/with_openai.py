@@ -59,10 +59,10 @@ message = asked.choices[0].message
 for call in message.tool_calls:
     arguments = json.loads(call.function.arguments)
     print(f"{asked.choices[0].finish_reason}: {call.function.name}({arguments})")
-    said = f"{arguments['city']}: 11 degrees for {arguments['days']} days"
-    told = {"role": "tool", "tool_call_id": call.id, "content": said}
+    weather_text = f"{arguments['city']}: 11 degrees for {arguments['days']} days"
+    tool_message = {"role": "tool", "tool_call_id": call.id, "content": weather_text}
     final = client.chat.completions.create(
-        model=MODEL, messages=[*messages, message, told], tools=[weather]
+        model=MODEL, messages=[*messages, message, tool_message], tools=[weather]
     )
     print(final.choices[0].message.content)
 

@@ -12,7 +12,7 @@ from examples.ollama_upstream.records import Request
 
 
 class Stopped(Exception):
-    """The answer goes no further: its connection is to be cut."""
+    """Ends the response by cutting its connection."""
 
 
 @dataclass(slots=True)
@@ -22,4 +22,4 @@ class Call:
     body: dict[str, Any] = field(default_factory=dict)
     fault: Fault | None = None
     cleared: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the faults that were planned as it came in are no longer to happen."""
+    """Set when the faults that were planned at its arrival are cleared."""

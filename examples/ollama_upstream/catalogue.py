@@ -16,7 +16,7 @@ _DEFAULT_TAG = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model. ``capabilities`` decides what it can be asked: Ollama's own words for them."""
+    """One model. ``capabilities`` are Ollama's names for what it can do."""
 
     name: str
     capabilities: tuple[str, ...] = ("completion", "tools", "vision")
@@ -27,7 +27,7 @@ class Model:
     context_length: int = 131_072
 
     def can(self, *abilities: str) -> bool:
-        """Whether it is able to do one of these."""
+        """Whether it has one of these capabilities."""
         return not set(abilities).isdisjoint(self.capabilities)
 
     @property
@@ -96,7 +96,7 @@ def full_name(name: str) -> str:
 
 
 class Shelf:
-    """The models that there are. A bare name is one of ``MODELS``, or a model that can chat."""
+    """The available models. A bare name is one of ``MODELS``, or a model that can chat."""
 
     def __init__(self, models: Iterable[Model | str]) -> None:
         known = {model.name: model for model in MODELS}

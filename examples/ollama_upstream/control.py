@@ -1,9 +1,9 @@
-"""``/control``: tells the upstream what to do, and asks it what it saw, from outside.
+"""``/control``: controls the upstream from outside, and reads its records.
 
 GET    /control/seen        counts and the latest requests      DELETE  count from nothing
 POST   /control/faults      plan a fault: the fields of Fault   DELETE  forget them all
 PATCH  /control/tuning      change fields of Tuning
-POST   /control/go_away     {"seconds": n}: refuse connections for so long
+POST   /control/go_away     {"seconds": n}: refuse connections for that time
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Control:
             case "PATCH", "tuning":
                 return _tune(service.tuning, body_object(body))
             case _:
-                raise Refused(404, f"there is no {method} {path}")
+                raise Refused(404, f"no such route: {method} {path}")
         return {}
 
 

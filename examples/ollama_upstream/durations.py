@@ -15,7 +15,7 @@ _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 def keep_alive_seconds(value: object) -> float | None:
-    """What ``keep_alive`` of a request says: None if nothing, else seconds."""
+    """``keep_alive`` of a request in seconds; None if it has none."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):

@@ -17,7 +17,7 @@ NDJSON = "application/x-ndjson"
 
 
 class Exchange:
-    """Reads a request; answers it whole, or line by line."""
+    """Reads a request, and sends its response whole or line by line."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
@@ -40,7 +40,7 @@ class Exchange:
                 return b"".join(pieces)
 
     async def gone(self) -> None:
-        """Returns when the caller has gone away. Only after the body was read."""
+        """Returns when the caller disconnects. Only after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -56,7 +56,7 @@ class Exchange:
         await self._whole(text.encode(), "text/plain", status, ())
 
     async def line(self, value: object) -> None:
-        """One more object of a stream; the first one begins the answer."""
+        """Send one more object of a stream; the first one begins the response."""
         await self.raw(msgspec.json.encode(value) + b"\n")
 
     async def raw(self, data: bytes) -> None:

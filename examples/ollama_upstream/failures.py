@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Refused(Exception):
-    """A request that is answered with a status and ``{"error": message}``."""
+    """Ends a request with a status and ``{"error": message}``."""
 
     def __init__(
         self, status: int, message: str, headers: tuple[tuple[str, str], ...] = ()
@@ -20,7 +20,7 @@ def model_not_found(name: str) -> Refused:
 
 
 def model_not_pulled(name: str) -> Refused:
-    """The same, said by the routes that find out when they load it."""
+    """The same, in the words of routes that notice when they load the model."""
     return Refused(404, f'model "{name}" not found, try pulling it first')
 
 

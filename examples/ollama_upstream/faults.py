@@ -11,8 +11,8 @@ Kind = Literal[
     "error_line",  # {"error": ...} in the stream
     "cut",  # the connection ends in the middle of the answer
     "early_end",  # the answer ends in order, but without its last object
-    "hang",  # silence, until the caller goes or the faults are cleared
-    "garbage",  # bytes that are no JSON
+    "hang",  # silence, until the caller disconnects or the faults are cleared
+    "garbage",  # bytes that are not JSON
     "long_line",  # one line of `size_bytes`
     "endless",  # tokens without end
     "go_away",  # the whole server, as if its process were killed
@@ -21,10 +21,10 @@ Kind = Literal[
 
 @dataclass(slots=True)
 class Fault:
-    """Something that goes wrong with the next ``times`` requests (None: all) that it fits.
+    """A fault of the next ``times`` requests (None: all) that match.
 
-    It fits requests of ``path`` and ``model`` (None: any). In an answer that is streamed it
-    happens after ``after_tokens`` tokens; where nothing is streamed, at once.
+    It matches requests of ``path`` and ``model`` (None: any). In a stream it happens after
+    ``after_tokens`` tokens; without a stream, at once.
     """
 
     kind: Kind
@@ -37,7 +37,7 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     size_bytes: int = 1 << 20
     seconds: float | None = None
-    """Of ``go_away``: back after so long (None: not before it is told)."""
+    """For ``go_away``: when it returns (None: on request)."""
 
     def fits(self, path: str, model: str | None) -> bool:
         return (self.path is None or self.path == path) and (
@@ -46,18 +46,18 @@ class Fault:
 
 
 class Faults:
-    """The faults that are planned, in their order."""
+    """The planned faults, in order."""
 
     def __init__(self) -> None:
         self._planned: list[Fault] = []
         self.cleared = asyncio.Event()
-        """Set when what is planned now is no longer to happen; then there is a new one."""
+        """Set when the current faults are cleared; then replaced by a new event."""
 
     def plan(self, fault: Fault) -> None:
         self._planned.append(fault)
 
     def clear(self) -> None:
-        """Forget what was planned, and let go of what hangs."""
+        """Clear the planned faults, and release hanging requests."""
         self._planned.clear()
         self.cleared.set()
         self.cleared = asyncio.Event()

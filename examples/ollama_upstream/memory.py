@@ -1,4 +1,4 @@
-"""The memory that models are loaded into: how many at once, which has to go, who waits.
+"""The memory that models are loaded into: capacity, eviction, and a queue of requests.
 
 As in Ollama, requests are scheduled one after the other: while the first of them waits for a
 model to become idle and make room, those behind it wait, too. A model that is being loaded is
@@ -21,7 +21,7 @@ from examples.ollama_upstream.tuning import Tuning
 
 
 class Runner:
-    """A model in memory, or on its way there."""
+    """A model in memory, or being loaded."""
 
     def __init__(self, model: Model, places: int, keep_seconds: float) -> None:
         self.model = model
@@ -33,7 +33,7 @@ class Runner:
 
     @property
     def rest_seconds(self) -> float:
-        """How long it stays, from now, if nobody asks for it."""
+        """How long it stays from now on without a request."""
         used = 0.0 if self.users else time.monotonic() - self.idle_since
         return self.keep_seconds - used
 
@@ -58,7 +58,7 @@ class Runner:
 
 
 class Memory:
-    """Which models are in memory. The least recently used idle one makes room."""
+    """The models in memory. The least recently used idle one is evicted."""
 
     def __init__(self, tuning: Tuning, seen: Seen) -> None:
         self._tuning = tuning
@@ -69,7 +69,7 @@ class Memory:
         self._waiting = 0
 
     def listed(self) -> list[dict[str, Any]]:
-        """What is in memory, that which stays longest first."""
+        """The models in memory, the one that stays longest first."""
         self._forget_expired()
         runners = sorted(self._runners.values(), key=lambda runner: -runner.rest_seconds)
         return [runner.listed for runner in runners]
@@ -80,12 +80,12 @@ class Memory:
         return [name for name, runner in self._runners.items() if runner.loaded.is_set()]
 
     def empty(self) -> None:
-        """Nothing is in memory any more, as after a restart."""
+        """Unload all models, as after a restart."""
         self._runners.clear()
 
     @asynccontextmanager
     async def model(self, model: Model, keep_seconds: float | None) -> AsyncIterator[Runner]:
-        """The model in memory, loaded first if need be; it stays while somebody has it."""
+        """The model in memory, loaded first if necessary; it stays while in use."""
         if self._waiting >= self._tuning.max_queue:
             self._seen.refused_busy += 1
             raise too_many_waiting()
@@ -102,7 +102,7 @@ class Memory:
 
     @asynccontextmanager
     async def place(self, runner: Runner) -> AsyncIterator[None]:
-        """One of the places for answers that a model generates at once."""
+        """A slot for one of the answers that a model generates at once."""
         if runner.places.locked():
             if self._waiting >= self._tuning.max_queue:
                 self._seen.refused_busy += 1
@@ -121,7 +121,7 @@ class Memory:
             runner.places.release()
 
     def unload(self, model: Model) -> None:
-        """Let a model go, as soon as nobody has it."""
+        """Unload a model as soon as it is not in use."""
         runner = self._runners.get(model.name)
         if runner is not None:
             runner.keep_seconds = 0.0

@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Request:
-    """One request as it came in, and how it went."""
+    """One received request, and its outcome."""
 
     path: str
     headers: dict[str, str]
@@ -19,7 +19,7 @@ class Request:
     model: str | None = None
     tokens_sent: int = 0
     aborted: bool = False
-    """The caller went away before the end."""
+    """The caller disconnected before the end."""
 
 
 class Seen:
@@ -32,14 +32,14 @@ class Seen:
         self.reset()
 
     def reset(self) -> None:
-        """Count from nothing again. What is running now still runs."""
+        """Reset the counts. Running answers still count as running."""
         self.requests.clear()
         self.paths: Counter[str] = Counter()
         self.loads: Counter[str] = Counter()
         """How often each model was loaded."""
         self.faults: Counter[str] = Counter()
         self.swaps = 0
-        """Models that had to go for another one."""
+        """Models evicted for another one."""
         self.peak_running = self.running
         self.refused_busy = 0
         self.aborted = 0
@@ -68,7 +68,7 @@ class Seen:
         self.aborted += 1
 
     def as_json(self) -> dict[str, Any]:
-        """The counts; of bodies and headers nothing but sizes."""
+        """The counts; bodies and headers only as sizes."""
         return {
             "paths": dict(self.paths),
             "loads": dict(self.loads),

@@ -30,15 +30,15 @@ _JSON_TYPES: dict[type, str] = {
 
 @dataclass(slots=True)
 class Asked:
-    """One prompt, whichever route it came by."""
+    """One prompt, from any route."""
 
     model: str
     prompt: str
-    """Everything that the model reads, as one text."""
+    """The complete input of the model, as one text."""
     question: str
-    """The last thing that was said."""
+    """The last message."""
     asker: str = "user"
-    """Who said it: user, tool, system, assistant."""
+    """The role of the last message: user, tool, system, assistant."""
     stream: bool = True
     keep_seconds: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Asked:
     images: list[bytes] = field(default_factory=list)
     think: bool | None = None
     top_logprobs: int | None = None
-    """How many other tokens are told with each; None if no log probabilities are wanted."""
+    """Alternative tokens with each one; None without log probabilities."""
     raw: bool = False
     width: int = 64
     height: int = 64
@@ -68,7 +68,7 @@ def body_object(body: bytes) -> dict[str, Any]:
 
 
 def chat(body: dict[str, Any]) -> Asked:
-    """What ``POST /api/chat`` asks. Without messages it asks for the model to be loaded."""
+    """Parse ``POST /api/chat``. Without messages it only loads the model."""
     messages = _field(body, "messages", list, [], "ChatRequest")
     for message in messages:
         if not isinstance(message, dict):
@@ -90,7 +90,7 @@ def chat(body: dict[str, Any]) -> Asked:
 
 
 def generate(body: dict[str, Any]) -> Asked:
-    """What ``POST /api/generate`` asks. Without a prompt it asks for the model to be loaded."""
+    """Parse ``POST /api/generate``. Without a prompt it only loads the model."""
     prompt = _field(body, "prompt", str, "", "GenerateRequest")
     system = _field(body, "system", str, "", "GenerateRequest")
     suffix = _field(body, "suffix", str, "", "GenerateRequest")
@@ -108,7 +108,7 @@ def generate(body: dict[str, Any]) -> Asked:
 
 
 def texts_to_embed(body: dict[str, Any]) -> list[str]:
-    """What ``POST /api/embed`` is to embed."""
+    """The texts of ``POST /api/embed``."""
     given = body.get("input")
     if given is None or given == "":
         return []

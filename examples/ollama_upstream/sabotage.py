@@ -18,7 +18,7 @@ class Saboteur:
         self._go_away = go_away
 
     async def strike(self, call: Call) -> bool:
-        """Let the call's fault happen, if it has one. True if the answer goes on after it."""
+        """Apply the call's fault, if it has one. True if the answer continues after it."""
         exchange, fault = call.exchange, call.fault
         if fault is None or call.cleared.is_set():
             return True

@@ -11,7 +11,7 @@ from examples.ollama_upstream.requests import Asked
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one object of the stream adds: to the text, to the thoughts, or a tool call."""
+    """One object of the stream: more text, more thoughts, or a tool call."""
 
     kind: Literal["content", "thinking", "tool_calls"]
     value: Any
@@ -46,7 +46,7 @@ def script(asked: Asked, *, thinks: bool, length: int | None) -> Script:
 
 
 def _stopped(asked: Asked, said: list[str]) -> list[str]:
-    """What was said, up to the first of the texts that stop it."""
+    """The text up to the first stop text."""
     text = "".join(said)
     ends = [text.find(stop) for stop in asked.options.get("stop", []) if stop and stop in text]
     return wording.tokens(text[: min(ends)]) if ends else said

@@ -55,7 +55,7 @@ class Service:
         }
 
     async def serve(self, exchange: Exchange) -> None:
-        """Answer one request, or stop when its caller is gone."""
+        """Answer one request, or stop when its caller disconnects."""
         if exchange.path == "/" and exchange.method in ("GET", "HEAD"):
             await exchange.answer_text("Ollama is running")
         elif exchange.path not in self._routes:

@@ -74,7 +74,7 @@ def nothing_said(kind: Kind, model: str, reason: Literal["load", "unload"]) -> d
 
 
 def drawing(model: str, step: int, steps: int) -> dict[str, Any]:
-    """One object of the stream of a picture that is being made."""
+    """One object of the stream of a picture in progress."""
     return _head(model) | {"response": "", "done": False, "completed": step, "total": steps}
 
 
@@ -109,15 +109,15 @@ def _end(kind: Kind, asked: Asked, script: Script, watch: Stopwatch) -> dict[str
 
 
 def _logprobs(asked: Asked, pieces: Iterable[Piece]) -> dict[str, Any]:
-    """How likely each token of the text was, if that was asked for."""
+    """The log probabilities of the tokens, if requested."""
     if asked.top_logprobs is None:
         return {}
-    told = [
+    logprobs = [
         _logprob(each.value) | {"top_logprobs": [_logprob(each.value)] * asked.top_logprobs}
         for each in pieces
         if each.kind == "content"
     ]
-    return {"logprobs": told} if told else {}
+    return {"logprobs": logprobs} if logprobs else {}
 
 
 def _logprob(token: str) -> dict[str, Any]:

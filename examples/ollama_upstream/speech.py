@@ -73,7 +73,7 @@ class Speaker:
         return asyncio.get_running_loop().time() + self._tuning.prompt_seconds
 
     async def _wait(self, began: float, number: int) -> None:
-        """Until token ``number`` is due: by the clock, so that small delays do not add up."""
+        """Wait until token ``number`` is due: by the clock, so that small delays do not add up."""
         rate = self._tuning.tokens_per_second
         due = began + (number / rate if rate else 0.0)
         await asyncio.sleep(due - asyncio.get_running_loop().time())

@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class OllamaUpstream:
-    """An Ollama-shaped server in this process's event loop. A context manager.
+    """An Ollama-compatible server in this process's event loop. A context manager.
 
-    ``models`` are names or ``Model``s. ``token``: what ``Authorization: Bearer`` has to present.
-    Everything else is a field of ``Tuning`` and may be changed in ``upstream.tuning`` meanwhile.
+    ``models`` are names or ``Model``s. ``token`` is the token that callers must send. Everything
+    else is a field of ``Tuning`` and may be changed in ``upstream.tuning`` while it runs.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class OllamaUpstream:
 
     @property
     def seen(self) -> Seen:
-        """What came in so far."""
+        """The requests so far."""
         return self._service.seen
 
     @property
@@ -85,15 +85,15 @@ class OllamaUpstream:
         return self._service.memory
 
     def plan(self, fault: Fault) -> None:
-        """Let the next request that ``fault`` fits go wrong."""
+        """Inject ``fault`` into the next request that matches."""
         self._service.faults.plan(fault)
 
     def clear_faults(self) -> None:
-        """Nothing goes wrong any more; what hangs goes on."""
+        """Clear all faults; hanging requests continue."""
         self._service.faults.clear()
 
     async def go_away(self) -> None:
-        """As if the process were killed: every connection ends, new ones are refused."""
+        """Behave like a killed process: end every connection, refuse new ones."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
@@ -102,7 +102,7 @@ class OllamaUpstream:
         self.memory.empty()
 
     async def come_back(self) -> None:
-        """On the same port, with nothing loaded."""
+        """Listen on the same port again, with nothing loaded."""
         if self._listening is None:
             loop = asyncio.get_running_loop()
             listening = _bound(self._address)
@@ -138,7 +138,7 @@ class OllamaUpstream:
         try:
             await served_by.serve(exchange)
         except Exception:
-            # Uvicorn is silent, for it would report every cut; a mistake here has to be seen.
+            # Uvicorn logs nothing, because it would report every cut; a bug here must be visible.
             _log.exception("%s %s failed", exchange.method, exchange.path)
             raise
 
@@ -158,7 +158,7 @@ class OllamaUpstream:
 
 
 def _bound(address: tuple[str, int]) -> socket.socket:
-    # With the protocol named: asyncio lets tokens go out at once only on sockets that say so.
+    # With an explicit protocol: asyncio sets TCP_NODELAY only on such sockets.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind(address)

@@ -1,7 +1,7 @@
-"""What the upstream says: made from the prompt alone, so that it always says the same.
+"""Generates answers from the prompt alone, so that they are always the same.
 
-A text begins with what was asked, so that a reader sees which answer belongs to which question.
-Values that a tool or a schema wants are taken from the question where it holds any.
+A text begins with the question, so that a reader sees which answer belongs to which question.
+Values for a tool or a schema come from the question if it has any.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _QUOTED_CHARACTERS = 80
 
 
 def dice(asked: Asked, *more: str) -> Random:
-    """Chance that is the same for the same prompt, model and seed."""
+    """A random generator, the same for the same prompt, model and seed."""
     said = "\0".join((asked.model, str(asked.options.get("seed", 0)), asked.prompt, *more))
     for image in asked.images:
         said += hashlib.sha256(image).hexdigest()
@@ -46,7 +46,7 @@ def tokens(text: str) -> list[str]:
 
 
 def prose(asked: Asked, length: int | None) -> list[str]:
-    """An answer in words, of ``length`` tokens or as many as the prompt decides."""
+    """An answer in words, of ``length`` tokens, or of a length that the prompt decides."""
     chance = dice(asked)
     length = chance.randint(_SHORTEST, _LONGEST) if length is None else length
     pieces = tokens(_opening(asked))
@@ -72,7 +72,7 @@ def thoughts(asked: Asked) -> list[str]:
 
 
 def shaped(asked: Asked) -> list[str]:
-    """An answer in JSON, of the schema that was asked for if one was."""
+    """An answer in JSON, by the requested schema if there is one."""
     if isinstance(asked.format, dict):
         value = Filler(asked).value(asked.format)
     else:
@@ -132,7 +132,7 @@ class Filler:
         return fill(schema)
 
     def _found(self, reference: str) -> dict[str, Any]:
-        """What a reference leads to, from the root of the schema."""
+        """The target of a reference, from the root of the schema."""
         found = self._root
         for name in reference.removeprefix("#").split("/")[1:]:
             found = found[name]

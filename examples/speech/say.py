@@ -1,4 +1,4 @@
-"""Have a text spoken by a voice that is like a recording, and write the WAV file.
+"""Speak a text with the voice of a recording, and write a WAV file.
 
 COATCHECK_API_KEY=$(.venv/bin/coatcheck token --user alice) \
   .venv/bin/python examples/speech/say.py me.wav "Your coat is ready." ready.wav

@@ -1,9 +1,9 @@
-"""Hands a job in as a part of a trace, and prints the trace: submission, run and webhook.
+"""Submits a job within a trace, and prints the trace: submission, run and webhook.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 coatcheck up      # in one terminal
     COATCHECK_API_KEY=$(cat .coatcheck/dev-key) python -m examples.trace # in another
 
-It is the collector, on port 4318 or the one that is named, and the receiver of the webhook as well.
+The program is the collector, on port 4318 or the given one, and also receives the webhook.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 from examples.trace.collector import Span, TraceCollector, tree
 
 SECONDS_MAX = 60.0
-DEFAULT_PORT = 4318  # of collectors that speak OTLP over HTTP
+DEFAULT_PORT = 4318  # the default of collectors of OTLP over HTTP
 
 
 def main() -> None:
@@ -33,11 +33,11 @@ def main() -> None:
 
 
 def traced(url: str, api_key: str, collector: TraceCollector, service: str = "demo") -> str:
-    """Call ``POST /echo`` of a service, and give the trace of it, to be read by people."""
+    """Call ``POST /echo`` of a service, and return its trace as readable text."""
     trace_id = secrets.token_hex(16)
     # A caller that records traces would send its own span; this one has none.
     traceparent = f"00-{trace_id}-{secrets.token_hex(8)}-01"
-    with receiver() as (webhook_url, told):
+    with receiver() as (webhook_url, arrived):
         request = Request(
             f"{url}/api/v1/orgs/default/services/{service}/async/echo",
             data=json.dumps({"message": "hello"}).encode(),
@@ -50,11 +50,11 @@ def traced(url: str, api_key: str, collector: TraceCollector, service: str = "de
         )
         with urlopen(request, timeout=SECONDS_MAX) as answer:
             job = json.load(answer)
-        if not told.wait(SECONDS_MAX):
-            sys.exit(f"no webhook came for job {job['job_id']}")
+        if not arrived.wait(SECONDS_MAX):
+            sys.exit(f"no webhook arrived for job {job['job_id']}")
         spans = collector.wait_for(trace_id, _is_whole, SECONDS_MAX)
     if not _is_whole(spans):
-        sys.exit(f"the trace {trace_id} is not whole: is OTEL_EXPORTER_OTLP_ENDPOINT set there?")
+        sys.exit(f"the trace {trace_id} is incomplete: is OTEL_EXPORTER_OTLP_ENDPOINT set there?")
     return f"job {job['job_id']}, trace {trace_id}\n{tree(spans)}"
 
 
@@ -67,23 +67,23 @@ def _is_whole(spans: Sequence[Span]) -> bool:
 
 @contextmanager
 def receiver() -> Iterator[tuple[str, threading.Event]]:
-    """Where a webhook may be posted to, and what is set when one was."""
-    told = threading.Event()
+    """A URL that receives webhooks, and an event that is set when one arrives."""
+    arrived = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
-            told.set()
+            arrived.set()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, name="receiver", daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/told", told
+        yield f"http://127.0.0.1:{server.server_address[1]}/webhook", arrived
     finally:
         server.shutdown()
         server.server_close()

@@ -35,7 +35,7 @@ class Span:
 
 
 class TraceCollector:
-    """Listens on a port of this machine while its block lasts; 0 is any that is free."""
+    """A context manager that listens on a local port; 0 is any free port."""
 
     def __init__(self, port: int = 4318) -> None:
         self._came = threading.Condition()
@@ -58,13 +58,13 @@ class TraceCollector:
 
     @property
     def endpoint(self) -> str:
-        """What OTEL_EXPORTER_OTLP_ENDPOINT is to be."""
+        """The value for OTEL_EXPORTER_OTLP_ENDPOINT."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def wait_for(
         self, trace_id: str, is_whole: Callable[[Sequence[Span]], bool], seconds: float
     ) -> list[Span]:
-        """The spans of a trace once they are all there, or as they are after so many seconds."""
+        """The spans of a trace when they are complete, or those there are after the timeout."""
 
         def of_trace() -> list[Span]:
             return [span for span in self._spans if span.trace_id == trace_id]
@@ -81,7 +81,7 @@ class TraceCollector:
 
 
 def tree(spans: Sequence[Span]) -> str:
-    """The spans as lines: each under its parent, with when it began and how long it took."""
+    """The spans as lines: each under its parent, with its start and its duration."""
     began_ns = min(span.began_ns for span in spans)
     known = {span.span_id for span in spans}
 
@@ -114,7 +114,7 @@ def _handler(take: Callable[[bytes], None]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(answer)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
-            """Say nothing: what came is printed as a trace."""
+            """Log nothing: the spans are printed as a trace."""
 
     return Handler
 

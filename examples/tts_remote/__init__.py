@@ -1,7 +1,7 @@
-"""A remote that really speaks: text in, a WAV out, by espeak-ng. Jobs are kept on disk.
+"""An example remote for speech: turns text into a WAV with espeak-ng. Jobs are kept on disk.
 
-It speaks the HTTP protocol of remote jobs (``submit-job``, ``job-status``, ``job-result``,
-``job-cancel``), calls back when it is told to, and fails on demand.
+It implements the HTTP protocol of remote jobs (``submit-job``, ``job-status``, ``job-result``,
+``job-cancel``), sends callbacks if asked, and fails on demand.
 
     async with TtsRemote(folder) as remote:
         ...  # remote.url is what COATCHECK_SPEECH_REMOTE_URL would be

@@ -20,7 +20,7 @@ from examples.tts_remote.job_folders import InUse
 from examples.tts_remote.tuning import Tuning
 
 _ABOUT = {
-    "job_seconds": "what every job takes besides speaking",
+    "job_seconds": "duration of every job besides speaking",
     "voices": "processes that speak at once",
     "speak_seconds_max": "a text that takes longer to speak fails its job",
     "speech_bytes_max": "a text whose speech would be larger fails its job",
@@ -32,7 +32,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m examples.tts_remote",
         description="A text-to-speech server with espeak-ng. Jobs are on disk and survive a "
-        "restart. Steered by /control.",
+        "restart. Control it over /control.",
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument(

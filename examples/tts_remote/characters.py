@@ -1,7 +1,7 @@
-"""What a voice is like, as far as espeak-ng can be told: from a description, or from a recording.
+"""The parameters of a voice for espeak-ng, from a description or from a recording.
 
 A description is searched for words such as *deep*, *woman* or *fast*. Of a recording the pitch is
-measured; what is found is a clone's file, and whoever speaks with it speaks at that pitch.
+measured; the result is the file of a clone, and texts spoken with it have that pitch.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _ANALYSED_RATE = 8_000
 _FRAME_SECONDS = 0.05
 _FRAMES_MAX = 40
 _LOUD_ENOUGH = 0.01
-"""The level of a frame with a voice in it, of 1."""
+"""The minimum level of a frame with a voice, of 1."""
 _VOICED = 0.5
-"""How much a frame with a voice in it is like itself a period later."""
+"""How similar a frame with a voice is to itself one period later."""
 _MALE_HERTZ, _FEMALE_HERTZ, _FEMALE_FROM_HERTZ = 100.0, 175.0, 160.0
-"""How espeak-ng sounds at its pitch 50: as it is, and as the variant that is used for women."""
+"""The hertz of espeak-ng at its pitch 50: by default, and in the variant for women."""
 _FEMALE = "f2"
 
 
 class Character(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How espeak-ng is to sound: its own parameters, the defaults left out."""
+    """Parameters of espeak-ng, without its defaults."""
 
     variant: str | None = None
     pitch: int | None = None
@@ -65,8 +65,8 @@ _WORDS: tuple[tuple[str, dict[str, str | int]], ...] = (
 
 
 def described(description: str) -> Character:
-    """The voice that a description asks for: of words that contradict, the later in the list above
-    counts; words that are not in it are passed over."""
+    """The voice for a description: if words contradict, the later one in the list above counts;
+    unknown words are ignored."""
     said = set(re.findall(r"[a-z]+", description.lower()))
     found: dict[str, str | int] = {}
     for words, parameters in _WORDS:
@@ -76,7 +76,7 @@ def described(description: str) -> Character:
 
 
 def cloned(recording: bytes) -> bytes:
-    """A clone's file, of a WAV. Raises ``SpeechFailed``."""
+    """The clone of a WAV, as a file. Raises ``SpeechFailed``."""
     pitch = median_pitch(recording)
     if pitch is None:
         raise SpeechFailed("there is no voice in the recording")
@@ -89,11 +89,11 @@ def cloned(recording: bytes) -> bytes:
 
 
 def read_clone(file: bytes) -> Character:
-    """What a clone's file says. Raises ``SpeechFailed``."""
+    """The content of a clone's file. Raises ``SpeechFailed``."""
     try:
         return msgspec.json.decode(file, type=Clone).character
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SpeechFailed(f"that is no clone of this remote: {error}") from None
+        raise SpeechFailed(f"not a clone of this remote: {error}") from None
 
 
 def median_pitch(recording: bytes) -> float | None:
@@ -117,7 +117,7 @@ def median_pitch(recording: bytes) -> float | None:
 
 
 def _pitch(frame: list[float], rate: int) -> float | None:
-    """By the first lag at which the frame is about as like itself as it ever is."""
+    """The first lag at which the autocorrelation is near its maximum."""
     low, high = _PITCH_HERTZ
     lags = range(int(rate / high), min(int(rate / low), len(frame) // 2) + 1)
     window = len(frame) - lags[-1] if lags else 0
@@ -148,7 +148,7 @@ def _level(frame: list[float]) -> float:
 
 
 def _samples(recording: bytes) -> tuple[list[float], int]:
-    """One channel, each sample from -1 to 1, and how many there are in a second."""
+    """One channel, with samples from -1 to 1, and the sample rate."""
     try:
         with wave.open(io.BytesIO(recording), "rb") as file:
             width, channels, rate = (
@@ -160,7 +160,7 @@ def _samples(recording: bytes) -> tuple[list[float], int]:
     except (wave.Error, EOFError) as error:
         raise SpeechFailed(f"the recording cannot be read: {error}") from None
     if width != 2:
-        raise SpeechFailed("only recordings of 16 bits a sample can be cloned here")
+        raise SpeechFailed("only recordings with 16 bits per sample can be cloned")
     whole = array.array("h", data[: len(data) // 2 * 2])
     if sys.byteorder == "big":
         whole.byteswap()

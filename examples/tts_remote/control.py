@@ -1,10 +1,10 @@
-"""``/control``: tells the remote what to do, and asks it what it saw, from outside.
+"""``/control``: controls the remote from outside, and reads its records.
 
 GET    /control/seen        counts and the latest requests      DELETE  count from nothing
-GET    /control/jobs        all jobs in the folder, and how they stand
+GET    /control/jobs        all jobs in the folder, and their states
 POST   /control/faults      plan a fault: the fields of Fault   DELETE  forget them all
 PATCH  /control/tuning      change fields of Tuning
-POST   /control/go_away     {"seconds": n}: refuse connections for so long
+POST   /control/go_away     {"seconds": n}: refuse connections for that time
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Control:
         except Refused as refused:
             await exchange.answer(Answer({"error": refused.message}, status=refused.status))
         except Stopped:
-            return  # the caller is gone
+            return  # the caller has disconnected
 
     def _done(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         match method, path.removeprefix(PREFIX):
@@ -72,7 +72,7 @@ class Control:
             case "PATCH", "tuning":
                 return self._tune(_object(body))
             case _:
-                raise Refused(404, f"there is no {method} {path[:200]}")
+                raise Refused(404, f"no such route: {method} {path[:200]}")
         return {}
 
     def _tune(self, changes: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""Speaks one text into a WAV file: the program that runs as a process of its own for each job.
+"""Speaks one text into a WAV file: a program that runs as one process per job.
 
     python -I -S espeak.py LIBRARY DATA LANGUAGE SPEECH BYTES_MAX CHARACTER <text
 
-CHARACTER is the JSON of ``characters.Character``: what the voice is like.
+CHARACTER is the JSON of ``characters.Character``: the parameters of the voice.
 
-espeak-ng keeps its state in globals and a text can keep it busy for minutes, so it is not let into
-the server. What came of it is one line of JSON: {"duration_seconds": n} or {"error": "..."}. This
-file imports nothing but the standard library, for it is started often.
+espeak-ng keeps its state in globals and a text can keep it busy for minutes, so it does not run in
+the server. The output is one line of JSON: {"duration_seconds": n} or {"error": "..."}. This file
+imports only the standard library, because it is started often.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ class Espeak:
         for name, number in _PARAMETERS.items():
             value = character.get(name)
             if value is not None and self._library.espeak_SetParameter(number, value, 0) != 0:
-                raise CannotSpeak(f"the voice cannot be given the {name} {value}")
+                raise CannotSpeak(f"the voice does not accept the {name} {value}")
 
     def speak(self, text: str, speech: Path, bytes_max: int) -> float:
-        """Write ``text`` as a WAV, a piece at a time; says how many seconds it lasts."""
+        """Write ``text`` as a WAV, piece by piece; returns its seconds."""
         parent, frames = os.getppid(), 0
         trouble: list[Exception] = []
 
@@ -156,7 +156,7 @@ class Espeak:
 
 
 def voice_for(language: str, voices: dict[str, str]) -> str | None:
-    """The voice for ``language``, or for what it is a kind of: de-CH is spoken as de."""
+    """The voice for ``language``, or for its base language: de-CH is spoken as de."""
     asked = language.strip().lower().replace("_", "-")
     while asked:
         if asked in voices:

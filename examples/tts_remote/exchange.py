@@ -27,7 +27,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request is answered with: a JSON value, or the bytes of a file."""
+    """A response: a JSON value, or the bytes of a file."""
 
     value: object = None
     file: Path | None = None
@@ -37,7 +37,7 @@ class Answer:
 
 
 class Exchange:
-    """Reads a request; answers it whole, or in pieces."""
+    """Reads a request, and sends its response whole or in pieces."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
@@ -68,12 +68,12 @@ class Exchange:
                 return b"".join(pieces)
 
     async def gone(self) -> None:
-        """Returns when the caller has gone away. Only after the body was read."""
+        """Returns when the caller disconnects. Only after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     async def answer(self, answer: Answer, cut_after: int | None = None) -> None:
-        """``cut_after``: so many bytes of the body, and then no more."""
+        """``cut_after``: send this many bytes of the body, and no more."""
         if answer.file is not None:
             size = answer.file.stat().st_size
             pieces = pieces_of(answer.file)
@@ -92,7 +92,7 @@ class Exchange:
         headers: Headers = (),
         cut_after: int | None = None,
     ) -> None:
-        """An answer in pieces, of which one at a time is in memory."""
+        """Send a response in pieces, with one piece in memory at a time."""
         await self._begin(status, media_type, headers)
         gone = asyncio.create_task(self.gone())
         sent = 0
@@ -104,7 +104,7 @@ class Exchange:
                         raise Stopped
                     await self._piece(piece)
                     sent += len(piece)
-                    # Uvicorn takes what is sent to nobody without a pause.
+                    # Without a caller, Uvicorn accepts data without a pause.
                     await asyncio.sleep(0)
                     if gone.done():
                         raise Stopped

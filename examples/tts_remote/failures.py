@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Refused(Exception):
-    """A request that is answered with a status and ``{"error": message}``."""
+    """Ends a request with a status and ``{"error": message}``."""
 
     def __init__(
         self, status: int, message: str, headers: tuple[tuple[str, str], ...] = ()
@@ -16,8 +16,8 @@ class Refused(Exception):
 
 
 class Stopped(Exception):
-    """The answer goes no further: its connection is to be cut."""
+    """Ends the response by cutting its connection."""
 
 
 class SpeechFailed(Exception):
-    """A job that ends as failed, with this message as its error."""
+    """Ends a job as failed, with this message as its error."""

@@ -9,10 +9,10 @@ from typing import Literal, get_args
 RequestKind = Literal[
     "error",  # an HTTP error instead of an answer: 404, 500, 429 with its headers, ...
     "slow",  # the answer comes `seconds` late
-    "hang",  # silence, until the caller goes or the faults are cleared
-    "garbage",  # 200, with bytes that are not what was asked for
+    "hang",  # silence, until the caller disconnects or the faults are cleared
+    "garbage",  # 200, with the wrong bytes
     "cut",  # the connection ends; in a result, after `after_bytes` of it
-    "lost_answer",  # what was asked for is done, and the connection ends before the answer
+    "lost_answer",  # the work is done, and the connection ends before the answer
     "huge",  # a result of `size_bytes`, whatever the job said
     "go_away",  # the whole remote, as if its process were killed, before anything is done
 ]
@@ -27,11 +27,10 @@ _OF_JOBS = frozenset(get_args(JobKind))
 
 @dataclass(slots=True)
 class Fault:
-    """Something that goes wrong with the next ``times`` (None: all) that it fits.
+    """A fault of the next ``times`` (None: all) requests or jobs that match.
 
-    The kinds that are about requests fit requests of ``path`` (None: any); ``huge`` fits results
-    only. The kinds that are about jobs fit jobs as they begin, and as they begin again after a
-    restart.
+    The kinds for requests match requests of ``path`` (None: any); ``huge`` matches only results.
+    The kinds for jobs match jobs when they begin, and when they begin again after a restart.
     """
 
     kind: RequestKind | JobKind
@@ -43,9 +42,9 @@ class Fault:
     after_bytes: int = 0
     size_bytes: int = 2 << 30
     with_length: bool = True
-    """Of ``huge``: whether its answer says how long it is."""
+    """For ``huge``: whether the response has a Content-Length."""
     seconds: float | None = None
-    """How late, or how much longer; of ``go_away``: back after so long (None: when it is told)."""
+    """The delay or the extra time; for ``go_away``, when it returns (None: on request)."""
 
     def fits_request(self, path: str) -> bool:
         if self.kind in _OF_JOBS or (self.kind == "huge" and path != "/job-result"):
@@ -57,18 +56,18 @@ class Fault:
 
 
 class Faults:
-    """The faults that are planned, in their order."""
+    """The planned faults, in order."""
 
     def __init__(self) -> None:
         self._planned: list[Fault] = []
         self.cleared = asyncio.Event()
-        """Set when what is planned now is no longer to happen; then there is a new one."""
+        """Set when the current faults are cleared; then replaced by a new event."""
 
     def plan(self, fault: Fault) -> None:
         self._planned.append(fault)
 
     def clear(self) -> None:
-        """Forget what was planned, and let go of what hangs."""
+        """Clear the planned faults, and release hanging requests."""
         self._planned.clear()
         self.cleared.set()
         self.cleared = asyncio.Event()

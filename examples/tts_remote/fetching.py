@@ -10,9 +10,9 @@ _TIMEOUT_SECONDS = 30.0
 
 
 async def fetched(url: str | None, bytes_max: int) -> bytes:
-    """The whole file. Raises ``SpeechFailed``; what it says names no URL, which is a secret."""
+    """Download a file. Raises ``SpeechFailed``, without the URL, which is a secret."""
     if url is None:
-        raise SpeechFailed("there is no URL to hear the voice at")
+        raise SpeechFailed("the job has no URL of a recording")
     pieces, size = [], 0
     try:
         async with (
@@ -20,12 +20,12 @@ async def fetched(url: str | None, bytes_max: int) -> bytes:
             http.stream("GET", url) as answer,
         ):
             if not answer.is_success:
-                raise SpeechFailed(f"the voice could not be fetched: {answer.status_code}")
+                raise SpeechFailed(f"the recording could not be fetched: {answer.status_code}")
             async for piece in answer.aiter_bytes():
                 size += len(piece)
                 if size > bytes_max:
-                    raise SpeechFailed(f"the voice has more than {bytes_max} bytes")
+                    raise SpeechFailed(f"the recording has more than {bytes_max} bytes")
                 pieces.append(piece)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise SpeechFailed(f"the voice could not be fetched: {type(error).__name__}") from None
+        raise SpeechFailed(f"the recording could not be fetched: {type(error).__name__}") from None
     return b"".join(pieces)

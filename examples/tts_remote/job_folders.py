@@ -1,13 +1,13 @@
-"""Jobs on disk, a folder each. What is here is all that the remote knows of a job.
+"""Stores jobs on disk, one folder each. The folders are the remote's only state.
 
-    <job id>/order.json      what was asked for; the folder appears with it
-             callback.due    somebody is still to be called back
+    <job id>/order.json      the request; the folder appears with it
+             callback.due    the callback is still due
              speech.part     being spoken
-             speech.wav      or what else there is to fetch, such as a clone
-             end.json        how it ended; without it the job runs, or is to be run again
+             speech.wav      the result: a WAV or a clone
+             end.json        how it ended; without it the job runs, or must run again
 
-A folder or file appears whole, by a rename or a link, or not at all: a kill at any moment leaves
-an older state and never half of one.
+A folder or file appears complete, by a rename or a link. A kill at any moment leaves an older
+state, never half of one.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _UNFINISHED = "making-"
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was asked for. Fields that nobody knows are passed over."""
+    """The request. Unknown fields are ignored."""
 
     language: str
     text: str = ""
-    """What to say; of a clone, what is said in the recording, which is of no use here."""
+    """The text to speak; for a clone, the transcript of its recording, which is not used."""
     type: Literal["generate", "design_preview", "clone"] = "generate"
     token: str | None = None
     description: str | None = None
-    """Of a preview: what the voice is to be like."""
+    """For a preview: a description of the voice."""
     reference_url: str | None = None
-    """Where the recording is fetched from of which a clone is made."""
+    """For a clone: the URL of its recording."""
     prompt_url: str | None = None
-    """Where the clone is fetched from that a text is spoken with."""
+    """The URL of the clone that speaks the text."""
     callback_url: str | None = None
 
 
@@ -53,7 +53,7 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class InUse(Exception):
-    """Another process has the folder."""
+    """Another process uses the folder."""
 
 
 class JobFolders:
@@ -64,14 +64,14 @@ class JobFolders:
         self._lock: int | None = None
 
     def hold(self) -> None:
-        """Keep other processes out, and remove what one that was killed had begun to make."""
+        """Lock the folder, and remove unfinished files of a killed process."""
         self._root.mkdir(parents=True, exist_ok=True)
         lock = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise InUse(f"another remote has {self._root}") from None
+            raise InUse(f"another remote uses {self._root}") from None
         self._lock = lock
         for begun in self._root.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(begun)
@@ -82,7 +82,7 @@ class JobFolders:
             self._lock = None
 
     def make(self, order: Order) -> tuple[str, bool]:
-        """The job's id, and whether it is new: a token has one job for ever."""
+        """The job's id, and whether it is new: a token has one job."""
         job_id = _id_of(order.token)
         folder = self._root / job_id
         if folder.exists():
@@ -98,13 +98,13 @@ class JobFolders:
         except OSError:
             if not folder.exists():
                 raise
-            shutil.rmtree(making)  # another one with this token was faster
+            shutil.rmtree(making)  # another request with this token was faster
             return job_id, False
         _sync_folder(self._root)
         return job_id, True
 
     def order(self, job_id: str) -> Order | None:
-        """None if the job is gone."""
+        """None if the job was removed."""
         try:
             return msgspec.json.decode(
                 (self._root / job_id / "order.json").read_bytes(), type=Order
@@ -131,7 +131,7 @@ class JobFolders:
         return self._root / job_id / "speech.wav"
 
     def complete(self, job_id: str, duration_seconds: float | None) -> End:
-        """The draft is whole. Says how the job ended, which may have been otherwise."""
+        """Complete the job with its draft. Returns how it ended, maybe another way."""
         self.draft(job_id).rename(self.speech(job_id))
         _sync_folder(self._root / job_id)
         ended = self._end(job_id, End("completed", duration_seconds=duration_seconds))
@@ -140,7 +140,7 @@ class JobFolders:
         return ended
 
     def fail(self, job_id: str, error: str) -> End:
-        """Says how the job ended, which may have been otherwise."""
+        """Returns how the job ended, maybe another way."""
         self.draft(job_id).unlink(missing_ok=True)
         return self._end(job_id, End("failed", error=error))
 
@@ -162,7 +162,7 @@ class JobFolders:
         ]
 
     def _end(self, job_id: str, end: End) -> End:
-        """The first end that a job is given stays."""
+        """Only the first end of a job is stored."""
         folder = self._root / job_id
         writing = folder / f"end.{secrets.token_hex(8)}"
         _write(writing, msgspec.json.encode(end))

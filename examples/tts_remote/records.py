@@ -11,13 +11,13 @@ from typing import Any
 
 @dataclass(slots=True)
 class Request:
-    """One request as it came in."""
+    """One received request."""
 
     path: str
     headers: dict[str, str]
     body: bytes
     job_id: str | None = None
-    """The job it was about, once that is known."""
+    """Its job, once known."""
 
 
 class Seen:
@@ -30,20 +30,20 @@ class Seen:
         self.reset()
 
     def reset(self) -> None:
-        """Count from nothing again. Who speaks now still speaks."""
+        """Reset the counts. Running processes still count as running."""
         self.requests.clear()
         self.paths: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.jobs_made = 0
         self.jobs_found = 0
-        """Submissions with a token that was known."""
+        """Submissions with a known token."""
         self.jobs_begun = 0
         """A job that a restart interrupted counts again."""
         self.jobs_ended: Counter[str] = Counter()
         """By their end: completed, failed, cancelled."""
         self.peak_speaking = self.speaking
         self.callbacks: Counter[str] = Counter()
-        """Calls back, by what came of each: delivered, failed."""
+        """Callbacks by outcome: delivered, failed."""
 
     def request(self, path: str, headers: dict[str, str], body: bytes) -> Request:
         seen = Request(path, headers, body)
@@ -65,7 +65,7 @@ class Seen:
             self.speaking -= 1
 
     def as_json(self) -> dict[str, Any]:
-        """The counts; of bodies and headers nothing but sizes."""
+        """The counts; bodies and headers only as sizes."""
         return {
             "paths": dict(self.paths),
             "faults": dict(self.faults),

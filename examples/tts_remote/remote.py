@@ -15,10 +15,10 @@ from uvicorn.server import ServerState
 
 from examples.tts_remote.callbacks import Caller
 from examples.tts_remote.control import PREFIX, Control
-from examples.tts_remote.crew import Crew
 from examples.tts_remote.exchange import Exchange, Receive, Scope, Send
 from examples.tts_remote.faults import Fault, Faults
 from examples.tts_remote.job_folders import JobFolders
+from examples.tts_remote.job_runner import JobRunner
 from examples.tts_remote.records import Seen
 from examples.tts_remote.sabotage import Saboteur
 from examples.tts_remote.service import Service
@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 class TtsRemote:
     """A remote in this process's event loop, with its jobs in ``folder``. A context manager.
 
-    ``bearer``: what ``Authorization: Bearer`` has to present. Everything else is a field of
-    ``Tuning`` and may be changed in ``remote.tuning`` meanwhile.
+    ``bearer`` is the token that callers must send. Everything else is a field of ``Tuning`` and may
+    be changed in ``remote.tuning`` while it runs.
     """
 
     def __init__(
@@ -48,19 +48,21 @@ class TtsRemote:
     ) -> None:
         self.tuning = Tuning(**tuning)
         self.seen = Seen(remember)
-        """What came in so far."""
+        """The requests so far."""
         self.jobs = JobFolders(Path(folder))
-        """What the remote knows, on disk."""
+        """The jobs, on disk."""
         self._faults = Faults()
         shared: dict[str, Any] = {
             "tuning": self.tuning,
             "faults": self._faults,
             "seen": self.seen,
         }
-        self._crew = Crew(self.jobs, Speaker(self.tuning), Caller(self.jobs, self.seen), **shared)
+        self._runner = JobRunner(
+            self.jobs, Speaker(self.tuning), Caller(self.jobs, self.seen), **shared
+        )
         saboteur = Saboteur(self._go_away_for)
         self._service = Service(
-            self.jobs, self._crew, saboteur, bearer=bearer, cut=self._cut, **shared
+            self.jobs, self._runner, saboteur, bearer=bearer, cut=self._cut, **shared
         )
         self._control = Control(self.jobs, go_away=self._go_away_for, **shared)
         self._address = (host, port)
@@ -83,24 +85,24 @@ class TtsRemote:
         return f"http://{host}:{port}"
 
     def plan(self, fault: Fault) -> None:
-        """Let the next request or job that ``fault`` fits go wrong."""
+        """Inject ``fault`` into the next request or job that matches."""
         self._faults.plan(fault)
 
     def clear_faults(self) -> None:
-        """Nothing goes wrong any more; what hangs goes on."""
+        """Clear all faults; hanging requests continue."""
         self._faults.clear()
 
     async def go_away(self) -> None:
-        """As if the process were killed: connections end, new ones are refused, nobody speaks."""
+        """Behave like a killed process: end connections, refuse new ones, stop speaking."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
         for connection in list(self._state.connections):
             connection.transport.abort()
-        await self._crew.stop()
+        await self._runner.stop()
 
     async def come_back(self) -> None:
-        """On the same port, with the jobs that the folder knows."""
+        """Listen on the same port again, with the jobs of the folder."""
         if self._listening is None:
             loop = asyncio.get_running_loop()
             listening = _bound(self._address)
@@ -108,7 +110,7 @@ class TtsRemote:
             self._listening = await loop.create_server(
                 lambda: HttpToolsProtocol(self._config, self._state, {}), sock=listening
             )
-            self._crew.resume()
+            self._runner.resume()
 
     async def __aenter__(self) -> Self:
         self._config.load()
@@ -143,7 +145,7 @@ class TtsRemote:
         try:
             await served_by.serve(exchange)
         except Exception:
-            # Uvicorn is silent, for it would report every cut; a mistake here has to be seen.
+            # Uvicorn logs nothing, because it would report every cut; a bug here must be visible.
             _log.exception("%s %s failed", exchange.method, exchange.path)
             raise
 
@@ -163,7 +165,7 @@ class TtsRemote:
 
 
 def _bound(address: tuple[str, int]) -> socket.socket:
-    # With the protocol named: asyncio lets answers go out at once only on sockets that say so.
+    # With an explicit protocol: asyncio sets TCP_NODELAY only on such sockets.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind(address)

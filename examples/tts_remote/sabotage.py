@@ -25,7 +25,7 @@ class Saboteur:
         self._go_away = go_away
 
     async def before(self, exchange: Exchange, fault: Fault, cleared: asyncio.Event) -> bool:
-        """What happens before anything is done. False if it has been the answer already."""
+        """Apply the fault before the work. False if the fault was the answer."""
         match fault.kind:
             case "error":
                 raise Refused(fault.status, fault.message, tuple(fault.headers.items()))
@@ -45,7 +45,7 @@ class Saboteur:
         return True
 
     async def answer(self, exchange: Exchange, fault: Fault, answer: Answer) -> None:
-        """What happens when all is done but the answer."""
+        """Answer, with the fault, after the work."""
         match fault.kind:
             case "lost_answer":
                 raise Stopped
@@ -60,7 +60,7 @@ class Saboteur:
 
 
 async def _while_there(exchange: Exchange, waiting: Coroutine[Any, Any, Any]) -> None:
-    """Wait for something, or end with the caller's connection."""
+    """Wait for a coroutine, or stop when the caller disconnects."""
     awaited = asyncio.create_task(waiting)
     gone = asyncio.create_task(exchange.gone())
     try:
@@ -78,7 +78,7 @@ async def _once(data: bytes) -> AsyncGenerator[bytes, None]:
 
 
 async def _silence(size: int) -> AsyncGenerator[bytes, None]:
-    """A WAV of ``size`` bytes in all, of which a piece at a time exists."""
+    """A WAV of ``size`` bytes, generated piece by piece."""
     header = _wav_header(size)[:size]
     yield header
     left = size - len(header)

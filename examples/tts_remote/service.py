@@ -1,4 +1,4 @@
-"""The protocol's routes, and what holds for all of them.
+"""The routes of the protocol, and their common checks.
 
 POST  /submit-job   {text, language, token?, prompt_url?, callback_url?}  ->  {job_id}
                     {type: "design_preview", description, text, language, ...}
@@ -6,7 +6,7 @@ POST  /submit-job   {text, language, token?, prompt_url?, callback_url?}  ->  {j
 GET   /job-status?job_id=   ->  {job_id, status: running|completed|failed, error?,
                                  duration_seconds?}
 GET   /job-result?job_id=   ->  the WAV, or the clone; 409 unless the job is completed
-POST  /job-cancel   {job_id}  ->  as job-status; a job that is cancelled has failed as "cancelled"
+POST  /job-cancel   {job_id}  ->  as job-status; a cancelled job has failed with "cancelled"
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TypeVar
 import msgspec
 
 from examples.tts_remote.callbacks import status_of
-from examples.tts_remote.crew import Crew
 from examples.tts_remote.exchange import Answer, Exchange
 from examples.tts_remote.failures import Refused, Stopped
 from examples.tts_remote.faults import Faults
 from examples.tts_remote.job_folders import JobFolders, Order
+from examples.tts_remote.job_runner import JobRunner
 from examples.tts_remote.records import Request, Seen
 from examples.tts_remote.sabotage import Saboteur
 from examples.tts_remote.tuning import Tuning
@@ -45,7 +45,7 @@ class Service:
     def __init__(
         self,
         folders: JobFolders,
-        crew: Crew,
+        runner: JobRunner,
         saboteur: Saboteur,
         *,
         tuning: Tuning,
@@ -55,7 +55,7 @@ class Service:
         cut: Callable[[Exchange], None],
     ) -> None:
         self._folders = folders
-        self._crew = crew
+        self._runner = runner
         self._saboteur = saboteur
         self._tuning = tuning
         self._faults = faults
@@ -83,9 +83,9 @@ class Service:
     async def _answer(self, exchange: Exchange) -> None:
         method, route = self._routes.get(exchange.path, ("", None))
         if route is None:
-            raise Refused(404, f"there is no {exchange.path[:200]}")
+            raise Refused(404, f"no such route: {exchange.path[:200]}")
         if method != exchange.method:
-            raise Refused(405, f"{exchange.path} is {method}", (("allow", method),))
+            raise Refused(405, f"{exchange.path} needs {method}", (("allow", method),))
         request = self._seen.request(exchange.path, exchange.headers, await exchange.body())
         self._let_in(exchange)
         cleared, fault = self._faults.cleared, self._faults.next_for_request(exchange.path)
@@ -109,7 +109,7 @@ class Service:
         request.job_id = job_id
         if is_new:
             self._seen.jobs_made += 1
-            self._crew.start(job_id)
+            self._runner.start(job_id)
         else:
             self._seen.jobs_found += 1
         return Answer({"job_id": job_id})
@@ -135,33 +135,33 @@ class Service:
 
     async def _cancel(self, exchange: Exchange, request: Request) -> Answer:
         job_id = self._known(_decoded(request.body, _Named).job_id, request)
-        return Answer(status_of(job_id, await self._crew.cancel(job_id)))
+        return Answer(status_of(job_id, await self._runner.cancel(job_id)))
 
     def _order(self, body: bytes) -> Order:
         order = _decoded(body, Order)
         if "\0" in order.text or not (order.text.strip() or order.type == "clone"):
-            raise Refused(400, "text has to be something to say")
+            raise Refused(400, "text must not be empty")
         if order.type == "design_preview" and not (order.description or "").strip():
-            raise Refused(400, "description has to say what the voice is like")
+            raise Refused(400, "description must describe the voice")
         if order.type == "clone" and order.reference_url is None:
-            raise Refused(400, "reference_url has to say where the recording is")
+            raise Refused(400, "reference_url must be the URL of the recording")
         if len(order.text) > self._tuning.text_chars_max:
             raise Refused(400, f"text is longer than {self._tuning.text_chars_max} characters")
         if len(order.language) > _LANGUAGE_CHARS_MAX or "\0" in order.language:
-            raise Refused(400, "language has to be a code such as en or pt-BR")
+            raise Refused(400, "language must be a code such as en or pt-BR")
         if order.token is not None and not 1 <= len(order.token) <= _TOKEN_CHARS_MAX:
-            raise Refused(400, f"token has to have 1 to {_TOKEN_CHARS_MAX} characters")
+            raise Refused(400, f"token must have 1 to {_TOKEN_CHARS_MAX} characters")
         if order.callback_url is not None and not order.callback_url.startswith(
             ("http://", "https://")
         ):
-            raise Refused(400, "callback_url has to begin with http:// or https://")
+            raise Refused(400, "callback_url must begin with http:// or https://")
         return order
 
     def _known(self, job_id: str | None, request: Request) -> str:
         if job_id is None:
             raise Refused(400, "job_id is missing")
         if not self._folders.exists(job_id):
-            raise Refused(404, "there is no such job")
+            raise Refused(404, "no such job")
         request.job_id = job_id
         return job_id
 

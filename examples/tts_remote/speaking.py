@@ -18,7 +18,7 @@ _COMPLAINT_CHARS_MAX = 300
 
 
 class NotInstalled(Exception):
-    """espeak-ng is not there."""
+    """espeak-ng is not installed."""
 
 
 class _Said(msgspec.Struct):
@@ -41,8 +41,8 @@ class Speaker:
     async def speak(
         self, text: str, language: str, speech: Path, character: Character | None = None
     ) -> float:
-        """Write the speech to a file; says how many seconds it lasts. Raises ``SpeechFailed``."""
-        speech.unlink(missing_ok=True)  # a process that was orphaned may still write to it
+        """Write the speech to a file; returns its seconds. Raises ``SpeechFailed``."""
+        speech.unlink(missing_ok=True)  # an orphaned process may still write to it
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", _PROGRAM),
             *(self._library, self._data, language, speech.absolute()),
@@ -65,13 +65,13 @@ class Speaker:
         if process.returncode != 0:
             last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
             raise SpeechFailed(
-                f"the voice's process ended with {process.returncode}: "
+                f"the speaking process ended with {process.returncode}: "
                 f"{last[:_COMPLAINT_CHARS_MAX]}"
             )
         try:
             said = msgspec.json.decode(output, type=_Said)
         except msgspec.DecodeError as error:
-            raise SpeechFailed(f"the voice's process said something odd: {error}") from None
+            raise SpeechFailed(f"the speaking process printed no valid result: {error}") from None
         if said.error is not None:
             raise SpeechFailed(said.error)
         return said.duration_seconds

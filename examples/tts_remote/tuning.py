@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class Tuning:
     job_seconds: float = 0.0
-    """What every job takes besides speaking. Any number of jobs wait at once."""
+    """The duration of every job besides speaking. Any number of jobs wait at once."""
     voices: int = 2
     """Processes that speak at once; more jobs wait. Not changed while it runs."""
     speak_seconds_max: float = 120.0

@@ -1,1 +1,1 @@
-"""Builds the site of the documentation: the pages of docs/, and what is generated from the code."""
+"""Builds the documentation site: the pages of docs/, and pages generated from the code."""

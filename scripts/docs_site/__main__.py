@@ -19,9 +19,9 @@ HERE = Path(__file__).resolve().parent
 
 
 def build(target: Path, *, builder: str = "dirhtml") -> int:
-    """Write the site into ``target``; what Sphinx warns of fails it.
+    """Write the site into ``target``; a warning of Sphinx is an error.
 
-    With the builder ``dummy`` nothing is written, and everything checked.
+    With the builder ``dummy`` everything is checked and nothing is written.
     """
     with tempfile.TemporaryDirectory(prefix="coatcheck-docs-") as scratch:
         source, doctrees = Path(scratch) / "source", Path(scratch) / "doctrees"
@@ -49,7 +49,7 @@ def main() -> None:
     target = parser.parse_args().folder
     status = build(target)
     if status == 0:
-        # Pages are folders, which a browser opens by http alone.
+        # Pages are folders, which a browser opens only over HTTP.
         sys.stdout.write(
             f"The site is in {target}. To read it: python3 -m http.server --directory {target}\n"
         )

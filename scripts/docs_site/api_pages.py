@@ -1,4 +1,4 @@
-"""The reference of every route, made from the OpenAPI document: a page for each of its tags."""
+"""Generates the reference of every route from the OpenAPI document: one page per tag."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def document() -> Json:
 
 
 def write(source: Path) -> list[str]:
-    """Write the pages and the document below ``source``; gives the tags."""
+    """Write the pages and the document below ``source``; returns the tags."""
     described = document()
     by_tag: dict[str, list[tuple[str, str, Json]]] = defaultdict(list)
     for path, methods in described["paths"].items():
@@ -46,8 +46,9 @@ def write(source: Path) -> list[str]:
         (folder / f"{_slug(tag)}.md").write_text(_page(tag, by_tag[tag], described))
     names = "\n".join(_slug(tag) for tag in tags)
     (folder / "index.md").write_text(
-        "# Every route\n\nMade from the OpenAPI document, which a server has at `/openapi.json`, "
-        "and to try out at `/docs`. What holds for all routes is in [HTTP](../http.md).\n\n"
+        "# Every route\n\nGenerated from the OpenAPI document, which a server has at "
+        "`/openapi.json`, and to try out at `/docs`. [HTTP](../http.md) describes what all routes "
+        "have in common.\n\n"
         f"```{{toctree}}\n:maxdepth: 2\n\n{names}\n```\n"
     )
     return tags
@@ -76,7 +77,7 @@ def _operation(method: str, path: str, operation: Json) -> Iterator[str]:
     if not operation["security"]:
         yield "Needs no credential.\n"
     elif {} in operation["security"]:
-        yield "Whether it needs a credential depends on what is asked for.\n"
+        yield "Whether it needs a credential depends on the request.\n"
     if operation.get("parameters"):
         yield "| parameter | in | type | |\n| --- | --- | --- | --- |"
         for each in operation["parameters"]:
@@ -110,7 +111,7 @@ def _schemas(operation: Json) -> Iterator[Json]:
 
 
 def _named(schema: Any, described: Json) -> Iterator[str]:
-    """The names of the bodies that a schema is made of."""
+    """The names of the bodies in a schema."""
     waiting, seen = [schema], set()
     while waiting:
         each = waiting.pop()
@@ -149,7 +150,7 @@ def _name(schema: Json) -> str | None:
 
 
 def _title(name: str) -> str:
-    """Two types of one name are told apart by their modules in the document."""
+    """In the document, types of one name are distinguished by their modules."""
     return name.rpartition(".")[2]
 
 

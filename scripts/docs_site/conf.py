@@ -10,8 +10,8 @@ source_suffix = {".md": "markdown"}
 exclude_patterns: list[str] = []
 myst_heading_anchors = 4
 myst_enable_extensions = ["strikethrough"]
-# Mermaid would be fetched from elsewhere: the diagram is shown as its text. Lexers for what a shell
-# or a browser prints do not exist.
+# Mermaid would be fetched from another host: the diagram is shown as text. There are no lexers for
+# the output of a shell or a browser.
 myst_fence_as_directive: list[str] = []
 highlight_language = "none"
 suppress_warnings = ["misc.highlighting_failure"]

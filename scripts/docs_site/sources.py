@@ -1,4 +1,4 @@
-"""The pages as Sphinx reads them: those of docs/, and what they link to outside of it."""
+"""Writes the pages for Sphinx: those of docs/, and the files they link to outside of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER_PAGES: Final = {
     "clients/typescript/README.md": "project/typescript.md",
     "packages/codegraph/README.md": "project/codegraph.md",
 }
-"""Pages that lie elsewhere in the repository, and where the site has them."""
+"""Pages outside of docs/, and their places on the site."""
 
 _LANGUAGES: Final = {".py": "python", ".mjs": "javascript", ".ts": "typescript", ".json": "json"}
 
@@ -38,7 +38,7 @@ SECTIONS: Final = {
 
 
 def write(source: Path, api_pages: Sequence[str]) -> None:
-    """Write the pages below ``source``, with a table of contents made from the index's links."""
+    """Write the pages below ``source``, with a table of contents from the index's links."""
     pages = {path: path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))}
     pages |= {
         REPOSITORY / name: placed
@@ -48,7 +48,7 @@ def write(source: Path, api_pages: Sequence[str]) -> None:
     programs: dict[Path, str] = {}
 
     def placed(target: Path) -> str | None:
-        """Where the site has what a link leads to; None if it does not."""
+        """The place of a link's target on the site; None if it is not there."""
         if target in pages:
             return pages[target]
         if target.is_file() and _LANGUAGES.get(target.suffix) and _is_example(target):
@@ -83,7 +83,7 @@ def contents(index: str, api_pages: Sequence[str]) -> str:
     trees = []
     for caption, folder in SECTIONS.items():
         names = [page for page in linked if page.startswith(f"{folder}/")]
-        if folder == "explanation":  # with what is about all of it, and lies in no folder
+        if folder == "explanation":  # with the pages that are in no folder
             names += [page for page in linked if "/" not in page]
         if folder == "reference":
             names += ["reference/api/index.md"] if api_pages else []
@@ -109,7 +109,7 @@ def _list_of(title: str, pages: Iterable[str], folder: str) -> str:
 
 
 def _rewritten(path: Path, page: str, placed: Callable[[Path], str | None]) -> str:
-    """The page's text, its links leading to where the site has what they name."""
+    """The page's text, with links to places on the site."""
 
     def link(match: re.Match[str]) -> str:
         target, hash_mark, anchor = match["target"].partition("#")

@@ -8,8 +8,8 @@ A distribution registers a product, and the service names that only this product
     [project.entry-points."coatcheck.services"]
     echo = "my_package.product:PRODUCT"
 
-Entry points are read without importing what they name. So a process knows which names are taken,
-and imports only the products that are switched on.
+Reading an entry point does not import the object that it names. So a process knows which names are
+taken, and imports only the products that are switched on.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def installed_products() -> Sequence[str]:
 
 @cache
 def product_folders() -> Mapping[str, Path]:
-    """The folder of every installed product's package, which holds its schema and its SQL.
+    """The package folder of every installed product, which holds its schema and its SQL.
 
-    It is found without importing the package: a product that is off is not loaded.
+    Finding the folder does not import the package: a product that is off is not loaded.
     """
     folders = {}
     for name, point in _products().items():
@@ -49,14 +49,14 @@ def product_folders() -> Mapping[str, Path]:
 
 @cache
 def reserved_services() -> Mapping[str, str]:
-    """The names of services that belong to an installed product, and which product that is."""
+    """The product that owns each reserved service name."""
     owners = {point.value: name for name, point in _products().items()}
     services = _by_name(SERVICES_GROUP, "service name")
     return {name: owners.get(point.value, point.value) for name, point in services.items()}
 
 
-def chosen_products(wanted: Sequence[str]) -> Sequence[str]:
-    """The products that a setting names, or all that are installed if it names none.
+def chosen_products(requested: Sequence[str]) -> Sequence[str]:
+    """The products that a setting names, or all installed products if it names none.
 
     Raises SettingsInvalid for a product that is not installed.
     """
@@ -66,21 +66,21 @@ def chosen_products(wanted: Sequence[str]) -> Sequence[str]:
             f"no product is installed: no distribution has entry points of {PRODUCTS_GROUP}. "
             "Install Coatcheck with pip, as an editable install if need be"
         )
-    unknown = [name for name in wanted if name not in installed]
+    unknown = [name for name in requested if name not in installed]
     if unknown:
         raise SettingsInvalid(
             f"{_SETTING}: {_listed(unknown)} {'is' if len(unknown) == 1 else 'are'} not installed; "
             f"installed are {_listed(installed)}"
         )
-    return [name for name in installed if not wanted or name in wanted]
+    return [name for name in installed if not requested or name in requested]
 
 
-def load_products(wanted: Sequence[str]) -> Sequence[Any]:
-    """Import the products that a setting names, or all that are installed if it names none.
+def load_products(requested: Sequence[str]) -> Sequence[Any]:
+    """Import the products that a setting names, or all installed products if it names none.
 
     Raises SettingsInvalid for a product that is not installed or cannot be imported.
     """
-    return [_load(name) for name in chosen_products(wanted)]
+    return [_load(name) for name in chosen_products(requested)]
 
 
 @cache
@@ -89,7 +89,7 @@ def _load(name: str) -> Any:
     try:
         return point.load()
     except Exception as error:
-        # The module may be anybody's: it may fail to load in any way there is.
+        # The module may come from a third party, and may fail to load in any way.
         raise SettingsInvalid(
             f"the product {name} of {_distribution(point)} cannot be loaded from {point.value}: "
             f"{type(error).__name__}: {error}"

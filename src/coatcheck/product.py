@@ -1,13 +1,14 @@
-"""What a product is: one registration of all that it adds to servers, workers and maintenance.
+"""The plug-in interface of products: a ``Product`` registers everything that one adds.
 
-A product's package has a module that makes a ``Product`` and nothing else, named by an entry point
-(``installed.py``). That module is imported by every process in which the product is on, so it
+A product adds HTTP routes, workers, maintenance loops, webhook payloads and more. Its package has a
+module that makes a ``Product`` and nothing else, and an entry point names that module
+(``installed.py``). Every process in which the product is on imports the module, so the module
 imports the rest of its package only inside the functions that it registers:
 
-    def _routes(context: ProductContext) -> Sequence[Operation]:
+    def _routes(context: ProductContext) -> Sequence[Route]:
         from my_package import routes
 
-        return routes.operations(context.server)
+        return routes.routes(context.server)
 
     PRODUCT = Product(name="echo", services=("echo",), routes=_routes)
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """How one check of ``coatcheck doctor`` ended."""
+    """The result of one check of ``coatcheck doctor``."""
 
     OK = "ok"
     WARN = "warn"
@@ -54,7 +55,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check of ``coatcheck doctor`` found."""
+    """One line that ``coatcheck doctor`` prints: the check, its result and a hint."""
 
     subject: str
     verdict: Verdict
@@ -64,7 +65,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ProductContext:
-    """What a product's routes are made on: the server's parts, and the products that are on."""
+    """The argument of ``Product.routes``: the server's parts, and the products that are on."""
 
     server: ServerContext
     products: Products
@@ -72,7 +73,7 @@ class ProductContext:
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What a product's own workers are made with. ``notifier`` is shared by all of a process."""
+    """The argument of ``Product.workers``. All workers of a process share the ``notifier``."""
 
     settings: Settings
     notifier: Notifier
@@ -80,10 +81,10 @@ class WorkerContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """What a product adds. Everything but its name is optional.
+    """Everything that a product adds. Only the name is required.
 
-    ``services`` are the names of services that are the product's alone: its jobs are those of these
-    services. They are entry points of ``coatcheck.services`` as well.
+    ``services`` are names of services that only this product may use. Their jobs are the product's
+    jobs. Each name is an entry point of ``coatcheck.services`` as well.
     """
 
     name: str
@@ -92,44 +93,44 @@ class Product:
     routes: Callable[[ProductContext], Sequence[Route]] | None = None
     """Its HTTP API."""
     unrouted_formats: Callable[[], Mapping[str, ProblemFormat]] | None = None
-    """How errors are written at paths that have no route, by path prefix."""
+    """The format of errors at paths that have no route, by path prefix."""
     request_headers: tuple[str, ...] = ()
-    """Headers that its routes read, and that pages of other origins may send."""
+    """Headers that its routes read. Pages of other origins may send them (CORS)."""
     response_headers: tuple[str, ...] = ()
-    """Headers that its routes answer, and that pages of other origins may read."""
+    """Headers that its routes answer with. Pages of other origins may read them (CORS)."""
     job_adapter: Callable[[ServerContext], JobAdapter] | None = None
-    """Shows, cancels and retries its jobs for whoever lists the jobs of all products."""
+    """Shows, cancels and retries its jobs where jobs of all products are listed: the console."""
     job_payload: Callable[[ServerContext], JobRenderer] | None = None
-    """What webhooks say of its jobs."""
+    """Makes the webhook payloads of its jobs."""
     subject_payloads: Callable[[ServerContext], Mapping[SubjectKind, SubjectRenderer]] | None = None
-    """What webhooks say of what is no job, by its kind."""
+    """Makes the webhook payloads of subjects that are not jobs, by their kind."""
     adapts_other_jobs: bool = False
-    """Whether its adapter and its payload are also for jobs of services that are no product's:
-    those that users declare or register. One product at most."""
+    """Whether its adapter and its payload also serve jobs of services that belong to no product:
+    those that users declare or register. At most one product may say so."""
     adapts_grouped_jobs: bool = False
-    """Whether its adapter is also for jobs of whatever service that belong to a run. One product at
-    most."""
+    """Whether its adapter also serves jobs of any service that belong to a run. At most one product
+    may say so."""
 
     call_services: Callable[[Settings], AbstractAsyncContextManager[Sequence[Service]]] | None = (
         None
     )
-    """Services whose jobs wait for others: one worker runs those of all products, with slots of its
-    own (COATCHECK_CALLS_CONCURRENCY). Open while it runs."""
+    """Services whose jobs mostly wait for a network call. One worker runs those of all products,
+    with separate slots (COATCHECK_CALLS_CONCURRENCY). The context is open while it runs."""
     workers: Callable[[WorkerContext], AbstractAsyncContextManager[Sequence[Worker]]] | None = None
-    """Workers of its own in each worker process. Open while they run; none if it has nothing to
-    run with these settings."""
+    """Additional workers in each worker process. The context is open while they run. It may give
+    none if there is nothing to run with these settings."""
     maintenance: Callable[[MaintenanceContext], Sequence[Loop]] | None = None
-    """Its loops, which every server and worker runs."""
+    """Its maintenance loops, which every server and worker runs."""
 
     result_stores: Callable[[], Mapping[str, ResultStore]] | None = None
-    """What stores the results of its jobs that remotes run, by endpoint."""
+    """Store the results of its jobs that remotes run, by endpoint."""
     operator_remotes: Callable[[Settings], Mapping[str, OperatorRemote]] | None = None
-    """The operator's own remotes, by the name under which its jobs ask for them. Raises
-    SettingsInvalid for one that no adapter can use."""
+    """The operator's remotes, by the name that its jobs use for them. Raises SettingsInvalid for
+    one that no adapter can use."""
     explainer: Callable[[Engine], JobExplainer] | None = None
-    """Says why its jobs wait, where only the product knows."""
+    """Explains why its jobs wait, where only the product knows."""
     checks: Callable[[Settings], Awaitable[Sequence[Finding]]] | None = None
-    """What ``coatcheck doctor`` checks for it."""
+    """The checks that ``coatcheck doctor`` makes for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +140,13 @@ class Products:
     all: tuple[Product, ...]
 
     @classmethod
-    def load(cls, wanted: Sequence[str] = ()) -> Products:
-        """Import the products of these names, or all that are installed if there are none.
+    def load(cls, requested: Sequence[str] = ()) -> Products:
+        """Import the products of these names, or all installed products if no name is given.
 
-        Raises SettingsInvalid for one that is not installed, cannot be imported, or does not fit
-        its entry points; and for two that cannot be on together.
+        Raises SettingsInvalid for a product that is not installed, cannot be imported, or does not
+        fit its entry points; and for two products that cannot be on together.
         """
-        names = chosen_products(wanted)
+        names = chosen_products(requested)
         loaded = [_checked(*each) for each in zip(names, load_products(names), strict=True)]
         for claim in ("adapts_other_jobs", "adapts_grouped_jobs"):
             claimants = [each.name for each in loaded if getattr(each, claim)]
@@ -160,7 +161,7 @@ class Products:
         return iter(self.all)
 
     def result_stores(self) -> Mapping[str, ResultStore]:
-        """What stores the results of remote jobs, by endpoint."""
+        """The stores for results of remote jobs, by endpoint."""
         return {
             endpoint: store
             for each in self.all
@@ -169,9 +170,10 @@ class Products:
         }
 
     def operator_remotes(self, settings: Settings) -> Mapping[str, OperatorRemote]:
-        """The operator's own remotes, by the name under which jobs ask for them.
+        """The operator's remotes, by the name that jobs use for them.
 
-        Raises SettingsInvalid for one that no adapter can use: before any job meets it.
+        Raises SettingsInvalid for one that no adapter can use, so that a process fails at its start
+        and not at the first job.
         """
         return {
             name: remote
@@ -181,26 +183,26 @@ class Products:
         }
 
     def maintenance(self) -> Sequence[Callable[[MaintenanceContext], Sequence[Loop]]]:
-        """What makes the loops of all products."""
+        """The functions that make the maintenance loops of all products."""
         return [each.maintenance for each in self.all if each.maintenance is not None]
 
 
 def _checked(name: str, loaded: object) -> Product:
     if not isinstance(loaded, Product):
         raise SettingsInvalid(
-            f"the entry point {name} of coatcheck.products names {loaded!r}, which is no "
+            f"the entry point {name} of coatcheck.products names {loaded!r}, which is not a "
             "coatcheck.product.Product"
         )
     if loaded.name != name:
         raise SettingsInvalid(
-            f"the entry point {name} of coatcheck.products names a product that is called "
+            f"the entry point {name} of coatcheck.products names a product with another name: "
             f"{loaded.name}"
         )
     reserved = {service for service, owner in reserved_services().items() if owner == name}
     if reserved != {*loaded.services}:
         raise SettingsInvalid(
-            f"the product {name} has the services {_listed(loaded.services)}, and entry points of "
-            f"coatcheck.services for {_listed(reserved)}: these must be the same"
+            f"the product {name} has the services {_listed(loaded.services)}, but entry points of "
+            f"coatcheck.services for {_listed(reserved)}: they must be the same"
         )
     return loaded
 

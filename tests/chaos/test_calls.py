@@ -156,7 +156,7 @@ async def test_a_fault_that_does_not_say_when_to_come_back_is_noted(server: Serv
     assert (await server.calls.settled(SUBMIT)).ok
 
     (noted,) = [row["check"] for row in server.rows() if row["kind"] == "violation"]
-    assert noted == "who is sent away is told when to come back"
+    assert noted == "a 503 has a Retry-After"
 
 
 async def test_a_refusal_is_clear(server: Server) -> None:

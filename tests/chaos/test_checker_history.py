@@ -22,7 +22,7 @@ from chaos.checker.forgetting import deleted_is_gone, forget_and_look
 from chaos.checker.holders import results_are_of_the_holder
 from chaos.checker.ids import spelt
 from chaos.checker.one_key import one_key_one_job
-from chaos.checker.receipts import duplicates, receipts_cover_the_outbox, who_asked_was_told
+from chaos.checker.receipts import duplicates, receipts_cover_the_outbox, requested_webhooks_arrived
 from chaos.checker.recoveries import recoveries
 from chaos.checker.remotes import one_live_execution
 from chaos.checker.rescues import no_false_rescue
@@ -39,7 +39,7 @@ from tests.postgres_keeper import Databases
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TOO_LATE = "a result came too late: the job had been taken from this worker"
+TOO_LATE = "a result came too late: this worker no longer held the job"
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -180,8 +180,8 @@ async def test_a_webhook_that_was_asked_for_and_never_came_is_found(scene: Scene
     came = {"t": 2.0, "kind": "received", "webhook_id": "m", "type": "job.completed"}
     came |= {"path": "/hook/a/gateway/1", "job": "01M7"}
 
-    assert await scene.findings(who_asked_was_told, asked, ok, came) == []
-    (found,) = await scene.findings(who_asked_was_told, asked, ok, came | {"job": job})
+    assert await scene.findings(requested_webhooks_arrived, asked, ok, came) == []
+    (found,) = await scene.findings(requested_webhooks_arrived, asked, ok, came | {"job": job})
     assert found.endswith("asked for a webhook to /hook/a/gateway/1, and none came for 01M7")
 
 

@@ -45,7 +45,7 @@ def test_a_process_that_was_away_has_gaps() -> None:
 
 def test_a_short_run_is_said_to_be_short() -> None:
     assert "Too short to judge" in markdown(rows(server1_MB=0)[:6], "a minute")
-    assert "still warms up" in markdown(rows(server1_MB=0)[:60], "ten minutes")
+    assert "still warm up" in markdown(rows(server1_MB=0)[:60], "ten minutes")
 
 
 def test_a_transaction_that_never_ends_and_files_that_stay_are_named() -> None:

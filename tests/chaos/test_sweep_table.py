@@ -54,9 +54,9 @@ def test_who_was_struck_and_why_somebody_was_not_is_said() -> None:
         Struck("input.marked", "deliver", "t::b", "passed"),
         Struck("llm.stream_sent", "", "t::c", "skipped", "holds no lease"),
     ]
-    assert cell("input.marked", "pause", struck) == "passed 2 (server, upkeep)"
+    assert cell("input.marked", "pause", struck) == "passed 2 (maintenance, server)"
     assert cell("llm.stream_sent", "pause", struck) == "holds no lease"
-    assert cell("llm.claimed", "server", []) == "not a point of upkeep"
+    assert cell("llm.claimed", "server", []) == "not a point of maintenance"
 
 
 def test_strikes_are_told_apart_by_how_their_test_ended(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from coatcheck.cli.app import app
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.key_registers import ServedKeys, register_at
 from coatcheck.cli.profiles import read_configuration
-from coatcheck.cli.server_address import NothingStarted, ServerOfCommand, ServerPlace, find, look
+from coatcheck.cli.server_address import NothingStarted, ServerConfig, ServerOptions, find, look
 from coatcheck.cli.stored_keys import StoredKeys
 
 PROFILES = """
@@ -60,8 +60,8 @@ def started_up(folder: Path, url: str, key: str) -> None:
     (folder / "dev-key").write_text(f"{key}\n")
 
 
-def seen(**options: str | Path) -> ServerOfCommand:
-    return look(ServerPlace(**options), read_configuration())  # type: ignore[arg-type]
+def seen(**options: str | Path) -> ServerConfig:
+    return look(ServerOptions(**options), read_configuration())  # type: ignore[arg-type]
 
 
 def test_an_option_goes_before_the_environment_and_that_before_a_profile(
@@ -110,13 +110,13 @@ def test_a_key_is_not_shown_to_a_server_that_it_is_not_for(here: Path) -> None:
     assert seen(url="http://127.0.0.1.example.org").token is None
     assert seen(url="http://127.0.0.1:9999").token == "cck_dev_secret"
     with pytest.raises(Misconfigured, match=r"^no API key\n"):
-        find(ServerPlace(url="https://elsewhere.example.org"))
+        find(ServerOptions(url="https://elsewhere.example.org"))
 
 
 def test_an_address_that_is_none_is_said_before_a_missing_key(here: Path) -> None:
     for url in ("localhost:8080", "nonsense", "http://ada:secret@127.0.0.1"):
         with pytest.raises(Misconfigured, match="invalid server address: it must") as raised:
-            find(ServerPlace(url=url))
+            find(ServerOptions(url=url))
         assert "set by --url" in str(raised.value)
         assert "secret" not in str(raised.value)
 
@@ -124,14 +124,14 @@ def test_an_address_that_is_none_is_said_before_a_missing_key(here: Path) -> Non
 def test_commands_in_the_folder_of_an_up_find_it(here: Path) -> None:
     assert seen().url == "http://127.0.0.1:8080"
     started_up(here / ".coatcheck", "http://127.0.0.1:9999", "cck_dev_secret")
-    found = find(ServerPlace())
+    found = find(ServerOptions())
     assert (found.url, found.token) == ("http://127.0.0.1:9999", "cck_dev_secret")
     started_up(here / "other", "http://127.0.0.1:7777", "cck_theirs_secret")
-    found = find(ServerPlace(data=here / "other"))
+    found = find(ServerOptions(data=here / "other"))
     assert (found.url, found.token) == ("http://127.0.0.1:7777", "cck_theirs_secret")
     assert found.command("jobs").endswith(f" jobs --data {here / 'other'}")
     with pytest.raises(NothingStarted, match="coatcheck up --data"):
-        find(ServerPlace(data=here / "empty"))
+        find(ServerOptions(data=here / "empty"))
 
 
 def test_a_folder_that_is_named_goes_before_the_environment(
@@ -161,23 +161,23 @@ def test_keys_are_asked_for_at_a_server_unless_there_is_no_key_to_present(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Misconfigured, match=r"^no API key\n"):
-        register_at(ServerPlace())
+        register_at(ServerOptions())
     (here / ".coatcheck").mkdir()
-    assert isinstance(register_at(ServerPlace()), StoredKeys), "of `up`, which has lost its key"
+    assert isinstance(register_at(ServerOptions()), StoredKeys), "of `up`, which has lost its key"
     with pytest.raises(Misconfigured, match=r"^no API key\n"):
-        register_at(ServerPlace(url="https://elsewhere.example.org"))
+        register_at(ServerOptions(url="https://elsewhere.example.org"))
     monkeypatch.setenv("COATCHECK_URL", "https://set.example.org")
     with pytest.raises(Misconfigured, match=r"^no API key\n"):
-        register_at(ServerPlace())
+        register_at(ServerOptions())
     monkeypatch.delenv("COATCHECK_URL")
     started_up(here / ".coatcheck", "http://127.0.0.1:9999", "cck_dev_secret")
-    assert isinstance(register_at(ServerPlace()), ServedKeys)
+    assert isinstance(register_at(ServerOptions()), ServedKeys)
     monkeypatch.setenv("COATCHECK_DATABASE_URL", "postgresql://db.example.org/coatcheck")
-    stored = register_at(ServerPlace(org="acme"))
+    stored = register_at(ServerOptions(org="acme"))
     assert (type(stored), stored.org) == (StoredKeys, "acme")
-    assert isinstance(register_at(ServerPlace(data=here / ".coatcheck")), ServedKeys)
+    assert isinstance(register_at(ServerOptions(data=here / ".coatcheck")), ServedKeys)
     monkeypatch.setenv("COATCHECK_API_KEY", "cck_set_secret")
-    assert isinstance(register_at(ServerPlace(org="acme")), ServedKeys)
+    assert isinstance(register_at(ServerOptions(org="acme")), ServedKeys)
 
 
 def test_a_command_to_be_copied_has_the_options_and_never_the_key(here: Path) -> None:

@@ -64,7 +64,7 @@ async def told_catalogue(settings: Settings) -> AsyncIterator[Catalogue]:
     """Another replica's, that hears of changes."""
     opened = Catalogue(settings)
     listener = NotificationListener(
-        settings.database_url, {SERVICES: opened.heard}, on_gap=opened.forget_all
+        settings.database_url, {SERVICES: opened.on_notification}, on_gap=opened.forget_all
     )
     await listener.start()
     await listener.listening()
@@ -156,13 +156,13 @@ async def test_a_hint_forgets_what_it_names_and_nothing_else(
         return left
 
     await known()
-    catalogue.heard("acme/mine")
+    catalogue.on_notification("acme/mine")
     assert await known() == {("acme", "docs"), ("other", "docs"), ("other", "mine")}
-    catalogue.heard("/docs")
+    catalogue.on_notification("/docs")
     assert await known() == {("acme", "mine"), ("other", "mine")}
-    catalogue.heard("acme/docs,other/mine")
+    catalogue.on_notification("acme/docs,other/mine")
     assert await known() == {("acme", "mine"), ("other", "docs")}
-    catalogue.heard("")
+    catalogue.on_notification("")
     assert await known() == set()
 
 
@@ -174,7 +174,7 @@ async def test_a_change_heard_during_a_read_keeps_its_answer_out_of_the_cache(
         await connection.execute("LOCK TABLE services IN ACCESS EXCLUSIVE MODE")
         reading = asyncio.create_task(catalogue.find("acme", "docs"))
         await until_blocked(connection, "coatcheck catalogue")
-        catalogue.heard("acme/docs")
+        catalogue.on_notification("acme/docs")
     await reading
     assert catalogue.find_now("acme", "docs") is UNKNOWN
 
@@ -224,7 +224,7 @@ async def test_all_organisations_share_one_object_of_codes_service(
     assert first is second
     assert first is not None
     await publish_code(dsn, "/code", "/more")
-    catalogue.heard("/docs")
+    catalogue.on_notification("/docs")
     assert paths(await catalogue.find("acme", "docs")) == ["/code", "/more"]
 
 
@@ -271,7 +271,7 @@ async def test_what_is_remembered_is_bounded_by_its_endpoints(
         for name in ("one", "two", "three", "four")
     }
     assert remembered == {"one": False, "two": True, "three": True, "four": True}
-    catalogue.heard("acme/two")
+    catalogue.on_notification("acme/two")
     await catalogue.find("acme", "one")
     assert catalogue.find_now("acme", "three") is not UNKNOWN
 

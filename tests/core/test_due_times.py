@@ -50,11 +50,11 @@ async def test_a_delayed_job_is_not_claimed_before_it_is_due(
     ticket = await engine.submit(ENDPOINT, delay=3600)
     assert ticket.state is State.STAGED
     await let_pass(connection, ticket.uuid, 3000)
-    assert await maintenance.stage(worker.line, ROWS_MAX) == []
+    assert await maintenance.queue_due(worker.line, ROWS_MAX) == []
     assert await worker.claim(5) == []
     await let_pass(connection, ticket.uuid, 600)
-    assert await maintenance.stage(worker.line, ROWS_MAX) == [
-        maintenance.Staged(ticket.uuid, ENDPOINT)
+    assert await maintenance.queue_due(worker.line, ROWS_MAX) == [
+        maintenance.DueJob(ticket.uuid, ENDPOINT)
     ]
     assert [job.uuid for job in await worker.claim(5)] == [ticket.uuid]
 
@@ -91,7 +91,7 @@ async def test_jobs_are_staged_in_the_order_they_are_due(
     tickets = [await engine.submit(ENDPOINT, delay=60 - number) for number in range(6)]
     for ticket in tickets:
         await let_pass(connection, ticket.uuid, 3600)
-    assert len(await maintenance.stage(worker.line, rows_max=2)) == 2
+    assert len(await maintenance.queue_due(worker.line, rows_max=2)) == 2
     assert {job.uuid for job in await worker.claim(5)} == {tickets[5].uuid, tickets[4].uuid}
 
 

@@ -163,7 +163,7 @@ async def test_the_series_has_no_gaps_and_never_more_points_than_a_chart_shows(
     for minutes in (5, 60, 120, 238, 240, 1_440, 4_300, 10_080, 43_200):
         seen = await engine.overviews.read("acme", minutes)
         moments = [point.since for point in seen.series]
-        step = timedelta(seconds=seen.stretch_seconds)
+        step = timedelta(seconds=seen.interval_seconds)
         assert 5 <= len(moments) <= POINTS_MAX
         assert [*moments[1:]] == [each + step for each in moments[:-1]]
         assert moments[-1] <= seen.generated_at < moments[-1] + step

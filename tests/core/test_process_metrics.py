@@ -24,7 +24,7 @@ class Process:
         registry = CollectorRegistry()
         self.jobs = Counter("jobs", "Jobs.", registry=registry)
         self.running = Gauge("running", "Now.", registry=registry)
-        self.metrics = ProcessMetrics(dsn, "worker", lambda: snapshots.taken(registry, {}))
+        self.metrics = ProcessMetrics(dsn, "worker", lambda: snapshots.take_snapshot(registry, {}))
 
     async def end(self) -> None:
         await self.metrics.__aexit__()

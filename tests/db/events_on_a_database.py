@@ -6,7 +6,7 @@ from typing import assert_never
 from uuid import uuid4
 
 from coatcheck.core.queries import jobs, leases, maintenance, remote_calls
-from coatcheck.core.queries.remote_calls import TakenCall
+from coatcheck.core.queries.remote_calls import ClaimedCall
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import TransitionEvent
@@ -19,7 +19,7 @@ async def happen(event: TransitionEvent, job: ClaimedJob, worker: Claimer) -> No
     """Make ``event`` happen to ``job``, or try to."""
     match event:
         case TransitionEvent.DUE:
-            await maintenance.stage(worker.line, ROWS_MAX)
+            await maintenance.queue_due(worker.line, ROWS_MAX)
         case TransitionEvent.CLAIM:
             await worker.claim(ROWS_MAX)
         case TransitionEvent.START:
@@ -55,9 +55,9 @@ async def happen(event: TransitionEvent, job: ClaimedJob, worker: Claimer) -> No
             assert_never(event)
 
 
-def call_of(job: ClaimedJob) -> TakenCall:
+def call_of(job: ClaimedJob) -> ClaimedCall:
     """The call that ``job`` waits for, as whoever looks at it has it."""
-    return TakenCall(
+    return ClaimedCall(
         org=job.org,
         job=job.uuid,
         endpoint=job.endpoint,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from coatcheck.core.queries import artifacts, maintenance, reports
 from coatcheck.db.connection import Connection
-from coatcheck.domain.artifacts import ArtifactRecord, Disposal, DoomedBlob
+from coatcheck.domain.artifacts import ArtifactRecord, BlobToDelete, Disposal
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
@@ -22,7 +22,7 @@ FLOW = "docs.v1.post__draw"
 
 async def attach(
     line: Connection, job: ClaimedJob, blob_key: str, name: str = "plan.svg"
-) -> tuple[bool, DoomedBlob | None]:
+) -> tuple[bool, BlobToDelete | None]:
     return await reports.add_artifact(
         line,
         job,
@@ -220,6 +220,6 @@ async def test_a_record_is_forgotten_90_days_after_the_deletion_and_not_before_i
             name,
             timedelta(days=days),
         )
-    assert await artifacts.forget(worker.line, 10) == 1
+    assert await artifacts.prune(worker.line, 10) == 1
     left = await connection.fetch("SELECT name FROM artifact_records ORDER BY name")
     assert [row["name"] for row in left] == ["open", "young"]

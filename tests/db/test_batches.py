@@ -451,10 +451,10 @@ async def test_successes_are_told_together_while_a_run_goes_on(
     await create_small(line, new, tasks_of(5))
     await finish_all(worker, 2)
     await keep_books(line)
-    await batches.tell_successes(line, 3600.0)
+    await batches.notify_successes(line, 3600.0)
     await finish_all(worker, 2)
     await keep_books(line)
-    await batches.tell_successes(line, 3600.0)  # not yet again
+    await batches.notify_successes(line, 3600.0)  # not yet again
     facts = await connection.fetch("SELECT facts FROM webhook_deliveries")
     assert [row["facts"] for row in facts] == ['{"succeeded": 2}']
 
@@ -479,7 +479,7 @@ async def test_successes_that_came_too_early_are_told_although_nothing_more_happ
 
 
 class Silence:
-    def say(self, channel: str, words: Any) -> None:
+    def notify(self, channel: str, words: Any) -> None:
         """Nobody listens."""
 
 
@@ -489,7 +489,7 @@ async def test_whoever_waits_hears_which_batches_changed(
     said: list[set[str]] = []
 
     class Ear:
-        def say(self, channel: str, words: Any) -> None:
+        def notify(self, channel: str, words: Any) -> None:
             said.append(set(words))
 
     new = new_batch()
@@ -561,7 +561,7 @@ async def test_an_open_batch_is_closed_when_nothing_was_added_for_long(
     assert await removal.close_idle(line, 10) == 1
     assert (await look(line, fresh.uuid)).status is BatchState.OPEN
     await finish_all(worker, 2)
-    await batch_ingest.latch_left(line, 10)
+    await batch_ingest.latch_missed(line, 10)
     await keep_books(line)
     assert (await look(line, idle.uuid)).status is BatchState.COMPLETED
 

@@ -122,7 +122,7 @@ async def statements(
         "settle": Statement(work, sql("jobs/settle"), [*failed, keep], "jobs_pkey", n),
         "start": Statement(work, sql("jobs/mark_started"), started, "jobs_pkey", n),
         "heartbeat": Statement(work, sql("workers/heartbeat"), [worker.boot], "jobs_held", n),
-        "stage": Statement(upkeep, sql("maintenance/stage"), [500], "jobs_due", n),
+        "stage": Statement(upkeep, sql("maintenance/queue_due"), [500], "jobs_due", n),
         "next due": Statement(upkeep, sql("maintenance/next_due"), [], "jobs_due", 1),
         "rescue": Statement(
             upkeep,

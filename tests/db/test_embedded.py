@@ -244,7 +244,7 @@ def test_a_cluster_of_another_major_version_is_refused(pg_server: EmbeddedPostgr
     pg_server.stop()
     version = pg_server.data_dir / "pg" / "PG_VERSION"
     version.write_text("17\n")
-    with pytest.raises(EmbeddedPostgresError, match="made by PostgreSQL 17"):
+    with pytest.raises(EmbeddedPostgresError, match="created by PostgreSQL 17"):
         pg_server.start()
     version.write_text("18\n")
 

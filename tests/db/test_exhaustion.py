@@ -40,7 +40,7 @@ async def test_a_job_is_tried_once_more_than_its_retries(
     while claimed := await worker.claim(1):
         assert claimed[0].attempt == len(states) + 1
         states.append(await worker.settle(claimed[0], TransitionEvent.RETRY, delay=0.0))
-        await maintenance.stage(worker.line, ROWS_MAX)
+        await maintenance.queue_due(worker.line, ROWS_MAX)
     assert states == [State.RETRYING, State.RETRYING, State.FAILED]
 
 
@@ -53,7 +53,7 @@ async def test_a_job_that_loses_its_worker_too_often_is_failed(
         await fall_silent(worker)
         rescued = await rescue(worker)
         states.append(rescued[0].state)
-        await maintenance.stage(worker.line, ROWS_MAX)
+        await maintenance.queue_due(worker.line, ROWS_MAX)
     assert states == [State.QUEUED, *[State.RETRYING] * (CRASHES_MAX - 1), State.FAILED]
     row = await row_of(connection, rescued[0].uuid)
     assert (row["error_code"], row["crashes"], row["failures"]) == (
@@ -80,7 +80,7 @@ async def test_jobs_that_fall_together_are_given_up_much_later_than_one_that_fal
             for each in held:
                 await fall_silent(each)
             states.append({job.state for job in await rescue(held[0])})
-            await maintenance.stage(held[0].line, ROWS_MAX)
+            await maintenance.queue_due(held[0].line, ROWS_MAX)
     again = [{State.RETRYING}] * (CRASHES_TOGETHER_MAX - 1)
     assert states == [{State.QUEUED}, *again, {State.FAILED}]
 
@@ -92,7 +92,7 @@ async def test_what_falls_alone_after_it_fell_with_others_is_given_up_and_they_a
     poison = await put_job(connection, State.PROCESSING, crashes=CRASHES_MAX)
     await fall_silent(worker)
     assert {job.state for job in await rescue(worker)} == {State.RETRYING}
-    await maintenance.stage(worker.line, ROWS_MAX)
+    await maintenance.queue_due(worker.line, ROWS_MAX)
     await connection.execute(
         "UPDATE jobs SET run_at = now() + interval '1 hour' WHERE id = $1", bystander.uuid
     )

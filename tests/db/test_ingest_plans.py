@@ -84,7 +84,7 @@ async def test_a_lost_latch_is_looked_for_among_the_runs_that_go_on(
     connection: AsyncpgConnection,
 ) -> None:
     await put_history(connection)
-    plan = await explain(connection, sql("ingest/latch_left"), 200)
+    plan = await explain(connection, sql("ingest/latch_missed"), 200)
 
     assert plan.rows_read("runs") == 0
     assert plan.sequential_scans("batch_parts") == 0
@@ -95,7 +95,7 @@ async def test_an_order_is_a_few_rows_however_many_parts_there_are(
 ) -> None:
     await put_history(connection)
     part = await connection.fetchval("SELECT id FROM batch_parts LIMIT 1")
-    plan = await explain(connection, sql("ingest/order"), ORG, part)
+    plan = await explain(connection, sql("ingest/snapshot"), ORG, part)
 
     assert plan.rows_read("batch_parts") <= 2
     assert plan.rows_read("runs") <= 2

@@ -303,9 +303,9 @@ async def test_a_record_outlives_its_job_and_is_forgotten_in_the_end(
     assert (await record_of(line, copy)).complete
     kept = await connection.fetchval("SELECT forget_at - received_at FROM job_inputs")
     assert kept == timedelta(seconds=INPUT_RECORD_SECONDS)
-    assert await inputs.forget(line, 100) == 0
+    assert await inputs.prune(line, 100) == 0
     await connection.execute("UPDATE job_inputs SET forget_at = now()")
-    assert await inputs.forget(line, 100) == 1
+    assert await inputs.prune(line, 100) == 1
     assert await count(connection, "job_inputs") == await count(connection, "input_copies") == 0
 
 
@@ -315,7 +315,7 @@ async def test_a_record_is_not_forgotten_while_its_blob_is_left(
     copy = await put_input(line)
     await end(connection, copy)
     await connection.execute("UPDATE job_inputs SET forget_at = now()")
-    assert await inputs.forget(line, 100) == 0
+    assert await inputs.prune(line, 100) == 0
     assert await due(line) == {copy.job: Mechanism.UPKEEP}
 
 

@@ -108,7 +108,7 @@ async def test_what_is_latest_is_told_by_index_wherever_one_looks(
     assert of_tasks.indexes("batch_positions") == {"batch_positions_task"}
     numbers = list(range(0, LIMIT * EVERY, EVERY))
     exported = await explained(
-        line, "exports/of_numbers", ORG, first.run, "failed", numbers, 1_000_000
+        line, "exports/ended_by_index", ORG, first.run, "failed", numbers, 1_000_000
     )
     assert exported.indexes("jobs") == {"jobs_run_ended"}
     assert exported.rows_read("jobs") <= LIMIT

@@ -103,7 +103,7 @@ async def test_words_said_together_go_out_as_one(
     line = Connection(dsn, name="test notify")
     notifier = Notifier(line)
     for word in ("a", "b", "c"):
-        notifier.say(CHANNEL, [word])
+        notifier.notify(CHANNEL, [word])
     await notifier.drain()
     await eventually_async(lambda: asyncio.sleep(0, bool(ear.words)), "something was heard")
     assert [sorted(words.split(",")) for words in ear.words] == [["a", "b", "c"]]
@@ -117,7 +117,7 @@ async def test_too_many_bytes_go_out_as_look_yourself(
     """PostgreSQL refuses 8,000 bytes, however few characters they are."""
     line = Connection(dsn, name="test notify")
     notifier = Notifier(line)
-    notifier.say(CHANNEL, [f"{number}{letter * 250}" for number in range(26)])
+    notifier.notify(CHANNEL, [f"{number}{letter * 250}" for number in range(26)])
     await notifier.drain()
     await eventually_async(lambda: asyncio.sleep(0, bool(ear.words)), "something was heard")
     assert ear.words == [""]

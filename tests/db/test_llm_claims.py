@@ -118,7 +118,7 @@ async def test_a_claim_says_whether_there_may_be_more_to_take(
     connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is told that there is not has no need to ask again, and somebody waits meanwhile."""
-    monkeypatch.setattr(queries, "_JOBS_OF_A_LINE_MAX", 2)
+    monkeypatch.setattr(queries, "_JOBS_PER_QUEUE_MAX", 2)
     await put_chats(connection, 5, "a:1")
     told = []
     for _ in range(4):
@@ -135,7 +135,7 @@ async def test_one_claim_makes_so_many_picks_and_leaves_the_rest_to_the_next(
     connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many permits are free: others wait for the lock."""
-    monkeypatch.setattr(queries, "_PICKS_OF_A_LANE_MAX", 2)
+    monkeypatch.setattr(queries, "_PICKS_PER_LANE_MAX", 2)
     for number in range(5):
         await put_chats(connection, 1, "a:1", org=f"org{number}")
     told = []
@@ -249,7 +249,7 @@ async def test_an_assignment_is_current_while_its_worker_holds_the_job(
     await claims.worker.settle(job, TransitionEvent.UNREACHABLE, delay=0.0)
     assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment("first", True, False)
 
-    await maintenance.stage(line, 10)
+    await maintenance.queue_due(line, 10)
     (held,) = await claims.claim(offer("second", resident=["a:1"]))
     assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment(
         "second", False, True
@@ -352,7 +352,7 @@ async def test_nothing_is_claimed_for_a_target_that_is_away(
     connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 3, "a:1")
-    await queries.note_unreachable(claims.worker.line, "gpu", "refused", 60.0)
+    await queries.mark_unreachable(claims.worker.line, "gpu", "refused", 60.0)
     assert await claims.claim(offer(concurrency=2)) == []
     held = await claims.claim(offer(concurrency=2), offer("other"))
     assert [it.target for it in held] == ["other"]
@@ -362,16 +362,16 @@ async def test_one_job_finds_out_whether_a_target_is_back_if_nobody_else_does(
     connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 5, "a:1")
-    await queries.note_unreachable(claims.worker.line, "gpu", "refused", 0.0)
+    await queries.mark_unreachable(claims.worker.line, "gpu", "refused", 0.0)
     # It is being tried right now: a target that is asleep takes its time to say nothing.
     assert await claims.claim(offer(concurrency=3)) == []
-    await queries.note_unreachable(claims.worker.line, "gpu", "refused", -60.0)
+    await queries.mark_unreachable(claims.worker.line, "gpu", "refused", -60.0)
     assert await claims.claim(offer(concurrency=0)) == []
     (probe,) = await claims.claim(offer(concurrency=3))
     assert await claims.claim(offer(concurrency=3)) == []
 
     await claims.worker.complete(probe.job)
-    assert await queries.note_alive(claims.worker.line, "gpu") == 0
+    assert await queries.mark_reachable(claims.worker.line, "gpu") == 0
     assert len(await claims.claim(offer(concurrency=3))) == 3
 
 
@@ -379,9 +379,9 @@ async def test_what_is_known_of_a_target_that_is_away_is_kept_until_it_answers(
     connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     line = claims.worker.line
-    await queries.note_unreachable(line, "gpu", "refused", 60.0)
+    await queries.mark_unreachable(line, "gpu", "refused", 60.0)
     (first,) = await queries.target_states(line)
-    await queries.note_unreachable(line, "gpu", "no route", 120.0)
+    await queries.mark_unreachable(line, "gpu", "no route", 120.0)
     (second,) = await queries.target_states(line)
     assert second.unreachable_since == first.unreachable_since
     assert (first.last_error, second.last_error) == ("refused", "no route")
@@ -391,7 +391,7 @@ async def test_what_is_known_of_a_target_that_is_away_is_kept_until_it_answers(
 
     await put_chats(connection, 1, "a:1")
     await claims.claim(offer("fine"))
-    await queries.note_alive(line, "gpu")
+    await queries.mark_reachable(line, "gpu")
     assert await queries.target_states(line) == [
         queries.TargetState("fine", None, None, None),
         queries.TargetState("gpu", None, None, None),
@@ -401,7 +401,7 @@ async def test_what_is_known_of_a_target_that_is_away_is_kept_until_it_answers(
 async def test_jobs_that_wait_for_a_target_are_due_when_one_is_back(
     connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_MADE_DUE_AT_ONCE", 2)
+    monkeypatch.setattr(queries, "_RETRIED_AT_ONCE", 2)
     line = claims.worker.line
     await put_chats(connection, 5, "a:1")
     for held in await claims.claim(offer(concurrency=5)):
@@ -420,11 +420,11 @@ async def test_jobs_that_wait_for_a_target_are_due_when_one_is_back(
         ),
         await put_chat(connection, state=State.STAGED, run_at=later),
     ]
-    assert await maintenance.stage(line, 10) == []
+    assert await maintenance.queue_due(line, 10) == []
 
-    assert await queries.note_alive(line, "gpu") == 5
-    assert await queries.note_alive(line, "gpu") == 0
-    assert len(await maintenance.stage(line, 10)) == 5
+    assert await queries.mark_reachable(line, "gpu") == 5
+    assert await queries.mark_reachable(line, "gpu") == 0
+    assert len(await maintenance.queue_due(line, 10)) == 5
     assert [await state_of(connection, job) for job in others] == [
         State.RETRYING,
         State.RETRYING,
@@ -474,7 +474,7 @@ async def test_a_limit_of_an_organisation_counts_its_other_jobs_too(
 async def put_told_chat(connection: AsyncpgConnection, model: str) -> ClaimedJob:
     """One whose webhook is sent its phases."""
     target = target_id(ORG, URL)
-    await webhooks.enlist(connection, [(ORG, target, URL)])
+    await webhooks.upsert_targets(connection, [(ORG, target, URL)])
     job = await put_chat(connection, model, webhook=PHASES)
     await connection.execute(
         "INSERT INTO job_webhooks (org_id, job_id, target_id, tells) VALUES ($1, $2, $3, $4)",
@@ -526,7 +526,7 @@ async def test_drops_are_counted_once_for_each_claim_and_over_all_of_them(
         job = held.job
         # Sent again after its answer was lost.
         for _ in range(2):
-            assert await queries.note_drop(line, job.org, job.uuid, job.lease) == drops
+            assert await queries.count_drop(line, job.org, job.uuid, job.lease) == drops
         await claims.worker.settle(job, TransitionEvent.POSTPONE)
         await connection.execute("UPDATE jobs SET run_at = now(), state = 'queued'")
     row = await row_of(connection, job)
@@ -542,8 +542,8 @@ async def test_a_drop_of_who_holds_the_job_no_longer_does_not_count(
     (stale,) = await claims.claim(offer())
     await claims.worker.settle(stale.job, TransitionEvent.RELEASE)
     key = (stale.job.org, stale.job.uuid)
-    assert await queries.note_drop(line, *key, stale.job.lease) is None
+    assert await queries.count_drop(line, *key, stale.job.lease) is None
     (held,) = await claims.claim(offer())
-    assert await queries.note_drop(line, *key, stale.job.lease) is None
-    assert await queries.note_drop(line, "somebody-else", stale.job.uuid, held.job.lease) is None
-    assert await queries.note_drop(line, *key, held.job.lease) == 1
+    assert await queries.count_drop(line, *key, stale.job.lease) is None
+    assert await queries.count_drop(line, "somebody-else", stale.job.uuid, held.job.lease) is None
+    assert await queries.count_drop(line, *key, held.job.lease) == 1

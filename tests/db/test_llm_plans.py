@@ -57,7 +57,7 @@ async def test_a_look_at_a_long_queue_reads_the_oldest_of_each_line_and_no_more(
     for of_each, rows in ((1, 1), (4, 1 + 4)):
         plan = await plan_of(
             claims,
-            "look_at_lines",
+            "waiting_queues",
             lanes,
             endpoints,
             [""] * 4,
@@ -77,7 +77,7 @@ async def test_counting_permits_reads_what_is_held_and_no_history(
     await finish(connection, 5_000)
     await put_chats(connection, 3, "a:1")
     assert len(await claims.claim(offer(concurrency=2))) == 2
-    plan = await plan_of(claims, "look_at_targets", ["gpu"], [CHAT, GENERATE])
+    plan = await plan_of(claims, "target_loads", ["gpu"], [CHAT, GENERATE])
     assert plan.indexes("jobs") == {"jobs_held"}
     assert plan.rows_read("jobs") == 2
     assert plan.indexes("llm_assignments") == {"llm_assignments_pkey"}
@@ -91,7 +91,7 @@ async def test_taking_a_job_goes_by_its_line(
     await put_chats(connection, 500, "a:1")
     one = [["standard"], [CHAT], ["acme"], ["a:1"], [1], ["gpu"], [True]]
     turn = [["gpu"], ["a:1"], [1.0], [0], [1], ["{}"], ["{}"]]
-    plan = await plan_of(claims, "take", 1 << 40 | 1, [CHAT, GENERATE], [60.0, 60.0], *one, *turn)
+    plan = await plan_of(claims, "claim", 1 << 40 | 1, [CHAT, GENERATE], [60.0, 60.0], *one, *turn)
     assert plan.sequential_scans("jobs") == 0
     assert plan.rows_read("jobs") <= 2
 
@@ -107,7 +107,7 @@ async def test_jobs_that_wait_for_a_target_are_found_by_their_own_index(
             " error_code = CASE WHEN flow = 'a:1' AND id::text < '0190ffff' THEN"
             " 'target_unreachable' END WHERE state = 'queued'"
         )
-    plan = await plan_of(claims, "make_due", [CHAT, GENERATE], 10)
+    plan = await plan_of(claims, "retry_now", [CHAT, GENERATE], 10)
     assert "jobs_unreachable" in plan.indexes("jobs")
     assert plan.sequential_scans("jobs") == 0
     assert plan.rows_read("jobs") <= 2 * 10

@@ -69,10 +69,10 @@ async def test_an_owner_that_is_no_superuser_is_not_held_and_reads_for_users_beh
         async with connected(dsn) as connection:
             assert await connection.fetchval("SELECT count(*) FROM jobs") == 3
             async with connection.transaction():
-                await connection.fetch(sql("act_for"), "default", "ann")
+                await connection.fetch(sql("set_user_role"), "default", "ann")
                 assert await connection.fetchval("SELECT count(id) FROM jobs") == 3
             async with connection.transaction():
-                await connection.fetch(sql("act_for"), "default", "bob")
+                await connection.fetch(sql("set_user_role"), "default", "bob")
                 assert await connection.fetchval("SELECT count(id) FROM jobs") == 0
 
 
@@ -113,7 +113,7 @@ async def test_a_users_page_reads_that_page_and_a_task_one_row(
     await line.close()
 
     async with connection.transaction():
-        await connection.fetch(sql("act_for"), "acme", "ann")
+        await connection.fetch(sql("set_user_role"), "acme", "ann")
         newest = UUID(int=2**128 - 1)
         listing = await explain(
             connection, sql("tasks"), "acme", "ann", 200, newest, None, [*SPEECH_TYPES], 20

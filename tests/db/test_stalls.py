@@ -105,9 +105,9 @@ async def test_a_job_that_no_worker_has_a_thread_for_says_so(
     line: Connection, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     job = await put_old(connection, State.QUEUED)
-    await leases.tell_of_held_threads(line, worker.boot, {"demo.post__other": 16})
+    await leases.set_held_threads(line, worker.boot, {"demo.post__other": 16})
     assert await reason_of(line, job) is None
-    await leases.tell_of_held_threads(line, worker.boot, {ENDPOINT: 16})
+    await leases.set_held_threads(line, worker.boot, {ENDPOINT: 16})
     assert await reason_of(line, job) == "threads_held"
     await leases.register(line, "another", "0", dict(DEFAULT_POLICIES), [ENDPOINT])
     assert await reason_of(line, job) is None

@@ -268,8 +268,8 @@ async def test_a_page_reads_what_it_shows_wherever_it_begins(
     asked: dict[str, tuple[str, list[Any]]] = {
         "ended": ("jobs_run_ended", ["failed", middle, LIMIT]),
         "queued": ("jobs_ready", [long_run.batch, *place, LIMIT]),
-        "postponed": ("jobs_run_postponed", [middle, LIMIT]),
-        "held": ("jobs_run_held", [-1, LIMIT]),
+        "scheduled": ("jobs_run_postponed", [middle, LIMIT]),
+        "running": ("jobs_run_held", [-1, LIMIT]),
     }
     for name, (index, arguments) in asked.items():
         statement = sql(f"tasks/{name}")

@@ -21,7 +21,7 @@ from tests.waiting import eventually_async
 LOCKS = """
     SELECT l.objid::bigint | l.classid::bigint << 32 AS lock, l.pid
     FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
-    WHERE l.locktype = 'advisory' AND l.granted AND a.application_name = 'coatcheck upkeep'
+    WHERE l.locktype = 'advisory' AND l.granted AND a.application_name = 'coatcheck maintenance'
       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 

@@ -136,7 +136,7 @@ async def test_a_list_that_is_still_to_be_read_is_wanted_although_its_upload_has
     assert await use(line, upload) is not None
     await line.fetch("UPDATE uploads SET expires_at = now() - interval '1 day'")
     assert await known(line, upload)
-    assert await uploads.forget(line, 10) == 0
+    assert await uploads.prune(line, 10) == 0
 
 
 async def test_uploads_are_forgotten_when_their_time_is_up(line: Connection) -> None:
@@ -148,9 +148,9 @@ async def test_uploads_are_forgotten_when_their_time_is_up(line: Connection) -> 
     await line.fetch(
         "UPDATE uploads SET expires_at = now() - interval '1 day' WHERE id = $1", used.uuid
     )
-    assert await uploads.forget(line, 2) == 2
-    assert await uploads.forget(line, 10) == 2
-    assert await uploads.forget(line, 10) == 0
+    assert await uploads.prune(line, 2) == 2
+    assert await uploads.prune(line, 10) == 2
+    assert await uploads.prune(line, 10) == 0
     assert await uploads.find(line, waiting.uuid) == waiting
     for each in (*expired, used):
         assert await uploads.find(line, each.uuid) is None
@@ -162,7 +162,7 @@ async def test_an_upload_outlives_its_time_by_as_long_as_whoever_used_it_may_nee
     upload = await staged(line, life_seconds=0.0)
     assert await use(line, upload) is None
     assert await known(line, upload)
-    assert await uploads.forget(line, 10) == 0
+    assert await uploads.prune(line, 10) == 0
 
 
 async def test_another_blob_of_a_known_upload_is_not_wanted(line: Connection) -> None:

@@ -159,7 +159,7 @@ async def test_the_time_of_every_attempt_is_counted(
     for event in (TransitionEvent.RETRY, TransitionEvent.UNREACHABLE, TransitionEvent.RELEASE):
         (job,) = await worker.claim(1)
         await worker.settle(job, event, delay=0.0)
-        await maintenance.stage(worker.line, ROWS_MAX)
+        await maintenance.queue_due(worker.line, ROWS_MAX)
     (job,) = await worker.claim(1)
     assert await worker.complete(job) == 1
     (counted,) = await used(worker)

@@ -50,7 +50,7 @@ async def put_told_job(
 ) -> ClaimedJob:
     job = await put_job(connection, state, webhook=int(max(told.values())), **others)
     for target, tells in told.items():
-        await webhooks.enlist(connection, [(ORG, target, f"https://{target}.test/")])
+        await webhooks.upsert_targets(connection, [(ORG, target, f"https://{target}.test/")])
         await connection.execute(
             "INSERT INTO job_webhooks (org_id, job_id, target_id, tells) VALUES ($1, $2, $3, $4)",
             ORG,

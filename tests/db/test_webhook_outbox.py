@@ -32,7 +32,7 @@ async def told(connection: AsyncpgConnection) -> list[dict[str, Any]]:
 
 async def put_told_job(connection: AsyncpgConnection, state: State, **others: Any) -> ClaimedJob:
     job = await put_job(connection, state, webhook=TELL_THE_END, **others)
-    await webhooks.enlist(connection, [(ORG, TARGET, URL)])
+    await webhooks.upsert_targets(connection, [(ORG, TARGET, URL)])
     await connection.execute(
         "INSERT INTO job_webhooks (org_id, job_id, target_id) VALUES ($1, $2, $3)",
         ORG,

@@ -82,7 +82,7 @@ async def test_a_claim_passes_over_what_must_wait_by_index(
 
 
 async def test_fetching_reads_as_much_as_is_fetched(line: Connection, endpoint: UUID) -> None:
-    plan = await plan_of(line, "webhooks/take", "acme", endpoint, 10, LEASE_SECONDS, uuid4())
+    plan = await plan_of(line, "webhooks/pull", "acme", endpoint, 10, LEASE_SECONDS, uuid4())
     assert plan.sequential_scans("webhook_deliveries") == 0
     assert plan.rows_read("webhook_deliveries") < 10 * 10
 
@@ -98,6 +98,6 @@ async def test_what_was_told_before_is_one_row_of_an_index(
     line: Connection, endpoint: UUID
 ) -> None:
     plan = await plan_of(
-        line, "webhooks/told_before", "acme", UUID(int=1), endpoint, UUID(int=2**128 - 1)
+        line, "webhooks/previous_facts", "acme", UUID(int=1), endpoint, UUID(int=2**128 - 1)
     )
     assert plan.indexes("webhook_deliveries") == {"webhook_deliveries_subject"}

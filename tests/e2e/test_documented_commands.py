@@ -37,7 +37,7 @@ README = Page(REPOSITORY / "README.md")
 TUTORIAL = Page(REPOSITORY / "docs/tutorial/first-service.md")
 JWTS = Page(REPOSITORY / "docs/how-to/use-jwts.md")
 HTTP_SERVICE = Page(REPOSITORY / "docs/how-to/register-an-http-service.md")
-ELSEWHERE = Page(REPOSITORY / "docs/how-to/run-functions-elsewhere.md")
+ON_A_REMOTE = Page(REPOSITORY / "docs/how-to/run-functions-on-a-remote.md")
 TRACE = Page(REPOSITORY / "docs/how-to/trace.md")
 CLIENTS = [
     Page(REPOSITORY / "docs/how-to/use-the-python-client.md"),
@@ -127,7 +127,7 @@ def estate() -> Iterator[Estate]:
     variables["COATCHECK_EGRESS_ALLOW"] = ",".join(
         [
             allowed(steps(HTTP_SERVICE)[1]).replace("9000", str(analysis)),
-            allowed(steps(ELSEWHERE)[1]).replace("8900", str(remote)),
+            allowed(steps(ON_A_REMOTE)[1]).replace("8900", str(remote)),
         ]
     )
     others = {
@@ -261,8 +261,8 @@ def speaking(command: str, port: int, folder: Path) -> Iterator[None]:
 
 
 def test_a_function_elsewhere_speaks_as_its_guide_says(estate: Estate) -> None:
-    remote, _, register, _ = steps(ELSEWHERE)
-    (document,) = ELSEWHERE.blocks("json")
+    remote, _, register, _ = steps(ON_A_REMOTE)
+    (document,) = ON_A_REMOTE.blocks("json")
     (estate.folder / "voice.json").write_text(
         document.text.replace("8900", str(estate.remote_port))
     )

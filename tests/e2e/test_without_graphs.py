@@ -24,7 +24,7 @@ OF_THE_EXTRA = (
     "networkx",
     "tree_sitter",
 )
-SAID_ONCE = "this worker analyses no code: install it by pip install"
+SAID_ONCE = "this worker does not analyse code; to enable that, run pip install"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from coatcheck.http.app import create_app
-from coatcheck.http.connections import WhenFull
+from coatcheck.http.connections import FullServerApp
 from coatcheck.http.protocol import Bounds
 from coatcheck.http.server import HttpServer, listen
 from tests.all_products import SURFACES
@@ -28,7 +28,7 @@ async def replica(house: House, bounds: Bounds) -> AsyncIterator[Site]:
     """One more server of the house, within ``bounds``."""
     app = create_app(house.parts, SURFACES)
     gate = house.parts.gate
-    server = HttpServer(app, drain_seconds=5, bounds=bounds, when_full=WhenFull(app, gate))
+    server = HttpServer(app, drain_seconds=5, bounds=bounds, when_full=FullServerApp(app, gate))
     listening = listen("127.0.0.1", 0)
     served = Site(port=listening.getsockname()[1], server=server)
     serving = asyncio.create_task(server.serve(sockets=[listening]))

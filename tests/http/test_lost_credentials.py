@@ -79,7 +79,7 @@ async def test_a_stream_ends_with_its_last_words() -> None:
         pieces = response.aiter_raw()
         assert await anext(pieces) == b"begun, "
         keys.error = Unauthenticated()
-        keys.watches.heard()
+        keys.watches.on_keys_changed()
         assert b"".join([piece async for piece in pieces]) == LAST_WORDS
     assert closed.is_set()
 
@@ -91,7 +91,7 @@ async def test_a_body_of_a_length_that_was_told_is_broken_off() -> None:
         pieces = response.aiter_raw()
         assert await anext(pieces) == b"begun, "
         keys.error = Unauthenticated()
-        keys.watches.heard()
+        keys.watches.on_keys_changed()
         with pytest.raises(httpx2.HTTPError):
             await anext(pieces)
     assert closed.is_set()
@@ -105,7 +105,7 @@ async def test_what_was_said_before_the_look_up_is_not_sent_after_it() -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b"begun, "
         await go_on.wait()
-        keys.watches.heard()
+        keys.watches.on_keys_changed()
         yield b"a secret"
 
     async with (
@@ -136,7 +136,7 @@ async def test_a_database_that_is_away_ends_no_stream() -> None:
     ):
         told = response.aiter_raw()
         assert await anext(told) == b"begun, "
-        keys.watches.heard()
+        keys.watches.on_keys_changed()
         go_on.set()
         assert b"".join([piece async for piece in told]) == b"ended"
     assert keys.looked_up
@@ -150,7 +150,7 @@ async def test_one_look_up_serves_all_who_hold_the_same_credential() -> None:
     ]  # type: ignore[misc]
     with watches[0] as first, watches[1] as second:
         keys.error = Unauthenticated()
-        keys.watches.heard()
-        assert [await first.counts(), await second.counts()] == [False, False]
+        keys.watches.on_keys_changed()
+        assert [await first.is_valid(), await second.is_valid()] == [False, False]
     assert (sorted(woken), keys.looked_up) == ([1, 2], 1)
     await keys.watches.close()

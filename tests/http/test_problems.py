@@ -223,7 +223,7 @@ async def test_an_unexpected_error_is_logged_with_its_request(
 async def test_an_answer_that_broke_half_way_is_cut_and_not_finished(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    seen = RequestIdsSeen("unexpected error in the answer to GET /break-off")
+    seen = RequestIdsSeen("unexpected error in the response to GET /break-off")
     caplog.handler.addFilter(seen)
     async with serving(failing_app()) as client:
         with pytest.raises(httpx2.RemoteProtocolError):

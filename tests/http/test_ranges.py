@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.http.files import Span, Unsatisfiable, names_etag, requested_span, still_the_same
+from coatcheck.http.files import Span, Unsatisfiable, if_range_matches, names_etag, requested_span
 
 SIZE = 100
 
@@ -62,7 +62,7 @@ def test_a_known_etag_is_found_in_any_spelling_of_a_list() -> None:
 
 
 def test_a_range_is_of_what_it_was_asked_of() -> None:
-    assert still_the_same(None, "a")
-    assert still_the_same('"a"', "a")
+    assert if_range_matches(None, "a")
+    assert if_range_matches('"a"', "a")
     for other in ('"b"', 'W/"a"', "Mon, 16 Nov 2026 00:00:00 GMT"):
-        assert not still_the_same(other, "a")
+        assert not if_range_matches(other, "a")

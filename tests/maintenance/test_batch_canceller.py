@@ -176,7 +176,7 @@ async def test_a_chunk_that_is_being_written_is_waited_for_and_counted(
         writing = writer.transaction()
         await writing.start()
         await writer.execute("UPDATE runs SET tasks = 9 WHERE id = $1", made.run)
-        ending = asyncio.create_task(removal.end_intake(line, run))
+        ending = asyncio.create_task(removal.end_ingest(line, run))
         await eventually_async(
             lambda: connection.fetchval(
                 "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -231,6 +231,8 @@ async def test_a_step_reads_its_own_tasks_only(
     assert plan.indexes("jobs") == {"jobs_ready", "jobs_run_postponed", "jobs_pkey"}
     assert plan.sequential_scans("jobs") == 0
     assert plan.rows_read("jobs") <= 5 * chunk
-    plan = await line.run(lambda it: explain(it, sql("removal/ask_to_stop"), ORG, made.run, chunk))
+    plan = await line.run(
+        lambda it: explain(it, sql("removal/request_cancel"), ORG, made.run, chunk)
+    )
     assert plan.rows_read("jobs") == 0
     assert plan.sequential_scans("jobs") == 0

@@ -124,7 +124,7 @@ async def test_two_reconcilers_give_a_list_one_job(intake: Intake) -> None:
     await intake.sql.execute("UPDATE batch_parts SET ingest_job = NULL")
     (lost,) = await ingest.lost_parts(intake.line, 10)
     jobs = [ingest_job(ORG, part.uuid, None) for _ in range(2)]
-    given = [await ingest.entrust(intake.line, lost, job) for job in jobs]
+    given = [await ingest.assign_job(intake.line, lost, job) for job in jobs]
 
     assert given == [True, False]
     written = await intake.sql.fetchval(
@@ -153,7 +153,7 @@ async def test_a_run_whose_latch_was_lost_is_latched(
     intake: Intake, reconciler: IngestReconciler
 ) -> None:
     new, part = await intake.create(b"1\n")
-    order = await ingest.order_of(intake.line, ORG, part.uuid)
+    order = await ingest.read_snapshot(intake.line, ORG, part.uuid)
     assert order is not None
     block = TaskBlock([b"1"], [None], None, (), 1, 2)
     await ingest.write_chunk(intake.line, order, await encode(order, 0, [block]), is_last=True)

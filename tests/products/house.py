@@ -20,7 +20,7 @@ from coatcheck.core.queries import tenants
 from coatcheck.db.connection import Connection
 from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, RateLimit, Scope, mint
 from coatcheck.egress.urls import trusted_authorities
-from coatcheck.hosting.serving import surfaces
+from coatcheck.hosting.serving import product_routes
 from coatcheck.hosting.working import RemoteExecutor
 from coatcheck.http.app import Pages, create_app
 from coatcheck.http.context import ServerContext, open_server_context
@@ -115,7 +115,7 @@ class House:
             )
         )
         server = HttpServer(
-            create_app(parts, surfaces(self.products), self._pages),
+            create_app(parts, product_routes(self.products), self._pages),
             drain_seconds=_DRAIN_SECONDS,
             draining=parts.draining,
         )

@@ -153,7 +153,7 @@ async def test_new_limits_of_an_organisation_end_nothing(idle: House) -> None:
     ticket = await hand_in(idle.http, "/process")
     async with following(idle.http, ticket["events_url"]) as stream:
         await stream.until("state")
-        idle.parts.gate._authenticator.heard("org:default")
+        idle.parts.gate._authenticator.on_keys_changed("org:default")
         idle.parts.gate._authenticator.forget_all()
         await idle.http.post(ticket["cancel_url"])
         assert (await stream.rest())[-1].name == "end"

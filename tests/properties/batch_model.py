@@ -13,7 +13,7 @@ from typing import Final, Literal
 from uuid import UUID
 
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.limits import FORGOTTEN_BATCH_SECONDS
+from coatcheck.domain.limits import ABANDONED_BATCH_SECONDS
 from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.maintenance import RESUBMITS_MAX
@@ -21,7 +21,7 @@ from coatcheck.products.batches.model import BatchState, TaskCounts, TaskStatus,
 from tests.properties.ground import UNIT_SECONDS
 from tests.properties.job_model import JobModel, ModelJob
 
-FORGOTTEN_UNITS: Final = FORGOTTEN_BATCH_SECONDS / UNIT_SECONDS
+FORGOTTEN_UNITS: Final = ABANDONED_BATCH_SECONDS / UNIT_SECONDS
 ENDS: Final = {
     TaskStatus.SUCCEEDED: State.COMPLETED,
     TaskStatus.FAILED: State.FAILED,

@@ -274,7 +274,7 @@ class JobModel:
 
     def rescue(self) -> None:
         self.rescue_jobs()
-        self.forget_workers()
+        self.prune_workers()
 
     def rescue_jobs(self) -> None:
         holding = Counter(job.boot for job in self.held())
@@ -300,7 +300,7 @@ class JobModel:
             if job.state is State.RETRYING:
                 job.run_at = self.now + CRASH_UNITS
 
-    def forget_workers(self) -> None:
+    def prune_workers(self) -> None:
         busy = {job.boot for job in self.held()}
         self.workers = {
             boot: worker

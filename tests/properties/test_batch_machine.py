@@ -618,7 +618,7 @@ class BatchMachine(Machine):
         self.followed("take_in", how)
 
     def _take_in(self, request: IngestRequest) -> str:
-        taking = self.ingester.take_in(request)
+        taking = self.ingester.ingest(request)
         found = self.model.part_of(request.part)
         if found is None:
             assert self.ground.do(taking).state == "gone"

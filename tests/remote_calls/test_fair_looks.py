@@ -74,11 +74,11 @@ async def test_a_remote_that_never_answers_keeps_no_other_from_being_asked(
 
 
 async def test_who_has_all_of_its_own_turns_leaves_those_of_others() -> None:
-    turns = KeyedSemaphore(at_once=4, of_one=2)
+    turns = KeyedSemaphore(total_max=4, per_key_max=2)
     begun: list[str] = []
 
     async def take_one(name: str) -> None:
-        async with turns.of(name):
+        async with turns.hold(name):
             begun.append(name)
             await may_end.wait()
 

@@ -59,8 +59,8 @@ async def test_who_slept_after_its_look_does_not_finalize_beside_another(
     await bureau.parked(job_id)
     line = Connection(bureau.dsn, name="tests finalizing")
 
-    async def looked(seconds: float) -> remote_calls.TakenCall:
-        call = await remote_calls.take_one(
+    async def looked(seconds: float) -> remote_calls.ClaimedCall:
+        call = await remote_calls.claim_one(
             line, "default", uuid(job_id), seconds=seconds, moment=0.0, looker=uuid4()
         )
         assert call is not None

@@ -29,7 +29,7 @@ async def test_a_job_cancelled_while_it_waits_to_be_tried_again_leaves_nothing(
     for _ in range(3):
         await bureau.calls.cancel("default", uuid(job_id))  # a look, whatever has been looked at
     assert (await bureau.engine.get(job_id)).state is State.RETRYING
-    assert await bureau.calls.clear_away(10) == 0
+    assert await bureau.calls.delete_leftovers(10) == 0
     assert (await bureau.engine.cancel(job_id)).state is State.CANCELLED
     line = Connection(bureau.dsn, name="tests keeper")
     await RemoteCleanup(line, bureau.calls).tick()
@@ -123,12 +123,12 @@ async def test_a_job_without_its_remotes_id_fails_when_somebody_looks(
     seen, unseen = await bureau.hand_in("seen"), await bureau.hand_in("unseen")
     for job_id in (seen, unseen):
         await bureau.parked(job_id)
-    assert await bureau.calls.fail_strays(10) == 0
+    assert await bureau.calls.fail_orphans(10) == 0
     async with connected(bureau.dsn) as sql:
         await sql.execute("DELETE FROM remote_calls")
     await bureau.calls.look("default", uuid(seen))
     assert (await bureau.engine.get(seen)).error_code == "remote_id_missing"
-    assert await bureau.calls.fail_strays(10) == 1
+    assert await bureau.calls.fail_orphans(10) == 1
     for job_id in (seen, unseen):
         failed = await bureau.engine.get(job_id)
         assert (failed.state, failed.error_code) == (State.FAILED, "remote_id_missing")

@@ -89,8 +89,8 @@ async def test_the_first_of_every_organisation_comes_before_the_second_of_any(
             pass
         await sql.execute("UPDATE remote_calls SET due_at = now() - interval '1 h'")
         await sql.execute("UPDATE remote_calls SET due_at = now() WHERE org_id = 'single'")
-    taken, _ = await bureau.calls.take(2, 64, 1_000, "")
+    taken, _ = await bureau.calls.claim(2, 64, 1_000, "")
     assert {call.org for call in taken} == {"crowd", "single"}
-    rest, _ = await bureau.calls.take(100, 64, 1_000, "")
+    rest, _ = await bureau.calls.claim(100, 64, 1_000, "")
     assert len(rest) == 5
     assert {call.job for call in [*taken, *rest]} == {uuid(job) for job in [*crowd, single]}

@@ -71,7 +71,7 @@ def test_words_that_nobody_knows_are_passed_over() -> None:
     [
         (a_wav(), "200 OK", "there is no voice in the recording"),
         (b"RIFF nothing", "200 OK", "the recording cannot be read"),
-        (b"", "404 Not Found", "the voice could not be fetched: 404"),
+        (b"", "404 Not Found", "the recording could not be fetched: 404"),
     ],
 )
 async def test_what_cannot_be_cloned_fails(
@@ -87,7 +87,7 @@ async def test_what_is_no_clone_speaks_nothing(asking: Asking) -> None:
     async with served(b"\xff\x00") as url:
         ended = await asking.ended(await asking.submit(prompt_url=url))
     assert ended["status"] == "failed"
-    assert "no clone of this remote" in ended["error"]
+    assert "not a clone of this remote" in ended["error"]
 
 
 @pytest.mark.parametrize(

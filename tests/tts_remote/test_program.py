@@ -50,4 +50,4 @@ async def test_it_says_so_if_another_one_has_the_folder(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
         )
-    assert (ended.returncode, ended.stderr) == (1, f"error: another remote has {tmp_path}\n")
+    assert (ended.returncode, ended.stderr) == (1, f"error: another remote uses {tmp_path}\n")

@@ -49,7 +49,7 @@ async def test_it_goes_away_and_comes_back_on_its_port_and_goes_on(
 
 
 async def test_two_remotes_do_not_share_a_folder(remote: TtsRemote, tmp_path: Path) -> None:
-    with pytest.raises(InUse, match="another remote has"):
+    with pytest.raises(InUse, match="another remote uses"):
         async with TtsRemote(tmp_path / "jobs"):
             pass
 

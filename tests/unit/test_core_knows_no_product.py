@@ -86,7 +86,7 @@ def test_no_fragment_of_a_statement_hides_a_table_that_another_fragment_reads() 
     including = [
         file
         for file in ROOT.rglob("*.sql")
-        if re.search(r"/\* include (\S+:)?webhooks/tell", file.read_text())
+        if re.search(r"/\* include (\S+:)?webhooks/write_deliveries", file.read_text())
     ]
     assert len(including) > 10
     found = {

@@ -10,7 +10,7 @@ from coatcheck.remotes.definitions import ModalTarget, read_definition
 from tests.markdown import REPOSITORY, Page
 from tests.shell_variables import assigned
 
-ELSEWHERE = Page(REPOSITORY / "docs/how-to/run-functions-elsewhere.md")
+ON_A_REMOTE = Page(REPOSITORY / "docs/how-to/run-functions-on-a-remote.md")
 STRIPE = Page(REPOSITORY / "docs/how-to/bill-with-stripe.md")
 CHATS = Page(REPOSITORY / "docs/how-to/queue-chats.md")
 SPEECH = Page(REPOSITORY / "docs/how-to/speak.md")
@@ -25,7 +25,7 @@ def settings_after(script: str) -> Settings:
 
 
 def test_the_remote_that_is_lent_to_everybody_is_one() -> None:
-    (script,) = [each.text for each in ELSEWHERE.blocks("sh") if "COATCHECK_REMOTES" in each.text]
+    (script,) = [each.text for each in ON_A_REMOTE.blocks("sh") if "COATCHECK_REMOTES" in each.text]
     remotes = settings_after(script).remotes
     # As it is checked before any job meets it, but for the package modal: that need not be here.
     target = read_definition(remotes["render"].target)

@@ -67,7 +67,7 @@ def chosen(
 
 
 def models_of(choice: ScheduleChoice) -> list[str]:
-    return [pick.line.model for pick in choice.picks]
+    return [pick.queue.model for pick in choice.picks]
 
 
 @dataclass
@@ -94,8 +94,8 @@ class Shop:
             )
             (pick,) = choice.picks
             self.turn = choice.turns["gpu"]
-            self.picks.append((self.now, pick.line))
-            self.loaded.append(pick.line.model)
+            self.picks.append((self.now, pick.queue))
+            self.loaded.append(pick.queue.model)
             self.now += self.seconds[number % len(self.seconds)]
 
     def is_served_within(self, seconds: float, model: str) -> bool:
@@ -225,8 +225,8 @@ def test_urgent_jobs_go_first_and_never_too_many_in_a_row(waits: list[tuple[bool
             continue
         turn = choice.turns["gpu"]
         if urgent_waits and other_waits:
-            assert picks[0].line == (other if row >= URGENT_STREAK_MAX else urgent)
-        row = row + 1 if picks[0].line.is_urgent else 0
+            assert picks[0].queue == (other if row >= URGENT_STREAK_MAX else urgent)
+        row = row + 1 if picks[0].queue.is_urgent else 0
 
 
 some_models = st.sampled_from("abcd")
@@ -272,9 +272,9 @@ def test_everything_that_may_go_goes_and_nothing_else(
     picks = choose(lines, targets, room, now=NOW, turn_seconds=TURN_SECONDS, left=left).picks
 
     given_to = Counter(pick.target for pick in picks)
-    of_line = Counter(pick.line for pick in picks)
-    of_lane = Counter(pick.line.lane for pick in picks)
-    of_limit = Counter(limit for pick in picks for limit in pick.line.limits)
+    of_line = Counter(pick.queue for pick in picks)
+    of_lane = Counter(pick.queue.lane for pick in picks)
+    of_limit = Counter(limit for pick in picks for limit in pick.queue.limits)
     assert all(given_to[each.name] <= each.free for each in targets)
     assert all(of_line[each] <= len(each.since) for each in lines)
     assert all(of_lane[lane] <= places for lane, places in room.items())
@@ -288,7 +288,7 @@ def test_everything_that_may_go_goes_and_nothing_else(
             return model in (where.models or ())
         return where.models is None or all(each.models is not None for each in targets)
 
-    assert all(suits(pick.line.model, by_name[pick.target]) for pick in picks)
+    assert all(suits(pick.queue.model, by_name[pick.target]) for pick in picks)
     for each in lines:
         open_to_it = (
             of_line[each] < len(each.since)
@@ -329,7 +329,7 @@ def test_a_job_goes_where_its_model_is_loaded() -> None:
         target("first", resident=["b"]),
         target("second", resident=["a"]),
     )
-    assert {(pick.line.model, pick.target) for pick in choice.picks} == {
+    assert {(pick.queue.model, pick.target) for pick in choice.picks} == {
         ("a", "second"),
         ("b", "first"),
     }
@@ -393,7 +393,7 @@ def test_a_limit_that_is_used_up_keeps_no_other_line_back() -> None:
         line("a", org="free", jobs=1),
     ]
     choice = chosen(lines, target(free=9), cap=2)
-    assert Counter(pick.line.org for pick in choice.picks) == {"capped": 2, "free": 1}
+    assert Counter(pick.queue.org for pick in choice.picks) == {"capped": 2, "free": 1}
 
 
 def test_what_a_target_remembers_is_bounded_and_still_fair() -> None:

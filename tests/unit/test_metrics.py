@@ -11,7 +11,7 @@ from coatcheck.telemetry import metrics
 from coatcheck.telemetry.instruments import BatchHistogram, Bounded
 from coatcheck.telemetry.job_stats import Counted, JobCounts
 from coatcheck.telemetry.queue_metrics import Queue, QueueWaiting, queue_snapshot
-from coatcheck.telemetry.snapshots import shown
+from coatcheck.telemetry.snapshots import render
 
 
 def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -155,7 +155,7 @@ def test_the_queue_is_shown_with_how_long_its_oldest_job_has_been_due() -> None:
         ],
         7.5,
     )
-    text = shown(queue_snapshot(queue)).decode()
+    text = render(queue_snapshot(queue)).decode()
     assert value(text, "coatcheck_queue_depth", lane="bulk", state="queued") == 11
     assert value(text, "coatcheck_queue_oldest_seconds", lane="bulk") == 90
     assert value(text, "coatcheck_queue_oldest_seconds", lane="urgent") == 0
@@ -164,12 +164,12 @@ def test_the_queue_is_shown_with_how_long_its_oldest_job_has_been_due() -> None:
 
 
 def test_of_a_queue_that_was_not_counted_no_zero_is_shown() -> None:
-    assert list(samples(shown(queue_snapshot(Queue(is_counted=False))).decode()).items()) == [
+    assert list(samples(render(queue_snapshot(Queue(is_counted=False))).decode()).items()) == [
         (("coatcheck_database_up", frozenset()), 1.0)
     ]
 
 
 def test_without_a_database_nothing_is_shown_but_that() -> None:
-    assert list(samples(shown(queue_snapshot(None)).decode()).items()) == [
+    assert list(samples(render(queue_snapshot(None)).decode()).items()) == [
         (("coatcheck_database_up", frozenset()), 0.0)
     ]

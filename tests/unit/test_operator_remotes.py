@@ -60,7 +60,7 @@ def test_what_is_wrong_is_said_without_a_secret(written: Any, reason: str) -> No
     [
         ({"adapter": "abacus"}, "abacus.*use one of http, modal, replicate, runpod, fal"),
         ({"adapter": "http"}, "url"),
-        (SPEAKER, "no 'key'"),
+        (SPEAKER, "the secret 'key' is missing"),
     ],
 )
 def test_what_no_adapter_can_use_is_refused_at_the_start(target: Any, reason: str) -> None:

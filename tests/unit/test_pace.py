@@ -114,11 +114,11 @@ async def test_only_a_job_that_waits_longer_than_others_did_is_looked_up_and_onc
 
     retry_after = RetryAfterEstimator(forecast)
     retry_after.learn(ended(waited=20, ran=1))
-    assert await retry_after.foresee(queued(age=15, due_in=-15)) is None
-    assert await retry_after.foresee(running(age=30, ran=5)) is None
+    assert await retry_after.forecast(queued(age=15, due_in=-15)) is None
+    assert await retry_after.forecast(running(age=30, ran=5)) is None
     assert asked == []
     for _ in range(5):
-        assert await retry_after.foresee(queued(age=25, due_in=-25)) == 70.0
+        assert await retry_after.forecast(queued(age=25, due_in=-25)) == 70.0
     assert len(asked) == 1
     assert retry_after.retry_after(ENDPOINT, Lane.STANDARD, queued(age=25), 70.0) == 35
 
@@ -130,7 +130,7 @@ async def test_a_database_that_is_away_is_no_reason_to_refuse_an_answer(
     async def forecast(_: JobView) -> Eta:
         raise fault
 
-    assert await RetryAfterEstimator(forecast).foresee(queued(age=25, due_in=-25)) is None
+    assert await RetryAfterEstimator(forecast).forecast(queued(age=25, due_in=-25)) is None
 
 
 def test_a_job_that_never_ran_teaches_nothing() -> None:

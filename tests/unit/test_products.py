@@ -146,14 +146,14 @@ def test_what_an_entry_point_names_has_to_be_a_product(tmp_path: Path) -> None:
         modules={"abacus.py": "PRODUCT = 'beads'\n"},
         entry_points={PRODUCTS: {"abacus": "abacus:PRODUCT"}},
     )
-    assert "names 'beads', which is no coatcheck.product.Product" in refusal(LOAD, tmp_path)
+    assert "names 'beads', which is not a coatcheck.product.Product" in refusal(LOAD, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("product", "said"),
     [
-        ("name='calculator'", "names a product that is called calculator"),
-        ("name='abacus', services=('beads',)", "has the services beads, and entry points of"),
+        ("name='calculator'", "names a product with another name: calculator"),
+        ("name='abacus', services=('beads',)", "has the services beads, but entry points of"),
     ],
 )
 def test_a_product_has_to_fit_its_entry_points(product: str, said: str, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_choice() -> None:
 def test_a_list() -> None:
     assert read_list({"ids": "a,b,,a"}, "ids", 3) == ["a", "b", "a"]
     for text in ("", ",", "a,b,c,d"):
-        with pytest.raises(InvalidParameter, match="must name 1 to 3"):
+        with pytest.raises(InvalidParameter, match="must be a list of 1 to 3"):
             read_list({"ids": text}, "ids", 3)
     with pytest.raises(InvalidParameter):
         read_list({}, "ids", 3)
@@ -52,9 +52,9 @@ def test_a_list() -> None:
 
 def test_unknown_fields_are_refused_by_name() -> None:
     refuse_unknown({"a": ""}, ("a", "b"))
-    with pytest.raises(InvalidParameter, match="c: is not known here; known are a, b"):
+    with pytest.raises(InvalidParameter, match="c: is not a known field; known fields are a, b"):
         refuse_unknown({"a": "", "c": ""}, ("a", "b"))
-    with pytest.raises(InvalidParameter, match=r"c: is not known here$"):
+    with pytest.raises(InvalidParameter, match=r"c: is not a known field$"):
         refuse_unknown({"c": ""}, ())
 
 
@@ -87,9 +87,7 @@ def test_fields_that_are_ignored_are_named_in_a_note() -> None:
     assert ignored_note({"a": "1"}, ["a", "b"]) == ()
     ((name, note),) = ignored_note({"a": "1", "previousDomains": "[]"}, ["a"])
     assert name == b"warning"
-    assert note == (
-        b'299 - "ignored fields of the query, which are not known here: previousDomains"'
-    )
+    assert note == (b'299 - "unknown fields of the query were ignored: previousDomains"')
 
 
 def test_a_note_repeats_no_name_that_is_no_plain_word_and_not_very_many() -> None:

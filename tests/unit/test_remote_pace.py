@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coatcheck.domain.remote_work import (
-    FIRST_LOOK_SECONDS,
-    LOOK_SECONDS_MAX,
+    FIRST_POLL_SECONDS,
+    POLL_SECONDS_MAX,
     seconds_after_faults,
-    seconds_to_next_look,
+    seconds_to_next_poll,
 )
 
 AGES = st.floats(0, 1e6)
@@ -18,9 +18,9 @@ AGES = st.floats(0, 1e6)
 
 def looks(takes: float, usual: float | None, spread: float | None = None) -> list[float]:
     """When it is looked at until it is done."""
-    at = [FIRST_LOOK_SECONDS]
+    at = [FIRST_POLL_SECONDS]
     while at[-1] < takes:
-        at.append(at[-1] + seconds_to_next_look(at[-1], len(at), usual, spread))
+        at.append(at[-1] + seconds_to_next_poll(at[-1], len(at), usual, spread))
     return at
 
 
@@ -28,19 +28,19 @@ def looks(takes: float, usual: float | None, spread: float | None = None) -> lis
 def test_every_pause_is_within_its_bounds(
     age: float, count: int, usual: float | None, spread: float
 ) -> None:
-    pause = seconds_to_next_look(age, count, usual, spread)
-    assert FIRST_LOOK_SECONDS <= pause <= LOOK_SECONDS_MAX
+    pause = seconds_to_next_poll(age, count, usual, spread)
+    assert FIRST_POLL_SECONDS <= pause <= POLL_SECONDS_MAX
 
 
 @given(st.floats(1, 3_600))
 def test_a_result_waits_for_no_more_than_a_part_of_the_time_that_it_took(takes: float) -> None:
-    assert looks(takes, None)[-1] - takes <= max(FIRST_LOOK_SECONDS, takes * 0.25)
+    assert looks(takes, None)[-1] - takes <= max(FIRST_POLL_SECONDS, takes * 0.25)
 
 
 @pytest.mark.parametrize("usual", [4.0, 60.0, 600.0])
 def test_what_takes_as_long_as_usual_is_found_sooner_and_asked_about_less(usual: float) -> None:
     known, unknown = looks(usual * 1.01, usual, usual * 0.02), looks(usual * 1.01, None)
-    assert known[-1] - usual * 1.01 <= max(FIRST_LOOK_SECONDS, usual * 0.05)
+    assert known[-1] - usual * 1.01 <= max(FIRST_POLL_SECONDS, usual * 0.05)
     assert len(known) <= len(unknown)
 
 
@@ -56,7 +56,7 @@ def test_the_first_looks_come_fast_whatever_is_usual() -> None:
 def test_who_says_nothing_sensible_is_asked_ever_more_seldom_but_asked() -> None:
     pauses = [seconds_after_faults(faults) for faults in range(1, 12)]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == LOOK_SECONDS_MAX
+    assert pauses[-1] == POLL_SECONDS_MAX
 
 
 def test_who_asks_for_peace_gets_it() -> None:

@@ -14,7 +14,7 @@ def process(
     Gauge("running", "Now.", registry=registry).set(running)
     Gauge("poll", "Pace.", registry=registry).set(poll)
     Histogram("seconds", "Times.", buckets=(1, 10), registry=registry).observe(seconds)
-    return snapshots.taken(registry, {"poll": "max"})
+    return snapshots.take_snapshot(registry, {"poll": "max"})
 
 
 def sample(snapshot: Snapshot, family: str, name: str, **labels: str) -> float:
@@ -40,8 +40,8 @@ def test_merging_leaves_what_was_merged_as_it_was() -> None:
 def test_what_is_stored_comes_back_as_it_was_and_names_no_time_of_creation() -> None:
     snapshot = process(3, 2, 1.0, 0.5)
     assert snapshots.decoded(snapshots.encoded(snapshot)) == snapshot
-    assert b"_created" not in snapshots.shown(snapshot)
-    assert b'jobs_total{code="a"} 3.0' in snapshots.shown(snapshot)
+    assert b"_created" not in snapshots.render(snapshot)
+    assert b'jobs_total{code="a"} 3.0' in snapshots.render(snapshot)
 
 
 def test_of_what_has_ended_the_counts_remain() -> None:

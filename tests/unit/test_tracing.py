@@ -53,7 +53,7 @@ def test_a_traceparent_says_its_trace_and_whether_it_is_recorded() -> None:
     ],
 )
 def test_opentelemetrys_own_variables_decide(environment: dict[str, str], wanted: bool) -> None:
-    assert tracing.is_wanted(environment) is wanted
+    assert tracing.is_configured(environment) is wanted
 
 
 def test_a_trace_ends_with_its_block_however_that_ends() -> None:

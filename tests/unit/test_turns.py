@@ -8,12 +8,12 @@ from coatcheck.core.keyed_semaphore import KeyedSemaphore
 
 
 async def test_one_who_is_slow_holds_up_only_its_own() -> None:
-    turns = KeyedSemaphore(at_once=3, of_one=2)
+    turns = KeyedSemaphore(total_max=3, per_key_max=2)
     inside: list[str] = []
     go_on = asyncio.Event()
 
     async def do(name: str) -> None:
-        async with turns.of(name):
+        async with turns.hold(name):
             inside.append(name)
             await go_on.wait()
 
@@ -27,7 +27,7 @@ async def test_one_who_is_slow_holds_up_only_its_own() -> None:
 
 
 async def test_nothing_is_remembered_of_who_is_done() -> None:
-    turns = KeyedSemaphore(at_once=3, of_one=2)
-    async with turns.of("a"):
+    turns = KeyedSemaphore(total_max=3, per_key_max=2)
+    async with turns.hold("a"):
         pass
     assert turns._queues == {}

@@ -138,7 +138,7 @@ class PostOffice:
 
     async def put(self, url: str, *, org: str = ORG, **columns: Any) -> UUID:
         target = target_id(org, url)
-        await webhooks.enlist(self.sql, [(org, target, url)])
+        await webhooks.upsert_targets(self.sql, [(org, target, url)])
         row: dict[str, Any] = {
             "org_id": org,
             "target_id": target,

@@ -45,5 +45,5 @@ async def test_what_cannot_be_rendered_has_tries_like_any_other(
         await office.make_due()
     await deliverer.stop()
     assert await office.status_of(delivery) == "exhausted"
-    assert item["last_error"] == "it could not be sent, for a reason on our side"
+    assert item["last_error"] == "it could not be sent because of an internal error"
     assert receiver.requests == []

@@ -43,5 +43,5 @@ async def test_no_log_line_has_a_url_or_a_body(
             await office.deliver_due(deliverer)
             await office.make_due()
     assert len(receiver.requests) == 3
-    assert written.getvalue().count("a webhook was not taken") == 3
+    assert written.getvalue().count("a webhook was not delivered") == 3
     assert "swordfish" not in written.getvalue()

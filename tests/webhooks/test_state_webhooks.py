@@ -224,7 +224,7 @@ async def test_a_surface_may_have_a_body_of_its_own_and_know_what_was_told_befor
     ]
 
     async def flat(event: DeliveryEvent, view: JobView | None) -> WholeBody:
-        before = await office.house.engine.webhooks.told_before(event)
+        before = await office.house.engine.webhooks.previous_facts(event)
         return WholeBody({"job_id": view and view.id, "before": before and before["state"]})
 
     own = WebhookPayloads(office.house.engine, otherwise=flat)

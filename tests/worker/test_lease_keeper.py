@@ -34,7 +34,7 @@ class Kept:
             on_cancel=lambda _: None,
             on_lost=lambda lane: self.did.append(f"{LOST} {lane}"),
             on_held_again=lambda: None,
-            handing_in_failed_for=lambda: 0.0,
+            recording_failed_for=lambda: 0.0,
         )
 
 

@@ -30,7 +30,7 @@ async def test_a_worker_that_has_lost_everything_waits_for_its_new_connection(ds
             on_cancel=lambda _: None,
             on_lost=lambda _: None,
             on_held_again=lambda: held_again.append(True),
-            handing_in_failed_for=lambda: 0.0,
+            recording_failed_for=lambda: 0.0,
         )
         await keeper.register()
         keeper._renewed_at = time.monotonic()  # however long that took

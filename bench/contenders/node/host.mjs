@@ -1,5 +1,5 @@
 // The program around a Node contender's client: reads requests, answers with figures.
-// Speaks the lines of bench/client_host.py. Run as `node host.mjs ./NAME_client.mjs`.
+// The same protocol as bench/client_host.py. Run as `node host.mjs ./NAME_client.mjs`.
 
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";

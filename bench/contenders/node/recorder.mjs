@@ -1,4 +1,4 @@
-// What a worker process tells the bench about the jobs it runs; see bench/recorder.py.
+// How a worker process reports its jobs to the benchmark; see bench/recorder.py.
 // Node cannot map a file, so the counter is written when it changed, every few milliseconds.
 
 import { openSync, writeSync } from "node:fs";

@@ -1,4 +1,4 @@
-"""Coatcheck's command line without answers in one write: what they are worth is measured so."""
+"""Coatcheck's command line without one-write responses, to measure what they are worth."""
 
 from coatcheck.cli.entry import main
 from coatcheck.http import dispatch

@@ -25,7 +25,7 @@ async def _archives(target: Target) -> Figures:
     large = await asyncio.to_thread(_large, _FILES)
     async with target.client() as client, target.client(BYSTANDER) as other:
         theirs = [await _post(client, large, f"large-{at}") for at in range(number)]
-        await _begun(client, theirs, _CONCURRENCY - 1)  # the last place may be kept for others
+        await _begun(client, theirs, _CONCURRENCY - 1)  # the last slot may be reserved for others
         small = await _post(other, _zipped(_SMALL), "small")
         completed = await _completed(other, small)
         ended = [await _state(client, job) in ("completed", "failed") for job in theirs]
@@ -40,7 +40,7 @@ async def _archives(target: Target) -> Figures:
 
 
 def _large(files: int) -> bytes:
-    """Modules of some 40 KB, each of which calls the next one."""
+    """Modules of about 40 KB, each of which calls the next one."""
     return _zipped(
         {
             f"package/module_{at}.py": "".join(
@@ -70,7 +70,7 @@ async def _post(client: httpx2.AsyncClient, archive: bytes, key: str) -> str:
 
 
 async def _begun(client: httpx2.AsyncClient, jobs: list[str], number: int) -> None:
-    """Wait until so many are under way, or it takes too long."""
+    """Wait until this many are running, or until the timeout."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_SECONDS_MAX):
             while True:
@@ -105,7 +105,7 @@ ATTACKS: Final = (
     Attack(
         name="archives",
         row=3,
-        title="6 large archives, where 4 are analysed at a time, before a small one of another's",
+        title="6 large archives, with 4 analysed at a time, before a small one of another tenant",
         run=_archives,
         complaints=_complaints,
         victim="worker",

@@ -23,7 +23,7 @@ _LOOK_SECONDS: Final = 0.5
 
 
 async def _over_the_limit(target: Target) -> Figures:
-    """Hand tasks in by every way that there is, and look how many are waiting."""
+    """Submit tasks in every possible way, and count the waiting ones."""
     await target.coatcheck("orgs", "limit", ATTACKER, "--backlog", str(LIMIT))
     many = 5_000 if target.short else 50_000
     async with target.client() as client:
@@ -33,7 +33,7 @@ async def _over_the_limit(target: Target) -> Figures:
             lambda: client.post(_JOBS, json=_CALLED | {"tasks": [_TASK] * 500}),
             lambda: client.post(_JOBS, params=_CALLED, content=_lines(many), headers=_NDJSON),
             lambda: client.post(tasks_of_open, json={"tasks": [_TASK] * 500}),
-            # Too long to be counted before it is stored.
+            # Too long to count before it is stored.
             lambda: client.post(
                 _JOBS, params=_CALLED, content=_lines(2 * MIB // 16), headers=_NDJSON
             ),
@@ -60,7 +60,7 @@ async def _waiting(client: httpx2.AsyncClient) -> int:
 
 
 def _complaints(figures: Figures) -> list[str]:
-    # A replica's own count is a second old: within it, as many may come in by another way.
+    # A replica's count is up to a second old: the same number may arrive another way meanwhile.
     return [*at_most(figures, "most_waiting", 2 * LIMIT), *at_least(figures, "refused", 3)]
 
 

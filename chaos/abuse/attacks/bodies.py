@@ -25,7 +25,7 @@ _HOSTED: Final = f"/api/v1/orgs/{ATTACKER}/workspaces/default/hosted-services/ab
 
 
 async def _batch_status(target: Target) -> Figures:
-    """Ask for all results at once, three times in a row."""
+    """Request all results at once, three times in a row."""
     size, count = (4_000_000, 8) if target.short else (_RESULT_BYTES, 40)
     async with target.client(timeout=_RESULTS_SECONDS_MAX) as client:
         jobs = await _large_results(client, size, count)
@@ -43,7 +43,7 @@ async def _batch_status(target: Target) -> Figures:
 
 
 async def _slow_readers(target: Target) -> Figures:
-    """Ask for one large result many times, and read next to nothing of it."""
+    """Request one large result many times, and read almost nothing of it."""
     readers, seconds = (16, 2.0) if target.short else (100, 20.0)
     async with target.client(timeout=_RESULTS_SECONDS_MAX) as client:
         (job,) = await _large_results(client, _RESULT_BYTES, 1)
@@ -55,14 +55,14 @@ async def _slow_readers(target: Target) -> Figures:
 
 
 async def _half_sent_bodies(target: Target) -> Figures:
-    """Say that a body of 1 MiB comes, and send most of it."""
+    """Announce a body of 1 MiB, and send most of it."""
     senders, seconds = (200, 2.0) if target.short else (1_000, 15.0)
     head = _head(target, "POST", f"{_BASE}/async/echo", body_bytes=MIB)
     return await _half_sent(target, head, MIB * 9 // 10, senders, seconds)
 
 
 async def _half_sent_sign_in(target: Target) -> Figures:
-    """The same at the form to sign in, for which nobody needs a credential."""
+    """The same at the sign-in form, which needs no credential."""
     senders, seconds = (400, 2.0) if target.short else (2_000, 15.0)
     size = 256 * 1024
     head = (
@@ -80,7 +80,7 @@ async def _half_sent(
 
 
 async def _large_results(client: httpx2.AsyncClient, size: int, count: int) -> list[str]:
-    """The ids of so many jobs that have completed with a result of so many bytes."""
+    """The ids of completed jobs with results of this size."""
     jobs = []
     for _ in range(count):
         answer = await client.post(f"{_BASE}/async/large", json={"size": size})
@@ -97,7 +97,7 @@ async def _large_results(client: httpx2.AsyncClient, size: int, count: int) -> l
 
 
 async def _crowd(target: Target, count: int, act: Callable[[_Wire], Awaitable[int]]) -> list[int]:
-    """Do the same on so many connections; the statuses of the answers, 0 where there was none."""
+    """Do the same on many connections; returns the statuses, 0 without an answer."""
 
     async def one() -> int:
         try:
@@ -114,7 +114,7 @@ _Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def _connected(target: Target) -> AsyncIterator[_Wire]:
-    """A connection whose system takes next to nothing in by itself."""
+    """A connection with a very small receive buffer."""
     link = socket.socket()
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
     link.setblocking(False)
@@ -159,7 +159,7 @@ async def _send(writer: asyncio.StreamWriter, head: bytes, size: int) -> None:
 
 
 async def _status(reader: asyncio.StreamReader) -> int:
-    """Of the answer that begins; 0 if there is none."""
+    """The status of the answer; 0 if there is none."""
     line = await reader.readline()
     return int(line.split()[1]) if line.startswith(b"HTTP/1.1 ") else 0
 
@@ -219,14 +219,14 @@ ATTACKS: Final = (
     Attack(
         name="half-sent-bodies",
         row=7,
-        title="1,000 submits of 1 MiB, by one key, none of them sent whole",
+        title="1,000 incomplete submits of 1 MiB, by one key",
         run=_half_sent_bodies,
         complaints=_half_sent_complaints,
     ),
     Attack(
         name="half-sent-sign-in",
         row=7,
-        title="2,000 forms of 256 KiB to sign in, none of them sent whole, without a credential",
+        title="2,000 incomplete sign-in forms of 256 KiB, without a credential",
         run=_half_sent_sign_in,
         complaints=_sign_in_complaints,
     ),

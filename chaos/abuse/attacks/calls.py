@@ -21,7 +21,7 @@ _BYSTANDER_SECONDS_MAX: Final = 20
 
 
 class HangingUpstream:
-    """Reads what it is sent, and answers nothing. ``held`` is how many connections it has."""
+    """Reads requests and never answers. ``held`` is the number of its connections."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -96,7 +96,7 @@ async def _submit(client: httpx2.AsyncClient, lane: str) -> str:
 
 
 async def _echo(client: httpx2.AsyncClient, lane: str) -> bool:
-    """Whether a job of a handler was done."""
+    """Whether a handler's job completed."""
     service = f"/api/v1/orgs/{BYSTANDER}/services/abuse"
     answer = await client.post(
         f"{service}/async/echo", json={"word": "still here"}, headers={"X-HSL-Lane": lane}

@@ -1,7 +1,7 @@
-"""Host names that are looked up for ever: one tenant's, while another wants its calls made.
+"""Host names whose look-ups never end: one tenant uses them while another makes calls.
 
-The name server is the attack's own, on the loopback. A checkout that has no COATCHECK_DNS_SERVERS
-asks the system's: run it in a mount namespace whose ``/etc/resolv.conf`` names 127.0.0.1, with
+The attack has its own name server, on the loopback. A checkout without COATCHECK_DNS_SERVERS uses
+the system's: run it in a mount namespace whose ``/etc/resolv.conf`` names 127.0.0.1, with
 ABUSE_NAME_SERVER=127.0.0.1:53.
 """
 
@@ -40,7 +40,7 @@ def _answer(name: str, turn: int) -> Answer:
 
 
 async def _slow_names(target: Target) -> Figures:
-    """A steady rate of slow names, and a bystander whose every call needs a name of its own."""
+    """A steady rate of slow names, and a bystander that needs a new name for every call."""
     rounds, at_once, pause = (3, 24, 0.0) if target.short else (20, 40, 1.0)
     host, _, port = _ADDRESS.rpartition(":")
     counted: Counter[str] = Counter()
@@ -50,7 +50,7 @@ async def _slow_names(target: Target) -> Figures:
         target.client(ATTACKER, timeout=_GIVEN_UP_SECONDS) as attacker,
         target.client(BYSTANDER, timeout=_GIVEN_UP_SECONDS) as bystander,
     ):
-        # Before it begins: that the attacker's services are there is not what is counted.
+        # Before the attack: the registration of the attacker's services does not count.
         await _register(attacker, ATTACKER, 0, _ONCE, upstream, _SLOW_UPSTREAMS)
         flood = [
             asyncio.create_task(_flood(attacker, index, upstream, counted))

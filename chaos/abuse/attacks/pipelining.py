@@ -13,7 +13,7 @@ from chaos.abuse.target import MIB, Target
 _REQUEST: Final = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _SECONDS_MAX: Final = 20.0
 _SECONDS_MIN: Final = 5.0
-"""Whoever is hung up on comes again for so long, so that a bystander has something to measure."""
+"""How long disconnected attackers reconnect, so that the bystander can measure."""
 
 
 async def _one_connection(target: Target) -> Figures:
@@ -36,7 +36,7 @@ async def _floods(target: Target, size: int) -> int:
 
 
 async def _flood(target: Target, size: int) -> int:
-    """Send so many bytes of requests, for as long as they are taken; how many were."""
+    """Send this many bytes of requests while they are accepted; returns the number sent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
     block, sent = _REQUEST * 1_000, 0
     draining = asyncio.create_task(_discard(reader))

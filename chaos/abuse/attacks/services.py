@@ -17,13 +17,13 @@ _SECONDS_MAX: Final = 60.0
 
 
 async def _lists(target: Target) -> Figures:
-    """Register services of every size, some of them refused, and list them again and again."""
+    """Register services of every size, some of them refused, and list them repeatedly."""
     services, rounds = (24, 5) if target.short else (60, 40)
     deadline = time.monotonic() + _SECONDS_MAX
     registered = refused = largest = listed = 0
     async with target.client(timeout=120) as client:
         for number in range(services):
-            for versions in (20, 5):  # too many endpoints, and as many as there may be
+            for versions in (20, 5):  # too many endpoints, and the maximum
                 answer = await client.put(f"{_HOSTED}/s{number}", json=_service(versions))
                 registered += answer.is_success
                 refused += answer.status_code in (409, 413, 422)
@@ -64,7 +64,7 @@ ATTACKS: Final = (
     Attack(
         name="services-list",
         row=11,
-        title="60 services of 2,000 endpoints each registered, as far as it is allowed, and listed",
+        title="60 services of 2,000 endpoints each, registered as far as allowed, and listed",
         run=_lists,
         complaints=_complaints,
         settings={"SERVICES_MAX": str(_SERVICES_MAX)},

@@ -19,14 +19,14 @@ _BYSTANDER_JOBS: Final = 20
 _SECONDS_MAX: Final = 15.0
 _LOOK_SECONDS: Final = 0.1
 _QUIET_LOOKS: Final = 15
-"""What the attacker holds has not changed for so many looks: it has all that it can get."""
+"""After this many looks without a change, the attacker holds all slots it can get."""
 _AT_ONCE: Final = 16
-"""Requests of the attacker under way."""
+"""Concurrent requests of the attacker."""
 
 _TASKS: Final = 3
 _TASK_SECONDS: Final = 0.2
 _SLOTS: Final = 32
-"""Of the lane that tasks are in, by default, at most."""
+"""The maximum of the tasks' default lane."""
 
 _HELD: Final = "SELECT count(*) FROM jobs WHERE org_id = $1 AND lease IS NOT NULL"
 _ENDED: Final = "SELECT count(*) FROM jobs WHERE org_id = $1 AND state = 'completed'"
@@ -44,7 +44,7 @@ _CLAIMED_BETWEEN: Final = """
 
 
 async def _hoard_slots(target: Target) -> Figures:
-    """Take every slot there is, for long; how many jobs of somebody else completed meanwhile."""
+    """Occupy every slot for long; counts the completed jobs of another tenant meanwhile."""
     jobs = 40 if target.short else 80
     async with _parties(target) as (attacker, bystander, database):
         await _many(jobs, lambda: _submit(attacker, ATTACKER, "hang", {"seconds": _HANG_SECONDS}))
@@ -56,12 +56,12 @@ async def _hoard_slots(target: Target) -> Figures:
         while completed < _BYSTANDER_JOBS and time.monotonic() - began < _SECONDS_MAX:
             await asyncio.sleep(_LOOK_SECONDS)
             completed = await database.fetchval(_ENDED, BYSTANDER) - before
-    # The bystander of a whole run has jobs of its own besides.
+    # The bystander of a complete run also has jobs.
     return {"slots_held": held, "bystander_completed": min(completed, _BYSTANDER_JOBS)}
 
 
 async def _many_batches(target: Target) -> Figures:
-    """Have work in very many batches; how many of their tasks go before a job of somebody else."""
+    """Submit very many batches; counts their tasks that run before another tenant's job."""
     batches = 150 if target.short else 600
     async with _parties(target) as (attacker, bystander, database):
         task = {"seconds": _TASK_SECONDS}
@@ -81,7 +81,7 @@ async def _many_batches(target: Target) -> Figures:
 async def _parties(
     target: Target,
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, httpx2.AsyncClient, Any]]:
-    """The attacker, somebody else, and a look into the database."""
+    """The attacker, another tenant, and a database connection."""
     database = await asyncpg.connect(target.dsn)
     try:
         async with target.client() as attacker, target.client(BYSTANDER) as bystander:
@@ -110,7 +110,7 @@ async def _many(number: int, act: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _settled(database: Any) -> int:
-    """How many slots the attacker holds, once that does not change any more."""
+    """The number of slots that the attacker holds, once it is stable."""
     held, quiet, began = 0, 0, time.monotonic()
     while quiet < _QUIET_LOOKS and time.monotonic() - began < _SECONDS_MAX:
         await asyncio.sleep(_LOOK_SECONDS)

@@ -19,19 +19,19 @@ from coatcheck.domain.tenants import Scope
 _STREAMS: Final = 10_000
 _STREAMS_SHORT: Final = 700
 _FILES_KEPT: Final = 500
-"""Of those that this process may open, for what is no attacker's connection."""
+"""Files of this process reserved for other purposes than attacking connections."""
 _OPENED_AT_A_TIME: Final = 100
 _HELD_SECONDS: Final = 10.0
 _ANSWER_SECONDS_MAX: Final = 30.0
 _PROBES: Final = 20
 _ADDRESS: Final = "127.0.0.2"
-"""The strangers' own, so that the bystander's is another."""
+"""The address of the anonymous clients, different from the bystander's."""
 
 _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _streams_of_one_key(target: Target) -> Figures:
-    """Follow one job with a key that may only read, as often as it goes."""
+    """Follow one job with a read-only key on as many connections as possible."""
     key = await target.new_key(ATTACKER, frozenset({Scope.READ}))
     async with target.client() as client:
         path = f"/api/v1/orgs/{ATTACKER}/services/abuse/async/hang"
@@ -49,7 +49,7 @@ async def _streams_of_one_key(target: Target) -> Figures:
 
 
 async def _strangers_who_stay(target: Target) -> Figures:
-    """Ask one thing without a credential, on as many connections as it goes, and stay."""
+    """Send one request without a credential on as many connections as possible, and stay."""
     request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
     async with _opened(target, request, local=(_ADDRESS, 0)) as answers:
         figures = await _looked_around(target)
@@ -61,7 +61,7 @@ async def _strangers_who_stay(target: Target) -> Figures:
 async def _opened(
     target: Target, request: bytes, local: tuple[str, int] | None = None
 ) -> AsyncIterator[Counter[str]]:
-    """Send it on many connections, and hold them; what the first lines of the answers were."""
+    """Send a request on many connections, and hold them; returns the first lines of the answers."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = _STREAMS_SHORT if target.short else min(_STREAMS, soft - _FILES_KEPT)
     if target.short and local is not None:
@@ -102,7 +102,7 @@ async def _asked(
 
 
 async def _looked_around(target: Target) -> Figures:
-    """What others get meanwhile, on new connections: health checks, and another tenant."""
+    """The answers for others meanwhile, on new connections: health checks, and another tenant."""
     until = time.monotonic() + (0.0 if target.short else _HELD_SECONDS)
     health = reads = tried = 0
     while tried < _PROBES or time.monotonic() < until:

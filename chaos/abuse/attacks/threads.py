@@ -15,13 +15,13 @@ from chaos.abuse.target import ATTACKER, Target
 _SLOTS: Final = 8
 _ABANDONED_OF_ENDPOINT_MAX: Final = 16
 _OTHER_THREADS_MAX: Final = 16
-"""Those of the event loop's own pool, which the worker may start meanwhile."""
+"""Threads of the event loop's own pool, which the worker may start meanwhile."""
 _HANGS_SECONDS: Final = 300.0
 _SECONDS_MAX: Final = 60.0
 _LOOK_SECONDS: Final = 0.2
 _WAIT_SECONDS: Final = 10
 _FULL: Final = "hold a thread each"
-"""What a worker says that starts no more of them."""
+"""The log message of a worker that starts no more of them."""
 
 
 async def _hung_threads(target: Target) -> Figures:
@@ -56,11 +56,11 @@ async def _until_none_is_left_or_refused(
         if (await client.get(_job(jobs[-1]))).json()["terminal"]:
             return
         await asyncio.sleep(_LOOK_SECONDS)
-    await asyncio.sleep(_LOOK_SECONDS)  # those that were running then are given up, too
+    await asyncio.sleep(_LOOK_SECONDS)  # the running ones are given up, too
 
 
 async def _explained(client: httpx2.AsyncClient, job: str) -> str:
-    """Why it waits. Workers have the database know of their threads every now and then."""
+    """Why it waits. Workers report their threads to the database periodically."""
     deadline = time.monotonic() + _SECONDS_MAX
     while True:
         told = (await client.get(f"{_job(job)}/explain")).json()
@@ -82,7 +82,7 @@ async def _completed(client: httpx2.AsyncClient, endpoint: str) -> bool:
 async def _posted(
     client: httpx2.AsyncClient, endpoint: str, wait: int, body: dict[str, object]
 ) -> dict[str, object]:
-    """The job, as it is once it has ended or so many seconds have passed."""
+    """The job when it has ended, or after the timeout."""
     url = f"/api/v1/orgs/{ATTACKER}/services/abuse/async/{endpoint}"
     answer = await client.post(url, params={"wait": wait}, json=body)
     answer.raise_for_status()

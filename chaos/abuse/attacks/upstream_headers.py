@@ -20,7 +20,7 @@ _SERVICE: Final = "orders"
 
 
 async def _orders(target: Target) -> Figures:
-    """How many of the orders a caller without a credential is handed."""
+    """How many of the headers reach a caller without a credential."""
     headers = (("Content-Type", "text/plain"), *((name, _CANARY) for name in _ORDERS))
     async with (
         upstream_server(plain(b"a page", headers=headers)) as upstream,

@@ -18,15 +18,15 @@ export class Addresses {
   constructor(baseUrl: string, org: string) {
     this.baseUrl = baseUrl.replace(/\/+$/, "");
     const parts = /^(https?:\/\/[^/?#]+)([^?#]*)([?#].*)?$/i.exec(this.baseUrl);
-    if (parts === null) throw new TypeError("url must begin with http:// or https:// and name a host");
+    if (parts === null) throw new TypeError("url must begin with http:// or https:// and have a host");
     let parsed: URL;
     try {
       parsed = new URL(this.baseUrl);
     } catch {
-      throw new TypeError("url must begin with http:// or https:// and name a host and, if any, a port");
+      throw new TypeError("url must begin with http:// or https:// and have a valid host and port");
     }
     if (parsed.username !== "" || parsed.password !== "" || parts[1]?.includes("@") === true) {
-      throw new TypeError("url must not hold a credential; pass it as apiKey or token");
+      throw new TypeError("url must not contain a credential; pass it as apiKey or token");
     }
     if (parts[3] !== undefined) throw new TypeError("url must have neither a query nor a fragment");
     this.org = org;
@@ -53,7 +53,7 @@ export class Addresses {
     return `${this.#orgUrl}/workspaces/${where}/hosted-services/${what}/jobs`;
   }
 
-  /** All jobs of the organisation, on every surface, or one of them. */
+  /** All jobs of the organisation, in every product, or one of them. */
   orgJobs(jobId?: string): string {
     return `${this.#orgUrl}/jobs${jobId === undefined ? "" : `/${segment("job", jobId)}`}`;
   }
@@ -111,7 +111,7 @@ export class Addresses {
   named(url: string): string {
     if (isPath(url)) return this.#belowPrefix(url);
     if (originOf(url) !== this.#origin) {
-      throw new UnexpectedAnswerError("the server names an address that is not its own");
+      throw new UnexpectedAnswerError("the server names a URL that is not its own");
     }
     return url;
   }
@@ -120,7 +120,7 @@ export class Addresses {
   signed(url: string): string {
     if (isPath(url)) return this.#belowPrefix(url);
     if (!/^https?:/.test(originOf(url))) {
-      throw new UnexpectedAnswerError("the server names an address that is none");
+      throw new UnexpectedAnswerError("the server names an invalid URL");
     }
     return url;
   }
@@ -163,7 +163,7 @@ function endpointPath(given: string): string {
   const [path, query] = at < 0 ? [whole, null] : [whole.slice(0, at), whole.slice(at + 1)];
   const plain = path.replace(/%2e/gi, ".").replace(/%2f/gi, "/");
   if (plain.split("/").some((part) => part === "." || part === "..")) {
-    throw new TypeError("a path must not have . or .. between its slashes");
+    throw new TypeError("a path must not contain . or .. segments");
   }
   return quote(path, PATH_SAFE) + (query === null ? "" : `?${quote(query, `${PATH_SAFE}?`)}`);
 }
@@ -184,6 +184,6 @@ function originOf(url: string): string {
   try {
     return new URL(url).origin;
   } catch (error) {
-    throw new UnexpectedAnswerError("the server names an address that is none", { cause: error });
+    throw new UnexpectedAnswerError("the server names an invalid URL", { cause: error });
   }
 }

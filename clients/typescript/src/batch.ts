@@ -189,7 +189,7 @@ export class Batch {
 
 function checked(body: BatchBody): BatchBody {
   if (typeof body.terminal !== "boolean" || typeof body.id !== "string" || typeof body.status !== "string") {
-    throw new UnexpectedAnswerError("the answer does not show a batch");
+    throw new UnexpectedAnswerError("the answer is not a batch");
   }
   return body;
 }

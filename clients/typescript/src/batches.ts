@@ -194,7 +194,7 @@ export class Batches {
   async #handIn(source: TaskSource, request: TaskRequest): Promise<Answer> {
     const sources = [source.tasks, source.file, source.ndjson, source.uploadId];
     if (sources.filter((each) => each !== undefined).length > 1) {
-      throw new TypeError("give tasks, file, ndjson or uploadId, not two of them");
+      throw new TypeError("give only one of tasks, file, ndjson and uploadId");
     }
     if (source.uploadId !== undefined) return this.#staged(request, source.uploadId);
     if (source.ndjson !== undefined) return this.#list(request, source.ndjson);

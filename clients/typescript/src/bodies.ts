@@ -44,7 +44,7 @@ export type Blocker = Schemas["ExplainedBlocker"];
 /** Recent statistics of an organisation's jobs, and the current backlog. */
 export type Overview = Schemas["OverviewBody"];
 
-/** A job of the organisation, from any surface. `state` is one of the engine's states. */
+/** A job of the organisation, from any product. `state` is one of the engine's states. */
 export type OrgJob = Schemas["OrgJobItem"];
 /** The same with its result, if it is short. */
 export type WholeOrgJob = Schemas["OrgJobBody"];

@@ -252,7 +252,7 @@ export class Coatcheck {
   #signed(file: Downloadable): { url: string; bytes: number; sha256: string } {
     const url = "signed_url" in file ? file.signed_url : file.url;
     if (url === null || file.bytes === null || file.sha256 === null) {
-      throw new TypeError("this file has no address, size or checksum yet");
+      throw new TypeError("this file has no URL, size or checksum yet");
     }
     return { url: this.#tools.addresses.signed(url), bytes: file.bytes, sha256: file.sha256 };
   }

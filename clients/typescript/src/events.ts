@@ -70,7 +70,7 @@ export async function* follow<Body, Moved = Progress>(
         yield event;
         if (event.name === "end") return;
       }
-      failure = new ConnectionFailedError("the server ended the stream before the job's end");
+      failure = new ConnectionFailedError("the server ended the stream before the job ended");
     } catch (error) {
       if (!(error instanceof ApiError || error instanceof ConnectionFailedError)) throw error;
       failure = error;
@@ -110,7 +110,7 @@ async function* connection(
   const mediaType = opened.response.headers.get("content-type") ?? "";
   if (!mediaType.toLowerCase().startsWith("text/event-stream")) {
     opened.close();
-    throw new UnexpectedAnswerError("the server answered something that is no stream of events");
+    throw new UnexpectedAnswerError("the answer is not an event stream");
   }
   const parser = new EventParser();
   for await (const piece of opened.pieces()) yield* parser.read(piece);
@@ -136,15 +136,15 @@ class Reader<Body, Moved> {
   /** Whether this repeats the job's last state, as the first event of a new connection does. */
   #wasShown(name: string, data: unknown): boolean {
     if (name !== "state" && name !== "progress") return false;
-    const now = JSON.stringify(name === "state" && isObject(data) ? standing(data) : data);
+    const now = JSON.stringify(name === "state" && isObject(data) ? stateKey(data) : data);
     const before = this.#shown.get(name);
     this.#shown.set(name, now);
     return before === now;
   }
 }
 
-/** The values that distinguish two states of a job on any surface: status, attempt and run. */
-function standing(job: Record<string, unknown>): unknown[] {
+/** The values that distinguish two states of a job in any product: status, attempt and run. */
+function stateKey(job: Record<string, unknown>): unknown[] {
   const runs = job["runs"];
   return [
     job["status"] ?? job["state"],
@@ -156,15 +156,15 @@ function standing(job: Record<string, unknown>): unknown[] {
 function decode(sent: SentEvent): unknown {
   try {
     const data: unknown = JSON.parse(sent.data);
-    if (!isObject(data)) throw new TypeError("no object");
+    if (!isObject(data)) throw new TypeError("not an object");
     return sent.name === "chunk" ? emitted(data) : data;
   } catch (error) {
-    throw new UnexpectedAnswerError(`an event ${JSON.stringify(sent.name)} that cannot be read`, { cause: error });
+    throw new UnexpectedAnswerError(`the event ${JSON.stringify(sent.name)} cannot be decoded`, { cause: error });
   }
 }
 
 function emitted(chunk: Record<string, unknown>): unknown {
-  if (!("kind" in chunk && "data" in chunk)) throw new TypeError("no chunk");
+  if (!("kind" in chunk && "data" in chunk)) throw new TypeError("not a chunk");
   if (chunk["kind"] !== "binary") return chunk["data"];
   return Uint8Array.from(atob(String(chunk["data"])), (character) => character.charCodeAt(0));
 }

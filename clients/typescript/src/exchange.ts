@@ -146,14 +146,14 @@ export class Answer {
     try {
       return JSON.parse(this.text());
     } catch (error) {
-      throw new UnexpectedAnswerError(`a ${this.status} without the JSON that belongs to it`, { cause: error });
+      throw new UnexpectedAnswerError(`the answer ${this.status} does not contain the expected JSON`, { cause: error });
     }
   }
 
   /** The JSON object in the body. The caller chooses its type; it is not checked. */
   object<Body>(): Body {
     const body = this.json();
-    if (!isObject(body)) throw new UnexpectedAnswerError(`a ${this.status} without the JSON that belongs to it`);
+    if (!isObject(body)) throw new UnexpectedAnswerError(`the answer ${this.status} does not contain the expected JSON`);
     return body as Body;
   }
 

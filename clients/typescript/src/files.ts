@@ -44,7 +44,7 @@ export async function* fetchPieces(
       await exchange.waitToRetry(error, failures, { signal });
       continue;
     }
-    if (received !== size) throw new UnexpectedAnswerError(`${received} bytes came, and there should be ${size}`);
+    if (received !== size) throw new UnexpectedAnswerError(`received ${received} bytes instead of ${size}`);
   }
 }
 
@@ -61,6 +61,6 @@ export async function fetchWhole(
   const bytes = joined(pieces);
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   const hex = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (hex !== sha256) throw new UnexpectedAnswerError("what came is not the file: its checksum is another");
+  if (hex !== sha256) throw new UnexpectedAnswerError("the downloaded file does not match its checksum");
   return bytes;
 }

@@ -111,7 +111,7 @@ export class Graphs {
 function read(answer: Answer): GraphEnvelope {
   const envelope = answer.object<GraphEnvelope>();
   if (typeof envelope.jobId !== "string" || typeof envelope.status !== "string") {
-    throw new UnexpectedAnswerError("the answer does not show a graph's job");
+    throw new UnexpectedAnswerError("the answer is not a graph job");
   }
   return envelope;
 }

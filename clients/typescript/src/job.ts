@@ -23,7 +23,7 @@ export class Job<Output = unknown> extends JobHandle<JobBody, Output> {
     }
     const { job_id, poll_url, events_url, cancel_url } = shown;
     if (![job_id, poll_url, events_url, cancel_url].every((each) => typeof each === "string")) {
-      throw new UnexpectedAnswerError("the answer does not show a job");
+      throw new UnexpectedAnswerError("the answer is not a job");
     }
     const urls = {
       poll: tools.addresses.named(poll_url as string),

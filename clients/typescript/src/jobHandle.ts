@@ -1,4 +1,4 @@
-/** The operations on a job that all surfaces share. */
+/** The operations on a job that all products share. */
 
 import type { Addresses } from "./addresses.js";
 import type { Explanation, JobArtifact, Progress } from "./bodies.js";
@@ -148,21 +148,21 @@ export abstract class JobHandle<Body extends { terminal: boolean }, Output> {
   protected learnTicket(ticket: Record<string, unknown>): void {
     const state = ticket["status"] ?? ticket["state"];
     if (typeof ticket["terminal"] !== "boolean" || typeof state !== "string") {
-      throw new UnexpectedAnswerError("the answer does not show a job");
+      throw new UnexpectedAnswerError("the answer is not a job");
     }
     this.#state = state;
     this.#terminal = ticket["terminal"];
   }
 
   #take(body: Body): void {
-    if (!isObject(body)) throw new UnexpectedAnswerError("the answer does not show a job");
+    if (!isObject(body)) throw new UnexpectedAnswerError("the answer is not a job");
     this.learnTicket(body);
     this.#body = body;
     this.#state = this.stateOf(body);
   }
 
   #whole(): Body {
-    if (this.#body === null) throw new UnexpectedAnswerError("the answer does not show a job");
+    if (this.#body === null) throw new UnexpectedAnswerError("the answer is not a job");
     return this.#body;
   }
 

@@ -1,4 +1,4 @@
-/** `client.jobs`: all jobs of an organisation, from every surface. */
+/** `client.jobs`: all jobs of an organisation, from every product. */
 
 import { withQuery } from "./addresses.js";
 import type {

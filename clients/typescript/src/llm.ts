@@ -82,7 +82,7 @@ export class Chat extends JobHandle<ChatBody, ChatResult> {
   /** @internal */
   static from(tools: Tools, answer: Answer): Chat {
     const ticket = answer.object<ChatTicket>();
-    if (typeof ticket.job_id !== "string") throw new UnexpectedAnswerError("the answer does not show a job");
+    if (typeof ticket.job_id !== "string") throw new UnexpectedAnswerError("the answer is not a job");
     const chat = new Chat(tools, ticket.job_id, urlsBelow(tools.addresses.named(ticket.urls.poll)), answer);
     chat.learnTicket(ticket);
     return chat;

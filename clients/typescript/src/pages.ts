@@ -21,7 +21,7 @@ export async function* everyItem<Item>(
     const { items, next } = (await exchange.send("GET", page, { signal })).object<Partial<Page<Item>>>();
     // A page without a valid next cursor, or with its own, would loop for ever.
     if (!Array.isArray(items) || next === undefined || (next !== null && next === last)) {
-      throw new UnexpectedAnswerError("the server answered with something else than a page of a list");
+      throw new UnexpectedAnswerError("the answer is not a page of a list");
     }
     yield* items as readonly Item[];
     if (next === null) return;

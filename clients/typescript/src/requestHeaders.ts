@@ -40,7 +40,7 @@ export function submissionHeaders(wanted: SubmissionHeaders): Record<string, str
   const key = wanted.idempotencyKey ?? (hasKey ? undefined : freshKey());
   if (key !== undefined) headers["idempotency-key"] = keyHeader(key);
   for (const [name, value] of Object.entries(headers)) {
-    if (!isPrintable(value)) throw new TypeError(`the header ${name} has characters that no header can hold`);
+    if (!isPrintable(value)) throw new TypeError(`the header ${name} has characters that a header cannot contain`);
     headers[name] = onTheWire(value);
   }
   return headers;
@@ -56,9 +56,9 @@ export function freshKey(): string {
 export function keyHeader(key: string): string {
   const characters = Array.from(key).length;
   if (characters < 1 || characters > KEY_CHARACTERS_MAX) {
-    throw new TypeError(`an idempotency key has 1 to ${KEY_CHARACTERS_MAX} characters`);
+    throw new TypeError(`an idempotency key must have 1 to ${KEY_CHARACTERS_MAX} characters`);
   }
-  if (!isPrintable(key)) throw new TypeError("an idempotency key is printable text");
+  if (!isPrintable(key)) throw new TypeError("an idempotency key must be printable text");
   if (!key.startsWith('"') && key === key.trim()) return key;
   return `"${key.replace(/\\/g, "\\\\").replace(/"/g, '\\"')}"`;
 }

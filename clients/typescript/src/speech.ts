@@ -144,7 +144,7 @@ export class SpeechTask<Result extends AnyResult = SpeechResult> extends JobHand
     const shown = answer.object<Partial<SpeechTicket> & Partial<SpeechTaskBody>>();
     const id = shown.task_id ?? shown.id;
     if (typeof id !== "string" || shown.urls === undefined) {
-      throw new UnexpectedAnswerError("the answer does not show a task");
+      throw new UnexpectedAnswerError("the answer is not a speech task");
     }
     const task = new SpeechTask<Result>(tools, id, urlsBelow(tools.addresses.named(shown.urls.poll)), answer);
     task.learnTicket(shown);
@@ -155,7 +155,7 @@ export class SpeechTask<Result extends AnyResult = SpeechResult> extends JobHand
   async audio(options: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     await this.wait(options);
     const [file] = await this.artifacts(options);
-    if (file === undefined) throw new UnexpectedAnswerError("the task has completed without any file");
+    if (file === undefined) throw new UnexpectedAnswerError("the completed task has no file");
     const url = this.#tools.addresses.signed(file.signed_url);
     return fetchWhole(this.#tools.exchange, url, file.bytes, file.sha256, options.signal);
   }

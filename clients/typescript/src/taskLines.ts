@@ -22,7 +22,7 @@ export async function gather(tasks: Tasks): Promise<Gathered> {
   let count = 0;
   for await (const task of tasks) {
     const line = JSON.stringify(task);
-    if (line === undefined) throw new TypeError(`task ${count} is nothing that fits JSON`);
+    if (line === undefined) throw new TypeError(`task ${count} cannot be encoded as JSON`);
     lines.push(line);
     characters += line.length + 1;
     count += 1;

@@ -26,7 +26,7 @@ export interface WebhookEvent<Data = Record<string, unknown>> {
 export type GivenHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
 export interface VerifyOptions {
-  /** The maximum distance between the time of signing and now. Default: 300. */
+  /** The maximum difference between the timestamp and now. Default: 300. */
   readonly toleranceSeconds?: number | undefined;
   /** The current time in milliseconds since 1970. */
   readonly now?: number | undefined;
@@ -61,7 +61,7 @@ export async function verifyWebhook<Data = Record<string, unknown>>(
   const id = header(headers, "webhook-id");
   const timestamp = header(headers, "webhook-timestamp");
   const signatures = header(headers, "webhook-signature");
-  if (!id || !timestamp || !signatures) throw new InvalidWebhookError("a header of the signature is missing");
+  if (!id || !timestamp || !signatures) throw new InvalidWebhookError("a signature header is missing");
   checkTime(timestamp, options);
   const body = typeof payload === "string" ? new TextEncoder().encode(payload) : payload;
   const signed = joined([new TextEncoder().encode(`${id}.${timestamp}.`), body]);
@@ -74,17 +74,17 @@ export async function verifyWebhook<Data = Record<string, unknown>>(
       if (await crypto.subtle.verify("HMAC", key, signature, signed)) isGenuine = true;
     }
   }
-  if (!isGenuine) throw new InvalidWebhookError("no signature is that of the secret");
+  if (!isGenuine) throw new InvalidWebhookError("no signature matches the secret");
   return readEvent<Data>(id, body);
 }
 
 function checkTime(timestamp: string, options: VerifyOptions): void {
   const tolerance = options.toleranceSeconds ?? TOLERANCE_SECONDS;
   const signedAt = /^[0-9]{1,12}$/.test(timestamp) ? Number(timestamp) : NaN;
-  if (Number.isNaN(signedAt)) throw new InvalidWebhookError("the time of signing cannot be read");
+  if (Number.isNaN(signedAt)) throw new InvalidWebhookError("the timestamp is invalid");
   const age = (options.now ?? Date.now()) / 1000 - signedAt;
-  if (age > tolerance) throw new InvalidWebhookError("it was signed too long ago");
-  if (age < -tolerance) throw new InvalidWebhookError("it was signed in the future");
+  if (age > tolerance) throw new InvalidWebhookError("the timestamp is too old");
+  if (age < -tolerance) throw new InvalidWebhookError("the timestamp is in the future");
 }
 
 function readSecret(secret: string): Uint8Array<ArrayBuffer> {
@@ -111,7 +111,7 @@ function fromBase64(text: string): Uint8Array<ArrayBuffer> | null {
 function readEvent<Data>(id: string, body: Uint8Array): WebhookEvent<Data> {
   const event = parsed(body);
   if (!isObject(event) || typeof event["type"] !== "string" || typeof event["timestamp"] !== "string") {
-    throw new InvalidWebhookError("the signature is right, and the body shows no event");
+    throw new InvalidWebhookError("the signature is valid, but the body contains no event");
   }
   return {
     id,

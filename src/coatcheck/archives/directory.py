@@ -134,7 +134,7 @@ def read_end_record(tail: bytes, size: int) -> EndRecord:
         offset = _agreed(offset, large[9], _MAX32)
     if disk or directory_disk or on_disk != entries:
         raise rejected(Reason.SPLIT_ARCHIVE, "The archive is one part of several.")
-    _check_place(tail, base, before, offset, length)
+    _check_position(tail, base, before, offset, length)
     return EndRecord(entries, offset, base + before)
 
 
@@ -211,7 +211,7 @@ def _inconsistent() -> ArchiveRejected:
     return rejected(Reason.ZIP64_INCONSISTENT, "The archive's two end records disagree.")
 
 
-def _check_place(tail: bytes, base: int, before: int, offset: int, length: int) -> None:
+def _check_position(tail: bytes, base: int, before: int, offset: int, length: int) -> None:
     """Check that the central directory ends where the end records begin."""
     missing = base + before - (offset + length)
     if missing == 0:

@@ -313,8 +313,8 @@ class BlobContainer:
     async def drop_unfinished(self, limit: datetime | None, prefix: str) -> int:
         """Delete leftovers of interrupted uploads under ``prefix`` that are older than ``limit``.
 
-        Only a local folder shows them (``unfinished.py``). A cloud store hides unfinished uploads;
-        its own lifecycle rule removes them.
+        Only a local folder shows them. A cloud store hides unfinished uploads; its own lifecycle
+        rule removes them.
         """
         if self._folder is None:
             return 0

@@ -1,9 +1,9 @@
 """Presigned URLs: whoever has one may fetch or put one blob until it expires.
 
-A cloud store signs them itself and serves them directly. A local folder has no server, so there
-the control plane signs and serves them (``grants.py``); it does the same if the store's credentials
-cannot sign, such as an Azure SAS token. Those URLs begin with a slash, like all URLs in our
-responses: they are relative to the server that was asked.
+A cloud store signs them itself and serves them directly. A local folder has no server, so
+``coatcheck serve`` signs and serves them there. It does the same if the store's credentials cannot
+sign, such as an Azure SAS token. Those URLs begin with a slash, like all URLs in our responses:
+they are relative to the server that answers.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _decoded(token: str) -> bytes:
 
 
 BLOBS_PATH: Final = "/v1/blobs/"
-"""The path under which the control plane serves blobs; a token follows."""
+"""The path under which ``coatcheck serve`` serves blobs; a token follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class SignedUrl:
 
 
 class UrlSigner:
-    """Signs URLs for the blobs of one container. ``grants`` signs those of the control plane."""
+    """Signs URLs for the blobs of one container. ``grants`` signs those of our own server."""
 
     def __init__(self, container: BlobContainer, grants: Grants) -> None:
         self._container = container
@@ -120,7 +120,7 @@ class UrlSigner:
     ) -> SignedUrl:
         """A URL to fetch a blob from, valid for ``seconds``.
 
-        ``file_name`` and ``media_type`` apply if the control plane serves the blob. A cloud store
+        ``file_name`` and ``media_type`` apply if our own server serves the blob. A cloud store
         sends those that were set when the blob was put (``BlobContainer.put``).
         """
         expires_at = _expiry(seconds)

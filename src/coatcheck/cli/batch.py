@@ -20,7 +20,7 @@ from coatcheck.cli.batch_display import dead_letter_line, show, summary, task_li
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.options import JsonOption
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import Batch
 from coatcheck.encoding import encode
@@ -138,7 +138,7 @@ def _fields(texts: list[str]) -> dict[str, str]:
 @app.command()
 @on_server
 def submit(
-    at: ServerOfCommand,
+    at: ServerConfig,
     file: Annotated[
         str | None,
         typer.Argument(metavar="FILE", help="JSON lines or a JSON array; - for standard input."),
@@ -217,7 +217,7 @@ def submit(
 @app.command()
 @on_server
 def add(
-    at: ServerOfCommand, batch_id: IdArgument, file: FileArgument, as_json: JsonOption = False
+    at: ServerConfig, batch_id: IdArgument, file: FileArgument, as_json: JsonOption = False
 ) -> None:
     """Add the tasks of a file to an open batch."""
     with at.client() as client, _tasks_of(file) as tasks:
@@ -227,7 +227,7 @@ def add(
 @app.command()
 @on_server
 def close(
-    at: ServerOfCommand,
+    at: ServerConfig,
     batch_id: IdArgument,
     watching: WatchOption = False,
     as_json: JsonOption = False,
@@ -240,7 +240,7 @@ def close(
 @app.command()
 @on_server
 def status(
-    at: ServerOfCommand,
+    at: ServerConfig,
     batch_id: IdArgument,
     watching: WatchOption = False,
     as_json: JsonOption = False,
@@ -253,7 +253,7 @@ def status(
 @app.command(name="list")
 @on_server
 def list_command(
-    at: ServerOfCommand,
+    at: ServerConfig,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of batches.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
@@ -268,7 +268,7 @@ def list_command(
 @app.command()
 @on_server
 def tasks(
-    at: ServerOfCommand,
+    at: ServerConfig,
     batch_id: IdArgument,
     task_status: Annotated[
         str | None,
@@ -288,7 +288,7 @@ def tasks(
 @app.command()
 @on_server
 def rerun(
-    at: ServerOfCommand,
+    at: ServerConfig,
     batch_id: IdArgument,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed tasks.")] = False,
     task_status: Annotated[
@@ -320,7 +320,7 @@ def rerun(
 @app.command()
 @on_server
 def export(
-    at: ServerOfCommand,
+    at: ServerConfig,
     batch_id: IdArgument,
     output: Annotated[
         Path | None,
@@ -340,7 +340,7 @@ def export(
 
 @app.command()
 @on_server
-def cancel(at: ServerOfCommand, batch_id: IdArgument, as_json: JsonOption = False) -> None:
+def cancel(at: ServerConfig, batch_id: IdArgument, as_json: JsonOption = False) -> None:
     """Cancel a batch: waiting tasks do not run, running tasks are asked to stop."""
     with at.client() as client:
         _print(client.batches.cancel(batch_id), as_json)
@@ -348,7 +348,7 @@ def cancel(at: ServerOfCommand, batch_id: IdArgument, as_json: JsonOption = Fals
 
 @app.command()
 @on_server
-def delete(at: ServerOfCommand, batch_id: IdArgument, as_json: JsonOption = False) -> None:
+def delete(at: ServerConfig, batch_id: IdArgument, as_json: JsonOption = False) -> None:
     """Delete a batch with its tasks, results and exports."""
     with at.client() as client:
         client.batches.delete(batch_id)
@@ -359,7 +359,7 @@ def delete(at: ServerOfCommand, batch_id: IdArgument, as_json: JsonOption = Fals
 @app.command()
 @on_server
 def dlq(
-    at: ServerOfCommand,
+    at: ServerConfig,
     redrive: Annotated[
         str | None, typer.Option(metavar="ID", help="Process this list again.")
     ] = None,

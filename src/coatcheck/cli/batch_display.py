@@ -16,7 +16,7 @@ from coatcheck.cli.console import err, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import EXIT_FAILED
 from coatcheck.cli.job_display import TaskRate, json_line
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.client import Batch, BatchCounts, BatchTask, DeadLetter
 from coatcheck.encoding import encode
 
@@ -96,7 +96,7 @@ LINE_SECONDS: Final = 10.0
 
 
 class _Display(Protocol):
-    def show(self, batch: Batch, pace: TaskRate, ingest: TaskRate, /) -> None: ...
+    def show(self, batch: Batch, task_rate: TaskRate, ingest: TaskRate, /) -> None: ...
 
 
 def watch(batch: Batch, *, as_json: bool = False) -> Batch:
@@ -146,14 +146,14 @@ class _Bar:
         self._progress = progress
         self._task: TaskID = progress.add_task("", total=None, figures="")
 
-    def show(self, batch: Batch, pace: TaskRate, ingest: TaskRate) -> None:
+    def show(self, batch: Batch, task_rate: TaskRate, ingest: TaskRate) -> None:
         counts = batch.counts
         self._progress.update(
             self._task,
             description=_heading(batch, ingest),
             total=counts.total or None,
             completed=counts.ended,
-            figures=figures(batch, pace),
+            figures=figures(batch, task_rate),
         )
 
 
@@ -164,12 +164,12 @@ class _BatchLines:
         self._status = ""
         self._printed_at = 0.0
 
-    def show(self, batch: Batch, pace: TaskRate, ingest: TaskRate) -> None:
+    def show(self, batch: Batch, task_rate: TaskRate, ingest: TaskRate) -> None:
         now = time.monotonic()
         if batch.status == self._status and now < self._printed_at + LINE_SECONDS:
             return
         self._status, self._printed_at = batch.status, now
-        err.print(f"{_heading(batch, ingest)}  {figures(batch, pace)}", markup=False)
+        err.print(f"{_heading(batch, ingest)}  {figures(batch, task_rate)}", markup=False)
 
 
 class _JsonLines:
@@ -178,20 +178,20 @@ class _JsonLines:
     def __init__(self) -> None:
         self._printed: Mapping[str, Any] | None = None
 
-    def show(self, batch: Batch, _pace: TaskRate, _ingest: TaskRate) -> None:
+    def show(self, batch: Batch, _rate: TaskRate, _ingest: TaskRate) -> None:
         if batch.raw != self._printed and not batch.terminal:
             json_line("batch", batch=batch.raw)
         self._printed = batch.raw
 
 
-def figures(batch: Batch, pace: TaskRate) -> str:
+def figures(batch: Batch, task_rate: TaskRate) -> str:
     """Ended and total tasks, rate, time left, and failures."""
     counts = batch.counts
     parts = [f"{counts.ended:,}/{counts.total:,}"]
     if not batch.terminal:
-        rate = pace.per_second
+        rate = task_rate.per_second
         parts.append("-/s" if rate is None else f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
-        left = pace.seconds_for(counts.total - counts.ended)
+        left = task_rate.seconds_for(counts.total - counts.ended)
         if batch.status == "running" and left is not None:
             parts.append(f"ETA {timedelta(seconds=round(left))}")
     if counts.failed:
@@ -212,7 +212,7 @@ def _heading(batch: Batch, ingest: TaskRate) -> str:
     return f"ingesting {batch.ingest.lines:,} lines{speed}"
 
 
-def show(batch: Batch, at: ServerOfCommand, *, watching: bool, as_json: bool = False) -> None:
+def show(batch: Batch, at: ServerConfig, *, watching: bool, as_json: bool = False) -> None:
     """Print the batch as text or JSON. When watching, raises Exit unless every task succeeds."""
     if watching:
         follow(batch, at)
@@ -221,7 +221,7 @@ def show(batch: Batch, at: ServerOfCommand, *, watching: bool, as_json: bool = F
         require_success(batch, at)
 
 
-def follow(batch: Batch, at: ServerOfCommand, *, as_json: bool = False) -> None:
+def follow(batch: Batch, at: ServerConfig, *, as_json: bool = False) -> None:
     """Watch until the batch ends. Ctrl-C prints the command that resumes watching."""
     try:
         watch(batch, as_json=as_json)
@@ -231,7 +231,7 @@ def follow(batch: Batch, at: ServerOfCommand, *, as_json: bool = False) -> None:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
-def require_success(batch: Batch, at: ServerOfCommand) -> None:
+def require_success(batch: Batch, at: ServerConfig) -> None:
     """Exit with an error unless every task succeeded, and print the commands to try next."""
     if has_succeeded(batch):
         return

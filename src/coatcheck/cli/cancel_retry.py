@@ -20,7 +20,7 @@ from coatcheck.cli.jobs import (
     SurfaceOption,
 )
 from coatcheck.cli.options import JsonOption, SinceOption, UntilOption
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import BulkOutcome, Client
 from coatcheck.encoding import encode
@@ -36,7 +36,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for con
 
 @on_server
 def cancel(
-    at: ServerOfCommand,
+    at: ServerConfig,
     job_ids: JobsArgument = None,
     state: StateOption = None,
     lane: LaneOption = None,
@@ -65,7 +65,7 @@ def cancel(
 
 @on_server
 def retry(
-    at: ServerOfCommand,
+    at: ServerConfig,
     job_ids: JobsArgument = None,
     state: StateOption = None,
     lane: LaneOption = None,

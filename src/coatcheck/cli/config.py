@@ -13,7 +13,7 @@ import typer
 from coatcheck.cli.console import out, warn
 from coatcheck.cli.errors import reporting_errors
 from coatcheck.cli.profiles import Configuration, read_configuration
-from coatcheck.cli.server_address import ServerOfCommand, ServerPlace, look
+from coatcheck.cli.server_address import ServerConfig, ServerOptions, look
 
 app: Final = typer.Typer(
     name="config",
@@ -43,7 +43,7 @@ def show(
     Only the ID of the key is shown.
     """
     configuration = read_configuration()
-    server = look(ServerPlace(url=url, org=org, profile=profile, data=data), configuration)
+    server = look(ServerOptions(url=url, org=org, profile=profile, data=data), configuration)
     _warn_of_readers(configuration)
     if as_json:
         typer.echo(json.dumps(_document(server, configuration)))
@@ -69,7 +69,7 @@ def shown_key(token: str | None) -> str:
     return f"{kind}_{rest.partition('_')[0]}_..." if kind == "cck" else "a token"
 
 
-def _document(server: ServerOfCommand, configuration: Configuration) -> dict[str, Any]:
+def _document(server: ServerConfig, configuration: Configuration) -> dict[str, Any]:
     return {
         "url": server.url,
         "url_from": server.url_from,

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from coatcheck.cli.console import err, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import GraphJob
 from coatcheck.client.models import GraphOperation
@@ -89,7 +89,7 @@ JsonOption = Annotated[
 @app.command()
 @on_server
 def dependency(
-    at: ServerOfCommand,
+    at: ServerConfig,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -102,7 +102,7 @@ def dependency(
 @app.command()
 @on_server
 def call(
-    at: ServerOfCommand,
+    at: ServerConfig,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -115,7 +115,7 @@ def call(
 @app.command()
 @on_server
 def domain(
-    at: ServerOfCommand,
+    at: ServerConfig,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -128,7 +128,7 @@ def domain(
 @app.command()
 @on_server
 def parse(
-    at: ServerOfCommand,
+    at: ServerConfig,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -141,7 +141,7 @@ def parse(
 @app.command()
 @on_server
 def supermodel(
-    at: ServerOfCommand,
+    at: ServerConfig,
     path: PathArgument,
     output: OutputOption = None,
     key: KeyOption = None,
@@ -152,7 +152,7 @@ def supermodel(
 
 
 def _generate(
-    at: ServerOfCommand,
+    at: ServerConfig,
     operation: GraphOperation,
     path: Path,
     output: Path | None,

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from coatcheck.cli.console import err, out, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import EXIT_FAILED
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.client import AsyncClient, ClientError, JobDetails, JobExplanation
 from coatcheck.encoding import encode
 
@@ -288,7 +288,7 @@ class Bar:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task: TaskID = progress.add_task("", total=None, figures="")
-        self._pace = TaskRate()
+        self._rate = TaskRate()
         self._state = ""
         self._attempt = 0
         self._note: str | None = None
@@ -299,14 +299,14 @@ class Bar:
         # The event "processing" may arrive after the first progress of the same attempt.
         is_same_attempt = state == "processing" and attempt == self._attempt
         if state != self._state and not is_same_attempt:
-            self._pace, self._why, self._fraction = TaskRate(), "", None
+            self._rate, self._why, self._fraction = TaskRate(), "", None
         self._state, self._attempt = state, attempt
         self._draw()
 
     def progress(self, fraction: float | None, note: str | None) -> None:
         self._fraction, self._note, self._why = fraction, note, ""
         if fraction is not None:
-            self._pace.look(time.monotonic(), round(fraction * _PARTS))
+            self._rate.look(time.monotonic(), round(fraction * _PARTS))
         self._draw()
 
     def log(self, data: Mapping[str, Any]) -> None:
@@ -326,7 +326,7 @@ class Bar:
             description="  ".join(filter(None, (shown_state(self._state, self._attempt), note))),
             total=None if self._fraction is None else 1.0,
             completed=self._fraction or 0.0,
-            figures=self._why or figures(self._fraction, self._pace),
+            figures=self._why or figures(self._fraction, self._rate),
         )
 
 
@@ -341,7 +341,7 @@ class Lines:
     def __init__(self) -> None:
         self._printed_at = float("-inf")
         self._why = ""
-        self._pace = TaskRate()
+        self._rate = TaskRate()
 
     def state(self, state: str, attempt: int) -> None:
         self._why = ""
@@ -350,11 +350,11 @@ class Lines:
     def progress(self, fraction: float | None, note: str | None) -> None:
         now = time.monotonic()
         if fraction is not None:
-            self._pace.look(now, round(fraction * _PARTS))
+            self._rate.look(now, round(fraction * _PARTS))
         if now < self._printed_at + LINE_SECONDS:
             return
         self._printed_at = now
-        parts = filter(None, (figures(fraction, self._pace), plain(note or "")))
+        parts = filter(None, (figures(fraction, self._rate), plain(note or "")))
         err.print("  ".join(parts), markup=False)
 
     def log(self, data: Mapping[str, Any]) -> None:
@@ -366,17 +366,17 @@ class Lines:
             err.print(plain(explanation.summary), markup=False)
 
 
-def figures(fraction: float | None, pace: TaskRate) -> str:
+def figures(fraction: float | None, task_rate: TaskRate) -> str:
     """Progress in percent, its rate, and the estimated time left."""
     if fraction is None:
         return ""
     parts = [f"{fraction:.0%}"]
-    rate = (pace.per_second or 0.0) / _PARTS
+    rate = (task_rate.per_second or 0.0) / _PARTS
     if rate >= _FAST:
         parts.append(f"{rate:.1%}/s")
     elif rate:
         parts.append(f"{rate * 60:.1%}/min")
-    left = pace.seconds_for(round((1 - fraction) * _PARTS))
+    left = task_rate.seconds_for(round((1 - fraction) * _PARTS))
     if left is not None and fraction < 1:
         parts.append(f"ETA {span(left)}")
     return "  ".join(parts)
@@ -412,9 +412,7 @@ WHY_SECONDS: Final = 3.0
 _UNDER_WAY: Final = frozenset({"processing", "finalizing"})
 
 
-def ended(
-    at: ServerOfCommand, job: JobDetails, *, shown: bool, as_json: bool = False
-) -> JobDetails:
+def ended(at: ServerConfig, job: JobDetails, *, shown: bool, as_json: bool = False) -> JobDetails:
     """Wait until the job ends and return it. Ctrl-C prints the command that resumes watching.
 
     ``shown`` displays its events meanwhile, ``as_json`` prints them as lines of JSON. Both also
@@ -431,7 +429,7 @@ def ended(
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
-def require_completed(at: ServerOfCommand, job: JobDetails) -> None:
+def require_completed(at: ServerConfig, job: JobDetails) -> None:
     """Exit with an error if the job did not complete, and print the commands to try next."""
     if job.state == "completed":
         return
@@ -442,7 +440,7 @@ def require_completed(at: ServerOfCommand, job: JobDetails) -> None:
     raise typer.Exit(EXIT_FAILED)
 
 
-async def _follow(at: ServerOfCommand, job: JobDetails, on: Display) -> JobDetails:
+async def _follow(at: ServerConfig, job: JobDetails, on: Display) -> JobDetails:
     async with at.async_client() as client:
         follower = _Follower(client, job.id, on)
         asking = asyncio.create_task(follower.ask_why())

@@ -33,7 +33,7 @@ from coatcheck.cli.job_display import (
     what,
 )
 from coatcheck.cli.options import JsonOption, SinceOption, UntilOption
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import (
     Batch,
@@ -77,7 +77,7 @@ _WAITING: Final = frozenset({"staged", "queued", "retrying"})
 
 @on_server
 def explain(
-    at: ServerOfCommand,
+    at: ServerConfig,
     job_id: JobArgument,
     with_timeline: Annotated[
         bool, typer.Option("--timeline", help="Also show what has happened to the job.")
@@ -141,7 +141,7 @@ def _blocker(blocker: JobBlocker, summary: str) -> str:
 
 @on_server
 def logs(
-    at: ServerOfCommand,
+    at: ServerConfig,
     job_id: JobArgument,
     following: Annotated[
         bool, typer.Option("--follow", "-f", help="Follow the log until the job ends.")
@@ -203,7 +203,7 @@ def _data(entry: JobLogEntry) -> Mapping[str, Any]:
 
 @on_server
 def job(
-    at: ServerOfCommand,
+    at: ServerConfig,
     job_id: JobArgument,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job ends.")] = False,
     as_json: JsonOption = False,
@@ -216,7 +216,7 @@ def job(
 
 @on_server
 def watch(
-    at: ServerOfCommand,
+    at: ServerConfig,
     either_id: Annotated[str, typer.Argument(metavar="ID", help="The ID of a job or a batch.")],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each event as a line of JSON.")
@@ -245,7 +245,7 @@ def _job_or_batch(client: Client, either_id: str) -> JobDetails | Batch:
             raise no_job from None
 
 
-def _watch_job(found: JobDetails, at: ServerOfCommand, as_json: bool) -> None:
+def _watch_job(found: JobDetails, at: ServerConfig, as_json: bool) -> None:
     found = ended(at, found, shown=True, as_json=as_json)
     if as_json:
         json_line("end", job=found.raw)
@@ -254,7 +254,7 @@ def _watch_job(found: JobDetails, at: ServerOfCommand, as_json: bool) -> None:
     require_completed(at, found)
 
 
-def _watch_batch(found: Batch, at: ServerOfCommand, as_json: bool) -> None:
+def _watch_batch(found: Batch, at: ServerConfig, as_json: bool) -> None:
     if not as_json:
         batch_display.show(found, at, watching=True)
         return
@@ -272,7 +272,7 @@ _ENDPOINT_CHARACTERS_MAX: Final = 40
 
 @on_server
 def jobs(
-    at: ServerOfCommand,
+    at: ServerConfig,
     state: StateOption = None,
     lane: LaneOption = None,
     surface: SurfaceOption = None,

@@ -18,8 +18,8 @@ from coatcheck.cli.profiles import read_configuration
 from coatcheck.cli.server_address import (
     NOBODY,
     ORG_VARIABLE,
-    ServerOfCommand,
-    ServerPlace,
+    ServerConfig,
+    ServerOptions,
     look,
     ready,
 )
@@ -52,36 +52,36 @@ class Register(Protocol):
         """Revoke a key; returns whether it exists."""
 
 
-def register_at(place: ServerPlace) -> Register:
+def register_at(options: ServerOptions) -> Register:
     """The register that the options, the environment and this folder select.
 
     If a key is configured, it is a server, called with that key. Otherwise it is the database in
     COATCHECK_DATABASE_URL. Without that it is the ``up`` of this folder: its server if its dev-key
     file exists, else its database.
     """
-    server = look(place, read_configuration())
-    folder, _ = data_dir.choose(place.data)
-    database_is_named = place.data is None and bool(os.environ.get(DATABASE_VARIABLE))
-    key_is_found = place.data is None and server.token_from == str(folder / DEV_KEY)
+    server = look(options, read_configuration())
+    folder, _ = data_dir.choose(options.data)
+    database_is_named = options.data is None and bool(os.environ.get(DATABASE_VARIABLE))
+    key_is_found = options.data is None and server.token_from == str(folder / DEV_KEY)
     server_is_named = server.url_from not in (NOBODY, str(folder / ADDRESS))
     if (
         (server.token is not None and not (key_is_found and database_is_named))
-        or place.url is not None
-        or place.profile is not None
+        or options.url is not None
+        or options.profile is not None
         or not (database_is_named or (folder.is_dir() and not server_is_named))
     ):
-        return ServedKeys(ready(place, server))
+        return ServedKeys(ready(options, server))
     # Imported late: talking to a server needs no database code.
     from coatcheck.cli.stored_keys import StoredKeys
 
-    org = place.org or os.environ.get(ORG_VARIABLE) or DEFAULT_ORG
-    return StoredKeys(data_dir.settings_for(place.data), org)
+    org = options.org or os.environ.get(ORG_VARIABLE) or DEFAULT_ORG
+    return StoredKeys(data_dir.settings_for(options.data), org)
 
 
 class ServedKeys:
     """The keys on a server, over its public API."""
 
-    def __init__(self, at: ServerOfCommand) -> None:
+    def __init__(self, at: ServerConfig) -> None:
         assert at.org is not None, "it is ready"
         self.org = at.org
         self._at = at

@@ -15,8 +15,8 @@ from coatcheck.cli.console import err, say, show_table
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.key_registers import register_at
 from coatcheck.cli.options import JsonOption
-from coatcheck.cli.server_address import ServerPlace
-from coatcheck.cli.server_options import on_place
+from coatcheck.cli.server_address import ServerOptions
+from coatcheck.cli.server_options import with_server_options
 from coatcheck.client import ApiKey, KeyRate
 from coatcheck.domain import tenants
 from coatcheck.domain.errors import NotFound
@@ -38,9 +38,9 @@ app: Final = typer.Typer(
 
 
 @app.command()
-@on_place
+@with_server_options
 def create(
-    place: ServerPlace,
+    options: ServerOptions,
     user: Annotated[
         str | None, typer.Option(help="The user that the key acts for. Default: you.")
     ] = None,
@@ -75,7 +75,7 @@ def create(
         raise Misconfigured(f"{user!r} is not a valid user ID\nAllowed: {USER_ID_ALLOWED}.")
     if len(name) > API_KEY_NAME_CHARACTERS_MAX:
         raise Misconfigured(f"--name is too long: at most {API_KEY_NAME_CHARACTERS_MAX} characters")
-    created = register_at(place).create(
+    created = register_at(options).create(
         name,
         user=user,
         scopes=scope,
@@ -90,10 +90,10 @@ def create(
 
 
 @app.command("list")
-@on_place
-def list_all(place: ServerPlace, as_json: JsonOption = False) -> None:
+@with_server_options
+def list_all(options: ServerOptions, as_json: JsonOption = False) -> None:
     """List an organisation's keys, including revoked ones, without their secrets."""
-    keys = register_at(place).list_all()
+    keys = register_at(options).list_all()
     if as_json:
         for key in keys:
             typer.echo(encode(key))
@@ -127,9 +127,9 @@ def table(keys: list[ApiKey]) -> Table:
 
 
 @app.command()
-@on_place
+@with_server_options
 def revoke(
-    place: ServerPlace,
+    options: ServerOptions,
     key_id: Annotated[
         str, typer.Argument(metavar="ID", help="The ID of the key, or the key itself.")
     ],
@@ -138,7 +138,7 @@ def revoke(
     """Revoke a key permanently. Every server refuses it within a second."""
     whole = tenants.parse(key_id.encode())
     wanted = key_id if whole is None else whole.key_id
-    register = register_at(place)
+    register = register_at(options)
     if not register.revoke(wanted):
         raise NotFound(
             f"key not found in the organisation {register.org!r}\n"

@@ -20,7 +20,7 @@ import typer
 
 from coatcheck.cli.console import err, out, say, warn
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.cli.webhooks import EventsOption, event_names
 from coatcheck.client import (
@@ -34,7 +34,7 @@ from coatcheck.client import (
 )
 from coatcheck.client.errors import retry_after_seconds
 from coatcheck.domain.retry import Backoff
-from coatcheck.domain.webhooks import PEACE_SECONDS_MAX, POST_SECONDS_MAX, retry_seconds
+from coatcheck.domain.webhooks import POST_SECONDS_MAX, RETRY_AFTER_SECONDS_MAX, retry_seconds
 from coatcheck.version import __version__
 
 _RETRY_AFTER_STATUSES: Final = frozenset({429, 503})
@@ -49,7 +49,7 @@ class Outcome:
     retry_after: float | None = None
 
     @property
-    def is_taken(self) -> bool:
+    def is_success(self) -> bool:
         return self.status_code is not None and 200 <= self.status_code < 300
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ def _read(answer: httpx2.Response) -> Outcome:
         requested = retry_after_seconds(answer.headers)
     return Outcome(
         answer.status_code,
-        retry_after=None if requested is None else min(requested, PEACE_SECONDS_MAX),
+        retry_after=None if requested is None else min(requested, RETRY_AFTER_SECONDS_MAX),
     )
 
 
@@ -250,12 +250,12 @@ def _line(message: WebhookMessage, outcome: Outcome, milliseconds: float) -> str
         message.job_id or "-",
         str(outcome),
     ]
-    if outcome.is_taken:
+    if outcome.is_success:
         parts.append(f"{milliseconds:.0f} ms")
     elif outcome.status_code == 410:
         parts.append("the receiver refuses webhooks; sending stops")
     else:
-        seconds = retry_seconds(message.tries + 1, 0.0, outcome.retry_after, fetched=True)
+        seconds = retry_seconds(message.tries + 1, 0.0, outcome.retry_after, pulled=True)
         parts.append("no more attempts" if seconds is None else f"next attempt in {seconds:g} s")
     return "  ".join(parts)
 
@@ -265,7 +265,7 @@ _EXIT_FORCED: Final = 130
 
 @on_server
 def listen(
-    at: ServerOfCommand,
+    at: ServerConfig,
     forward_to: Annotated[
         str,
         typer.Option(
@@ -287,9 +287,7 @@ def listen(
         runner.run(_listen(url, event_names(events), print_secret, at))
 
 
-async def _listen(
-    url: str, events: list[str] | None, print_secret: bool, at: ServerOfCommand
-) -> None:
+async def _listen(url: str, events: list[str] | None, print_secret: bool, at: ServerConfig) -> None:
     stop = asyncio.Event()
 
     def request_stop() -> None:

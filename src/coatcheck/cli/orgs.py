@@ -57,7 +57,7 @@ def create(
     rate: RateOption = None,
     backlog: BacklogOption = None,
     timeout_max: TimeoutOption = None,
-    json_wanted: JsonOption = False,
+    as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
     """Create an organisation, with the workspace `default`."""
@@ -69,7 +69,7 @@ def create(
     )
     if created is None:
         raise Misconfigured(f"organisation {org!r} already exists")
-    if json_wanted:
+    if as_json:
         typer.echo(json.dumps(_described(created)))
     else:
         say(f"created organisation {org}")
@@ -82,7 +82,7 @@ def limit(
     rate: RateOption = None,
     backlog: BacklogOption = None,
     timeout_max: TimeoutOption = None,
-    json_wanted: JsonOption = False,
+    as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
     """Set an organisation's limits.
@@ -93,7 +93,7 @@ def limit(
     changed = on_database(settings_for(data), lambda line: tenants.limit_org(line, org, limits))
     if changed is None:
         raise NotFound(f"organisation {org!r} not found\nRun `coatcheck orgs list` to see all.")
-    if json_wanted:
+    if as_json:
         typer.echo(json.dumps(_described(changed)))
     else:
         say(f"set limits of {org}")
@@ -101,10 +101,10 @@ def limit(
 
 @app.command("list")
 @reporting_errors
-def list_all(json_wanted: JsonOption = False, data: DataOption = None) -> None:
+def list_all(as_json: JsonOption = False, data: DataOption = None) -> None:
     """List the organisations."""
     orgs = on_database(settings_for(data), tenants.list_orgs)
-    if json_wanted:
+    if as_json:
         for org in orgs:
             typer.echo(json.dumps(_described(org)))
         return

@@ -34,7 +34,7 @@ _SIGNAL_EXIT_BASE: Final = 128
 _ORPHAN_SECONDS_MARGIN: Final = 10.0
 
 
-def run_until_told(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     """Run ``work`` on uvloop. SIGTERM and SIGINT set its event; a second signal exits at once."""
 
     async def with_signals() -> None:
@@ -70,14 +70,14 @@ async def require_schema(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def keeping_up(settings: Settings, products: Products) -> AsyncIterator[None]:
+async def maintaining(settings: Settings, products: Products) -> AsyncIterator[None]:
     """Run the maintenance loops meanwhile; every server and every worker takes part."""
-    upkeep = MaintenanceRunner(settings, products.maintenance())
-    upkeep.start()
+    maintenance = MaintenanceRunner(settings, products.maintenance())
+    maintenance.start()
     try:
         yield
     finally:
-        await upkeep.stop()
+        await maintenance.stop()
 
 
 @contextmanager

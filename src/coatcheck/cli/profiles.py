@@ -108,12 +108,12 @@ def read_configuration(environment: Mapping[str, str] | None = None) -> Configur
 
 
 def _profile(path: Path, name: str, fields: Any) -> Profile:
-    place = f"[profiles.{name}]"
+    table = f"[profiles.{name}]"
     if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
-        raise Misconfigured(f'{path}: {place} takes strings, such as url = "https://..."')
-    _refuse_unknown(path, place, fields, _FIELDS)
+        raise Misconfigured(f'{path}: {table} takes strings, such as url = "https://..."')
+    _refuse_unknown(path, table, fields, _FIELDS)
     if "api_key" in fields and "api_key_file" in fields:
-        raise Misconfigured(f"{path}: {place} has both api_key and api_key_file; remove one")
+        raise Misconfigured(f"{path}: {table} has both api_key and api_key_file; remove one")
     file = fields.get("api_key_file")
     return Profile(
         name,
@@ -125,10 +125,10 @@ def _profile(path: Path, name: str, fields: Any) -> Profile:
 
 
 def _refuse_unknown(
-    path: Path, place: str, given: Mapping[str, Any], known: tuple[str, ...]
+    path: Path, table: str, given: Mapping[str, Any], known: tuple[str, ...]
 ) -> None:
     for name in given:
         if name not in known:
             raise Misconfigured(
-                f"{path}: {place} has an unknown field {name!r}\nKnown: {', '.join(known)}."
+                f"{path}: {table} has an unknown field {name!r}\nKnown: {', '.join(known)}."
             )

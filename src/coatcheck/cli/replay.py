@@ -22,7 +22,7 @@ from coatcheck.cli.console import err, out, plain, warn
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.job_display import log_line
 from coatcheck.cli.jobs import JobArgument
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import ConflictError, JobDetails
 from coatcheck.domain import ids
@@ -180,7 +180,7 @@ class TerminalReporter:
 
 @on_server
 def replay(
-    at: ServerOfCommand,
+    at: ServerConfig,
     job_id: JobArgument,
     services: Annotated[
         list[str],

@@ -16,15 +16,15 @@ from coatcheck.cli.errors import reporting_errors
 from coatcheck.cli.process import (
     delivering,
     end_with_supervisor,
-    keeping_up,
-    run_until_told,
+    maintaining,
+    run_until_signal,
     tracing_as,
 )
 from coatcheck.core import Engine
 from coatcheck.dashboard import pages
-from coatcheck.hosting.serving import surfaces, webhook_payloads
+from coatcheck.hosting.serving import product_routes, webhook_payloads
 from coatcheck.http.app import create_app
-from coatcheck.http.connections import WhenFull, possible
+from coatcheck.http.connections import FullServerApp, possible_connections
 from coatcheck.http.context import open_server_context
 from coatcheck.http.protocol import Bounds
 from coatcheck.http.server import HttpServer, listen
@@ -61,7 +61,7 @@ def serve(
     if supervised is not None:
         end_with_supervisor(supervised, settings.drain_seconds)
     with listen(settings.host, settings.port) as listening, tracing_as("serve"):
-        run_until_told(lambda stop: _serve(settings, products, listening, stop))
+        run_until_signal(lambda stop: _serve(settings, products, listening, stop))
 
 
 def _tune_garbage_collection() -> None:
@@ -77,7 +77,7 @@ def _tune_garbage_collection() -> None:
 
 def _connections(settings: Settings) -> int:
     wanted = settings.connections
-    most = possible(wanted)
+    most = possible_connections(wanted)
     if most < wanted:
         _log.warning("limited to %d connections by the system's limit on open files", most)
     return most
@@ -94,10 +94,10 @@ async def _serve(
             result_stores=products.result_stores(),
             operators=products.operator_remotes(settings),
         ) as parts,
-        keeping_up(settings, products),
+        maintaining(settings, products),
         delivering(settings, webhook_payloads(products, parts).body),
     ):
-        app = create_app(parts, surfaces(products), pages.routes)
+        app = create_app(parts, product_routes(products), pages.routes)
         server = HttpServer(
             app,
             drain_seconds=settings.drain_seconds,
@@ -107,14 +107,14 @@ async def _serve(
                 connections_of_one_address=settings.connections_per_address,
                 proxies=settings.proxies,
             ),
-            when_full=WhenFull(app, parts.gate),
+            when_full=FullServerApp(app, parts.gate),
         )
 
-        async def stop_when_told() -> None:
+        async def stop_on_signal() -> None:
             await stop.wait()
             server.stop()
 
-        stopper = asyncio.create_task(stop_when_told())
+        stopper = asyncio.create_task(stop_on_signal())
         _tune_garbage_collection()
         _log.info("serving on http://%s:%d", settings.host, settings.port)
         try:

@@ -44,7 +44,7 @@ class NothingStarted(CoatcheckError):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerPlace:
+class ServerOptions:
     """The server options of a command."""
 
     url: str | None = None
@@ -66,7 +66,7 @@ class ServerPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerOfCommand:
+class ServerConfig:
     """A server, an organisation and a key, and where each is configured.
 
     ``token`` is None if no key is configured. ``org`` is None if it is the organisation of the key
@@ -94,13 +94,13 @@ class ServerOfCommand:
         return f"{own_command()} {arguments}{self.flags}"
 
 
-def find(place: ServerPlace) -> ServerOfCommand:
+def find(options: ServerOptions) -> ServerConfig:
     """The server to talk to. Raises Misconfigured for a missing key or an invalid address, and the
     client's errors if it cannot find out the organisation of the key."""
-    return ready(place, look(place, read_configuration()))
+    return ready(options, look(options, read_configuration()))
 
 
-def ready(place: ServerPlace, server: ServerOfCommand) -> ServerOfCommand:
+def ready(options: ServerOptions, server: ServerConfig) -> ServerConfig:
     """The same server, checked to have a valid address and key, with its organisation."""
     try:
         Addresses(server.url, server.org or DEFAULT_ORG)
@@ -110,10 +110,10 @@ def ready(place: ServerPlace, server: ServerOfCommand) -> ServerOfCommand:
             f"It is set by {server.url_from}. An address looks like {DEFAULT_URL}."
         ) from error
     if server.token is None:
-        if place.data is not None:
+        if options.data is not None:
             raise NothingStarted(
-                f"no API key in {data_dir.choose(place.data)[0]}\n"
-                f"Run `coatcheck up --data {shlex.quote(str(place.data))}` first."
+                f"no API key in {data_dir.choose(options.data)[0]}\n"
+                f"Run `coatcheck up --data {shlex.quote(str(options.data))}` first."
             )
         raise Misconfigured(f"no API key\n{KEY_HINT}")
     try:
@@ -129,83 +129,83 @@ def ready(place: ServerPlace, server: ServerOfCommand) -> ServerOfCommand:
         return replace(server, org=client.me().org_id)
 
 
-def look(place: ServerPlace, configuration: Configuration) -> ServerOfCommand:
+def look(options: ServerOptions, configuration: Configuration) -> ServerConfig:
     """The server as configured; the key may be missing."""
-    named = place.profile or os.environ.get(PROFILE_VARIABLE, "").strip() or None
+    named = options.profile or os.environ.get(PROFILE_VARIABLE, "").strip() or None
     profile = configuration.profile(named)
-    url, url_from = _url(place, profile)
-    token, token_from = _token(place, profile, url)
-    org, org_from = _org(place, profile, url, token_from)
-    return ServerOfCommand(url, url_from, org, org_from, token, token_from, place.flags)
+    url, url_from = _url(options, profile)
+    token, token_from = _token(options, profile, url)
+    org, org_from = _org(options, profile, url, token_from)
+    return ServerConfig(url, url_from, org, org_from, token, token_from, options.flags)
 
 
-def _url(place: ServerPlace, profile: Profile | None) -> tuple[str, str]:
-    if place.url is not None:
-        return place.url, "--url"
-    if place.profile is not None and profile is not None and profile.url is not None:
+def _url(options: ServerOptions, profile: Profile | None) -> tuple[str, str]:
+    if options.url is not None:
+        return options.url, "--url"
+    if options.profile is not None and profile is not None and profile.url is not None:
         return profile.url, f"the profile {profile.name}"
-    if place.data is not None:
-        folder, _ = data_dir.choose(place.data)
+    if options.data is not None:
+        folder, _ = data_dir.choose(options.data)
         if (address := data_dir.read(folder / data_dir.ADDRESS)) is not None:
             return address, str(folder / data_dir.ADDRESS)
     if set_to := os.environ.get(URL_VARIABLE):
         return set_to, URL_VARIABLE
-    if place.data is None and profile is not None and profile.url is not None:
+    if options.data is None and profile is not None and profile.url is not None:
         return profile.url, f"the profile {profile.name}"
-    folder, _ = data_dir.choose(place.data)
+    folder, _ = data_dir.choose(options.data)
     if (address := data_dir.read(folder / data_dir.ADDRESS)) is not None:
         return address, str(folder / data_dir.ADDRESS)
     return DEFAULT_URL, NOBODY
 
 
-def _token(place: ServerPlace, profile: Profile | None, url: str) -> tuple[str | None, str]:
-    if place.api_key is not None:
-        return place.api_key, "--api-key"
+def _token(options: ServerOptions, profile: Profile | None, url: str) -> tuple[str | None, str]:
+    if options.api_key is not None:
+        return options.api_key, "--api-key"
     of_profile = profile is not None and _is_same(profile.url, url)
-    if place.profile is not None and profile is not None and of_profile:
+    if options.profile is not None and profile is not None and of_profile:
         return profile.key(), f"the profile {profile.name}"
-    if place.data is not None and _is_meant(place, url) and (key := _kept_key(place.data)):
+    if options.data is not None and _is_meant(options, url) and (key := _stored_key(options.data)):
         return key
     if set_to := os.environ.get(TOKEN_VARIABLE):
         return set_to, TOKEN_VARIABLE
     if profile is not None and of_profile and (token := profile.key()) is not None:
         return token, f"the profile {profile.name}"
     # The key of a local `up` must not be sent to a remote server.
-    if _is_here(url) and (key := _kept_key(place.data)) is not None:
+    if _is_here(url) and (key := _stored_key(options.data)) is not None:
         return key
     return None, "nowhere"
 
 
 def _org(
-    place: ServerPlace, profile: Profile | None, url: str, token_from: str
+    options: ServerOptions, profile: Profile | None, url: str, token_from: str
 ) -> tuple[str | None, str]:
-    if place.org is not None:
-        return place.org, "--org"
+    if options.org is not None:
+        return options.org, "--org"
     of_profile = profile is not None and _is_same(profile.url, url)
-    if place.profile is None and (set_to := os.environ.get(ORG_VARIABLE)):
+    if options.profile is None and (set_to := os.environ.get(ORG_VARIABLE)):
         return set_to, ORG_VARIABLE
     if profile is not None and of_profile and profile.org is not None:
         return profile.org, f"the profile {profile.name}"
     if set_to := os.environ.get(ORG_VARIABLE):
         return set_to, ORG_VARIABLE
-    if token_from == str(data_dir.choose(place.data)[0] / data_dir.DEV_KEY):
+    if token_from == str(data_dir.choose(options.data)[0] / data_dir.DEV_KEY):
         return DEFAULT_ORG, "`up`"
     return None, "the key"
 
 
-def _kept_key(data: Path | None) -> tuple[str, str] | None:
+def _stored_key(data: Path | None) -> tuple[str, str] | None:
     folder, _ = data_dir.choose(data)
     path = folder / data_dir.DEV_KEY
     key = data_dir.read(path)
     return None if key is None else (key, str(path))
 
 
-def _is_meant(place: ServerPlace, url: str) -> bool:
+def _is_meant(options: ServerOptions, url: str) -> bool:
     """Whether the key of the given folder is for this server: it is the folder's own server, is on
     this machine, or was given together with the folder."""
-    folder, _ = data_dir.choose(place.data)
+    folder, _ = data_dir.choose(options.data)
     address = data_dir.read(folder / data_dir.ADDRESS)
-    return place.url is not None or _is_here(url) or (address is not None and address == url)
+    return options.url is not None or _is_here(url) or (address is not None and address == url)
 
 
 def _is_same(named: str | None, url: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Concatenate, Final, ParamSpec
 import typer
 
 from coatcheck.cli.errors import reporting_errors
-from coatcheck.cli.server_address import ServerOfCommand, ServerPlace, find
+from coatcheck.cli.server_address import ServerConfig, ServerOptions, find
 
 Parameters = ParamSpec("Parameters")
 
@@ -53,7 +53,7 @@ SERVER_OPTIONS: Final = ("--url", "--api-key", "--org", "--profile", "--data")
 
 
 def on_server(
-    command: Callable[Concatenate[ServerOfCommand, Parameters], None],
+    command: Callable[Concatenate[ServerConfig, Parameters], None],
 ) -> Callable[..., None]:
     """Turns a function whose first argument is the server into a command.
 
@@ -63,20 +63,22 @@ def on_server(
     return _with_options(command, find)
 
 
-def on_place(command: Callable[Concatenate[ServerPlace, Parameters], None]) -> Callable[..., None]:
+def with_server_options(
+    command: Callable[Concatenate[ServerOptions, Parameters], None],
+) -> Callable[..., None]:
     """The same for a function that interprets the server options itself."""
-    return _with_options(command, lambda place: place)
+    return _with_options(command, lambda options: options)
 
 
 def _with_options(
-    command: Callable[..., None], first_argument: Callable[[ServerPlace], object]
+    command: Callable[..., None], first_argument: Callable[[ServerOptions], object]
 ) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     _, *own = signature.parameters.values()
 
     def called(**given: Any) -> None:
-        place = ServerPlace(**{option.name: given.pop(option.name) for option in _OPTIONS})
-        command(first_argument(place), **given)
+        options = ServerOptions(**{option.name: given.pop(option.name) for option in _OPTIONS})
+        command(first_argument(options), **given)
 
     functools.update_wrapper(called, command)
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]

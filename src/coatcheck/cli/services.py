@@ -28,11 +28,11 @@ app: Final = typer.Typer(
 
 @app.command("list")
 @reporting_errors
-def list_all(json_wanted: JsonOption = False, data: DataOption = None) -> None:
+def list_all(as_json: JsonOption = False, data: DataOption = None) -> None:
     """List the endpoints that workers publish or published."""
     published = on_database(settings_for(data), service_store.list_published)
     endpoints = by_endpoint(published)
-    if json_wanted:
+    if as_json:
         for name, definitions in endpoints:
             typer.echo(json.dumps(_described(name, definitions)))
         return
@@ -60,7 +60,7 @@ def forget(
             help="A service, a version or an endpoint: docs, docs.v2 or docs.v2.post__count.",
         ),
     ],
-    json_wanted: JsonOption = False,
+    as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
     """Remove endpoints without a live worker. Exit code 1 if none was removed.
@@ -81,11 +81,11 @@ def forget(
         raise NotFound(
             f"no worker publishes {name!r}\nRun `coatcheck services list` to see the endpoints."
         )
-    if json_wanted:
+    if as_json:
         typer.echo(json.dumps({"forgotten": result.forgotten, "served": result.served}))
-    for each in () if json_wanted else result.forgotten:
+    for each in () if as_json else result.forgotten:
         say(f"removed {each}")
-    for each in () if json_wanted else result.served:
+    for each in () if as_json else result.served:
         say(f"kept {each}: its worker is alive, or went silent recently")
     if not result.forgotten:
         raise typer.Exit(EXIT_FAILED)
@@ -101,13 +101,13 @@ def _live(definitions: list[PublishedDefinition]) -> int:
     return sum(spec not in live[:at] for at, spec in enumerate(live))
 
 
-def _gone_at(definitions: list[PublishedDefinition]) -> datetime | None:
+def _unserved_since(definitions: list[PublishedDefinition]) -> datetime | None:
     return None if definitions[0].is_live else definitions[0].unserved_since
 
 
 def _remark(definitions: list[PublishedDefinition]) -> str:
     if not definitions[0].is_live:
-        since = _gone_at(definitions)
+        since = _unserved_since(definitions)
         return "no live worker" + (f" since {since:%Y-%m-%d %H:%M}" if since else "")
     live = _live(definitions)
     return f"{live} different definitions" if live > 1 else ""
@@ -125,7 +125,7 @@ def _described(name: str, definitions: list[PublishedDefinition]) -> dict[str, A
         "workers": _workers(definitions),
         "definitions": _live(definitions),
         "published_at": _moment(definitions[0].published_at),
-        "unserved_since": _moment(_gone_at(definitions)),
+        "unserved_since": _moment(_unserved_since(definitions)),
     }
 
 

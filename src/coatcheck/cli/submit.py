@@ -16,7 +16,7 @@ from coatcheck.cli import options
 from coatcheck.cli.console import warn
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.job_display import ended, require_completed, show
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import Client, NotFoundError, PermissionDeniedError
 from coatcheck.encoding import encode
@@ -27,7 +27,7 @@ _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 @on_server
 def submit(
-    at: ServerOfCommand,
+    at: ServerConfig,
     endpoint: Annotated[
         str,
         typer.Argument(

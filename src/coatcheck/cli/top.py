@@ -23,7 +23,7 @@ from rich.text import Text
 from coatcheck.cli.console import out, plain
 from coatcheck.cli.job_display import span
 from coatcheck.cli.options import JsonOption
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import Overview, OverviewPoint
 from coatcheck.encoding import encode
@@ -259,7 +259,7 @@ _QUIT: Final = frozenset(b"qQ\x1b\x03\x04")
 
 @on_server
 def top(
-    at: ServerOfCommand,
+    at: ServerConfig,
     minutes: Annotated[
         int, typer.Option(min=5, max=43_200, help="How far back the charts go.")
     ] = 30,
@@ -286,7 +286,7 @@ def top(
         asyncio.run(_live(at, minutes, every, all_orgs))
 
 
-async def _live(at: ServerOfCommand, minutes: int, every: float, all_orgs: bool) -> None:
+async def _live(at: ServerConfig, minutes: int, every: float, all_orgs: bool) -> None:
     async with at.async_client() as client:
         overview = await client.overview(minutes, all_orgs=all_orgs)
         with Live(console=out, screen=True, auto_refresh=False) as live, _keys() as quit_wanted:

@@ -56,7 +56,7 @@ _LOOPBACK_WARNING: Final = (
     "webhooks may be sent to this machine (127.0.0.1, ::1, localhost), for development; "
     f"set {_WEBHOOK_LOOPBACK}=off to forbid it"
 )
-_PORT_PATIENCE_SECONDS: Final = 3.0
+_PORT_WAIT_SECONDS: Final = 3.0
 _PORT_LOOK_SECONDS: Final = 0.1
 _READY_LOOK_SECONDS: Final = 0.1
 _STOP_MARGIN_SECONDS: Final = 10.0
@@ -120,7 +120,7 @@ def _check_port(settings: Settings) -> None:
 
     Retries for a few seconds: the server of an ``up`` that was just killed may still be stopping.
     """
-    deadline = time.monotonic() + _PORT_PATIENCE_SECONDS
+    deadline = time.monotonic() + _PORT_WAIT_SECONDS
     while True:
         try:
             listen(settings.host, settings.port).close()
@@ -370,8 +370,8 @@ class _Stack:
             out.print(f"  [dim]{name:<13}[/dim]", end="")
             out.print(value, markup=False)
         out.print("\nTry it in another terminal:")
-        for db in self._found_by():
-            out.print(f"  {db}", markup=False)
+        for line in self._export_lines():
+            out.print(f"  {line}", markup=False)
         message = shlex.quote("{}" if self._services else '{"message": "hello"}')
         key = shlex.quote(str(self._dev_key.path))
         path = "SERVICE/async/PATH" if self._services else "demo/async/echo"
@@ -386,7 +386,7 @@ class _Stack:
         out.print(f"  curl {self._url}/readyz", markup=False)
         out.print("\nCtrl-C stops everything.\n")
 
-    def _found_by(self) -> list[str]:
+    def _export_lines(self) -> list[str]:
         """What to set so that clients find this server, if it is not at the default address."""
         from coatcheck.client.configuration import DEFAULT_URL, URL_VARIABLE
 

@@ -16,7 +16,7 @@ from coatcheck.cli.console import out, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.job_display import span
 from coatcheck.cli.options import JsonOption
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import UsageDay
 from coatcheck.encoding import encode
@@ -34,7 +34,7 @@ def day(text: str) -> date:
 
 @on_server
 def usage(
-    at: ServerOfCommand,
+    at: ServerConfig,
     first: Annotated[
         date | None, typer.Option("--from", parser=day, metavar="DAY", help="The first day (UTC).")
     ] = None,

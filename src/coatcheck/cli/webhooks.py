@@ -11,7 +11,7 @@ import typer
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.options import JsonOption, SinceOption, UntilOption
-from coatcheck.cli.server_address import ServerOfCommand
+from coatcheck.cli.server_address import ServerConfig
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import Client, WebhookDelivery, WebhookEndpoint
 from coatcheck.encoding import encode
@@ -105,7 +105,7 @@ EndpointOption = Annotated[
 
 @app.command(name="list")
 @on_server
-def list_all(at: ServerOfCommand, as_json: JsonOption = False) -> None:
+def list_all(at: ServerConfig, as_json: JsonOption = False) -> None:
     """List the endpoints."""
     with at.client() as client:
         for endpoint in client.webhooks.list():
@@ -115,7 +115,7 @@ def list_all(at: ServerOfCommand, as_json: JsonOption = False) -> None:
 @app.command()
 @on_server
 def create(
-    at: ServerOfCommand,
+    at: ServerConfig,
     receiver: Annotated[str, typer.Argument(metavar="URL", help="The URL to post to.")],
     events: EventsOption = None,
     description: Annotated[str | None, typer.Option(help="A description of the endpoint.")] = None,
@@ -135,7 +135,7 @@ def create(
 @app.command()
 @on_server
 def pause(
-    at: ServerOfCommand,
+    at: ServerConfig,
     endpoint_id: IdArgument,
     as_json: JsonOption = False,
 ) -> None:
@@ -148,7 +148,7 @@ def pause(
 @app.command()
 @on_server
 def resume(
-    at: ServerOfCommand,
+    at: ServerConfig,
     endpoint_id: IdArgument,
     as_json: JsonOption = False,
 ) -> None:
@@ -161,7 +161,7 @@ def resume(
 @app.command()
 @on_server
 def secret(
-    at: ServerOfCommand,
+    at: ServerConfig,
     endpoint_id: OptionalIdArgument = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -174,7 +174,7 @@ def secret(
 @app.command()
 @on_server
 def rotate(
-    at: ServerOfCommand,
+    at: ServerConfig,
     endpoint_id: OptionalIdArgument = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -192,7 +192,7 @@ def rotate(
 
 @app.command()
 @on_server
-def delete(at: ServerOfCommand, endpoint_id: IdArgument, as_json: JsonOption = False) -> None:
+def delete(at: ServerConfig, endpoint_id: IdArgument, as_json: JsonOption = False) -> None:
     """Delete an endpoint. Its pending deliveries are not sent."""
     with at.client() as client:
         client.webhooks.delete(endpoint_id)
@@ -203,7 +203,7 @@ def delete(at: ServerOfCommand, endpoint_id: IdArgument, as_json: JsonOption = F
 @app.command()
 @on_server
 def deliveries(
-    at: ServerOfCommand,
+    at: ServerConfig,
     endpoint: EndpointOption = None,
     job: Annotated[
         str | None,
@@ -230,7 +230,7 @@ def deliveries(
 @app.command()
 @on_server
 def replay(
-    at: ServerOfCommand,
+    at: ServerConfig,
     message: Annotated[
         str | None, typer.Argument(metavar="MESSAGE", help="The webhook-id of the delivery.")
     ] = None,
@@ -271,7 +271,7 @@ def replay(
 @app.command()
 @on_server
 def test(
-    at: ServerOfCommand,
+    at: ServerConfig,
     endpoint_id: IdArgument,
     as_json: JsonOption = False,
 ) -> None:

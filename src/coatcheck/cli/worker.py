@@ -13,10 +13,10 @@ from coatcheck.cli.environment import prepare
 from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.cli.process import (
     end_with_supervisor,
-    keeping_up,
+    maintaining,
     pushing_metrics,
     require_schema,
-    run_until_told,
+    run_until_signal,
     tracing_as,
 )
 from coatcheck.domain.errors import SettingsInvalid
@@ -63,7 +63,7 @@ def worker(
     if supervised is not None:
         end_with_supervisor(supervised, settings.drain_seconds)
     with tracing_as("worker"):
-        run_until_told(lambda stop: _work(settings, products, loaded, stop))
+        run_until_signal(lambda stop: _work(settings, products, loaded, stop))
 
 
 def _load(targets: list[str]) -> list[Service]:
@@ -91,16 +91,16 @@ async def _work(
                 "Name a service, or choose other products with COATCHECK_PRODUCTS."
             )
 
-        async def stop_when_told() -> None:
+        async def stop_on_signal() -> None:
             await stop.wait()
             for worker in workers:
                 worker.stop()
 
-        stopper = asyncio.create_task(stop_when_told())
+        stopper = asyncio.create_task(stop_on_signal())
         try:
             async with (
                 pushing_metrics(settings),
-                keeping_up(settings, products),
+                maintaining(settings, products),
                 asyncio.TaskGroup() as working,
             ):
                 first, *others = workers

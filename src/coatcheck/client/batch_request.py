@@ -105,7 +105,7 @@ def keyed_headers(idempotency_key: str | None, headers: Mapping[str, str] | None
     )
 
 
-def rerun_order(
+def rerun_body(
     status: str | Iterable[str] | None,
     error_code: str | Iterable[str] | None,
     run: str | None,

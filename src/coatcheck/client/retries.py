@@ -91,7 +91,7 @@ class RetryPolicy:
     def delay(
         self, failures: int, retry_after: float | None, random: float, at_least: float = 0.0
     ) -> float | None:
-        """Seconds to wait after so many failures in a row; None to give up.
+        """Seconds to wait after this many failures in a row; None to give up.
 
         ``random`` lies in [0, 1): it keeps clients that failed together from retrying together.
         ``at_least`` is what a stream asks of its readers.
@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from coatcheck.client.models import BatchBody, GraphJob, JobBody, JobDetails
 
 POLL_SECONDS: Final = 30.0
+"""How long the server holds one long-poll: less than most proxies allow."""
 
 
 class Polling:

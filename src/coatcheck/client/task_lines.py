@@ -34,7 +34,7 @@ def line(task: Any) -> bytes:
 def some_lines(
     tasks: Iterator[Any], *, tasks_max: int | None, bytes_max: int
 ) -> tuple[list[bytes], bool]:
-    """The next tasks, up to so many or just over so many bytes; and whether those are all."""
+    """The next lines, until ``tasks_max`` or just over ``bytes_max``; and whether these are all."""
     lines: list[bytes] = []
     size = 0
     for task in tasks:

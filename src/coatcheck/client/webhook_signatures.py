@@ -59,7 +59,7 @@ def verify_webhook(
             return _event(body, given["webhook-id"])
         except WebhookVerificationError as error:
             problem = str(error)
-        except ValueError:  # not a signature or a body at all
+        except ValueError:  # the signature or the body is malformed
             problem = "Invalid Signature Headers"
     raise InvalidWebhook(problem)
 

@@ -1,4 +1,4 @@
-"""The engine: submit, get, wait, cancel, list. HTTP surfaces stand on it and nothing else."""
+"""Jobs: submit, read, wait, cancel, list. Products and HTTP build on it; it knows neither."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -14,7 +14,7 @@ from coatcheck.core.queries import artifacts, inputs
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
-from coatcheck.domain.artifacts import ArtifactRecord, DoomedBlob
+from coatcheck.domain.artifacts import ArtifactRecord, BlobToDelete
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.inputs import HeldCopy, Mechanism
 
@@ -24,7 +24,7 @@ _DELETION_SECONDS_MAX: Final = 30.0
 
 
 class JobBlob(Protocol):
-    """Something that is a job's."""
+    """Anything that belongs to a job and is stored in the blob store."""
 
     @property
     def job(self) -> UUID: ...
@@ -34,30 +34,31 @@ Doomed = TypeVar("Doomed", bound=JobBlob)
 
 
 class BlobDeletions(Generic[Doomed]):
-    """One that cannot be deleted is logged, and does not hold up others: upkeep tries it again.
+    """Deletes blobs, several at a time.
 
-    ``what`` it is that ``delete`` deletes, for the log.
+    A blob that cannot be deleted is logged and does not hold up the others; maintenance tries it
+    again. ``what`` names the kind of blob in the log.
     """
 
     def __init__(self, what: str, delete: Callable[[Doomed], Awaitable[None]]) -> None:
         self._what = what
         self._delete = delete
-        self._turns = asyncio.Semaphore(_DELETIONS_AT_ONCE_MAX)
+        self._slots = asyncio.Semaphore(_DELETIONS_AT_ONCE_MAX)
 
-    async def of(self, doomed: Sequence[Doomed]) -> list[Doomed]:
-        """Delete these. Those that are gone now."""
+    async def delete(self, doomed: Sequence[Doomed]) -> list[Doomed]:
+        """Delete these blobs. Returns those that were deleted."""
         deleted = await asyncio.gather(*map(self._try, doomed))
         return [each for each, done in zip(doomed, deleted, strict=True) if done]
 
     async def _try(self, doomed: Doomed) -> bool:
-        async with self._turns:
+        async with self._slots:
             try:
                 async with asyncio.timeout(_DELETION_SECONDS_MAX):
                     await self._delete(doomed)
-            except Exception as error:  # noqa: BLE001 - of whatever kind: it is tried again
-                # Its type alone: a store's message may quote its address or what it was sent.
+            except Exception as error:  # noqa: BLE001 - whatever the cause, it is tried again
+                # The type alone: a store's message may quote its address or the data it was sent.
                 _log.warning(
-                    "%s could not be deleted; it is tried again: %s",
+                    "%s could not be deleted and is tried again: %s",
                     self._what,
                     type(error).__name__,
                     extra={"job_id": to_text(doomed.job)},
@@ -67,36 +68,36 @@ class BlobDeletions(Generic[Doomed]):
 
 
 class ArtifactDeleter:
-    """Deletes artifacts' blobs, many at a time. What it cannot delete is tried again by upkeep
-    (``maintenance/retention.py``)."""
+    """Deletes the blobs of artifacts. Maintenance (``maintenance/retention.py``) tries again what
+    could not be deleted."""
 
     def __init__(self, db: Connection, blobs: BlobContainer) -> None:
         self._db = db
         self._blobs = blobs
         self._deletions = BlobDeletions("an artifact", self._delete)
 
-    async def shred(self, doomed: Sequence[DoomedBlob]) -> int:
-        """Delete these blobs. How many are gone now."""
-        gone = await self._deletions.of(doomed)
+    async def delete(self, doomed: Sequence[BlobToDelete]) -> int:
+        """Delete these blobs and close their records. Returns how many were deleted."""
+        gone = await self._deletions.delete(doomed)
         if gone:
             await retried(lambda: artifacts.close(self._db, gone))
         return len(gone)
 
-    async def _delete(self, blob: DoomedBlob) -> None:
+    async def _delete(self, blob: BlobToDelete) -> None:
         await self._blobs.delete([blob.blob_key])
 
 
 class InputDeleter:
-    """Deletes inputs, many at a time."""
+    """Deletes the blobs of inputs."""
 
     def __init__(self, db: Connection, blobs: BlobContainer) -> None:
         self._db = db
         self._blobs = blobs
         self._deletions = BlobDeletions("an input", self._delete)
 
-    async def shred(self, copies: Sequence[tuple[HeldCopy, Mechanism]]) -> int:
-        """Delete these blobs. How many are gone now."""
-        deleted = {*await self._deletions.of([copy for copy, _ in copies])}
+    async def delete(self, copies: Sequence[tuple[HeldCopy, Mechanism]]) -> int:
+        """Delete these blobs and mark them deleted. Returns how many were deleted."""
+        deleted = {*await self._deletions.delete([copy for copy, _ in copies])}
         gone = [each for each in copies if each[0] in deleted]
         if gone:
             crash_point("input.blob_deleted_not_marked")
@@ -109,26 +110,26 @@ class InputDeleter:
 
 
 class ArtifactRepository:
-    """For whoever has made sure that the caller may see the job."""
+    """Deletes artifacts and reads their records. The caller checks who may see the job."""
 
     def __init__(self, db: Connection, blobs: Callable[[], BlobContainer]) -> None:
         self._db = db
         self._blobs = blobs
 
     async def delete(self, org: str, job: UUID, name: str) -> ArtifactRecord | None:
-        """Delete an artifact of a job that has ended; what is known of it then.
+        """Delete an artifact of a job that has ended, and return its record.
 
-        None if there was never one of that name. If the blob store is away, the artifact is gone to
-        its readers, and its record is complete once upkeep has deleted the blob.
+        None if the job never had an artifact of that name. While the blob store is down, readers no
+        longer see the artifact, and maintenance completes the record when it has deleted the blob.
         """
         doomed = await retried(lambda: artifacts.delete(self._db, org, job, name))
         if doomed:
-            await ArtifactDeleter(self._db, self._blobs()).shred(doomed)
+            await ArtifactDeleter(self._db, self._blobs()).delete(doomed)
         return await self.record(org, job, name)
 
     async def record(self, org: str, job: UUID, name: str) -> ArtifactRecord | None:
-        """What is known of an artifact: each copy, and what deleted it.
+        """The record of an artifact: each copy, and what deleted it.
 
-        There until 90 days after it was deleted, whether or not the job still is.
+        Kept until 90 days after the deletion, whether or not the job still exists.
         """
         return await retried(lambda: artifacts.record(self._db, org, job, name))

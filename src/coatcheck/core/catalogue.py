@@ -1,7 +1,7 @@
-"""Which services there are, for everybody who has to know it many times a second.
+"""The catalogue of services: which ones an organisation can call. Read for nearly every request.
 
-Answers come from a cache that is told of changes (NOTIFY), and that forgets by itself what it was
-not told: after half a minute what it knows, after a second what it has not found.
+Lookups are answered from a cache. Notifications (NOTIFY) drop entries that have changed. Should one
+be lost, an entry expires after 30 seconds, and the note that a name does not exist after one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class Declarations:
-    """Reads what is declared when it starts, and again whenever something of it changed."""
+    """Keeps the endpoints that code declares known: reads them at start and after each change."""
 
     def __init__(self, db: Connection, learn: Callable[[Sequence[EndpointSpec]], None]) -> None:
         self._db = db
@@ -60,19 +60,19 @@ class Declarations:
         self._reader: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Learn what is declared; returns once it is known, or after the first failure (it keeps
-        trying)."""
+        """Read the declarations. Returns once they are known, or after the first failure: then it
+        goes on trying."""
         if self._reader is None and not self._tried.is_set():
             self.read_soon()
         await self._tried.wait()
 
-    def heard(self, payload: str) -> None:
-        """A notification: these services changed, or (empty) any may have."""
+    def on_notification(self, payload: str) -> None:
+        """Handle a notification: these services changed, or (if empty) any may have."""
         if not payload or any(word.startswith(f"{CODE_ORG}/") for word in payload.split(",")):
             self.read_soon()
 
     def read_soon(self) -> None:
-        """Something may have changed: read again, once for all who say so meanwhile."""
+        """Read the declarations again. Calls during a read share the next one."""
         self._outdated = True
         if self._reader is None:
             self._reader = asyncio.create_task(self._read_while_outdated())
@@ -90,7 +90,7 @@ class Declarations:
                 try:
                     services = await service_store.list_code(self._db)
                 except (DatabaseUnavailable, OutcomeUnknown) as error:
-                    _log.info("what code declares could not be read: %s", error)
+                    _log.info("the declared endpoints could not be read: %s", error)
                     self._outdated = True
                     self._tried.set()
                     await asyncio.sleep(DATABASE_BACKOFF.delay(failures, random.random()))
@@ -106,7 +106,7 @@ _ENTRIES_MAX: Final = 10_000
 _KNOWN_SECONDS: Final = 30.0
 _ABSENT_SECONDS: Final = 1.0
 _ENDPOINTS_MAX: Final = 50_000
-"""Of all services that are remembered: some have one endpoint, some have hundreds."""
+"""The bound on all cached services together: some have one endpoint, some have hundreds."""
 _READ_ROWS_MAX: Final = 500
 _READ_SERVICES_MAX: Final = 32
 """How many services one statement reads: a definition may have hundreds of kilobytes."""
@@ -114,7 +114,7 @@ PAGE_SERVICES_MAX: Final = 200
 
 
 class UnknownService(Enum):
-    """Not in the cache: ask the database."""
+    """The cache does not know the service: ask the database."""
 
     UNKNOWN = "unknown"
 
@@ -129,17 +129,17 @@ class _CatalogueEntry:
 
     @property
     def endpoints(self) -> int:
-        """What it takes up. A service of code is everybody's, and in memory once."""
+        """How much of the bound it uses. A service of code is in memory once, for everybody."""
         if self.spec is None or self.spec.org == CODE_ORG:
             return 0
         return sum(len(version.endpoints) for version in self.spec.versions.values())
 
 
 class Catalogue:
-    """The services that each organisation can call: its own first, then those of code.
+    """Finds, lists and registers services. An organisation's own service goes before code's.
 
-    Its connection is made when first needed. ``heard`` and ``forget_all`` are for whoever listens
-    on the SERVICES channel.
+    It connects on first use. A listener on the SERVICES channel calls ``on_notification`` and
+    ``forget_all``.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -161,19 +161,19 @@ class Catalogue:
     # Finding
 
     def find_now(self, org: str, service: str) -> ServiceSpec | UnknownService | None:
-        """What ``find`` would answer, if it is known without asking the database."""
+        """The answer of ``find``, if the cache has it."""
         entry = self._entries.get((org, service))
         if entry is None or entry.until < time.monotonic():
             return UNKNOWN
         return entry.spec
 
     async def find(self, org: str, service: str) -> ServiceSpec | None:
-        """The service of that name that the organisation can call."""
+        """The service of that name that the organisation can call; None if there is none."""
         known = self.find_now(org, service)
         if not isinstance(known, UnknownService):
             return known
         if not is_service_name(service) or "\0" in org:
-            return None  # nothing is called so, and the cache is not for guesses
+            return None  # no service can have this name, and guesses must not fill the cache
         return await self._reader.ask((org, service))
 
     async def list(
@@ -184,10 +184,10 @@ class Catalogue:
         after: str = "",
         limit: int = PAGE_SERVICES_MAX,
     ) -> Sequence[ServiceSummary]:
-        """The services that the organisation can call, by name; of one workspace, if it is given.
+        """A page of the services that the organisation can call, by name, from the database.
 
-        Those of code are in the workspace ``default``. So many at most, of those whose names come
-        after ``after``. Asks the database.
+        With ``workspace``, only those in it; services of code are in ``default``. The page has at
+        most ``limit`` services and begins after the name ``after``.
         """
         if workspace is not None and "\0" in workspace:
             return []
@@ -195,17 +195,17 @@ class Catalogue:
             lambda: service_store.list_services(self._db, org, workspace, after=after, limit=limit)
         )
 
-    # Registering
+    # Registration
 
     async def put(
         self, org: str, workspace: str, service: str, definition: ServiceDefinition
     ) -> ServiceSpec:
-        """Register a service with http upstreams, or register it anew, whole.
+        """Register a service with http upstreams, or replace its whole registration.
 
-        The URLs are the caller's to check. Raises InvalidParameter for the name, InvalidInput for
-        the definition, ServiceNameTaken if code or another workspace has a service of that name,
-        TooManyServices if the organisation has as many as it may have, SealingKeyMissing if it has
-        secrets that cannot be sealed, or kept, with the keys there are.
+        The caller checks the URLs. Raises InvalidParameter for the name, InvalidInput for the
+        definition, ServiceNameTaken if code or another workspace has a service of that name,
+        TooManyServices if the organisation is at its limit, SealingKeyMissing if the configured
+        keys cannot seal its secrets, or cannot open those that it keeps.
         """
         check_service_name(service, reserved_services())
         if "\0" in workspace:
@@ -234,7 +234,7 @@ class Catalogue:
         return spec
 
     async def delete(self, org: str, service: str, workspace: str | None = None) -> bool:
-        """Take an organisation's own service away. Whether there was one (in the workspace)."""
+        """Delete an organisation's own service. Returns whether it existed (in the workspace)."""
         if not is_service_name(service) or "\0" in (workspace or ""):
             return False
         deleted = await retried(lambda: service_store.delete(self._db, org, service, workspace))
@@ -251,9 +251,8 @@ class Catalogue:
     async def _stored_secrets(
         self, org: str, versions: Mapping[int, VersionSpec]
     ) -> tuple[dict[UUID, TargetSecrets], dict[UUID, str]]:
-        """The secrets that a document shows as hidden, and all that is stored of them. Those that
-        are not there are left out, and so are those that cannot be opened: they have to be given
-        again."""
+        """The secrets that a document shows as hidden, opened, and the same as stored. Leaves out
+        those that are not stored or cannot be opened: the caller has to provide them again."""
         wanted = [(org, each) for each in wanted_secrets(org, versions)]
         if not wanted:
             return {}, {}
@@ -264,10 +263,10 @@ class Catalogue:
                 known[secrets_id] = self._sealer.opened(org, secrets_id, text)
         return known, {secrets_id: text for (_, secrets_id), text in found.items()}
 
-    # What is heard
+    # Notifications
 
-    def heard(self, payload: str) -> None:
-        """A notification: these services changed, or (empty) any may have."""
+    def on_notification(self, payload: str) -> None:
+        """Handle a notification: these services changed, or (if empty) any may have."""
         for word in payload.split(","):
             org, slash, service = word.partition("/")
             if not slash:
@@ -279,7 +278,7 @@ class Catalogue:
                 self._forget((org, service))
 
     def forget_all(self) -> None:
-        """Something may have been said that was not heard."""
+        """Drop the whole cache: a notification may have been lost."""
         self._changes_heard += 1
         self._entries.clear()
         self._endpoints = 0
@@ -294,7 +293,7 @@ class Catalogue:
             self._endpoints -= entry.endpoints
 
     def _forget_name(self, service: str) -> None:
-        """Of all organisations: code's service is everybody's."""
+        """Drop a name for all organisations, because code's service is everybody's."""
         self._changes_heard += 1
         for key in [key for key in self._entries if key[1] == service]:
             self._drop(key)
@@ -307,13 +306,13 @@ class Catalogue:
             some = wanted[at : at + _READ_SERVICES_MAX]
             read = await retried(partial(service_store.find, self._db, some))
             found |= {key: self._shared(spec) for key, spec in read.items()}
-        # A change that was heard meanwhile may be newer than what was read.
+        # A change that was notified during the read may be newer than its result.
         if changes_heard == self._changes_heard:
             self._remember(keys, found)
         return [found.get(key) for key in keys]
 
     def _shared(self, spec: ServiceSpec) -> ServiceSpec:
-        """One object for a service of code, however many organisations call it."""
+        """One object for a service of code, shared by all organisations that call it."""
         if spec.org != CODE_ORG:
             return spec
         known = self._of_code.get(spec.service)
@@ -325,7 +324,7 @@ class Catalogue:
         now = time.monotonic()
         for key in keys:
             spec = found.get(key)
-            # Put last: what was learned longest ago goes first when there is no more room.
+            # Inserted last: the oldest entries are evicted first.
             self._drop(key)
             lasts = _ABSENT_SECONDS if spec is None else _KNOWN_SECONDS
             entry = _CatalogueEntry(spec, now + lasts)

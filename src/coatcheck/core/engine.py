@@ -1,4 +1,4 @@
-"""The engine's API in Python."""
+"""The engine: the Python API to submit jobs and to collect their results."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.job_stats import job_stats_of
 
 _SUBMIT_FLIGHTS = 2
-"""One statement waits for the disk while the next is parsed, and the last one's callers wake."""
+"""While one statement waits for the disk, the next is parsed and the last one's callers wake."""
 _READ_ROWS_MAX = 500
 _PAGE_ROWS_MAX = 200
 _OFFSET_MAX = 10_000
 _LONG_QUEUE = 20_000
 _MANY_OWNERS = 200
 _TOTAL_MAX = 10_000
-"""How far the jobs of a list are counted."""
+"""Lists count their jobs no further than this."""
 
 
 Extension = TypeVar("Extension", bound=EngineExtension)
@@ -92,14 +92,14 @@ Extension = TypeVar("Extension", bound=EngineExtension)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the engine finds when it looks: the schema's newest step, and the live jobs."""
+    """The newest schema step, and how many live jobs there are by lane and state."""
 
     schema: str
     depth: dict[tuple[Lane, State], int]
 
 
 class Engine:
-    """Hands work in and collects it. One per process; safe to use from many tasks at once.
+    """Submits jobs and collects them. One per process; safe to use from many tasks at once.
 
     >>> async with Engine(settings) as engine:
     ...     ticket = await engine.submit("docs.post__analyze", {"content": "..."})
@@ -159,7 +159,7 @@ class Engine:
         self.explainer = Explainer(settings, lambda: product_explainers(self))
         self._listener = NotificationListener(
             dsn,
-            {CHANGED: self._watcher.heard, SERVICES: self._declarations.heard},
+            {CHANGED: self._watcher.on_notification, SERVICES: self._declarations.on_notification},
             on_gap=self._look_for_changes,
         )
         self._blobs: BlobContainer | None = None
@@ -169,13 +169,13 @@ class Engine:
 
     @classmethod
     async def connect(cls, settings: Settings | str, services: Iterable[Service] = ()) -> Engine:
-        """An engine on the database that ``settings`` (or a URL) names, checked and listening."""
+        """An engine on the database of ``settings`` (or of a URL): checked and listening."""
         engine = cls(settings, services)
         await engine.start()
         return engine
 
     async def start(self) -> None:
-        """Check that connections keep their sessions, and the schema; begin to listen."""
+        """Check that connections keep their sessions, check the schema, and begin to listen."""
         try:
             await require_sessions(self._page_db)
             await self._page_db.run(check_schema)
@@ -188,7 +188,7 @@ class Engine:
             raise
 
     async def close(self) -> None:
-        """Answer what was asked, then close every connection."""
+        """Answer the calls that are pending, then close every connection."""
         await self._submitter.drain()
         await self._stats_recorder.stop()
         await self._reader.drain()
@@ -201,7 +201,7 @@ class Engine:
         await self.output.close()
         await self.overviews.close()
         await self.explainer.close()
-        for db in (
+        for connection in (
             *self._submit_dbs,
             self._bulk_db,
             self._read_db,
@@ -213,7 +213,7 @@ class Engine:
             *self._context.connections,
             self._notify_db,
         ):
-            await db.close()
+            await connection.close()
 
     async def __aenter__(self) -> Engine:
         if not self._started:
@@ -224,26 +224,26 @@ class Engine:
         await self.close()
 
     def extension(self, kind: type[Extension]) -> Extension:
-        """The instance of a product's own queries that this engine has: made when it is first
-        asked for, closed with the engine. See ``core/extension.py``."""
+        """This engine's instance of a product's extension: made on first use, closed with the
+        engine. See ``core/extension.py``."""
         found = self._extensions.get(kind)
         if found is None:
             found = self._extensions[kind] = kind(self._context)
         assert isinstance(found, kind)
         return found
 
-    # Handing in
+    # Submitting
 
     async def submit(self, endpoint: str, payload: Any = b"{}", **options: Any) -> Ticket:
-        """Create one job. Durable when this returns. ``options`` are the fields of Submission."""
+        """Create one job. It is durable when this returns. ``options`` are fields of Submission."""
         return await self._submitter.submit(
             self._preparer.prepare(Submission(endpoint, payload, **options))
         )
 
     async def submit_many(self, submissions: Sequence[Submission]) -> Sequence[Ticket]:
-        """Create many jobs at once, all or none, and in the order given.
+        """Create many jobs in the order given, in one transaction.
 
-        Best some ten thousand at a time. Those without a key or an option of their own cost least.
+        About ten thousand at a time is best. Jobs without a key or an option are the cheapest.
         """
         if not submissions:
             return []
@@ -254,14 +254,14 @@ class Engine:
         return await self._submitter.submit_many([*map(self._preparer.prepare, submissions, uuids)])
 
     async def new_input_key(self, job: UUID) -> str:
-        """A fresh key in ``blobs`` for what a job is to be handed in with, see ``blobs.pieces``.
+        """A new key in ``blobs`` under which to store a job's input, see ``blobs.pieces``.
 
-        What is stored under it, and never handed in, is swept in time.
+        An input that is stored and never submitted is swept in time.
         """
         return input_key(await self.deployment(), job)
 
     async def deployment(self) -> UUID:
-        """Which database this is: what the keys of its blobs begin with (``blobs.keys``)."""
+        """The id of this database. The keys of its blobs begin with it (``blobs.keys``)."""
         if self._deployment is None:
             self._deployment = await retried(lambda: report_store.deployment(self._input_db))
         return self._deployment
@@ -275,16 +275,16 @@ class Engine:
         job_id: UUID,
         **options: Any,
     ) -> Ticket:
-        """Create the job ``job_id`` with an input that was stored for it. ``options`` are the
-        fields of Submission.
+        """Create the job ``job_id`` with an input that was stored for it. ``options`` are fields
+        of Submission.
 
-        The input is deleted when the job ends, and when its time to live does, whatever the job is
+        The input is deleted when the job ends, or when its time to live ends, whatever the job is
         doing then; a job that has not started by that time fails. Unless the ticket says
-        ``created``, the input is nobody's: the caller deletes it. What tells one use of an
-        idempotency key from another is the input's hash.
+        ``created``, no job has the input, and the caller deletes it. The input's hash tells one
+        use of an idempotency key from another.
         """
         life = float(self.settings.archive_ttl_seconds)
-        # What is deleted with the job's end is of no use to a retry: what names it goes as well.
+        # The input is deleted at the job's end, so the payload that names it is no use to a retry.
         given = {"fingerprint_of": stored.sha256, **options, "keep_input": False}
         submission = Submission(endpoint, payload, **given)
         new = self._preparer.prepare_to_start_within(
@@ -293,19 +293,19 @@ class Engine:
         return await self._submitter.submit_with_input(self._input_db, new, stored, life)
 
     async def knows_key(self, idempotency_key: str, *, org: str = "default") -> bool:
-        """Whether a job holds the key, so that handing it in again makes no new one."""
+        """Whether a job holds the key, so that submitting it again creates no job."""
         return await retried(lambda: job_store.knows_key(self._page_db, org, idempotency_key))
 
-    # Collecting
+    # Reading
 
     async def get(self, job_id: str, *, org: str = "default") -> JobView:
-        """A job as it is now. Raises JobNotFound, the same for a foreign id as for an absent."""
+        """A job as it is now. Raises JobNotFound, for another organisation's job as well."""
         return await self.with_result(await self.look(job_id, org=org))
 
     async def look(self, job_id: str, *, org: str = "default") -> JobView:
-        """The same, without a result that is long: ``result_is_left_out`` says so.
+        """As ``get``, but without a long result: ``result_is_left_out`` says so.
 
-        For who asks often, or for many: however large results are, this stays small.
+        For callers that ask often or for many jobs: it stays cheap, however large results are.
         """
         view = await self._reader.ask((org, _uuid(job_id)))
         if view is None:
@@ -313,7 +313,7 @@ class Engine:
         return view
 
     async def with_result(self, view: JobView) -> JobView:
-        """The job with its result, if that was left out. Raises JobNotFound if it is gone."""
+        """The job with its result, if that was left out. Raises JobNotFound if it was deleted."""
         if not view.result_is_left_out:
             return view
         return replace(view, result=await self.result(view.uuid, org=view.org))
@@ -326,15 +326,16 @@ class Engine:
         return result
 
     async def find(self, idempotency_key: str, *, org: str = "default") -> JobView | None:
-        """The job that holds the key, as it is now."""
+        """The job that holds the key, as it is now; None if there is none."""
         return await retried(lambda: job_store.find(self._input_db, org, idempotency_key))
 
     async def get_many(
         self, job_ids: Sequence[str], *, org: str = "default"
     ) -> builtins.list[JobView | None]:
-        """Jobs as they are now, in the order asked; None for a foreign, absent or malformed id.
+        """Jobs as they are now, in the order of ``job_ids``. None for an id that is malformed, does
+        not exist or belongs to another organisation.
 
-        Long results are left out, the sooner the more jobs are asked for: as a page does.
+        Long results are left out, as in a page: the more jobs, the shorter the limit.
         """
         uuids = [_uuid_or_none(job_id) for job_id in job_ids]
         keys = {(org, uuid) for uuid in uuids if uuid is not None}
@@ -343,15 +344,15 @@ class Engine:
         return [None if uuid is None else found.get((org, uuid)) for uuid in uuids]
 
     def watch(self, job_id: str) -> Watch:
-        """A context manager: inside it, ``await watch.changed(seconds)`` returns when the job, its
-        events or its progress may have changed, and now and then anyway.
+        """A context manager. Inside it, ``await watch.changed(seconds)`` returns when the job, its
+        events or its progress may have changed, and from time to time without a reason.
 
-        Begin to watch, then look; what changes after that look is not missed.
+        Read the job after you begin to watch it: no change after that read is missed.
         """
         return self._watcher.watch(_uuid(job_id))
 
     def watch_all(self) -> Watch:
-        """As ``watch``, for whatever job may have changed."""
+        """As ``watch``, for any job."""
         return self._watcher.watch_all()
 
     async def wait(
@@ -364,7 +365,7 @@ class Engine:
     ) -> JobView:
         """The job once it has ended, or as it is after ``timeout`` seconds: see its ``terminal``.
 
-        With ``since``, returns as soon as the job is no longer as it was then.
+        With ``since``, return as soon as the job has changed since that view.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -387,7 +388,7 @@ class Engine:
         lane: Lane | None = None,
         limit: int = 50,
     ) -> Sequence[JobView]:
-        """Jobs, newest first, without results. ``after`` is the last id of the page before."""
+        """Jobs, newest first, without results. ``after`` is the last id of the previous page."""
         if not 1 <= limit <= _PAGE_ROWS_MAX:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
         return await retried(
@@ -416,13 +417,12 @@ class Engine:
         limit: int = 50,
         flow_prefix: str | None = None,
     ) -> JobPage:
-        """A page of jobs, newest first, without results, and how many there are in all.
+        """A page of jobs, newest first, without results, and the total.
 
-        Of these ``endpoints``, with a queue key that begins with ``queue_key_prefix``, in these
-        ``states``, in this ``lane``, and readable by ``owner``: what is theirs, and what is
-        anyone's. The page begins after the id ``after``, and passes over ``offset`` more. The total
-        is of the whole list, and not counted beyond 10,000. ``flow_prefix`` is the old name of
-        ``queue_key_prefix``, and is removed with 0.1.0.
+        ``endpoints``, ``queue_key_prefix``, ``states``, ``lane`` and ``owner`` narrow the list.
+        ``flow_prefix`` is the old name of ``queue_key_prefix``, and is removed with 0.1.0. An owner
+        sees their own jobs and those that anyone may read. The page begins after the id ``after``
+        and skips ``offset`` more. The total is that of the whole list; it stops at 10,000.
         """
         if not 1 <= limit <= _PAGE_ROWS_MAX:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
@@ -435,14 +435,14 @@ class Engine:
                 "queue_key_prefix: differs from flow_prefix, which is its old name; "
                 "give queue_key_prefix alone"
             )
-        wanted = job_store.JobFilter(org, endpoints, queue_key_prefix, states, lane, owner)
+        job_filter = job_store.JobFilter(org, endpoints, queue_key_prefix, states, lane, owner)
         older_than = None if after is None else _uuid(after)
         try:
-            sparse = await self._is_sparse(wanted)
+            sparse = await self._is_sparse(job_filter)
             items = await retried(
                 lambda: job_store.page(
                     self._list_db,
-                    wanted,
+                    job_filter,
                     after=older_than,
                     offset=offset,
                     limit=limit,
@@ -450,30 +450,32 @@ class Engine:
                 )
             )
             if after is None and len(items) < limit and (items or offset == 0):
-                return JobPage(items, offset + len(items), total_is_exact=True)  # it ends here
+                return JobPage(items, offset + len(items), total_is_exact=True)  # the last page
             total = await retried(
-                lambda: job_store.page_total(self._list_db, wanted, _TOTAL_MAX + 1, sparse=sparse)
+                lambda: job_store.page_total(
+                    self._list_db, job_filter, _TOTAL_MAX + 1, sparse=sparse
+                )
             )
         except job_store.TookTooLong as error:
             raise DatabaseUnavailable("the list took too long to read; narrow it") from error
         return JobPage(items, min(total, _TOTAL_MAX), total_is_exact=total <= _TOTAL_MAX)
 
-    async def _is_sparse(self, wanted: job_store.JobFilter) -> bool:
-        """Whether to look for jobs by service and owner. Not with a long queue, which that would
-        read whole, nor with many owners: then some are not far from the newest job of all."""
-        services = wanted.services
-        if services is None or wanted.endpoints is None:
+    async def _is_sparse(self, job_filter: job_store.JobFilter) -> bool:
+        """Whether to look for jobs by service and owner. Not if the queue is long, which that would
+        read whole, nor if owners are many: then some of their jobs are near the newest of all."""
+        services = job_filter.services
+        if services is None or job_filter.endpoints is None:
             return False
-        queued_too = wanted.states is None or State.QUEUED in wanted.states
+        queued_too = job_filter.states is None or State.QUEUED in job_filter.states
         if (
             queued_too
-            and await self.backlog(wanted.org, wanted.endpoints, _LONG_QUEUE) == _LONG_QUEUE
+            and await self.backlog(job_filter.org, job_filter.endpoints, _LONG_QUEUE) == _LONG_QUEUE
         ):
             return False
-        if wanted.owner is not None:
+        if job_filter.owner is not None:
             return True
         owners = await retried(
-            lambda: job_store.owners(self._list_db, wanted.org, services, _MANY_OWNERS)
+            lambda: job_store.owners(self._list_db, job_filter.org, services, _MANY_OWNERS)
         )
         return owners < _MANY_OWNERS
 
@@ -486,11 +488,10 @@ class Engine:
         *,
         granularity: str = "day",
     ) -> Sequence[UsageRow]:
-        """What an organisation's jobs used that ended from ``first_day`` to ``last_day`` (UTC).
+        """The usage of an organisation's jobs that ended from ``first_day`` to ``last_day`` (UTC).
 
-        Exact as soon as a job has ended. A row for each day, endpoint and queue key that used
-        something; with ``granularity="hour"`` one for each hour, endpoint and queue key, of 31
-        days at most.
+        Exact as soon as a job has ended. One row for each day, endpoint and queue key with any
+        usage; with ``granularity="hour"`` one for each hour, for at most 31 days.
         """
         if granularity not in [*Granularity]:
             raise InvalidSubmission(f"granularity: must be one of {', '.join(Granularity)}")
@@ -504,16 +505,16 @@ class Engine:
         return await retried(lambda: read(self._list_db, org, first_day, last_day, endpoint))
 
     async def usage_reports(self, org: str) -> Sequence[UsageReport]:
-        """The reports of an organisation's usage, the newest period first, without their items."""
+        """An organisation's usage reports without their items, the newest period first."""
         return await retried(lambda: usage_report_store.list_all(self._list_db, org))
 
     async def usage_report(self, org: str, report: UUID) -> UsageReport | None:
-        """One report with its items; None if the organisation has none of that id."""
+        """One usage report with its items; None if the organisation has no such report."""
         return await retried(lambda: usage_report_store.find(self._list_db, org, report))
 
     async def backlog(self, org: str, endpoints: Sequence[str] | None, most: int) -> int:
-        """How many jobs of these endpoints, or of all (None), wait in the queue, tasks of runs
-        included, counting no further than ``most``."""
+        """How many jobs of these endpoints, or of all (None), are queued, tasks of runs included.
+        Stops counting at ``most``."""
         if endpoints is None:
             return await retried(lambda: job_store.org_backlog(self._count_db, org, most))
         return await retried(lambda: job_store.backlog(self._count_db, org, endpoints, most))
@@ -527,9 +528,9 @@ class Engine:
         limit: int = 200,
         bytes_max: int = 2**62,
     ) -> Sequence[JobEvent]:
-        """Log lines, output chunks and alerts after the one numbered ``after``.
+        """Log lines, output chunks and alerts after the event numbered ``after``.
 
-        At most ``limit`` of them, and none behind the one with which there are ``bytes_max`` bytes.
+        At most ``limit`` events; the page ends with the event that reaches ``bytes_max`` bytes.
         """
         uuid = _uuid(job_id)
         return await retried(
@@ -537,22 +538,22 @@ class Engine:
         )
 
     async def stall_reason(self, view: JobView) -> str | None:
-        """Why a job waits or runs for longer than its lane should need, or None if it does not.
+        """Why a job waits or runs for longer than its lane allows, or None if it does not.
 
         ``no_worker``, ``threads_held``, ``concurrency_limit``, ``rate_limit``,
-        ``target_unreachable`` or ``heartbeat_lost``. A job that only stands behind others is not
+        ``target_unreachable`` or ``heartbeat_lost``. A job that only waits behind others is not
         stalled.
         """
         return await self._stalls.reason(view)
 
     async def artifacts(self, job_id: str, *, org: str = "default") -> Sequence[Artifact]:
-        """The files a job made."""
+        """The files that a job produced."""
         return await retried(lambda: report_store.list_artifacts(self._page_db, org, _uuid(job_id)))
 
     async def input_of(self, job_id: str, *, org: str = "default") -> InputRecord | None:
-        """What is known of the input a job was handed in with: each copy, and what deleted it.
+        """The record of a job's stored input: each copy, and what deleted it.
 
-        There for 90 days, whether or not the job still is; None if there was no such input.
+        Kept for 90 days, whether or not the job still exists; None if it had no such input.
         """
         uuid = _uuid(job_id)
         return await retried(lambda: input_store.record(self._input_db, org, uuid))
@@ -562,9 +563,9 @@ class Engine:
         return self.blobs.stream(artifact.blob_key)
 
     async def sign_artifact(self, artifact: Artifact, seconds: int = 3600) -> SignedUrl:
-        """A URL that anybody may fetch the artifact from, for so many ``seconds``.
+        """A URL from which anybody can fetch the artifact for ``seconds`` seconds.
 
-        Only while it is there: an artifact goes with its job.
+        It stops working earlier if the job, and its artifacts with it, is deleted.
         """
         return await self.signer.signed_get(
             artifact.blob_key,
@@ -573,12 +574,12 @@ class Engine:
             media_type=artifact.media_type,
         )
 
-    # Steering
+    # Control
 
     async def cancel(self, job_id: str, *, org: str = "default") -> JobView:
-        """Ask for a job's end: at once if it waits, else as soon as its handler stops.
+        """Cancel a job: at once if it waits, else as soon as its handler stops.
 
-        Raises JobAlreadyEnded if it has ended, JobNotFound if there is none.
+        Raises JobAlreadyEnded if it has ended, JobNotFound if there is no such job.
         """
         uuid = _uuid(job_id)
         tries = 0
@@ -594,13 +595,13 @@ class Engine:
         if answer is None:
             raise JobNotFound("there is no such job")
         before, after, boot = answer
-        # Asked again after an answer was lost, a cancelled job is our own doing.
+        # After a lost answer we ask again: a cancelled job was then cancelled by our first try.
         if before.terminal and not (tries > 1 and before is State.CANCELLED):
             raise JobAlreadyEnded(f"the job has already ended: {before}")
         crash_point("cancel.committed_not_notified")
-        self._notifier.say(CHANGED, [uuid.hex])
+        self._notifier.notify(CHANGED, [uuid.hex])
         if after is State.CANCEL_REQUESTED:
-            self._notifier.say(CANCEL, [f"{boot}:{uuid.hex}"])
+            self._notifier.notify(CANCEL, [f"{boot}:{uuid.hex}"])
         view = await self.get(job_id, org=org)
         if after is State.CANCELLED and not before.terminal:
             self._job_stats.moved(org, view.lane, after)
@@ -616,35 +617,35 @@ class Engine:
         return view
 
     async def set_limit(self, limit: ConcurrencyLimit) -> None:
-        """Cap how many jobs of an endpoint, an organisation or a queue key are held at once."""
+        """Limit how many jobs of an endpoint, an organisation or a queue key are held at once."""
         if limit.scope not in ("endpoint", "org", "flow"):
             raise InvalidSubmission("scope: must be endpoint, org or queue_key")
         if limit.held_max < 0:
             raise InvalidSubmission("held_max: must be at least 0")
         await retried(lambda: limit_store.set_limit(self._page_db, limit))
-        self._notifier.say(READY, None)
+        self._notifier.notify(READY, None)
 
     async def clear_limit(self, org: str, scope: str, name: str) -> bool:
-        """Take a cap away. Whether there was one."""
+        """Remove a limit. Returns whether there was one."""
         cleared = await retried(
             lambda: limit_store.clear_limit(self._page_db, org, stored_scope(scope), name)
         )
-        self._notifier.say(READY, None)
+        self._notifier.notify(READY, None)
         return cleared
 
     async def limits(self, *, org: str = "default") -> Sequence[ConcurrencyLimit]:
-        """An organisation's caps, and those on whole endpoints."""
+        """An organisation's limits, and those on whole endpoints."""
         return await retried(lambda: limit_store.list_limits(self._page_db, org))
 
     async def health(self) -> Health:
-        """Look at the database once. Raises DatabaseUnavailable or SchemaMismatch."""
+        """Check the database once. Raises DatabaseUnavailable or SchemaMismatch."""
         schema = await self._page_db.run(check_schema)
-        # With pinned plans: unpinned, counting the few that live read the whole history.
+        # With pinned plans: unpinned, counting the few live jobs read the whole history.
         return Health(schema, await job_store.depth(self._read_db))
 
     @property
     def blobs(self) -> BlobContainer:
-        """The container of artifacts, opened when first needed."""
+        """The blob container, opened on first use."""
         if self._blobs is None:
             self._blobs = BlobContainer.open(self.settings.blob_url)
         return self._blobs
@@ -657,7 +658,7 @@ class Engine:
         return self._signer
 
     def _look_for_changes(self) -> None:
-        """Something may have been said that was not heard."""
+        """Check everything again: a notification may have been lost."""
         self._watcher.wake_all()
         self._declarations.read_soon()
 
@@ -678,5 +679,5 @@ def _uuid(job_id: str) -> UUID:
     try:
         return from_text(job_id)
     except InvalidId as error:
-        # Whatever is not an id names no job; what it lacks is nobody's business.
+        # A malformed id is answered like an unknown one, and its error is not shown.
         raise JobNotFound("there is no such job") from error

@@ -1,6 +1,6 @@
-"""Says why a job waits or what it does, behind how many others, and how long that may take.
+"""Explains why a job waits or what it is doing, how many jobs are ahead, and how long it may take.
 
-Some jobs wait for what only their product knows: a ``JobExplainer`` of the product says so.
+Some jobs wait for something that only their product knows: the product's ``JobExplainer`` adds it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 
 from coatcheck.core.queries import explain, roll_ups
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries.explain import AHEAD_MAX, Ahead, Circumstance
+from coatcheck.core.queries.explain import AHEAD_MAX, Ahead, Condition
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.durations import summed
@@ -48,9 +48,12 @@ _RUN: Final = re.compile(r"([0-9a-f]{32})(?:/.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """How fast a lane starts its organisation's jobs (usually, and when slow), how long they wait
-    for it, and how long jobs of the kind run; None where nobody knows."""
+class JobFigures:
+    """Recent figures for jobs of one kind; None where there are none.
+
+    ``rates``: how many jobs the lane starts per second for the organisation, usually and when
+    slow. ``waits``: how long they wait for it. ``runs``: how long they run.
+    """
 
     rates: tuple[float, float] | None
     waits: Spread | None
@@ -58,43 +61,43 @@ class Form:
 
 
 class Forecasts:
-    """Asks the roll-ups and the newest ended jobs, once for each kind in a few seconds."""
+    """Predicts starts and ends from roll-ups and recent jobs; caches each kind for 5 seconds."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db
-        self._known: OrderedDict[tuple[str, ...], tuple[float, Form]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], tuple[float, JobFigures]] = OrderedDict()
 
-    async def form(self, view: JobView) -> Form:
-        """How jobs like this one have got on of late."""
+    async def figures(self, view: JobView) -> JobFigures:
+        """The recent figures for jobs like this one."""
         kind = (view.org, view.lane, view.endpoint, view.queue_key, view.owner)
         now = time.monotonic()
         known = self._known.get(kind)
         if known is not None and now - known[0] < _KNOWN_SECONDS:
             return known[1]
-        form = await self._read(view)
-        self._known[kind] = (now, form)
+        figures = await self._read(view)
+        self._known[kind] = (now, figures)
         self._known.move_to_end(kind)
         if len(self._known) > _KINDS_MAX:
             self._known.popitem(last=False)
-        return form
+        return figures
 
     async def ahead(self, view: JobView) -> Ahead | None:
-        """What stands before a job in the queue; None if it is not in it."""
+        """How many jobs are ahead of this one in the queue; None if it is not queued."""
         return await retried(lambda: explain.ahead(self._db, view.org, view.uuid))
 
     async def eta_in_queue(self, view: JobView) -> Eta | None:
-        """When a queued job may start and end, if it is known what others took."""
+        """When a queued job may start and end; None if there are no figures to predict from."""
         if view.state is not State.QUEUED:
             return None
-        form = await self.form(view)
-        if form.rates is None or form.runs is None:
+        figures = await self.figures(view)
+        if figures.rates is None or figures.runs is None:
             return None
         before = await self.ahead(view)
-        return None if before is None else eta_behind(before, form)
+        return None if before is None else eta_behind(before, figures)
 
-    async def _read(self, view: JobView) -> Form:
+    async def _read(self, view: JobView) -> JobFigures:
         db = self._db
-        minutes = await retried(lambda: roll_ups.lately(db, view.org, view.lane, _MINUTES))
+        minutes = await retried(lambda: roll_ups.recent(db, view.org, view.lane, _MINUTES))
         run = run_of(view.queue_key)
         if run is None:
             runs = await retried(
@@ -102,31 +105,33 @@ class Forecasts:
             )
         else:
             runs = await retried(lambda: explain.recent_task_runs(db, view.org, run))
-        return Form(
+        return JobFigures(
             rates_of([(minute.started, minute.seconds) for minute in minutes]),
             spread_of((), summed([minute.waits for minute in minutes])),
             spread_of(runs, summed([minute.runs for minute in minutes])),
         )
 
 
-def eta_behind(before: Ahead, form: Form, per_second_max: float | None = None) -> Eta | None:
-    """When a job starts and ends that stands behind others, under a rate if there is one."""
-    if form.rates is None:
-        return eta_of(form.waits, form.runs) if form.waits is not None else None
-    rates, queues = form.rates, before.queues
+def eta_behind(
+    before: Ahead, figures: JobFigures, per_second_max: float | None = None
+) -> Eta | None:
+    """When a job behind others starts and ends, under a rate limit if there is one."""
+    if figures.rates is None:
+        return eta_of(figures.waits, figures.runs) if figures.waits is not None else None
+    rates, queues = figures.rates, before.queues
     if per_second_max is not None:
         usual, slow = rates
         rates, queues = (min(usual, per_second_max), min(slow, per_second_max)), 1
-    return eta_of(start_of(before.jobs, queues, rates), form.runs)
+    return eta_of(start_of(before.jobs, queues, rates), figures.runs)
 
 
 def is_exact(before: Ahead) -> bool:
-    """Whether all that stand before were counted."""
+    """Whether all jobs ahead were counted."""
     return before.jobs < AHEAD_MAX
 
 
 def run_of(queue_key: str) -> UUID | None:
-    """The run of a batch whose tasks have this queue key; None for any other."""
+    """The run whose tasks have this queue key; None for the key of other jobs."""
     found = _RUN.fullmatch(queue_key)
     return None if found is None else UUID(found[1])
 
@@ -137,14 +142,14 @@ _DAY = 86_400
 
 
 def clock(moment: datetime, now: datetime) -> str:
-    """A moment, with its day unless that is today's."""
+    """A time of day, with the date unless that is today."""
     moment, now = moment.astimezone(UTC), now.astimezone(UTC)
-    form = "%H:%M:%S UTC" if moment.date() == now.date() else "%Y-%m-%d %H:%M:%S UTC"
-    return moment.strftime(form)
+    layout = "%H:%M:%S UTC" if moment.date() == now.date() else "%Y-%m-%d %H:%M:%S UTC"
+    return moment.strftime(layout)
 
 
 def seconds_in_words(seconds: float) -> str:
-    """A span, as exactly as anybody wants to know."""
+    """A duration in words, rounded to what a reader needs."""
     if seconds < 1:
         return "less than a second"
     if seconds < 2 * _MINUTE:
@@ -156,14 +161,14 @@ def seconds_in_words(seconds: float) -> str:
     return f"{seconds / _DAY:.0f} days"
 
 
-def counted(number: int, one: str, many: str) -> str:
+def plural(number: int, one: str, many: str) -> str:
     return f"1 {one}" if number == 1 else f"{number:,} {many}"
 
 
-def sentence_of(
+def summary_of(
     blockers: Sequence[Blocker], eta: Eta | None, otherwise: str = "It is about to start."
 ) -> str:
-    """The strongest reason, or else what is given, and how long it may take."""
+    """A summary: the strongest reason (or ``otherwise``), and how long it may take."""
     reason = blockers[0].message if blockers else otherwise
     if eta is None:
         return reason
@@ -187,44 +192,44 @@ _NO_FORECAST: Final = frozenset(
         BlockerKind.HEARTBEAT_LOST,
     }
 )
-"""What nobody can say the end of."""
+"""Blockers whose end cannot be predicted."""
 _AT_ONCE_SECONDS: Final = 5.0
 _LOOKS_MAX: Final = 3
 _UNTIL: Final = frozenset(
     {BlockerKind.SCHEDULED, BlockerKind.BACKOFF, BlockerKind.TARGET_UNREACHABLE}
 )
-"""What nothing happens before the end of."""
+"""Blockers before whose end nothing happens."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Circumstances:
-    """A job, what it stands under, and what is before it."""
+class _Conditions:
+    """A job, the conditions that apply to it, and the jobs ahead of it."""
 
     view: JobView
-    found: Sequence[Circumstance]
+    found: Sequence[Condition]
     before: Ahead | None
 
 
 class JobExplainer:
-    """What a product knows of its own jobs, and nobody else does. By default, nothing."""
+    """Explains what only a product knows of its jobs. The default implementation adds nothing."""
 
     def spends_no_attempt(self, view: JobView) -> bool:
-        """Whether the error after which a job is tried again was not counted as a failure."""
+        """Whether the error for which the job is retried was not counted as a failure."""
         del view
         return False
 
     async def unreachable(self, view: JobView) -> Sequence[Blocker]:
-        """For a queued job: that what it is to be sent to cannot be reached, if so."""
+        """For a queued job: a blocker if its target cannot be reached."""
         del view
         return ()
 
     async def full(self, view: JobView) -> Sequence[Blocker]:
-        """For a queued job that nothing else holds up: that its product has no room, if so."""
+        """For a queued job that nothing else blocks: a blocker if its product has no capacity."""
         del view
         return ()
 
     async def starting(self, view: JobView) -> Blocker | None:
-        """For a job that a worker holds: what is done before it runs, if anything."""
+        """For a job that a worker holds: what has to happen before it runs, if anything."""
         del view
         return None
 
@@ -233,7 +238,7 @@ _SAYS_NOTHING: Final = JobExplainer()
 
 
 def product_explainers(engine: Engine) -> Mapping[str, JobExplainer]:
-    """The explainers of the products that are on, by the services whose jobs they explain."""
+    """The explainers of the products that are on, by the service whose jobs they explain."""
     return {
         service: product.explainer(engine)
         for product in load_products(engine.settings.products)
@@ -243,7 +248,7 @@ def product_explainers(engine: Engine) -> Mapping[str, JobExplainer]:
 
 
 class Explainer:
-    """Explains jobs, one at a time. Its connection is made when first needed."""
+    """Explains single jobs. It connects on first use."""
 
     def __init__(
         self, settings: Settings, products: Callable[[], Mapping[str, JobExplainer]]
@@ -257,59 +262,58 @@ class Explainer:
         await self._db.close()
 
     async def explain(self, view: JobView) -> Explanation:
-        """Everything there is to say of a job as it was just read. ``retry_after`` is 0 if the job
-        has ended, and if nobody can say when to ask again."""
-        circumstances = await self._look(view)
-        view = circumstances.view
+        """Explain a job. ``retry_after`` is 0 if the job has ended or its end is unpredictable."""
+        conditions = await self._look(view)
+        view = conditions.view
         if view.terminal:
             return Explanation(view.id, view.state, True, _ended(view))
-        blockers = sorted(await self._blockers(circumstances), key=lambda each: _ORDER[each.kind])
-        eta = await self._eta(circumstances, blockers)
+        blockers = sorted(await self._blockers(conditions), key=lambda each: _ORDER[each.kind])
+        eta = await self._eta(conditions, blockers)
         return Explanation(
             job_id=view.id,
             state=view.state,
             terminal=False,
-            summary=sentence_of(blockers, eta, _no_reason(view)),
+            summary=summary_of(blockers, eta, _no_reason(view)),
             blockers=blockers,
-            position=None if circumstances.before is None else circumstances.before.jobs + 1,
+            position=None if conditions.before is None else conditions.before.jobs + 1,
             eta=eta,
             retry_after=_retry_after(view, blockers, eta),
         )
 
     async def next_of_run(self, org: str, run: UUID) -> JobView | None:
-        """A job that stands for those of a run that have not ended; None if all have."""
+        """A job that represents the unfinished tasks of a run; None if all have ended."""
         task = await retried(lambda: explain.next_of_run(self._db, org, run))
         if task is None:
             return None
         return await self._view(org, task)
 
-    async def _look(self, view: JobView) -> _Circumstances:
-        """What a job stands under. One that has moved on meanwhile is looked at again: what was
-        found may be of the state before, or of the one after."""
-        circumstances = _Circumstances(view, (), None)
+    async def _look(self, view: JobView) -> _Conditions:
+        """The conditions that apply to a job. If the job changes state during the look, the look
+        is repeated: its result may belong to either state."""
+        conditions = _Conditions(view, (), None)
         for _ in range(_LOOKS_MAX):
             if view.terminal:
-                return _Circumstances(view, (), None)
+                return _Conditions(view, (), None)
             org, uuid = view.org, view.uuid
-            found = await retried(partial(explain.circumstances, self._db, org, uuid))
+            found = await retried(partial(explain.conditions, self._db, org, uuid))
             before = await self.forecasts.ahead(view) if view.state is State.QUEUED else None
-            circumstances = _Circumstances(view, found, before)
+            conditions = _Conditions(view, found, before)
             after = await self._view(org, uuid)
             if after is None or after.state is view.state:
                 break
             view = after
-        return circumstances
+        return conditions
 
     async def held_of(self, endpoints: Sequence[str]) -> int:
-        """How many jobs of these endpoints are held, whoever's they are."""
+        """How many jobs of these endpoints are held, over all organisations."""
         return await retried(lambda: explain.held_of(self._db, [*endpoints]))
 
     async def _view(self, org: str, job: UUID) -> JobView | None:
         key = (org, job)
         return (await retried(lambda: job_store.get(self._db, [key]))).get(key)
 
-    async def _blockers(self, circumstances: _Circumstances) -> list[Blocker]:
-        view = circumstances.view
+    async def _blockers(self, conditions: _Conditions) -> list[Blocker]:
+        view = conditions.view
         match view.state:
             case State.STAGED:
                 return [
@@ -323,9 +327,9 @@ class Explainer:
             case State.RETRYING:
                 return [await self._postponed(view)]
             case State.QUEUED:
-                return await self._queued(circumstances)
+                return await self._queued(conditions)
             case _:
-                return [await self._held(circumstances)]
+                return [await self._held(conditions)]
 
     async def _postponed(self, view: JobView) -> Blocker:
         again = f"The next attempt is at {clock(view.run_at, view.read_at)}."
@@ -348,13 +352,13 @@ class Explainer:
         return Blocker(
             BlockerKind.BACKOFF,
             f"Attempt {view.failures} failed: {_error(view)}. {again} "
-            f"{counted(left, 'attempt is', 'attempts are')} left.",
+            f"{plural(left, 'attempt is', 'attempts are')} left.",
             since=view.updated_at,
             until=view.run_at,
         )
 
-    async def _queued(self, circumstances: _Circumstances) -> list[Blocker]:
-        view, found = circumstances.view, circumstances.found
+    async def _queued(self, conditions: _Conditions) -> list[Blocker]:
+        view, found = conditions.view, conditions.found
         blockers = [await self._limit(view, each) for each in found if _is_full(each)]
         blockers += [_rate(each) for each in found if each.kind == "rate"]
         blockers += [_threads(view, each) for each in found if each.kind == "threads"]
@@ -370,11 +374,11 @@ class Explainer:
                 blockers.append(await self._share_used_up(view, kept))
         if not blockers:
             blockers += await self._of(view).full(view)
-        if circumstances.before is not None and circumstances.before.jobs:
-            blockers.append(_behind(view, circumstances.before))
+        if conditions.before is not None and conditions.before.jobs:
+            blockers.append(_behind(view, conditions.before))
         return blockers
 
-    async def _limit(self, view: JobView, limit: Circumstance) -> Blocker:
+    async def _limit(self, view: JobView, limit: Condition) -> Blocker:
         scope, name = limit.scope or "", limit.name or ""
         most, held = int(limit.of or 0), int(limit.number or 0)
         what = {
@@ -392,9 +396,9 @@ class Explainer:
                 held=held,
                 is_shared=limit.is_shared,
             )
-        message = f"{what} is at its concurrency limit of {counted(most, 'job', 'jobs')}."
+        message = f"{what} is at its concurrency limit of {plural(most, 'job', 'jobs')}."
         if limit.is_shared:
-            # How many run for everybody is for operators to know, who see the number beside it.
+            # How many run for everybody is for operators, who see the number beside it.
             message = f"{what} is at its concurrency limit."
         return Blocker(
             BlockerKind.CONCURRENCY_LIMIT,
@@ -406,7 +410,7 @@ class Explainer:
             is_shared=limit.is_shared,
         )
 
-    async def _lane_full(self, view: JobView, serving: Circumstance) -> Blocker:
+    async def _lane_full(self, view: JobView, serving: Condition) -> Blocker:
         return Blocker(
             BlockerKind.LANE_FULL,
             f"All slots of the lane {view.lane.value} are in use.",
@@ -417,12 +421,12 @@ class Explainer:
             is_shared=True,
         )
 
-    async def _share_used_up(self, view: JobView, kept: Circumstance) -> Blocker:
-        """Only slots are free that are kept for organisations that hold none."""
+    async def _share_used_up(self, view: JobView, kept: Condition) -> Blocker:
+        """The free slots are all reserved for organisations that hold none."""
         lane, held = view.lane.value, int(kept.number or 0)
         return Blocker(
             BlockerKind.LANE_FULL,
-            f"Its organisation holds {counted(held, 'slot', 'slots')} of the lane {lane}, and "
+            f"Its organisation holds {plural(held, 'slot', 'slots')} of the lane {lane}, and "
             "the free slots are reserved for organisations that hold none.",
             key=lane,
             held=held,
@@ -435,11 +439,11 @@ class Explainer:
         return self._by_service.get(view.endpoint.partition(".")[0], _SAYS_NOTHING)
 
     async def holders(self, org: str, scope: str, name: str) -> Sequence[Holder]:
-        """The organisation's jobs that hold what a limit, a lane or an endpoint has to give."""
+        """The organisation's jobs that use up a limit, a lane or an endpoint."""
         return await retried(lambda: explain.holders(self._db, org, scope, name))
 
-    async def _held(self, circumstances: _Circumstances) -> Blocker:
-        view, found = circumstances.view, circumstances.found
+    async def _held(self, conditions: _Conditions) -> Blocker:
+        view, found = conditions.view, conditions.found
         since = view.started_at or view.dispatched_at
         asked = " It was asked to stop." if view.state is State.CANCEL_REQUESTED else ""
         remote = next((each for each in found if each.kind == "remote"), None)
@@ -448,7 +452,7 @@ class Explainer:
             return Blocker(
                 BlockerKind.TARGET_UNREACHABLE,
                 "The remote that runs it does not answer; the last "
-                f"{counted(int(remote.number or 0), 'check', 'checks')} failed.{asked}",
+                f"{plural(int(remote.number or 0), 'check', 'checks')} failed.{asked}",
                 key=view.execution_id,
                 since=remote.since,
                 until=remote.until,
@@ -456,7 +460,7 @@ class Explainer:
         if remote is not None or (holder is None and view.execution_id is not None):
             return Blocker(
                 BlockerKind.RUNNING_ELSEWHERE,
-                f"It runs on a remote{lasting(since, view)}.{asked}",
+                f"It runs on a remote{for_duration(since, view)}.{asked}",
                 key=view.execution_id,
                 since=since,
                 until=None if remote is None else remote.until,
@@ -468,14 +472,14 @@ class Explainer:
             return replace(starting, message=starting.message + asked)
         attempt = f", attempt {view.attempts}" if view.attempts > 1 else ""
         return Blocker(
-            BlockerKind.RUNNING, f"It runs{lasting(since, view)}{attempt}.{asked}", since=since
+            BlockerKind.RUNNING, f"It runs{for_duration(since, view)}{attempt}.{asked}", since=since
         )
 
-    async def _eta(self, circumstances: _Circumstances, blockers: Sequence[Blocker]) -> Eta | None:
-        view = circumstances.view
+    async def _eta(self, conditions: _Conditions, blockers: Sequence[Blocker]) -> Eta | None:
+        view = conditions.view
         if any(each.kind in _NO_FORECAST for each in blockers):
             return None
-        form = await self.forecasts.form(view)
+        figures = await self.forecasts.figures(view)
         match view.state:
             case State.QUEUED:
                 rate = min(
@@ -488,19 +492,19 @@ class Explainer:
                 )
                 return (
                     None
-                    if circumstances.before is None
-                    else eta_behind(circumstances.before, form, rate)
+                    if conditions.before is None
+                    else eta_behind(conditions.before, figures, rate)
                 )
             case State.STAGED | State.RETRYING:
                 due = max(0.0, (view.run_at - view.read_at).total_seconds())
-                waits = form.waits or Spread(0.0, 0.0)
-                return eta_of(Spread(due + waits.p50, due + waits.p90), form.runs)
+                waits = figures.waits or Spread(0.0, 0.0)
+                return eta_of(Spread(due + waits.p50, due + waits.p90), figures.runs)
             case _:
                 since = view.started_at or view.dispatched_at or view.updated_at
                 elapsed = max(0.0, (view.read_at - since).total_seconds())
                 left = end_by_progress(elapsed, view.progress)
-                if left is None and form.runs is not None:
-                    left = form.runs.less(elapsed)
+                if left is None and figures.runs is not None:
+                    left = figures.runs.less(elapsed)
                 return eta_of(None, left)
 
 
@@ -511,7 +515,7 @@ def _no_reason(view: JobView) -> str:
     return "It is first in its queue, which takes turns with other queues."
 
 
-def _is_full(each: Circumstance) -> bool:
+def _is_full(each: Condition) -> bool:
     return each.kind == "limit" and not each.is_fit
 
 
@@ -519,7 +523,7 @@ def _key(scope: str, name: str) -> str:
     return f"{scope}:{name}" if name else scope
 
 
-def _rate(rate: Circumstance) -> Blocker:
+def _rate(rate: Condition) -> Blocker:
     of_all = not rate.name
     what = "Its batch" if of_all else "Its key"
     return Blocker(
@@ -531,7 +535,7 @@ def _rate(rate: Circumstance) -> Blocker:
     )
 
 
-def _threads(view: JobView, threads: Circumstance) -> Blocker:
+def _threads(view: JobView, threads: Condition) -> Blocker:
     held = int(threads.number or 0)
     return Blocker(
         BlockerKind.THREADS_HELD,
@@ -543,7 +547,7 @@ def _threads(view: JobView, threads: Circumstance) -> Blocker:
     )
 
 
-def _no_worker(view: JobView, found: Sequence[Circumstance]) -> Blocker:
+def _no_worker(view: JobView, found: Sequence[Condition]) -> Blocker:
     gone = next((each for each in found if each.kind == "server"), None)
     last = None if gone is None else gone.since
     ending = (
@@ -570,7 +574,7 @@ def _behind(view: JobView, before: Ahead) -> Blocker:
     )
 
 
-def _silent(view: JobView, holder: Circumstance | None, asked: str) -> Blocker:
+def _silent(view: JobView, holder: Condition | None, asked: str) -> Blocker:
     if holder is None or holder.since is None:
         return Blocker(
             BlockerKind.HEARTBEAT_LOST,
@@ -587,8 +591,8 @@ def _silent(view: JobView, holder: Circumstance | None, asked: str) -> Blocker:
     )
 
 
-def lasting(since: datetime | None, view: JobView) -> str:
-    """For how long, as the end of a sentence."""
+def for_duration(since: datetime | None, view: JobView) -> str:
+    """How long it has lasted, as the end of a sentence."""
     if since is None:
         return ""
     return f", for {seconds_in_words((view.read_at - since).total_seconds())}"

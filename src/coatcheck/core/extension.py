@@ -6,7 +6,7 @@
 
     orders = engine.extension(Orders)
 
-The engine makes one instance of each class when first asked for it, and closes it with itself.
+The engine makes one instance of each class on first use, and closes it with itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coatcheck.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class EngineContext:
-    """What an extension may use of its engine.
+    """The parts of an engine that an extension may use.
 
     ``read_db`` is for reads by key, many at once, with pinned plans; ``write_db`` for short
     statements; ``background_db``, with pinned plans, for reads that may take longer. All three
@@ -43,21 +43,20 @@ class EngineContext:
     signer: Callable[[], UrlSigner]
     blobs: Callable[[], BlobContainer]
     connections: list[Connection] = field(default_factory=list)
-    """Those that extensions asked for."""
+    """The connections that extensions asked for."""
 
     def db(self, name: str, *, server_settings: Mapping[str, str] | None = None) -> Connection:
-        """A connection for one extension alone: opened when it is first used, closed with the
-        engine."""
+        """A connection for one extension alone: opened on first use, closed with the engine."""
         db = Connection(self.settings.database_url, name=name, server_settings=server_settings)
         self.connections.append(db)
         return db
 
 
 class EngineExtension:
-    """A product's own queries."""
+    """Base class for a product's own queries."""
 
     def __init__(self, context: EngineContext) -> None:
-        """Make it on an engine's connections."""
+        """Create it on the engine's connections."""
 
     async def drain(self) -> None:
-        """Answer what was asked. The engine closes the connections afterwards."""
+        """Answer the calls that are pending. The engine closes the connections afterwards."""

@@ -1,4 +1,4 @@
-"""Adds what this process has counted to the roll-ups: every few seconds, and at the end."""
+"""Adds this process's job counts to the roll-ups, every few seconds and when it stops."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from coatcheck.telemetry.job_stats import job_stats_of
 _log = logging.getLogger(__name__)
 FLUSH_SECONDS: Final = 5.0
 _LAST_FLUSH_SECONDS_MAX: Final = 5.0
-"""A process that ends is not held up for longer: there are more important things to write down."""
+"""A stopping process waits no longer than this: it has more important things to write."""
 
 
 class JobStatsRecorder:
-    """Empties the process's tally for a database. An engine has one, and each worker: whoever is
-    due first leaves the others nothing to do. The line stays its owner's to close."""
+    """Flushes the process's counts for a database. An engine has one, and each worker: the first
+    whose turn comes leaves the others nothing to do. Its owner closes the connection."""
 
     def __init__(self, db: Connection) -> None:
         self._job_stats = job_stats_of(db.database_url)
@@ -33,21 +33,21 @@ class JobStatsRecorder:
         self._task = asyncio.create_task(self._run(), name="roll-ups")
 
     async def stop(self) -> None:
-        """Add what is left, if the database can be reached soon, and end."""
+        """Flush the rest, if the database answers soon, and stop."""
         if self._task is None:
             return
         task, self._task = self._task, None
         self._stopping.set()
         try:
             async with asyncio.timeout(_LAST_FLUSH_SECONDS_MAX):
-                # Not cancelled before: what is being added might be added once more.
+                # Not cancelled before: a flush that was cut off might be added a second time.
                 await task
                 await self._flush_if_possible()
         except TimeoutError:
             _log.info("the last statistics could not be added in time")
 
     async def flush(self) -> None:
-        """Add what was counted until now; what another keeper is adding has been added then."""
+        """Flush the counts so far. A flush that another recorder has begun ends before this."""
         async with self._job_stats.flushing():
             await self._flush()
 
@@ -63,7 +63,7 @@ class JobStatsRecorder:
             self._job_stats.give_back(counted)
             _log.info("statistics wait for the database: %s", error)
         except OutcomeUnknown:
-            # Perhaps it was added. Once too few misleads nobody; twice would.
+            # It may have been added. A missing count misleads nobody; a double one would.
             metrics.record_job_stats(counted)
             _log.info("some seconds of statistics may be lost")
 
@@ -83,5 +83,5 @@ class JobStatsRecorder:
     async def _flush_if_possible(self) -> None:
         try:
             await self.flush()
-        except Exception:  # noqa: BLE001 - statistics must not end what they are about
+        except Exception:  # noqa: BLE001 - statistics must not end the process that they describe
             _log.exception("statistics could not be added")

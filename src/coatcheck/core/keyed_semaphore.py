@@ -1,4 +1,4 @@
-"""Turns at something that only so many may do at once, and only so many of one organisation."""
+"""A semaphore per key under a common limit."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 
 
 class KeyedSemaphore:
-    """So many at once in all, and so many of each: one who is slow waits for its own."""
+    """At most ``total_max`` holders, and ``per_key_max`` of each key: a slow key waits alone."""
 
-    def __init__(self, at_once: int, of_one: int) -> None:
-        self._all = asyncio.Semaphore(at_once)
-        self._of_one = of_one
+    def __init__(self, total_max: int, per_key_max: int) -> None:
+        self._all = asyncio.Semaphore(total_max)
+        self._per_key_max = per_key_max
         self._queues: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     @asynccontextmanager
-    async def of(self, name: str) -> AsyncIterator[None]:
-        """Wait for a turn of ``name``'s, then for one in all."""
-        queue, users = self._queues.get(name, (asyncio.Semaphore(self._of_one), 0))
+    async def hold(self, name: str) -> AsyncIterator[None]:
+        """Wait for a place of ``name``, then for one in all."""
+        queue, users = self._queues.get(name, (asyncio.Semaphore(self._per_key_max), 0))
         self._queues[name] = queue, users + 1
         try:
             async with queue, self._all:

@@ -1,4 +1,4 @@
-"""Looking after an organisation's jobs: all of them, whichever surface they came by."""
+"""An organisation's jobs of all products: list, inspect, retry. For those who manage them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from coatcheck.core.extension import EngineContext, EngineExtension
-from coatcheck.core.queries import org_jobs as console_store
+from coatcheck.core.queries import org_jobs as org_job_store
 from coatcheck.core.queries.jobs import LISTING, TookTooLong
 from coatcheck.core.submission import Ticket
 from coatcheck.db.connection import PINNED_PLANS
@@ -39,67 +39,67 @@ from coatcheck.encoding import encode
 from coatcheck.telemetry import tracing
 
 WALKED_ROWS_MAX: Final = 10_000
-"""How many jobs one page looks at, to find those that were asked for."""
+"""How many jobs one page looks at to find those that match."""
 _FIRST_STEP_ROWS: Final = 500
-"""How many it looks at first: most pages are full after these."""
+"""How many it looks at first: after these, most pages are full."""
 _LIVE_ROWS_MAX: Final = 5_000
 _LOG_WALKED_MAX: Final = 5_000
 _OLDEST: Final = UUID(int=1 << 120)
-"""Before the id of any job; those of tasks begin anywhere (``sql/jobs/page_filter.sql``)."""
+"""Before the id of any job; ids of tasks are spread over all values (``jobs/page_filter.sql``)."""
 _CLOCKS_DIFFER_BY: Final = timedelta(hours=1)
-"""An id begins with the time at which it was made up, by the clock of who did so."""
+"""An id begins with the time of its creation, by the creator's clock."""
 
 
-SendRetry = Callable[[NewJob], Awaitable[console_store.Retried | None]]
-"""Creates the new job of a retry: a statement that is sent again if its answer was lost."""
+SendRetry = Callable[[NewJob], Awaitable[org_job_store.Retried | None]]
+"""Creates the new job of a retry. The statement may be sent again if its answer was lost."""
 
 
 class OrgJobRepository(EngineExtension):
-    """What is asked of jobs by those who look after them. Who may ask is the caller's to know."""
+    """Reads and retries the jobs of all products. The caller checks permissions."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._line = context.db("console", server_settings=PINNED_PLANS)
+        self._db = context.db("console", server_settings=PINNED_PLANS)
         self._list_db = context.db("console lists", server_settings=LISTING)
-        self._changes_line = context.db("console changes", server_settings=LISTING)
+        self._changes_db = context.db("console changes", server_settings=LISTING)
         self._submitter = context.submitter
 
     async def get(self, org: str, job_id: UUID) -> OrgJob:
         """A job as it is now, with its result if that is short. Raises JobNotFound."""
-        found = await retried(lambda: console_store.get(self._line, org, job_id))
+        found = await retried(lambda: org_job_store.get(self._db, org, job_id))
         if found is None:
             raise JobNotFound("there is no such job")
         return found
 
     async def find(self, org: str, keys: Sequence[str]) -> Sequence[OrgJob]:
         """The jobs that hold any of these idempotency keys."""
-        return await retried(lambda: console_store.find(self._line, org, keys))
+        return await retried(lambda: org_job_store.find(self._db, org, keys))
 
-    async def page(self, wanted: OrgJobFilter, *, after: UUID | None, limit: int) -> OrgJobPage:
-        """Jobs, newest first, those older than ``after``.
+    async def page(self, job_filter: OrgJobFilter, *, after: UUID | None, limit: int) -> OrgJobPage:
+        """A page of jobs, newest first, older than ``after``.
 
-        Looks at so many jobs and no more, whatever is asked for. Jobs that go on, and those that
-        came to nothing, are found among their like; others among all.
+        It looks at a bounded number of jobs, whatever the filter. Live and unsuccessful jobs are
+        found by indexes of their own; others by a walk over all jobs.
         """
         below = after or newest_possible()
         above = _OLDEST
-        if wanted.created_before is not None:
-            below = min(below, at_moment(_later(wanted.created_before)))
-        if wanted.created_after is not None:
-            above = max(above, at_moment(_earlier(wanted.created_after)))
-        if wanted.states is not None and set(wanted.states) <= set(LIVE):
+        if job_filter.created_before is not None:
+            below = min(below, at_moment(_later(job_filter.created_before)))
+        if job_filter.created_after is not None:
+            above = max(above, at_moment(_earlier(job_filter.created_after)))
+        if job_filter.states is not None and set(job_filter.states) <= set(LIVE):
             live = await self._walk(
-                "walk_live", wanted, below, above, rows_max=_LIVE_ROWS_MAX, limit=limit + 1
+                "walk_live", job_filter, below, above, rows_max=_LIVE_ROWS_MAX, limit=limit + 1
             )
             if live.rows <= _LIVE_ROWS_MAX:
                 return _cut(live.items, limit)
-        way: console_store.Way = "walk"
-        if wanted.states is not None and set(wanted.states) <= set(UNSUCCESSFUL):
+        way: org_job_store.Way = "walk"
+        if job_filter.states is not None and set(job_filter.states) <= set(UNSUCCESSFUL):
             way = "walk_unsuccessful"
         found: list[OrgJob] = []
         first_step = max(_FIRST_STEP_ROWS, limit + 1)
         for rows_max in (first_step, WALKED_ROWS_MAX - first_step):
             step = await self._walk(
-                way, wanted, below, above, rows_max=rows_max, limit=limit + 1 - len(found)
+                way, job_filter, below, above, rows_max=rows_max, limit=limit + 1 - len(found)
             )
             found += step.items
             if len(found) > limit or step.rows < rows_max:
@@ -111,35 +111,35 @@ class OrgJobRepository(EngineExtension):
     async def changes(
         self, org: str, reader: str | None, cursor: ChangeCursor, *, rows_max: int, limit: int
     ) -> Changes[OrgJob]:
-        """What changed among the organisation's newest ``rows_max`` jobs: of ``reader``, and what
-        is anyone's; or all."""
+        """The changes among the organisation's newest ``rows_max`` jobs. With ``reader``, only
+        those of jobs that this user may read."""
         try:
             return await retried(
-                lambda: console_store.changes(
-                    self._changes_line, org, reader, cursor, rows_max=rows_max, limit=limit
+                lambda: org_job_store.changes(
+                    self._changes_db, org, reader, cursor, rows_max=rows_max, limit=limit
                 )
             )
         except TookTooLong as error:
-            raise DatabaseUnavailable("the look for changes took too long") from error
+            raise DatabaseUnavailable("looking for changes took too long") from error
 
     async def attempts(self, org: str, job_id: UUID) -> tuple[Sequence[Attempt], datetime | None]:
-        """A job's attempts that did not complete, and when a remote last began to work for it."""
-        return await retried(lambda: console_store.attempts(self._line, org, job_id))
+        """The attempts that did not complete, and when a remote last began to run the job."""
+        return await retried(lambda: org_job_store.attempts(self._db, org, job_id))
 
     async def log(
         self, org: str, job_id: UUID, *, after: int, limit: int
     ) -> tuple[Sequence[LogEntry], int | None]:
-        """Log lines, alerts and what became of attempts, after the one numbered ``after``; and
-        where to go on, if there may be more."""
+        """Log lines, alerts and ended attempts after the event numbered ``after``; and the number
+        to continue after, if there may be more."""
         return await retried(
-            lambda: console_store.log(
-                self._line, org, job_id, after=after, rows_max=_LOG_WALKED_MAX, limit=limit
+            lambda: org_job_store.log(
+                self._db, org, job_id, after=after, rows_max=_LOG_WALKED_MAX, limit=limit
             )
         )
 
     async def input_of(self, org: str, job_id: UUID) -> bytes:
-        """What a job was handed in with: its payload. Raises InputNotKept."""
-        payload = await retried(lambda: console_store.input_of(self._line, org, job_id))
+        """A job's payload. Raises InputNotKept."""
+        payload = await retried(lambda: org_job_store.input_of(self._db, org, job_id))
         if payload is None:
             raise InputNotKept(INPUT_GONE)
         return payload
@@ -152,12 +152,12 @@ class OrgJobRepository(EngineExtension):
         request_id: str | None,
         send: SendRetry | None = None,
     ) -> Ticket:
-        """Create a job that does again what ``job`` was to do, or find the one its key names.
+        """Retry ``job`` as a new job with the same input, or find the job that holds the key.
 
-        ``send`` is another way to create it. Raises JobNotEnded or InputNotKept if there is nothing
-        to retry, JobNotFound if it is gone.
+        ``send`` replaces the statement that creates it. Raises JobNotEnded or InputNotKept if the
+        job cannot be retried, JobNotFound if it does not exist.
         """
-        send = send or partial(console_store.retry, self._line, job.uuid)
+        send = send or partial(org_job_store.retry, self._db, job.uuid)
         view, traceparent = job.view, tracing.current()
         new = NewJob(
             view.org,
@@ -186,29 +186,29 @@ class OrgJobRepository(EngineExtension):
                 if answer is not None and answer.created:
                     return {one.uuid: State.QUEUED}
                 if looked_for_key:
-                    # No job has the key: so it is the old one that stands in the way.
+                    # No job holds the key, so the state of the old job is the obstacle.
                     _refuse(answer)
             looked_for_key = True
             return {}
 
-        return await self._submitter.submit_apart(self._line, new, insert)
+        return await self._submitter.submit_apart(self._db, new, insert)
 
     async def _walk(
         self,
-        way: console_store.Way,
-        wanted: OrgJobFilter,
+        way: org_job_store.Way,
+        job_filter: OrgJobFilter,
         below: UUID,
         above: UUID,
         *,
         rows_max: int,
         limit: int,
-    ) -> console_store.Walked:
+    ) -> org_job_store.Walked:
         try:
             return await retried(
-                lambda: console_store.walk(
+                lambda: org_job_store.walk(
                     self._list_db,
                     way,
-                    wanted,
+                    job_filter,
                     below=below,
                     above=above,
                     rows_max=rows_max,
@@ -220,26 +220,26 @@ class OrgJobRepository(EngineExtension):
 
 
 INPUT_GONE: Final = (
-    "The job's input is not kept any more: that of a completed job never is, nor that of a job "
-    "whose endpoint says so (`keep_input`). Hand it in again."
+    "The job's input is no longer kept. Inputs of completed jobs never are, nor are those of "
+    "endpoints with `keep_input` off. Submit the input again."
 )
 
 
 def retry_fingerprint(job: UUID) -> bytes:
-    """What tells one use of a retry's key from another: which job it was to retry."""
+    """The fingerprint of a retry's idempotency key: it depends on the job that is retried."""
     return hashlib.blake2b(b"retry\0" + job.bytes, digest_size=16).digest()
 
 
-def _refuse(old: console_store.Retried | None) -> None:
+def _refuse(old: org_job_store.Retried | None) -> None:
     if old is None:
         raise JobNotFound("there is no such job")
     if not old.state.terminal:
-        raise JobNotEnded("The job goes on; a job is retried once it has failed or was cancelled.")
+        raise JobNotEnded("The job has not ended. Only a failed or cancelled job can be retried.")
     raise InputNotKept(INPUT_GONE)
 
 
 def _cut(found: Sequence[OrgJob], limit: int) -> OrgJobPage:
-    """A page of what was looked for with one more job than it has."""
+    """A page of ``limit`` jobs, from a search for one more than that."""
     if len(found) <= limit:
         return OrgJobPage(found, None)
     return OrgJobPage(found[:limit], found[limit - 1].uuid)

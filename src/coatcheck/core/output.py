@@ -1,8 +1,7 @@
-"""What running jobs say, as it comes: one read for all who follow one.
+"""Reads the output of running jobs as it comes, for many readers at once.
 
-A stream is woken by a notification and then reads what is new. Streams that were woken together, or
-while the last read was under way, share the next one: a hundred that are followed cost hardly more
-than one.
+A notification wakes a stream, which then reads the new events. Streams that wake together, or
+while a read is in flight, share the next read: a hundred followers cost hardly more than one.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from coatcheck.domain.states import State
 
 PAGE_EVENTS: Final = 200
 PAGE_BYTES: Final = 256 * 1024
-"""A page ends with the event that reaches this, so that memory is bounded whatever jobs say."""
+"""A page ends with the event that reaches this: memory is bounded, however much jobs write."""
 _READ_ROWS_MAX: Final = 200
 
 _Place = tuple[str, UUID, int]
-"""Whose job, which, and the last event that was seen of it."""
+"""An organisation, its job, and the last event that the reader has seen."""
 
 
 @dataclass(slots=True, frozen=True)
 class OutputTail:
-    """How a job stands, and what it said since. ``more``: there may be more to read already."""
+    """A job's state and its new events. ``more``: the next page may already be there."""
 
     state: State
     attempt: int
@@ -42,7 +41,7 @@ class OutputTail:
 
 
 class OutputReader:
-    """Reads what jobs say. Its connection is made when first needed."""
+    """Reads the output of jobs. It connects on first use."""
 
     def __init__(self, dsn: str) -> None:
         self._db = Connection(dsn, name="output", server_settings=PINNED_PLANS)
@@ -51,8 +50,8 @@ class OutputReader:
         )
 
     async def tail(self, org: str, job: UUID, after: int) -> OutputTail:
-        """The events after the one numbered ``after``, a page at most, and the job's state as of
-        the same moment: an ended job says nothing after a page that is not full.
+        """A page of events after the one numbered ``after``, and the job's state at the same
+        moment: if the job has ended and the page is not full, no event follows.
 
         Raises JobNotFound.
         """
@@ -64,7 +63,7 @@ class OutputReader:
     async def last_mark(self, org: str, job: UUID, mark: bytes) -> int:
         """The number of the last JSON chunk that begins with ``mark``; 0 if there is none.
 
-        Reads all that the job said: for a reader who finds more than a page.
+        Reads all of the job's output: for a reader who is more than a page behind.
         """
         found = await retried(lambda: report_store.last_mark(self._db, org, job, mark))
         return found or 0

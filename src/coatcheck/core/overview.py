@@ -1,5 +1,5 @@
-"""What happens in an organisation, or in the whole deployment: rates and times of late, what waits
-and runs now, who works. Reads roll-ups and live jobs, never the history."""
+"""The overview of an organisation or of the whole deployment: recent rates and times, queues,
+workers. It reads roll-ups and live jobs, never the history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import maintenance, overview, roll_ups, service_secrets
 from coatcheck.core.queries import webhooks as webhook_store
 from coatcheck.core.queries.overview import WorkerView
-from coatcheck.core.queries.roll_ups import Stretch
+from coatcheck.core.queries.roll_ups import Interval
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.lanes import Lane
@@ -26,19 +26,19 @@ SPAN_MINUTES_MAX: Final = 43_200
 _QUEUES_SHOWN_MAX: Final = 20
 _CODES_SHOWN_MAX: Final = 20
 _WORKERS_MAX: Final = 200
-_STRETCHES: Final = {
+_INTERVALS: Final = {
     60: (60, 120),
     900: (900, 1_800),
     3_600: (3_600, 7_200, 10_800, 21_600),
 }
-"""The lengths that a point of the series may have, by the step that it is made of."""
+"""The lengths that a point of the series may have, by the step of its roll-ups."""
 _ORIGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""Where stretches are counted from, as in ``roll_ups/series.sql``."""
+"""The origin that intervals are counted from, as in ``roll_ups/series.sql``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """What of a lane has not ended. ``is_exact``: all that is queued was counted."""
+    """A lane's live jobs. ``is_exact``: all queued jobs were counted."""
 
     lane: Lane
     staged: int
@@ -51,7 +51,7 @@ class LaneState:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue that has jobs. ``is_exact``: all that it has queued was counted."""
+    """A queue that has jobs. ``is_exact``: all its queued jobs were counted."""
 
     org: str
     queue_key: str
@@ -69,12 +69,12 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class OverviewView:
-    """All of it. ``series`` has a point for every stretch of the span, oldest first."""
+    """An overview. ``series`` has a point for every interval of the span, oldest first."""
 
     org: str
     generated_at: datetime
-    stretch_seconds: int
-    series: Sequence[Stretch]
+    interval_seconds: int
+    series: Sequence[Interval]
     lanes: Sequence[LaneState]
     queues: Sequence[QueueState]
     failures: Sequence[tuple[str, int]]
@@ -87,7 +87,7 @@ class OverviewView:
 
 
 class Overviews:
-    """Looks. Its connection is made when first needed."""
+    """Reads overviews. It connects on first use."""
 
     def __init__(self, database_url: str) -> None:
         self._db = Connection(database_url, name="overview", server_settings=PINNED_PLANS)
@@ -96,14 +96,14 @@ class Overviews:
         await self._db.close()
 
     async def read(self, org: str, minutes: int) -> OverviewView:
-        """Of an organisation, or of all together (``*``), over the last so many minutes."""
+        """The overview of an organisation, or of all (``*``), over the last ``minutes``."""
         db = self._db
-        step, stretch = _resolution(minutes)
+        step, interval = _resolution(minutes)
         now = await retried(lambda: maintenance.clock(db))
-        first = _floor(now - timedelta(minutes=minutes), stretch)
+        first = _floor(now - timedelta(minutes=minutes), interval)
         found = await retried(
             lambda: roll_ups.series(
-                db, org, step_seconds=step, since=first, stretch_seconds=stretch
+                db, org, step_seconds=step, since=first, interval_seconds=interval
             )
         )
         failures = await retried(
@@ -117,8 +117,8 @@ class Overviews:
         return OverviewView(
             org=org,
             generated_at=now,
-            stretch_seconds=stretch,
-            series=_without_gaps(found, first, now, stretch),
+            interval_seconds=interval,
+            series=_without_gaps(found, first, now, interval),
             lanes=[_lane(lane, queued, held, postponed) for lane in Lane],
             queues=_queues(queued, held),
             failures=failures,
@@ -126,8 +126,8 @@ class Overviews:
         )
 
     async def queue(self) -> Queue:
-        """What waits in the whole deployment, all of it counted: a long queue takes its time, for
-        which nobody's questions about their jobs should wait."""
+        """Everything that waits in the deployment, fully counted. A long queue takes a while to
+        count, so no request for a job should wait behind it."""
         waiting = await retried(lambda: job_store.waiting(self._db))
         overdue = await retried(lambda: webhook_store.overdue_seconds(self._db))
         sealed = await retried(lambda: service_secrets.count(self._db))
@@ -139,15 +139,15 @@ class Overviews:
 
 
 def _resolution(minutes: int) -> tuple[int, int]:
-    """The step of roll-ups to read, and how many seconds each point stands for."""
+    """The step of the roll-ups to read, and how many seconds each point covers."""
     span = minutes * 60
-    for step, stretches in _STRETCHES.items():
-        for stretch in stretches:
-            # The first one may begin up to its length before the span does.
-            is_kept = span + stretch <= ROLL_UPS_KEPT_SECONDS[step]
-            if is_kept and span <= POINTS_MAX * stretch:
-                return step, stretch
-    raise AssertionError("the longest span has its stretch")
+    for step, intervals in _INTERVALS.items():
+        for interval in intervals:
+            # The first interval may begin up to its length before the span.
+            is_kept = span + interval <= ROLL_UPS_KEPT_SECONDS[step]
+            if is_kept and span <= POINTS_MAX * interval:
+                return step, interval
+    raise AssertionError("the longest span has its interval")
 
 
 def _floor(moment: datetime, seconds: int) -> datetime:
@@ -155,13 +155,13 @@ def _floor(moment: datetime, seconds: int) -> datetime:
 
 
 def _without_gaps(
-    found: Sequence[Stretch], first: datetime, now: datetime, seconds: int
-) -> list[Stretch]:
+    found: Sequence[Interval], first: datetime, now: datetime, seconds: int
+) -> list[Interval]:
     known = {each.since: each for each in found}
     series = []
     at = first
     while at <= now:
-        series.append(known.get(at) or Stretch(at, 0, 0, 0, 0, 0, 0, 0, (), ()))
+        series.append(known.get(at) or Interval(at, 0, 0, 0, 0, 0, 0, 0, (), ()))
         at += timedelta(seconds=seconds)
     return series[-POINTS_MAX:]
 

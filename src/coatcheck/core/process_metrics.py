@@ -1,14 +1,14 @@
 """The metrics of a whole deployment, gathered in its database.
 
-Every process puts its samples into a row of its own, every few seconds and when it ends. Whoever
-wants to see them all pushes its own first, and then adds the rows up: so two servers that are asked
-one after the other show one and the same count, and a count never goes back. Prometheus would take
-that for a restart, and see everything counted once more.
+Every process writes its samples to a row of its own, every few seconds and when it ends. A reader
+pushes its own samples first, and then adds up all rows: so two servers that are asked one after the
+other show the same count, and a count never goes back. Prometheus would take that for a restart,
+and count everything once more.
 
-A process that has ended is folded: what it counted goes to the row of those that are gone, in one
-transaction. So does one that has been silent for an hour. Should it only have slept, its next push
-finds no row; it then asks which of its pushes was the last to be counted, and begins anew, under
-another name, with what came after that. What a killed process had not pushed is lost: some seconds.
+A process that has ended is folded: one transaction adds its counts to the row of ended processes.
+So is one that has been silent for an hour. If it was only asleep, its next push finds no row; it
+then asks which of its pushes was the last to be counted, and begins anew, under another name, with
+the counts after that. A killed process loses the few seconds that it had not pushed.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _log = logging.getLogger(__name__)
 
 PUSH_SECONDS: Final = 5.0
 SILENT_SECONDS: Final = 30.0
-"""What a process says of the present is believed for so long."""
+"""For this long, gauges of a silent process are still believed."""
 GONE_SECONDS: Final = 3_600.0
-"""A process that has been silent for so long is folded."""
+"""A process that has been silent for this long is folded."""
 REMEMBERED_SECONDS: Final = 7 * 86_400.0
-"""For how long it is known which push of a folded process was counted."""
+"""For how long the last counted push of a folded process is remembered."""
 FOLDED_ROWS_MAX: Final = 100
 _LABEL_ROWS_MAX: Final = 1_000
-"""Sets of labels that a metric keeps of those that are gone."""
+"""How many sets of labels a metric of ended processes keeps."""
 _LAST_PUSH_SECONDS_MAX: Final = 5.0
 
 Take = Callable[[], Snapshot]
-"""Takes a snapshot of all that the process has counted since it began."""
+"""Takes a snapshot of everything that the process has counted since it began."""
 
 
 class ProcessMetrics:
-    """What one process puts into the database, and the sum of all. A process has one.
+    """Pushes one process's samples to the database, and reads the sum. One per process.
 
     >>> async with ProcessMetrics(settings.database_url, "worker", take): ...
     """
@@ -78,7 +78,7 @@ class ProcessMetrics:
         await self._db.close()
 
     async def push(self, *, ended: bool = False) -> None:
-        """Put what this process has counted into the database."""
+        """Write this process's samples to the database."""
         async with self._turn:
             await self._push(ended=ended)
 
@@ -86,7 +86,7 @@ class ProcessMetrics:
         """The sum over all processes, this one as it is now."""
         await self.push()
         said = await process_metrics.read(self._db, SILENT_SECONDS)
-        # With many processes it takes long enough to be noticed by whoever else is answered.
+        # With many processes the sum takes long enough to delay other responses.
         return await asyncio.to_thread(_sum, said)
 
     async def _push(self, *, ended: bool) -> None:
@@ -94,19 +94,19 @@ class ProcessMetrics:
         if await self._put(taken, ended=ended):
             return
         counted = await process_metrics.folded_push(self._db, self._process)
-        # Should nobody know any more: as far as we do, what was answered was counted.
+        # If the database no longer knows: an answered push was counted, as far as we know.
         answered = min(self._sent, default=None)
         last = counted if counted is not None and counted in self._sent else answered
         if last is not None:
             self._baseline = self._sent[last]
-        _log.info("this process was taken to be gone; it counts as a new one from here on")
+        _log.info("this process was taken for dead; it continues as a new one")
         self._process = uuid4()
         self._is_known = False
         self._sent.clear()
         await self._put(taken, ended=ended)
 
     async def _put(self, taken: Snapshot, *, ended: bool) -> bool:
-        """Whether it is there now; if not, this process was folded."""
+        """Write the samples. Returns False if this process was folded."""
         samples = snapshots.encoded(snapshots.less(taken, self._baseline))
         if not self._is_known:
             with self._sending(taken) as push:
@@ -127,8 +127,8 @@ class ProcessMetrics:
 
     @contextmanager
     def _sending(self, taken: Snapshot) -> Iterator[int]:
-        """The number of a push, by which it is known what it says: it may be the one that counts.
-        One that never reached the database is not, and while that is away, they would pile up."""
+        """Number a push and remember its samples: it may be the one that is counted. A push that
+        never reached the database is dropped, or they would pile up while it is down."""
         self._pushes += 1
         push = self._pushes
         self._sent[push] = taken
@@ -139,7 +139,7 @@ class ProcessMetrics:
             raise
 
     def _forget_before(self, push: int) -> None:
-        """Whichever push is counted in the end, it is this one or a later one."""
+        """Drop the samples of earlier pushes: this one or a later one is counted in the end."""
         self._sent = {number: sent for number, sent in self._sent.items() if number >= push}
 
     async def _run(self) -> None:
@@ -148,7 +148,7 @@ class ProcessMetrics:
                 await self.push()
             except CoatcheckError as error:
                 _log.info("metrics wait for the database: %s", error)
-            except Exception:  # noqa: BLE001 - metrics must not end what they are about
+            except Exception:  # noqa: BLE001 - metrics must not end the process that they describe
                 _log.exception("metrics could not be stored")
             await asyncio.sleep(PUSH_SECONDS)
 
@@ -164,7 +164,7 @@ def _sum(said: Iterable[process_metrics.ProcessReport]) -> Snapshot:
 async def fold(
     db: Connection, *, gone_seconds: float = GONE_SECONDS, rows_max: int = FOLDED_ROWS_MAX
 ) -> int:
-    """Count processes that have ended among those that are gone. How many there were."""
+    """Add the counts of ended processes to those of all ended ones. Returns how many it folded."""
 
     def add(gone: bytes, ended: Mapping[UUID, bytes]) -> bytes:
         whole = snapshots.merged(

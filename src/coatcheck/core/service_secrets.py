@@ -1,9 +1,9 @@
-"""The secrets of registered targets: sealed with a service's registration, opened for each call.
+"""The secrets of registered targets: sealed when a service is registered, opened for each call.
 
-What is stored is sealed with a key of the deployment (``COATCHECK_SECRET_KEYS``) and bound to its
-organisation and its id. Definitions and payloads hold the id alone, so a copy of the database
-reveals no secret (docs/adr/0038). Whoever makes a call opens the secrets at that moment: if they
-were replaced after the job was accepted, the new values are sent.
+They are sealed with a key of the deployment (``COATCHECK_SECRET_KEYS``) and bound to their
+organisation and id. Definitions and payloads hold the id alone, so a copy of the database reveals
+no secret (docs/adr/0038). The worker opens the secrets at the moment of the call: if they were
+replaced after the job was accepted, it sends the new values.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 
 _LABEL: Final = "coatcheck/target-secrets/aes-256-gcm/v1"
 _KNOWN_SECONDS: Final = 1.0
-"""For so long a text that was read is used again. Secrets that are replaced are sent after that."""
+"""How long an opened text is reused. Replaced secrets are sent after that."""
 _ENTRIES_MAX: Final = 10_000
 _READ_ROWS_MAX: Final = 500
 RESEALED_ROWS_MAX: Final = 100
-"""In one statement."""
+"""How many rows one statement reseals."""
 _SETTING: Final = "COATCHECK_SECRET_KEYS"
 _BEFORE_ALL: Final[SecretsKey] = ("", UUID(int=0))
 
@@ -51,14 +51,14 @@ class SecretsSealer:
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """The ids of the keys that are set; the first one's seals."""
+        """The ids of the configured keys; the first one seals."""
         return self._sealer.key_ids
 
     def sealed(self, org: str, concealed: Concealed) -> list[Sealed]:
-        """The secrets that were taken out of a document. Raises SealingKeyMissing."""
+        """Seal the secrets that were taken out of a document. Raises SealingKeyMissing."""
         if concealed.secrets and not self.key_ids:
             raise SealingKeyMissing(
-                "The service has secrets, and this deployment has no key to seal them with: its "
+                "The service has secrets, and this deployment has no key to seal them with: the "
                 f"operator has to set {_SETTING}."
             )
         return [
@@ -67,7 +67,7 @@ class SecretsSealer:
         ]
 
     def opened(self, org: str, id_: UUID, text: str) -> TargetSecrets:
-        """What was sealed for this row. Raises SealingKeyMissing or SecretsLost."""
+        """The opened secrets of a row. Raises SealingKeyMissing or SecretsLost."""
         try:
             return decode_secrets(self._sealer.open(_place(org, id_), text))
         except UnknownKey as error:
@@ -77,8 +77,8 @@ class SecretsSealer:
             ) from None
         except (SealBroken, msgspec.DecodeError):
             raise SecretsLost(
-                "The secrets of the service cannot be opened: what is stored is not what was "
-                "sealed for it. Register the service again, with its secrets."
+                "The secrets of the service cannot be opened: the stored text was not sealed for "
+                "it. Register the service again, with its secrets."
             ) from None
 
     def resealed(self, org: str, id_: UUID, text: str) -> Resealed:
@@ -94,30 +94,30 @@ class _Entry:
 
 
 class ServiceSecrets:
-    """Opens secrets for those who call targets, each at the moment of its call.
+    """Opens secrets for callers of targets, at the moment of each call.
 
-    A text is read with others that are asked for at the same time, and known for a second.
+    Requests that arrive together share a read. An opened text is cached for a second.
     """
 
     def __init__(self, settings: Settings, db: Connection | None = None) -> None:
         self._sealer = SecretsSealer(settings)
-        self._own_line = None if db is not None else _db(settings)
-        self._db = db or self._own_line
+        self._own_db = None if db is not None else _db(settings)
+        self._db = db or self._own_db
         self._entries: dict[SecretsKey, _Entry] = {}
         self._reader: Batcher[SecretsKey, str | None] = Batcher(self._read, rows_max=_READ_ROWS_MAX)
 
     async def close(self) -> None:
         await self._reader.drain()
-        if self._own_line is not None:
-            await self._own_line.close()
+        if self._own_db is not None:
+            await self._own_db.close()
 
     async def find(self, org: str, secrets_id: str) -> TargetSecrets:
-        """The secrets of that id. Raises SealingKeyMissing, for which one has to wait, and
-        SecretsLost, for which one need not."""
+        """The secrets of that id. Raises SealingKeyMissing, which may pass, or SecretsLost, which
+        never does."""
         try:
             key = (org, UUID(secrets_id))
         except ValueError:
-            raise SecretsLost("The job names its secrets in a way that nothing is named.") from None
+            raise SecretsLost("The job's reference to its secrets is malformed.") from None
         known = self._entries.get(key)
         if known is not None and known.until > time.monotonic():
             return known.secrets
@@ -146,8 +146,8 @@ class ServiceSecrets:
 
 @dataclass(frozen=True, slots=True)
 class SealingState:
-    """How many secrets are sealed with the first key, how many with another that is set, how many
-    with one that is not; and how many definitions hold theirs as they are."""
+    """How many secrets are sealed with the first key, with another configured key, and with keys
+    that are not configured; and how many definitions hold secrets in plain text."""
 
     current: int
     old: int
@@ -161,7 +161,7 @@ class SealingState:
 
 
 async def sealing_state(db: Connection, key_ids: Sequence[str]) -> SealingState:
-    """How things stand with these keys, of which the first seals."""
+    """The state of sealing with these keys, of which the first seals."""
     counts = await retried(lambda: service_secrets.count(db))
     plain = counts.pop("", 0)
     return SealingState(
@@ -173,9 +173,9 @@ async def sealing_state(db: Connection, key_ids: Sequence[str]) -> SealingState:
 
 
 class Resealer:
-    """Seals with the first key what another key has sealed, and what is not sealed yet.
+    """Seals secrets of older keys, and plain ones, with the first key.
 
-    In small steps: rows that a process reads or registers meanwhile are not in the way.
+    It works in small steps, so that it does not block registrations or calls.
     """
 
     def __init__(self, settings: Settings, db: Connection) -> None:
@@ -187,7 +187,7 @@ class Resealer:
         return await sealing_state(self._db, self.sealer.key_ids)
 
     async def seal_plain(self) -> int:
-        """One step of definitions that hold their secrets as they are. How many it sealed."""
+        """Seal one page of definitions that hold plain secrets. Returns how many it sealed."""
         if not self.sealer.key_ids:
             return 0
         sealed = 0
@@ -210,13 +210,14 @@ class Resealer:
         return sealed
 
     async def _stored(self, spec: ServiceSpec) -> dict[UUID, TargetSecrets]:
-        """Those that its definition shows as hidden: an older server may have written it anew."""
+        """The stored secrets of a definition that shows them as hidden: an older server may have
+        written it."""
         wanted = [(spec.org, each) for each in wanted_secrets(spec.org, spec.versions)]
         found = await service_secrets.find(self._db, wanted) if wanted else {}
         return {id_: self.sealer.opened(org, id_, text) for (org, id_), text in found.items()}
 
     async def reseal(self) -> int:
-        """All that other keys have sealed, page by page. How many were sealed anew."""
+        """Seal all secrets of other keys anew, page by page. Returns how many it sealed."""
         resealed = 0
         for key_id in self.sealer.key_ids[1:]:
             after = _BEFORE_ALL

@@ -1,4 +1,4 @@
-"""Says why a job does not get on, asking the database only about those that took long enough."""
+"""Finds out why a job is stalled. It asks the database only about jobs that are old enough."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JobKey = tuple[str, UUID]
 
 
 class Stalls:
-    """Why jobs are stalled, for many askers at once. Its connection is made when first needed."""
+    """Finds stall reasons, for many callers at once. It connects on first use."""
 
     def __init__(self, settings: Settings) -> None:
         self._lanes = settings.lanes
@@ -27,7 +27,7 @@ class Stalls:
         self._reader: Batcher[JobKey, str | None] = Batcher(self._read, rows_max=_READ_ROWS_MAX)
 
     async def reason(self, view: JobView) -> str | None:
-        """Why the job waits or runs for longer than its lane should need, or None."""
+        """Why the job waits or runs for longer than its lane allows, or None."""
         if view.terminal or not self._took_long(view):
             return None
         return await self._reader.ask((view.org, view.uuid))
@@ -37,13 +37,13 @@ class Stalls:
         await self._db.close()
 
     def _took_long(self, view: JobView) -> bool:
-        """Whether it is old enough to be asked about, at all. A held job is from half of its lane's
-        time on: after the whole of it the job is taken from a silent worker, and waits again."""
-        patience = self._lanes[view.lane].ack_seconds
+        """Whether the job is old enough to ask about. A held job is after half of its lane's time:
+        after the whole time it is taken from a silent worker, and waits again."""
+        limit = self._lanes[view.lane].ack_seconds
         if view.state.held:
             held_since = view.dispatched_at or view.created_at
-            return (view.read_at - held_since).total_seconds() > patience / 2
-        return (view.read_at - view.created_at).total_seconds() > patience
+            return (view.read_at - held_since).total_seconds() > limit / 2
+        return (view.read_at - view.created_at).total_seconds() > limit
 
     async def _read(self, keys: Sequence[JobKey]) -> Sequence[str | None]:
         found = await retried(lambda: stall_reasons(self._db, [*set(keys)], self._lanes))

@@ -1,4 +1,4 @@
-"""What a caller hands in and gets back, and the checks between."""
+"""Submissions: the options of a new job, their checks, and the ticket that a submit returns."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from coatcheck.telemetry import tracing
 
 _NAME_CHARACTERS_MAX = 255
 _OWNER_CHARACTERS_MAX: Final = _NAME_CHARACTERS_MAX + len("claims:")
-"""What an owner is, and the name of the longest."""
+"""The longest prefix of an owner and the longest name."""
 _RETRIES_MAX = 1_000
 _KINDS_MAX = 10_000
-"""Kinds of jobs that need no second look."""
+"""How many kinds of jobs are cached as checked."""
 _SECONDS_MIN = 1e-6
 _SECONDS_MAX = 2**31 - 1
 _STATE_WEBHOOKS: Final = MappingProxyType(
@@ -42,18 +42,17 @@ _STATE_WEBHOOKS: Final = MappingProxyType(
 class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     """One job to be created. Only ``endpoint`` is needed.
 
-    ``payload`` is any JSON value, or bytes that already are JSON. ``queue_key`` names the job's
-    queue: the jobs of an organisation and endpoint that have the same key share one; ``flow`` is
-    the key's old name, and is removed with 0.1.0. ``run_at`` or ``delay``
-    (seconds) make it wait; it fails if it has not started by ``start_deadline``. ``timeout``,
-    ``retries``, the times it is kept, and whether its input is if it comes to nothing
-    (``keep_input``) override its endpoint's. ``owner`` is who may read it over
-    HTTP: a user, ``*`` for anyone, or if empty its organisation's admins.
-    ``fingerprint_of`` is what tells one use of an idempotency key from another: the payload, unless
-    it is given. ``payload_bytes_max`` is for surfaces whose payloads are larger than most.
-    ``webhook_url`` is sent the job's end, ``state_webhook_url`` every change of its state, or, if
-    ``state_webhook_detail`` is ``phases``, those changes that its caller is shown
-    (docs/reference/webhooks.md).
+    ``payload`` is any JSON value, or bytes that already are JSON. ``queue_key`` names the
+    job's queue: the jobs of an organisation and endpoint with the same key share one. ``flow`` is
+    the key's old name, and is removed with 0.1.0. ``run_at`` or ``delay`` (in
+    seconds) postpones it; it fails if it has not started by ``start_deadline``. ``timeout``,
+    ``retries``, the retention times and ``keep_input`` (whether an unsuccessful job keeps its
+    input) override its endpoint's. ``owner`` is who may read it over HTTP: a user, ``*`` for
+    anyone, or if empty its organisation's admins. ``fingerprint_of`` tells one use of an
+    idempotency key from another; it defaults to the payload. ``payload_bytes_max`` is for products
+    whose payloads are larger than most. ``webhook_url`` is sent the job's end,
+    ``state_webhook_url`` every state change, or, if ``state_webhook_detail`` is ``phases``, those
+    that the caller is shown (docs/reference/webhooks.md).
     """
 
     endpoint: str
@@ -83,10 +82,10 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
 
 @dataclass(slots=True)
 class Ticket:
-    """What a submission came to: the job's id, and whether it is new.
+    """The result of a submission: the job's id, and whether the job is new.
 
-    ``mismatch`` says that the idempotency key was known and came with another payload then; the
-    job is the first one.
+    ``mismatch``: the idempotency key was used before with another payload. The ticket is then that
+    of the first job.
     """
 
     uuid: UUID
@@ -100,7 +99,7 @@ class Ticket:
 
 
 class NewTickets(Sequence[Ticket]):
-    """The tickets of jobs that were all created, each made when it is looked at."""
+    """The tickets of new jobs, each made on access."""
 
     def __init__(self, ids: Sequence[bytes]) -> None:
         self._ids = ids
@@ -119,13 +118,13 @@ class NewTickets(Sequence[Ticket]):
 
 
 _Spelling = tuple[str, Lane | str | None, str, str, str, int | None, str]
-"""What tells kinds apart, as submissions spell it: org, lane, endpoint, queue key, the same by its
-old name, retries, owner."""
+"""The fields that define a kind, as submitted: org, lane, endpoint, queue key, the key by its old
+name, retries, owner."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Defaults:
-    """What an endpoint says of its jobs, as the row spells it."""
+    """An endpoint's defaults for its jobs, as columns store them."""
 
     lane: str
     retries: int | None
@@ -135,10 +134,10 @@ class _Defaults:
 
 
 class Preparer:
-    """Turns submissions into rows, filling in what the endpoint or its lane says."""
+    """Turns submissions into rows, with defaults from the endpoint and its lane."""
 
     def __init__(self, endpoints: Mapping[str, Endpoint], lanes: Mapping[Lane, LanePolicy]) -> None:
-        # Plain text throughout: looking an enum member up costs more than the rest of a row.
+        # Plain text throughout: looking up an enum member costs more than the rest of a row.
         self._retries = {str(lane): policy.retries for lane, policy in lanes.items()}
         self._defaults = {
             name: _Defaults(
@@ -155,7 +154,7 @@ class Preparer:
         self._kinds: dict[_Spelling, JobKind] = {}
 
     def learn(self, endpoints: Iterable[EndpointSpec]) -> None:
-        """Take these for what code declares elsewhere; what was given here goes before it."""
+        """Replace the endpoints that workers declare. Those given to the engine take precedence."""
         declared = {
             spec.engine_endpoint: _Defaults(
                 str(spec.lane),
@@ -171,10 +170,10 @@ class Preparer:
         self._kinds.clear()
 
     def is_plain(self, submission: Submission) -> bool:
-        """Whether nothing can stand in the job's way: no key, no option, not even its endpoint's.
+        """Whether the job has no key and no option, not even one of its endpoint: the INSERT can
+        then meet no conflict.
 
-        Kept in step with ``prepare``, whose answer says the same (``NewJob.is_plain``) outside of a
-        trace.
+        Must agree with ``prepare``, whose row says the same (``NewJob.is_plain``) outside a trace.
         """
         if (
             submission.idempotency_key is not None
@@ -222,14 +221,14 @@ class Preparer:
             yield kind, payload, given.request_id
 
     def prepare(self, submission: Submission, job_id: UUID | None = None) -> NewJob:
-        """The row of a submission. Raises InvalidSubmission, saying which field and why."""
+        """The row of a submission. Raises InvalidSubmission with the field and the reason."""
         ((kind, payload, request_id),) = self.plain((submission,))
         key = submission.idempotency_key
         fingerprint = None
         if key is not None:
             _check_text("idempotency_key", key, IDEMPOTENCY_KEY_CHARACTERS_MAX)
-            told_by = payload if submission.fingerprint_of is None else submission.fingerprint_of
-            fingerprint = _fingerprint(kind.endpoint, told_by)
+            identity = payload if submission.fingerprint_of is None else submission.fingerprint_of
+            fingerprint = _fingerprint(kind.endpoint, identity)
         return NewJob(
             kind.org,
             job_id or new_id(),
@@ -243,14 +242,14 @@ class Preparer:
             request_id,
             self._options(submission),
             kind.owner,
-            is_told_of=submission.webhook_url is not None
+            has_webhooks=submission.webhook_url is not None
             or submission.state_webhook_url is not None,
         )
 
     def prepare_to_start_within(
         self, submission: Submission, job_id: UUID, seconds: float
     ) -> NewJob:
-        """As ``prepare``, for a job that fails if it has not started so long after its creation,
+        """As ``prepare``, for a job that fails unless it starts within ``seconds`` of its creation,
         by the database's clock, or by its ``start_deadline`` if it has one."""
         job = self.prepare(submission, job_id)
         options = {} if job.options is None else msgspec.json.decode(job.options)
@@ -258,7 +257,7 @@ class Preparer:
         return job
 
     def _kind(self, submission: Submission) -> JobKind:
-        """Check what jobs of a kind have in common, and remember it."""
+        """Check the fields that define a kind, and cache the result."""
         for field_name, value in (("endpoint", submission.endpoint), ("org", submission.org)):
             _check_text(field_name, value)
         queue_key = _queue_key(submission)
@@ -268,7 +267,7 @@ class Preparer:
         lane = defaults.lane if submission.lane is None else str(submission.lane)
         retries_of_lane = self._retries.get(lane)
         if retries_of_lane is None:
-            raise InvalidSubmission(f"lane: there is no lane {lane!r}; there are {_lanes()}")
+            raise InvalidSubmission(f"lane: {lane!r} is not a lane; the lanes are {_lanes()}")
         retries = submission.retries
         if retries is None:
             retries = retries_of_lane if defaults.retries is None else defaults.retries
@@ -349,26 +348,26 @@ def _options(submission: Submission, defaults: _Defaults) -> dict[str, object]:
 
 
 def _webhooks(submission: Submission) -> dict[str, object]:
-    """Who is told of the job, and of what: one URL that is named twice is told of all."""
-    told: dict[str, WebhookScope] = {}
+    """The job's webhook targets and their scopes. A URL that is given twice gets every change."""
+    webhooks: dict[str, WebhookScope] = {}
     if submission.webhook_url is not None:
-        told[_callable("webhook_url", submission.webhook_url)] = WebhookScope.THE_END
+        webhooks[_callable("webhook_url", submission.webhook_url)] = WebhookScope.THE_END
     if submission.state_webhook_url is not None:
         of_what = _STATE_WEBHOOKS.get(submission.state_webhook_detail)
         if of_what is None:
             raise InvalidSubmission("state_webhook_detail: must be 'states' or 'phases'")
-        told[_callable("state_webhook_url", submission.state_webhook_url)] = of_what
+        webhooks[_callable("state_webhook_url", submission.state_webhook_url)] = of_what
     return {
-        "webhook": max(told.values()),
+        "webhook": max(webhooks.values()),
         "webhooks": [
             {"target": target_id(submission.org, url), "url": url, "tells": of_what}
-            for url, of_what in told.items()
+            for url, of_what in webhooks.items()
         ],
     }
 
 
 def _callable(field: str, url: str) -> str:
-    """The URL, if it is one. Whether it may be called is asked when it is."""
+    """The URL, if it is well-formed. Whether it may be called is checked at the call."""
     if not isinstance(url, str):
         raise InvalidSubmission(f"{field}: must be text")
     try:
@@ -386,7 +385,7 @@ def _to_json(payload: Any) -> bytes:
 
 
 def _check_text(field: str, value: str, characters_max: int = _NAME_CHARACTERS_MAX) -> None:
-    """Refuse what the database would: there it would fail everybody in the same statement."""
+    """Refuse text that PostgreSQL would refuse: there it would fail every row of the statement."""
     if not isinstance(value, str):
         raise InvalidSubmission(f"{field}: must be text")
     if not 1 <= len(value) <= characters_max or "\0" in value:
@@ -402,18 +401,18 @@ def _moment(field: str, value: datetime) -> str:
     if value.tzinfo is None:
         raise InvalidSubmission(f"{field}: needs a time zone")
     try:
-        # Python knows offsets that PostgreSQL does not.
+        # PostgreSQL does not accept all offsets that Python does.
         return value.astimezone(UTC).isoformat()
     except OverflowError as error:
         raise InvalidSubmission(f"{field}: lies outside the years 1 to 9999") from error
 
 
 def _seconds(field: str, value: float, *, above_zero: bool = False) -> float:
-    # Written so that NaN fails it too.
+    # Written so that NaN fails, too.
     if not (value > 0 if above_zero else value >= 0) or value > _SECONDS_MAX:
         least = "above 0" if above_zero else "0 or more"
         raise InvalidSubmission(f"{field}: must be {least} seconds, and at most {_SECONDS_MAX}")
-    # Far shorter times do not fit the column.
+    # Much shorter times do not fit the column.
     return max(float(value), _SECONDS_MIN) if above_zero else float(value)
 
 

@@ -1,4 +1,4 @@
-"""Creates jobs, one by one through group commit or many at once, answered after the commit."""
+"""Creates jobs: one by one through group commit, or many at once. Answers after the commit."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ _QUIET_SECONDS = 0.02
 
 
 class Submitter:
-    """The only door by which jobs come into being."""
+    """Creates jobs: one by one, many at once, by COPY, or by a statement of the caller's."""
 
     def __init__(
-        self, lines: Sequence[Connection], bulk_line: Connection, notifier: Notifier
+        self, connections: Sequence[Connection], bulk_db: Connection, notifier: Notifier
     ) -> None:
-        self._idle_lines = list(lines)
-        self._bulk_db = bulk_line
+        self._idle_connections = list(connections)
+        self._bulk_db = bulk_db
         self._notifier = notifier
-        self._job_stats = job_stats_of(bulk_line.database_url)
-        self._told_at = 0.0
-        self._coalescer: Batcher[NewJob, Ticket] = Batcher(
-            self._flush, rows_max=SUBMIT_ROWS_MAX, flights=len(lines)
+        self._job_stats = job_stats_of(bulk_db.database_url)
+        self._notified_at = 0.0
+        self._batcher: Batcher[NewJob, Ticket] = Batcher(
+            self._flush, rows_max=SUBMIT_ROWS_MAX, flights=len(connections)
         )
 
     async def submit(self, job: NewJob) -> Ticket:
-        """Create one job, or find the one its key names. Durable when this returns."""
-        return await self._coalescer.ask(job)
+        """Create one job, or find the job that holds its key. It is durable when this returns."""
+        return await self._batcher.ask(job)
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> list[Ticket]:
-        """Create all of these jobs in one transaction, or find those their keys name."""
+        """Create all of these jobs in one transaction, or find the jobs that hold their keys."""
         created = await retried(
             lambda: job_store.submit_atomically(self._bulk_db, jobs, SUBMIT_ROWS_MAX)
         )
         self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
-        self._notifier.say(READY, {job.endpoint for job in jobs})
+        self._notifier.notify(READY, {job.endpoint for job in jobs})
         return await self._tickets(self._bulk_db, jobs, created)
 
     async def submit_with_input(
         self, db: Connection, job: NewJob, stored: StoredInput, life_seconds: float
     ) -> Ticket:
-        """Create one job and the record of its input, or find the one its key names."""
+        """Create one job and the record of its input, or find the job that holds its key."""
 
         async def insert(jobs: Sequence[NewJob]) -> dict[UUID, State]:
             (one,) = jobs
@@ -75,63 +75,63 @@ class Submitter:
         job: NewJob,
         insert: Callable[[Sequence[NewJob]], Awaitable[Mapping[UUID, State]]],
     ) -> Ticket:
-        """Create one job by a statement that writes what belongs to it as well, or find the one
-        its key names."""
+        """Create one job by a statement of the caller's, which may write more than the job, or find
+        the job that holds its key."""
         created = await retried(lambda: insert([job]))
         crash_point("submit.committed_not_answered")
         if created:
             self._count({(job.org, job.lane): 1})
-            self._notifier.say(READY, [job.endpoint])
+            self._notifier.notify(READY, [job.endpoint])
         (ticket,) = await self._tickets(db, [job], created, insert)
         return ticket
 
     async def copy(
         self, jobs: Callable[[], Iterable[PlainJob]], ids: Sequence[bytes]
     ) -> Sequence[Ticket]:
-        """Create plain jobs, all or none. ``jobs`` gives the same ones each time it is called."""
+        """Create plain jobs, all or none. ``jobs`` returns the same jobs at every call."""
         created: Tally[JobKind] = Tally()
         await retried(lambda: job_store.copy(self._bulk_db, jobs, ids, created))
         kinds: Tally[tuple[str, str]] = Tally()
         for kind, rows in created.items():
             kinds[kind.org, kind.lane] += rows
         self._count(kinds)
-        self._notifier.say(READY, {kind.endpoint for kind in created})
+        self._notifier.notify(READY, {kind.endpoint for kind in created})
         return NewTickets(ids)
 
     async def drain(self) -> None:
-        await self._coalescer.drain()
+        await self._batcher.drain()
 
     async def _flush(self, jobs: list[NewJob]) -> Sequence[Ticket | Exception]:
-        db = self._idle_lines.pop()  # there is one for each flight
+        db = self._idle_connections.pop()  # there is one for each flight
         try:
             crash_point("submit.before_insert")
-            tell = self._told_at_once(jobs)
-            created = await retried(lambda: job_store.submit(db, jobs, tell))
+            notification = self._notification(jobs)
+            created = await retried(lambda: job_store.submit(db, jobs, notification))
             crash_point("submit.committed_not_answered")
             self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
-            if tell is None:
-                self._notifier.say(READY, {job.endpoint for job in jobs})
+            if notification is None:
+                self._notifier.notify(READY, {job.endpoint for job in jobs})
             return await self._tickets(db, jobs, created)
         finally:
-            self._idle_lines.append(db)
+            self._idle_connections.append(db)
 
-    def _told_at_once(self, jobs: Sequence[NewJob]) -> tuple[str, str] | None:
-        """What to say within the transaction, if these are a few jobs at a quiet time.
+    def _notification(self, jobs: Sequence[NewJob]) -> tuple[str, str] | None:
+        """The notification to send within the transaction, if these are few jobs at a quiet time.
 
         NOTIFY holds a cluster-wide lock until its commit is on disk, so a busy engine keeps it out
         of its transactions. An idle one saves a round trip (docs/adr/0011).
         """
         now = time.monotonic()
-        if len(jobs) > _FEW_JOBS or now - self._told_at < _QUIET_SECONDS:
+        if len(jobs) > _FEW_JOBS or now - self._notified_at < _QUIET_SECONDS:
             return None
-        if any(job.is_told_of for job in jobs):
+        if any(job.has_webhooks for job in jobs):
             return None
-        self._told_at = now
+        self._notified_at = now
         endpoints = ",".join({job.endpoint for job in jobs})
         return READY, endpoints if endpoints.isascii() else ""
 
     def _count(self, created: Mapping[tuple[str, str], int]) -> None:
-        """One statement created so many jobs, by organisation and lane."""
+        """Count the jobs that one statement created, by organisation and lane."""
         self._job_stats.submitted(created)
         lanes: Tally[Lane] = Tally()
         for (_, lane), rows in created.items():
@@ -159,7 +159,7 @@ class Submitter:
             for at, position in enumerate(open_positions):
                 if at in existing:
                     tickets[position] = _known(jobs[position], existing[at])
-            # A job that held the key and was pruned since: the key is free again.
+            # The job that held the key was pruned meanwhile: the key is free again.
             gone = [jobs[position] for position in open_positions if tickets[position] is None]
             if gone:
                 again = await retried(partial(insert, gone))
@@ -175,7 +175,7 @@ class Submitter:
 
 def _known(job: NewJob, existing: Existing) -> Ticket:
     if existing.uuid == job.uuid:
-        # Our own statement, sent again after its answer was lost.
+        # Our own statement, sent again because its answer was lost.
         return Ticket(job.uuid, existing.state, created=True)
     mismatch = existing.fingerprint != job.fingerprint
     return Ticket(existing.uuid, existing.state, created=False, mismatch=mismatch)

@@ -1,4 +1,4 @@
-"""Lists that callers stage before they hand a batch in."""
+"""Uploads: lists of tasks that callers stage before they submit a batch."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.limits import LIST_BYTES_MAX
 
 UPLOAD_SECONDS: Final = 86_400
-"""How long a list may be put, and how long it waits to be used."""
+"""How long an upload accepts its list, and how long the list waits to be used."""
 MEDIA_TYPE: Final = "application/x-ndjson"
 _MISSING: Final = (
-    "There is no list in this upload: PUT it to the upload's URL first, within a day. "
-    "An upload is used once."
+    "This upload has no list. PUT the list to the upload's URL first, within a day. "
+    "An upload can be used once."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class StagedList:
-    """A list that was put, and that nothing has used yet."""
+    """A list that was uploaded and not used yet."""
 
     upload: UUID
     blob_key: str
@@ -35,22 +35,22 @@ class StagedList:
 
 
 class UploadRepository(EngineExtension):
-    """Gives places for lists away, and finds what was put there."""
+    """Creates uploads and finds the lists that were put there."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._line = context.background_db
+        self._db = context.background_db
         self._deployment = context.deployment
         self._signer = context.signer
         self._blobs = context.blobs
 
     async def create(self, *, org: str, owner: str) -> tuple[UUID, SignedUrl]:
-        """A place for a list, and the URL to put it to."""
+        """Create an upload. Returns its id and the URL to PUT the list to."""
         upload = new_id()
         key = upload_key(await self._deployment(), upload)
         url = await self._signer().signed_put(key, UPLOAD_SECONDS, MEDIA_TYPE)
         await retried(
             lambda: uploads.create(
-                self._line,
+                self._db,
                 org=org,
                 upload_id=upload,
                 owner=owner,
@@ -61,20 +61,20 @@ class UploadRepository(EngineExtension):
         return upload, url
 
     async def staged(self, upload_id: str, *, org: str, owner: str) -> StagedList:
-        """The list that was put to an upload of the owner's.
+        """The list in an upload of the owner.
 
-        Raises UploadMissing, the same for a foreign id as for one that never was or whose list is
-        not there; UploadAlreadyUsed; BodyTooLarge.
+        Raises UploadMissing if there is no such upload of this owner, or no list in it;
+        UploadAlreadyUsed; BodyTooLarge.
         """
         try:
             upload = from_text(upload_id)
         except InvalidId as error:
             raise UploadMissing(_MISSING) from error
-        found = await retried(lambda: uploads.get(self._line, org, upload))
+        found = await retried(lambda: uploads.get(self._db, org, upload))
         if found is None or found.owner != owner or found.is_expired:
             raise UploadMissing(_MISSING)
         if found.is_used:
-            raise UploadAlreadyUsed("This upload was used already; stage the list once more.")
+            raise UploadAlreadyUsed("This upload was already used; stage the list again.")
         try:
             head = await self._blobs().head(found.blob_key)
         except FileNotFoundError as error:

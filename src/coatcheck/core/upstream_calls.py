@@ -33,12 +33,12 @@ _HOP_BY_HOP: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers of one connection, not of the message."""
+"""Headers that belong to one connection, not to the message."""
 
 _NOT_FORWARDED: Final = {
-    # Of the request as it reached us.
+    # About the request as it reached us.
     "accept-encoding",
-    "content-encoding",  # it is inflated by then
+    "content-encoding",  # the body has been decompressed by then
     "content-length",
     "expect",
     "forwarded",
@@ -48,22 +48,22 @@ _NOT_FORWARDED: Final = {
     "x-forwarded-port",
     "x-forwarded-proto",
     "x-real-ip",
-    # The caller's credentials are for us, and would be stored with the job.
+    # The caller's credentials are meant for us, and would be stored with the job.
     "authorization",
     "cookie",
     "x-api-key",
-    # What the caller says to us about the job.
+    # Instructions to us about the job.
     "prefer",
     "x-webhook-url",
     "x-state-webhook-url",
-    # The job's own is sent. Stored with the call, it would make every retry another payload.
+    # We send the job's own. Stored with the call, it would make every retry a different payload.
     "x-request-id",
 }
 _NOT_FORWARDED_PREFIXES: Final = ("x-hsl-", "x-coatcheck-")
 
 _KEPT: Final = frozenset(
     {
-        # What the body is. It cannot be read without these.
+        # What the body is: it cannot be read without these.
         "content-type",
         "content-encoding",
         "content-language",
@@ -71,30 +71,30 @@ _KEPT: Final = frozenset(
         # Whether it is whole.
         "content-digest",
         "repr-digest",
-        # What a download is called. A browser saves it then, and runs nothing.
+        # A download's file name. A browser then saves it, and runs nothing.
         "content-disposition",
-        # Which state of a thing this is, for a caller's own `If-Match`. They make nothing fresh.
+        # The version of a resource, for a caller's `If-Match`. They make nothing fresh.
         "etag",
         "last-modified",
-        # Where what was made is, and when to ask for it. With a 2xx nobody follows these unasked.
+        # Where the result is, and when to ask for it. After a 2xx nobody follows these unasked.
         "location",
         "retry-after",
     }
 )
-"""The headers of an upstream that its caller gets; no other is. An upstream is a tenant's, and
-speaks under our host name: whatever a proxy before us acts on (X-Accel-Redirect and X-Sendfile have
-it serve a file of its own; Cache-Control and Vary, keep the answer for others), or a browser does
-for our whole origin (Set-Cookie, Clear-Site-Data, Access-Control-Allow-Origin, Link, Refresh), is
-not the upstream's to say. What such names there are depends on who stands before us, so they are
-not listed: what is harmless is. For the same reason no tenant can add to the list."""
+"""The upstream headers that the caller gets; all others are dropped. An upstream belongs to a
+tenant and answers under our host name. It must not control a proxy in front of us (X-Accel-Redirect
+and X-Sendfile have it serve a file of its own; Cache-Control and Vary have it keep the response for
+others), nor a browser's treatment of our whole origin (Set-Cookie, Clear-Site-Data,
+Access-Control-Allow-Origin, Link, Refresh). Such names depend on the proxy, so this is a list of
+harmless names and not of dangerous ones. For the same reason no tenant can add to it."""
 
 
 _LISTS: Final = frozenset({"content-encoding", "content-language", "content-digest", "repr-digest"})
-"""Those of them that may come several times: together they are one list."""
+"""Those that may be repeated: together they are one list."""
 
 
 def forwarded_headers(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
-    """What of a caller's headers an upstream is sent, names in lower case."""
+    """The caller's headers that an upstream is sent, names in lower case."""
     return [
         (name, value)
         for name, value in _of_the_message(headers)
@@ -103,7 +103,7 @@ def forwarded_headers(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
 
 
 def kept_headers(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
-    """What of an upstream's headers is kept with its answer, names in lower case, each once."""
+    """The upstream's headers that are kept with its answer, names in lower case, each once."""
     kept: dict[str, str] = {}
     for name, value in _of_the_message(headers):
         if name in kept and name in _LISTS:
@@ -114,7 +114,7 @@ def kept_headers(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
 
 
 def _of_the_message(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
-    """The headers without those of the connection, which ``Connection`` may add to."""
+    """The headers without those of the connection, including those that ``Connection`` names."""
     pairs = [
         (name.decode("latin-1").lower(), value.decode("latin-1").strip()) for name, value in headers
     ]
@@ -128,10 +128,10 @@ def _of_the_message(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
 
 
 CALL_URL_CHARACTERS_MAX: Final = 8_192
-"""A registered URL with a caller's path and query."""
+"""The bound on a registered URL with the caller's path and query."""
 
 ANSWER_INLINE_BYTES_MAX: Final = 1024 * 1024
-"""A longer answer is kept as an artifact instead of in the result."""
+"""A longer body is kept as an artifact instead of in the result."""
 
 ANSWER_BYTES_MAX: Final = 1024 * 1024 * 1024
 
@@ -139,8 +139,8 @@ ARTIFACT_NAME: Final = "upstream-answer"
 
 
 class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One request to an upstream. ``headers`` are the caller's; the registration's own are sealed
-    under ``secrets_id``, if there are any, and are sent along (``service_definition.py``)."""
+    """One request to an upstream. ``headers`` are the caller's. The registration's own headers are
+    sealed under ``secrets_id`` and added at the call (``service_definition.py``)."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=CALL_URL_CHARACTERS_MAX)]
     method: Annotated[str, msgspec.Meta(pattern=whole("[A-Z]{1,20}"))]
@@ -148,16 +148,16 @@ class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     body_text: str | None = None
     body_base64: str | None = None
     body_json: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    """For a batch, which writes the same call around each of its tasks."""
+    """For a batch, which wraps the same call around each of its tasks."""
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=TIMEOUT_SECONDS_MAX)] = 60.0
-    """For the whole call, from the connection to the end of the answer."""
+    """For the whole call, from the connection to the end of the response."""
     secrets_id: str = ""
 
     def __repr__(self) -> str:
         return f"<UpstreamCall {self.method}>"
 
     def body(self) -> bytes:
-        """The bytes to send. Raises ValueError if they are no base64."""
+        """The bytes to send. Raises ValueError if the base64 is invalid."""
         if not isinstance(self.body_json, msgspec.UnsetType):
             return bytes(self.body_json)
         if self.body_base64 is not None:
@@ -166,12 +166,12 @@ class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
 
 
 class UpstreamAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an upstream answered. At most one of the bodies is there; none for an empty one."""
+    """An upstream's answer. At most one of the bodies is set; none for an empty one."""
 
     status: int
     headers: list[tuple[str, str]] = []
     body_json: msgspec.Raw = msgspec.Raw()
-    """The JSON as the upstream wrote it, without the blanks around it: a Raw would lose them."""
+    """The JSON as the upstream wrote it, without the surrounding blanks, which a Raw would lose."""
     blanks_before: str = ""
     blanks_after: str = ""
     body_text: str | None = None
@@ -224,10 +224,10 @@ def upstream_call(
 ) -> UpstreamCall:
     """The call that repeats a caller's request to an upstream.
 
-    ``headers`` are the caller's, as they came: those of the connection, of the host, and the
-    caller's credentials are left out, and so are those that the ``target`` has itself. ``url`` is
-    complete, query included; raises InvalidParameter if it is too long. Whether it may be called,
-    the worker's guard says.
+    ``headers`` are the caller's, as received. Headers of the connection and of the host, the
+    caller's credentials, and those that the ``target`` sets itself are left out. ``url`` is
+    complete, query included; raises InvalidParameter if it is too long. The worker's egress guard
+    decides whether it may be called.
     """
     check_sealed(target)
     if len(url) > CALL_URL_CHARACTERS_MAX:
@@ -247,13 +247,13 @@ def upstream_call(
 
 
 def check_sealed(target: HttpTarget | RemoteTarget) -> None:
-    """Raises SealingKeyMissing for a target whose secrets are still stored as they are: no payload
-    may hold them."""
+    """Raise SealingKeyMissing for a target whose secrets are not sealed yet: no payload may hold
+    them."""
     hidden = target.headers if isinstance(target, HttpTarget) else target.secrets
     if hidden and not target.secrets_id:
         raise SealingKeyMissing(
-            "The secrets of this service are not sealed yet. That is done within seconds of the "
-            "operator's setting COATCHECK_SECRET_KEYS."
+            "The secrets of this service are not sealed yet. That happens within seconds once the "
+            "operator has set COATCHECK_SECRET_KEYS."
         )
 
 
@@ -263,7 +263,7 @@ def encode_call(call: UpstreamCall) -> bytes:
 
 
 def call_frame(call: UpstreamCall) -> tuple[bytes, bytes]:
-    """What stands before and after a body of JSON in the payload of such a call."""
+    """The parts of such a call's payload before and after a JSON body."""
     whole = encode_call(call)
     return whole.removesuffix(b"}}") + b',"body_json":', b"}}"
 
@@ -284,7 +284,7 @@ def decode_answer(result: bytes) -> UpstreamAnswer:
 
 
 def shown_result(result: bytes) -> bytes:
-    """What a caller who reads the job is shown of its result, as JSON.
+    """The result that a reader of the job is shown, as JSON.
 
     The upstream's own JSON; its text as a string; null for an empty body. Any other body is an
     object with ``media_type``, ``bytes`` and either ``body_base64`` or ``artifact``.

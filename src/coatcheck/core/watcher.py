@@ -1,4 +1,4 @@
-"""Waits for jobs to change: woken by notification, or by looking again after a while."""
+"""Waits for changes of jobs: woken by notifications, and by a poll every second."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from uuid import UUID
 
 _LOOK_AGAIN_SECONDS = 1.0
 _ANY = "any"
-"""In place of the id of a job."""
+"""Replaces a job's id: any job."""
 
 
 class Watcher:
-    """Wakes whoever waits for a job."""
+    """Wakes those who wait for a job."""
 
     def __init__(self) -> None:
         self._waiters: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
-    def heard(self, payload: str) -> None:
-        """A notification: these jobs changed, or (empty) any may have."""
+    def on_notification(self, payload: str) -> None:
+        """Handle a notification: these jobs changed, or (if empty) any may have."""
         if not payload:
             self.wake_all()
             return
@@ -34,16 +34,16 @@ class Watcher:
                 event.set()
 
     def watch(self, job_id: UUID) -> Watch:
-        """Begin to watch a job; looking at it after this misses nothing."""
+        """Watch a job. Read it afterwards: no change after that read is missed."""
         return Watch(self._waiters, job_id.hex)
 
     def watch_all(self) -> Watch:
-        """Begin to watch all jobs, whosever they are."""
+        """Watch all jobs of all organisations."""
         return Watch(self._waiters, _ANY)
 
 
 class Watch:
-    """One waiter's interest in one job. A context manager."""
+    """One caller waiting for one job. A context manager."""
 
     def __init__(self, waiters: defaultdict[str, set[asyncio.Event]], word: str) -> None:
         self._waiters = waiters
@@ -61,13 +61,13 @@ class Watch:
             del self._waiters[self._word]
 
     def wake(self) -> None:
-        """Have ``changed`` return, as if the job had changed."""
+        """Make ``changed`` return, as if the job had changed."""
         self._event.set()
 
     async def changed(self, seconds_max: float) -> bool:
-        """Return when the job may have changed; at the latest when it is time to look anyway.
+        """Wait until the job may have changed, or until it is time to poll.
 
-        Whether it was told so.
+        Returns True if a notification came.
         """
         try:
             async with asyncio.timeout(min(seconds_max, _LOOK_AGAIN_SECONDS)):

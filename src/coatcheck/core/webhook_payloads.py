@@ -1,13 +1,13 @@
-"""What webhooks say: the body of each is made when it is delivered, of what is known then.
+"""Webhook payloads: each body is made at delivery, from what is known then.
 
-The outbox holds facts and no customer's data; the rest is read from the job's row. Whoever is told
-late, after that row has gone, is told the facts.
+The outbox holds facts and no customer data; the rest is read from the job's row. A delivery that
+comes after that row was deleted has the facts alone.
 
     {"type": "job.completed", "timestamp": "2026-01-01T00:00:00Z",
      "state": "completed", "previous_state": "processing", "data": {...}}
 
-The two states are those of the engine, as of the event. ``data`` is what a surface shows of its
-jobs, so every surface brings a renderer of its own.
+The two states are the engine's, at the time of the event. ``data`` is the product's view of the
+job, so every product brings a renderer.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from coatcheck.domain.states import State
 from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
 
 JobRenderer = Callable[[DeliveryEvent, JobView | None], Awaitable[Any]]
-"""Makes ``data`` of a notice of a job, and the job itself unless it is gone by now."""
+"""Makes ``data`` from a job's event, and from the job unless it was deleted."""
 
 SubjectRenderer = Callable[[DeliveryEvent], Awaitable[Any]]
-"""Makes ``data`` of a notice of something else than a job."""
+"""Makes ``data`` from an event that is not about a job."""
 
 Render = Callable[[DeliveryEvent], Awaitable[bytes]]
 """Makes the whole body."""
@@ -39,8 +39,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class WebhookEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of a webhook, unless a surface has one of its own. Of a job it says what it went
-    from and to."""
+    """The body of a webhook, unless a product has its own. For a job it has the states before and
+    after."""
 
     type: str
     timestamp: datetime
@@ -51,20 +51,20 @@ class WebhookEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class WholeBody:
-    """What a renderer answers to have ``value`` sent as it is, without the envelope."""
+    """A renderer returns it to have ``value`` sent as the body, without the envelope."""
 
     value: Any
 
 
 class TestPayload(msgspec.Struct, frozen=True):
-    """What a test message says."""
+    """The ``data`` of a test message."""
 
     endpoint_id: str
 
 
 class ExpiredJob(msgspec.Struct, frozen=True):
-    """A job whose retention ended before its webhook was delivered. ``expired`` is true, and the
-    rest is as of the event."""
+    """A job that was deleted before its webhook was delivered. ``expired`` is true; the other
+    fields are those at the time of the event."""
 
     id: str
     status: str
@@ -75,7 +75,7 @@ class ExpiredJob(msgspec.Struct, frozen=True):
 
 
 def expired_job(event: DeliveryEvent) -> ExpiredJob:
-    """What is left to say of a job that is gone."""
+    """The payload for a job that was deleted."""
     facts = event.facts
     return ExpiredJob(
         to_text(event.subject),
@@ -87,8 +87,8 @@ def expired_job(event: DeliveryEvent) -> ExpiredJob:
 
 
 class WebhookPayloads:
-    """Renders notices: of jobs by their service, ``otherwise`` by one renderer for all others (if
-    there is none, plainly); of what is no job by its kind."""
+    """Renders events: jobs by their service, or else by ``otherwise`` (by default, plainly);
+    other subjects by their kind."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class WebhookPayloads:
         self._kinds = {SubjectKind.TEST: _test, **(kinds or {})}
 
     async def body(self, event: DeliveryEvent) -> bytes:
-        """The bytes to post. What no product that is on can show is said by the facts alone."""
+        """The body to post. Without a renderer it has the facts alone."""
         if event.kind is not SubjectKind.JOB:
             render = self._kinds.get(event.kind, _facts)
             return _encode(WebhookEnvelope(event.event, event.at, await render(event)))
@@ -127,7 +127,7 @@ class WebhookPayloads:
 
 
 async def _plain_job(event: DeliveryEvent, view: JobView | None) -> Any:
-    """What is said of a job that is no product's: what the engine knows, without its result."""
+    """The payload of a job that is no product's: the engine's fields, without the result."""
     if view is None:
         return expired_job(event)
     return {

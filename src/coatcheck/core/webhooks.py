@@ -1,7 +1,6 @@
-"""An organisation's webhooks, as routes and commands ask for them: its endpoints, their secrets,
-the log, sending again, and fetching.
+"""An organisation's webhooks: endpoints, their secrets, the delivery log, resending and pulling.
 
-An endpoint of another organisation is as if it were not: NotFound.
+Another organisation's endpoint raises NotFound, like one that does not exist.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.webhooks import (
     DESCRIPTION_CHARACTERS_MAX,
     ENDPOINTS_MAX,
-    PEACE_SECONDS_MAX,
+    RETRY_AFTER_SECONDS_MAX,
     DeliveryEvent,
     DeliveryStatus,
     DeliveryView,
@@ -49,15 +48,17 @@ from coatcheck.domain.webhooks import (
 from coatcheck.egress.urls import read_target
 from coatcheck.settings import Settings
 
-WITH_PEACE: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+RETRY_AFTER_STATUSES: Final = frozenset(
+    {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+)
 """The statuses whose Retry-After is obeyed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverAnswer:
-    """What a receiver answered, or why there is no answer. ``error`` is None if all is well.
+    """A receiver's answer, or why there was none. ``error`` is None for a success.
 
-    ``error`` has no part of the URL, nor of what was answered.
+    ``error`` contains no part of the URL or of the response.
     """
 
     status: int | None
@@ -69,19 +70,19 @@ class ReceiverAnswer:
         return self.status == HTTPStatus.GONE
 
 
-def answered(status: int, asked_seconds: float | None = None) -> ReceiverAnswer:
-    """What a status means. ``asked_seconds`` is what came with it as Retry-After."""
+def answer_of(status: int, asked_seconds: float | None = None) -> ReceiverAnswer:
+    """Interpret a receiver's status. ``asked_seconds`` is the Retry-After that came with it."""
     if 200 <= status < 300:
         return ReceiverAnswer(status, None)
     if 300 <= status < 400:
         return ReceiverAnswer(status, f"answered {status}; redirects are not followed")
     asked = None
-    if status in WITH_PEACE and asked_seconds is not None:
-        asked = min(max(asked_seconds, 0.0), PEACE_SECONDS_MAX)
+    if status in RETRY_AFTER_STATUSES and asked_seconds is not None:
+        asked = min(max(asked_seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
     return ReceiverAnswer(status, f"answered {status}", asked)
 
 
-def judged(
+def mark_of(
     org: str,
     delivery: UUID,
     lease: UUID,
@@ -89,17 +90,17 @@ def judged(
     tries: int,
     answer: ReceiverAnswer,
     luck: float,
-    fetched: bool = False,
+    pulled: bool = False,
 ) -> Mark:
-    """What becomes of a delivery that had been tried ``tries`` times before. ``luck`` is in
-    [0, 1). One that was ``fetched`` has a schedule of its own."""
+    """The outcome of a delivery that had been tried ``tries`` times before. ``luck`` is in [0, 1).
+    A ``pulled`` delivery has its own retry schedule."""
     status, delay = DeliveryStatus.PENDING, None
     if answer.error is None:
         status = DeliveryStatus.DELIVERED
     elif answer.is_gone:
         status = DeliveryStatus.DISABLED
     else:
-        delay = retry_seconds(tries + 1, luck, answer.asked_seconds, fetched=fetched)
+        delay = retry_seconds(tries + 1, luck, answer.asked_seconds, pulled=pulled)
         if delay is None:
             status = DeliveryStatus.EXHAUSTED
     return Mark(
@@ -114,24 +115,24 @@ _PREFIX: Final = "whsec_"
 
 
 class WebhookSecrets:
-    """Every secret of the deployment that has this pepper."""
+    """Derives every signing secret of a deployment from its pepper."""
 
     def __init__(self, pepper: str) -> None:
         self._pepper = pepper.encode()
         self._of = lru_cache(maxsize=1_000)(self._derive)
 
     def text(self, org: str, generation: int, endpoint: UUID | None = None) -> str:
-        """A secret as receivers configure it, ``whsec_`` and base64: the organisation's, or that of
-        one of its endpoints."""
+        """A secret as receivers configure it, ``whsec_`` and base64: the organisation's, or one
+        endpoint's."""
         return _PREFIX + base64.b64encode(self._of(org, generation, endpoint)).decode()
 
     def headers(self, claimed: Claimed, body: bytes, at: datetime) -> dict[str, str]:
-        """What is sent with a message: its type, its id, when it was sent, and its signatures, that
-        of the present secret first."""
+        """The headers of a message: its type, id and time, and its signatures, that of the current
+        secret first."""
         event = claimed.event
         endpoint = event.target if claimed.to_endpoint else None
         message = message_id(event.id)
-        # The library takes the wall clock's digits for UTC, whatever zone they are of.
+        # The library reads the local time's digits as UTC, whatever the zone.
         moment, text = at.astimezone(UTC), body.decode()
         signatures = [
             Webhook(self._of(event.org, generation, endpoint)).sign(message, moment, text)
@@ -154,18 +155,18 @@ class WebhookSecrets:
 
 
 REPLAYED_MAX: Final = 1_000
-"""Deliveries that one call sends again."""
+"""How many deliveries one call sends again."""
 ENDED: Final = (DeliveryStatus.DELIVERED, DeliveryStatus.EXHAUSTED, DeliveryStatus.DISABLED)
 FAILED: Final = (DeliveryStatus.PENDING, DeliveryStatus.EXHAUSTED, DeliveryStatus.DISABLED)
-"""What a replay sends again unless it is asked for something else. Of what is pending it is what
-has failed, and waits for its next try."""
+"""The default selection of a replay. Of pending deliveries it takes those that have failed and
+wait for a retry."""
 _ERROR_CHARACTERS_MAX: Final = 200
 _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
 class SigningSecret:
-    """A secret as receivers configure it. After a rotation ``previous`` signs along for a while."""
+    """A secret as receivers configure it. After a rotation ``previous`` stays valid for a while."""
 
     secret: str
     generation: int
@@ -175,7 +176,7 @@ class SigningSecret:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """How many deliveries are sent again. ``next`` is where to go on, if there may be more."""
+    """How many deliveries are sent again. ``next`` is where to continue, if there may be more."""
 
     count: int
     next: UUID | None
@@ -183,8 +184,8 @@ class ReplayOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of a message that was fetched: the status that its receiver answered, or else why
-    there was no answer. ``asked_seconds`` is what came as Retry-After."""
+    """The outcome of a pulled message: the receiver's status, or why there was no answer.
+    ``asked_seconds`` is its Retry-After."""
 
     delivery: UUID
     lease: UUID
@@ -194,16 +195,16 @@ class Report:
 
 
 class Webhooks:
-    """What an engine does for webhooks. Endpoints are named by their ``id``, a ULID."""
+    """Manages an organisation's webhooks. An endpoint's ``id`` is a ULID."""
 
-    def __init__(self, settings: Settings, db: Connection, list_line: Connection) -> None:
+    def __init__(self, settings: Settings, db: Connection, list_db: Connection) -> None:
         self._settings = settings
         self._db = db
-        self._list_db = list_line
+        self._list_db = list_db
 
     @cached_property
     def secrets(self) -> WebhookSecrets:
-        """What signs. Raises SettingsInvalid where there is no pepper."""
+        """The signing secrets. Raises SettingsInvalid if no pepper is set."""
         return WebhookSecrets(self._settings.require("key_pepper"))
 
     # Endpoints
@@ -217,13 +218,13 @@ class Webhooks:
         *,
         pulled: bool = False,
     ) -> EndpointView:
-        """Register an endpoint. ``url`` is None for one that is ``pulled``: fetched from with
-        ``take``, and removed once nobody does for ten minutes.
+        """Register an endpoint. ``url`` is None for a ``pulled`` one: its messages are fetched with
+        ``take``, and it is removed after ten minutes without a fetch.
 
-        Whether the URL may be called is for the caller to ask its guard; here it is only read.
+        The caller checks whether the URL may be called; here only its form is checked.
         """
         if (url is None) != pulled:
-            raise InvalidSubmission("url: an endpoint has one, unless it is fetched from")
+            raise InvalidSubmission("url: required, unless the endpoint is pulled")
         insert = partial(
             endpoint_store.create,
             self._db,
@@ -242,7 +243,7 @@ class Webhooks:
         return made
 
     async def list_endpoints(self, org: str) -> list[EndpointView]:
-        """All of them, oldest first."""
+        """All endpoints, oldest first."""
         return await retried(partial(endpoint_store.list_all, self._db, org))
 
     async def get_endpoint(self, org: str, endpoint: str) -> EndpointView:
@@ -259,9 +260,9 @@ class Webhooks:
         events: Sequence[str] | None = None,
         description: str | None = None,
     ) -> EndpointView:
-        """Change what is given. One that had answered 410 is wanted again by this."""
+        """Change the given fields. This enables an endpoint again that had answered 410."""
         if url is not None and (await self.get_endpoint(org, endpoint)).pulled:
-            raise InvalidSubmission("url: an endpoint that is fetched from has none")
+            raise InvalidSubmission("url: a pulled endpoint has none")
         change = partial(
             endpoint_store.change,
             self._db,
@@ -274,45 +275,45 @@ class Webhooks:
         return _found(await retried(change))
 
     async def pause(self, org: str, endpoint: str) -> EndpointView:
-        """Have it told nothing for now. What there is to tell is noted, and waits."""
+        """Stop sending to it for now. Its messages wait."""
         return _found(
             await retried(partial(endpoint_store.pause, self._db, org, _endpoint(endpoint)))
         )
 
     async def resume(self, org: str, endpoint: str) -> EndpointView:
-        """Have it told again, whether it was paused or had answered 410."""
+        """Send to it again, after a pause or a 410."""
         return _found(
             await retried(partial(endpoint_store.resume, self._db, org, _endpoint(endpoint)))
         )
 
     async def delete_endpoint(self, org: str, endpoint: str) -> None:
-        """Remove it. What waits for it ends as ``disabled``, and stays in the log for a while."""
+        """Remove it. Its pending deliveries end as ``disabled`` and stay in the log for a while."""
         delete = partial(endpoint_store.delete, self._db, org, _endpoint(endpoint))
         if not await retried(delete):
             raise NotFound
 
     async def secret(self, org: str, endpoint: str) -> SigningSecret:
-        """What its messages are signed with."""
+        """The secret that signs its messages."""
         named = _endpoint(endpoint)
         read = partial(endpoint_store.secret, self._db, org, named)
         return self._shown(org, named, _found(await retried(read)))
 
     async def rotate(self, org: str, endpoint: str, generation: int) -> SigningSecret:
-        """Give it the secret after this generation's, which signs along for a day. Of two that
-        replace the same one, the second changes nothing."""
+        """Give it the next secret; that of ``generation`` stays valid for a day. If two calls
+        replace the same secret, the second changes nothing."""
         named = _endpoint(endpoint)
         rotate = partial(endpoint_store.rotate, self._db, org, named, generation)
         return self._shown(org, named, _found(await retried(rotate)))
 
     async def send_test(self, org: str, endpoint: str) -> DeliveryView:
-        """Have a message sent to it that tells of nothing but that it works."""
+        """Send it a test message."""
         delivery = new_id()
         send = partial(endpoint_store.send_test, self._db, org, _endpoint(endpoint), delivery)
         if not await retried(send):
             raise NotFound
         return await self.delivery(org, delivery)
 
-    # The log
+    # Deliveries
 
     async def deliveries(
         self,
@@ -326,8 +327,8 @@ class Webhooks:
         after: UUID | None = None,
         limit: int,
     ) -> list[DeliveryView]:
-        """Deliveries, newest first, older than ``after``: of an endpoint, of a job, task or batch,
-        in a state, noted at ``since`` or later and before ``until``."""
+        """Deliveries, newest first, older than ``after``: of an endpoint; of a job, task or batch;
+        with a status; created at ``since`` or later and before ``until``."""
         older_than = after
         if until is not None:
             bound = first_delivery_at(until)
@@ -349,12 +350,12 @@ class Webhooks:
         return _found(await retried(partial(webhook_store.get, self._db, org, delivery)))
 
     async def replay(self, org: str, delivery: UUID) -> DeliveryView:
-        """Have one sent again, at once and under the same id."""
+        """Send a delivery again, at once and under the same id."""
         shown = _found(await retried(partial(webhook_store.replay, self._db, org, delivery)))
         if shown.status in ENDED and shown.endpoint is not None:
             read = partial(endpoint_store.get, self._db, org, shown.endpoint)
             if await retried(read) is None:
-                raise WebhookEndpointDeleted("The endpoint that this was for was deleted.")
+                raise WebhookEndpointDeleted("The endpoint of this delivery was deleted.")
         return shown
 
     async def replay_range(
@@ -368,10 +369,10 @@ class Webhooks:
         after: UUID | None = None,
         limit: int = REPLAYED_MAX,
     ) -> ReplayOutcome:
-        """Have those sent again that were noted at ``since`` or later, before ``until``, and that
-        have this status: of one endpoint, or all. Of what is pending, those whose last try failed.
-        Oldest first; ``after`` goes on where the last call ended. What was for deleted endpoints is
-        left out."""
+        """Send deliveries again that were created from ``since`` to ``until`` and have one of
+        these statuses: of one endpoint, or of all. Of pending ones, those whose last try failed.
+        Oldest first; ``after`` continues where the last call ended. Deliveries of deleted
+        endpoints are left out."""
         first = first_delivery_at(since)
         if after is not None:
             first = max(first, UUID(int=after.int + 1))
@@ -388,17 +389,17 @@ class Webhooks:
         again = await retried(replay)
         return ReplayOutcome(len(again), again[-1] if len(again) == limit else None)
 
-    async def told_before(self, event: DeliveryEvent) -> Mapping[str, Any] | None:
-        """The facts of the notice before this one, to the same target about the same subject."""
-        return await retried(partial(webhook_store.told_before, self._db, event))
+    async def previous_facts(self, event: DeliveryEvent) -> Mapping[str, Any] | None:
+        """The facts of the previous delivery to the same target about the same subject."""
+        return await retried(partial(webhook_store.previous_facts, self._db, event))
 
-    # Fetching
+    # Pulling
 
     async def take(
         self, org: str, endpoint: str, limit: int, lease_seconds: float
     ) -> list[Claimed]:
-        """Fetch messages that are due, oldest first, from an endpoint that is ``pulled``. What is
-        not reported within the lease is given out again."""
+        """Fetch due messages of a ``pulled`` endpoint, oldest first. A message that is not reported
+        within the lease is handed out again."""
         take = partial(
             endpoint_store.take,
             self._db,
@@ -408,25 +409,24 @@ class Webhooks:
             limit=limit,
             lease_seconds=lease_seconds,
         )
-        # Not sent again when its outcome is unknown: the lease would be another's.
+        # Not sent again when its outcome is unknown: that would need another lease.
         return _found(await take())
 
     async def report(self, org: str, endpoint: str, reports: Sequence[Report]) -> list[bool]:
-        """Say what became of messages that were fetched, by the rules for those that are posted,
-        but tried again sooner. For each, whether its lease was still held: if it was not, nothing
-        is changed."""
+        """Report the outcome of pulled messages. The rules are those of posted ones, with earlier
+        retries. Returns for each whether its lease was still held; if not, nothing changes."""
         named = _endpoint(endpoint)
         pairs = [(each.delivery, each.lease) for each in reports]
         tries = await retried(partial(endpoint_store.held, self._db, org, named, pairs))
         marks = [
-            judged(
+            mark_of(
                 org,
                 each.delivery,
                 each.lease,
                 tries=tries[each.delivery],
                 answer=_answer(each),
                 luck=random.random(),
-                fetched=True,
+                pulled=True,
             )
             for each in reports
             if each.delivery in tries
@@ -448,13 +448,13 @@ class Webhooks:
 
 def _answer(report: Report) -> ReceiverAnswer:
     if report.status_code is not None:
-        return answered(report.status_code, report.asked_seconds)
+        return answer_of(report.status_code, report.asked_seconds)
     error = "".join(c for c in report.error or "" if c.isprintable())[:_ERROR_CHARACTERS_MAX]
     return ReceiverAnswer(None, error or "no answer")
 
 
 def _endpoint(text: str) -> UUID:
-    """The endpoint that a text names; whatever else is there names none."""
+    """The id of an endpoint. Raises NotFound for any text that is not an id."""
     try:
         return from_text(text)
     except InvalidId:

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlencode
 import msgspec
 
 from coatcheck.domain.errors import CoatcheckError
-from coatcheck.http.request import PLACE, HeldPlace
+from coatcheck.http.request import RESPONSE_SLOT, ResponseSlot
 from coatcheck.http.response import ASGIApp, Message, RawHeaders, Scope
 
 
@@ -104,7 +104,7 @@ class Opened:
 class Api:
     """The API with one caller's credential. ``head``: the page was requested with HEAD.
 
-    ``place`` is the held-response slot of the page, if it has one; its calls take no second slot.
+    ``response_slot`` is that of the page, if it has one; its calls take no second slot.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class Api:
         request_id: str,
         *,
         head: bool = False,
-        place: HeldPlace | None = None,
+        response_slot: ResponseSlot | None = None,
     ) -> None:
         self._app = app
         self._head = head
-        self._place = place
+        self._response_slot = response_slot
         self._headers: RawHeaders = [
             (b"authorization", b"Bearer " + credential),
             (b"x-request-id", request_id.encode("latin-1")),
@@ -215,7 +215,7 @@ class Api:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         path, _, in_path = path.partition("?")
         query_string = "&".join(filter(None, (in_path, urlencode(given))))
-        held = {} if self._place is None else {PLACE: self._place}
+        held = {} if self._response_slot is None else {RESPONSE_SLOT: self._response_slot}
         return held | {
             "type": "http",
             "method": method,

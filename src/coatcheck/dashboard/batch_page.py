@@ -45,10 +45,10 @@ async def _show(visit: Visit) -> Response | StreamResponse:
     batch = await visit.api.get(base)
     chosen = {name: visit.query.get(name) for name in ("run", "status")}
     cursor = visit.query.get("cursor")
-    asked = {name: value or None for name, value in chosen.items()}
+    query = {name: value or None for name, value in chosen.items()}
     run = _run(batch, chosen["run"])
     tasks = await visit.api.get(
-        f"{base}/tasks", {**asked, "cursor": cursor or None, "limit": _PAGE_ROWS}
+        f"{base}/tasks", {**query, "cursor": cursor or None, "limit": _PAGE_ROWS}
     )
     here = paths.to(PATH, id=batch["id"])
     bad_lines = None
@@ -63,7 +63,7 @@ async def _show(visit: Visit) -> Response | StreamResponse:
         "is_whole": run["id"] == ALL_RUNS,
         "is_current_run": run["id"] == batch["runs"][-1]["id"],
         "tasks": tasks["items"],
-        "failures": await visit.api.get(f"{base}/failures", {"run": asked["run"]}),
+        "failures": await visit.api.get(f"{base}/failures", {"run": query["run"]}),
         "exports": (await visit.api.get(f"{base}/exports"))["items"],
         "bad_lines": bad_lines,
         "statuses": STATUSES,
@@ -117,8 +117,8 @@ async def _export(visit: Visit) -> Response | StreamResponse:
     return _back(visit, "Export started. The download appears here when it is ready.")
 
 
-def _back(visit: Visit, said: str) -> Response:
-    return visit.redirect(paths.to(PATH, id=visit.params["id"]), FlashMessage(said))
+def _back(visit: Visit, message: str) -> Response:
+    return visit.redirect(paths.to(PATH, id=visit.params["id"]), FlashMessage(message))
 
 
 def _run(batch: Mapping[str, Any], wanted: str) -> dict[str, Any]:

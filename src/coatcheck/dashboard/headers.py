@@ -9,7 +9,7 @@ from coatcheck.http.response import RawHeaders
 
 HTML: Final = (b"content-type", b"text/html; charset=utf-8")
 EVENT_STREAM: Final = (b"content-type", b"text/event-stream")
-NOT_KEPT: Final = (b"cache-control", b"no-store")
+NO_STORE: Final = (b"cache-control", b"no-store")
 
 _NONCE_BYTES: Final = 16
 _POLICY: Final = (

@@ -51,12 +51,12 @@ def routes(site: Site) -> list[Route]:
 
 async def _file(visit: Visit) -> Response | StreamResponse:
     name = visit.params["name"]
-    asked = {
+    conditions = {
         each: value
         for each in ("range", "if-range", "if-none-match")
         if (value := visit.request.header(each.encode())) is not None
     }
-    opened = await visit.api.open(_of_file(await _job(visit), name), headers=asked)
+    opened = await visit.api.open(_of_file(await _job(visit), name), headers=conditions)
     passed_on = [
         raw_header(each, opened.headers[each]) for each in _PASSED_ON if each in opened.headers
     ]

@@ -73,8 +73,8 @@ async def _cancel(visit: Visit) -> Response | StreamResponse:
     job_id = visit.params["id"]
     base = paths.to(API, org=visit.org, id=job_id)
     job = await visit.api.post(f"{base}/cancel")
-    said = "Job cancelled." if job["terminal"] else "Cancellation requested."
-    return visit.redirect(paths.to(PATH, id=job_id), FlashMessage(said))
+    message = "Job cancelled." if job["terminal"] else "Cancellation requested."
+    return visit.redirect(paths.to(PATH, id=job_id), FlashMessage(message))
 
 
 async def _retry(visit: Visit) -> Response | StreamResponse:

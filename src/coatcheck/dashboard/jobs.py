@@ -30,7 +30,7 @@ SPANS: Final[Mapping[str, tuple[str, timedelta]]] = {
     "30d": ("Last 30 days", timedelta(days=30)),
 }
 STATES: Final = ("live", "ended", *(state.value for state in State))
-SURFACES: Final = ("gateway", "graphs", "batches", "llm", "speech")
+PRODUCTS: Final = ("gateway", "graphs", "batches", "llm", "speech")
 LANES: Final = tuple(lane.value for lane in Lane)
 
 _SELECTING: Final = ("state", "lane", "surface", "service", "endpoint", "error_code")
@@ -81,7 +81,7 @@ async def _show(visit: Visit) -> Response | StreamResponse:
         **shown,
         states=STATES,
         lanes=LANES,
-        surfaces=SURFACES,
+        products=PRODUCTS,
         spans={key: label for key, (label, _) in SPANS.items()},
         cursor=cursor,
         may_choose_all=not (filters["q"] or filters["owner"]),

@@ -13,5 +13,5 @@ def event(name: str, text: str) -> bytes:
     return f"event: {name}\n{lines}\n".encode()
 
 
-GONE: Final = event("gone", "")
+RELOAD: Final = event("gone", "")
 """Makes the page reload, because its session ended or changed."""

@@ -41,5 +41,5 @@ class FlashMessages:
         )
 
     @staticmethod
-    def gone(*, secure: bool) -> tuple[bytes, bytes]:
+    def expired(*, secure: bool) -> tuple[bytes, bytes]:
         return _COOKIE.clear(secure=secure)

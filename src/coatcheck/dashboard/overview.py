@@ -131,7 +131,7 @@ async def _follow(visit: Visit) -> Response | StreamResponse:
 
 async def _parts(visit: Visit) -> AsyncIterator[bytes]:
     if visit.query.get("org", visit.org) != visit.org:
-        yield live.GONE  # another window switched the organisation
+        yield live.RELOAD  # another window switched the organisation
         return
     sent: dict[str, str] = {}
     silent, seconds = 0.0, LIVE_SECONDS
@@ -141,7 +141,7 @@ async def _parts(visit: Visit) -> AsyncIterator[bytes]:
             figures = await _figures(visit)
         except ApiProblem as problem:
             if problem.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-                yield live.GONE
+                yield live.RELOAD
                 return
             # Over a rate limit, or the database is down: the page keeps its figures for now.
             seconds = max(LIVE_SECONDS, float(problem.retry_after or 0))

@@ -177,7 +177,7 @@ class Sessions:
         return _COOKIE.set(sealed, secure=secure)
 
     @staticmethod
-    def gone(*, secure: bool) -> tuple[bytes, bytes]:
+    def expired(*, secure: bool) -> tuple[bytes, bytes]:
         return _COOKIE.clear(secure=secure)
 
 

@@ -78,8 +78,8 @@ class _SignIn:
         return self._site.redirect(request, back, more=[session, _VISITOR.clear(secure=secure)])
 
     async def leave(self, visit: Visit) -> Response | StreamResponse:
-        gone = self._site.sessions.gone(secure=self._site.is_secure(visit.request))
-        return self._site.redirect(visit.request, paths.SIGN_IN, more=[gone])
+        cookie = self._site.sessions.expired(secure=self._site.is_secure(visit.request))
+        return self._site.redirect(visit.request, paths.SIGN_IN, more=[cookie])
 
     async def switch_org(self, visit: Visit) -> Response | StreamResponse:
         org = visit.form.get("org")

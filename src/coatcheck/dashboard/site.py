@@ -27,6 +27,8 @@ from coatcheck.http.response import ASGIApp, RawHeaders, Response, StreamRespons
 from coatcheck.http.routing import HoldsOpen, Method, ResponseSpec, Route
 from coatcheck.settings import Settings
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class NavigationItem:
@@ -42,11 +44,11 @@ class NavigationItem:
 class Listed:
     """A menu entry, and whether the visitor is on its page or on one below it."""
 
-    place: NavigationItem
+    item: NavigationItem
     is_here: bool
 
 
-PLACES: Final = (
+NAVIGATION: Final = (
     NavigationItem("Overview", "/ui/", "overview"),
     NavigationItem("Jobs", "/ui/jobs", "jobs"),
     NavigationItem("Batches", "/ui/batches", "batches"),
@@ -59,16 +61,14 @@ PLACES: Final = (
 
 def for_visitor(session: Session, path: str) -> list[Listed]:
     """The menu entries that the visitor's credential allows."""
-    return [Listed(each, _is_at(each, path)) for each in PLACES if session.may(each.needs)]
+    return [Listed(each, _is_at(each, path)) for each in NAVIGATION if session.may(each.needs)]
 
 
-def _is_at(place: NavigationItem, path: str) -> bool:
-    if place.path == "/ui/":
-        return path == place.path
-    return path == place.path or path.startswith(f"{place.path}/")
+def _is_at(item: NavigationItem, path: str) -> bool:
+    if item.path == "/ui/":
+        return path == item.path
+    return path == item.path or path.startswith(f"{item.path}/")
 
-
-_log = logging.getLogger(__name__)
 
 CONFIRMED: Final = "confirmed"
 """The form field that says that the visitor has confirmed the action."""
@@ -106,7 +106,7 @@ class Site:
             except ApiProblem as problem:
                 if problem.status != HTTPStatus.UNAUTHORIZED:
                     raise
-                return self._gone(visit.request)
+                return self._end_stream(visit.request)
             return await handler(visit)
 
         return self._route(["GET"], path, name, follow, held=HoldsOpen.ALWAYS)
@@ -118,14 +118,14 @@ class Site:
         own asks it before the action runs.
         """
 
-        async def asked(visit: Visit) -> Response | StreamResponse:
+        async def confirmed(visit: Visit) -> Response | StreamResponse:
             if asks and visit.form.get(CONFIRMED) != "yes":
                 given = [each for each in visit.form if each[0] not in (csrf.FIELD, CONFIRMED)]
                 back = paths.own_page(_path_of(visit.request.header(b"referer") or ""))
                 return visit.page("confirm.html", question=asks, given=given, back=back)
             return await handler(visit)
 
-        return self._route(["POST"], path, name, asked)
+        return self._route(["POST"], path, name, confirmed)
 
     def open_page(self, methods: Sequence[Method], path: str, name: str, answer: _Answer) -> Route:
         """Declare a page that needs no session, such as the sign-in page."""
@@ -191,7 +191,7 @@ class Site:
             credential,
             request.request_id,
             head=request.method == "HEAD",
-            place=request.place,
+            response_slot=request.response_slot,
         )
 
     def is_secure(self, request: Request) -> bool:
@@ -205,7 +205,7 @@ class Site:
         notice, nonce = self._notices.read(visit.request), headers.new_nonce()
         body = self.render_text(visit, template, {"notice": notice, "nonce": nonce, **context})
         cleared = (
-            [] if notice is None else [self._notices.gone(secure=self.is_secure(visit.request))]
+            [] if notice is None else [self._notices.expired(secure=self.is_secure(visit.request))]
         )
         return Response(status, body.encode(), [*_page_headers(nonce), *cleared])
 
@@ -238,7 +238,7 @@ class Site:
         carried = (
             [] if notice is None else [self._notices.cookie(notice, secure=self.is_secure(request))]
         )
-        answered = [*headers.GUARDS, headers.NOT_KEPT, *carried, *more]
+        answered = [*headers.GUARDS, headers.NO_STORE, *carried, *more]
         if is_by_htmx(request):
             # htmx would follow a 303 itself and swap the next page into a part of this one.
             return Response(HTTPStatus.OK, b"", [(b"hx-redirect", path.encode("ascii")), *answered])
@@ -290,8 +290,8 @@ class Site:
     def _to_sign_in(self, request: Request) -> Response:
         """Redirect to the sign-in page, which leads back to the requested page."""
         if request.header(b"accept") == "text/event-stream":
-            return self._gone(request)
-        gone = self.sessions.gone(secure=self.is_secure(request))
+            return self._end_stream(request)
+        cookie = self.sessions.expired(secure=self.is_secure(request))
         wanted = (
             _own_address(request) if request.method == "GET" and not is_by_htmx(request) else ""
         )
@@ -299,19 +299,19 @@ class Site:
             wanted = _path_of(request.header(b"hx-current-url") or "")
         back = paths.own_page(wanted)
         where = paths.with_query(paths.SIGN_IN, {"next": None if back == paths.HOME else back})
-        return self.redirect(request, where, more=[gone])
+        return self.redirect(request, where, more=[cookie])
 
-    def _gone(self, request: Request) -> Response:
+    def _end_stream(self, request: Request) -> Response:
         """End a stream whose session is over. A stream cannot redirect, so its page reloads."""
-        gone = self.sessions.gone(secure=self.is_secure(request))
-        sent = [headers.EVENT_STREAM, *headers.GUARDS, headers.NOT_KEPT, gone]
-        return Response(HTTPStatus.OK, live.GONE, sent)
+        cookie = self.sessions.expired(secure=self.is_secure(request))
+        sent = [headers.EVENT_STREAM, *headers.GUARDS, headers.NO_STORE, cookie]
+        return Response(HTTPStatus.OK, live.RELOAD, sent)
 
     @staticmethod
     def _load_again() -> Response:
         """Reload a page whose session has changed in another window."""
         return Response(
-            HTTPStatus.OK, b"", [(b"hx-refresh", b"true"), *headers.GUARDS, headers.NOT_KEPT]
+            HTTPStatus.OK, b"", [(b"hx-refresh", b"true"), *headers.GUARDS, headers.NO_STORE]
         )
 
     def _visit(
@@ -324,7 +324,7 @@ class Site:
 
 
 def _page_headers(nonce: str) -> RawHeaders:
-    return [headers.HTML, *headers.guards(nonce), headers.NOT_KEPT]
+    return [headers.HTML, *headers.guards(nonce), headers.NO_STORE]
 
 
 def _own_address(request: Request) -> str:

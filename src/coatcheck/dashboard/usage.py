@@ -35,10 +35,10 @@ def routes(site: Site) -> list[Route]:
 
 
 async def _show(visit: Visit) -> Response | StreamResponse:
-    asked = _asked(visit)
-    usage = await visit.api.get(paths.to(_API, org=visit.org), asked)
+    query = _query(visit)
+    usage = await visit.api.get(paths.to(_API, org=visit.org), query)
     rows = usage["items"]
-    hourly = asked["granularity"] == "hour"
+    hourly = query["granularity"] == "hour"
     span = {"from": usage["first_day"], "to": usage["last_day"]}
     steps = (_by_hour if hourly else _by_day)(rows, usage["first_day"], usage["last_day"])
     return visit.page(
@@ -49,17 +49,17 @@ async def _show(visit: Visit) -> Response | StreamResponse:
         steps=steps,
         hourly=hourly,
         rows=list(reversed(rows)),
-        csv=paths.with_query(f"{PATH}.csv", {**span, "granularity": asked["granularity"]}),
+        csv=paths.with_query(f"{PATH}.csv", {**span, "granularity": query["granularity"]}),
     )
 
 
 async def _download(visit: Visit) -> Response | StreamResponse:
-    asked = {**_asked(visit), "format": "csv"}
-    answered = await visit.api.call("GET", paths.to(_API, org=visit.org), query=asked)
+    query = {**_query(visit), "format": "csv"}
+    answered = await visit.api.call("GET", paths.to(_API, org=visit.org), query=query)
     return download(answered.body, f"usage-{visit.org}.csv", "text/csv; charset=utf-8")
 
 
-def _asked(visit: Visit) -> dict[str, str | int | None]:
+def _query(visit: Visit) -> dict[str, str | int | None]:
     return {name: visit.query.get(name) or None for name in ("from", "to", "granularity")}
 
 

@@ -57,7 +57,7 @@ class Visit:
     def fragment(self, template: str, **context: Any) -> Response:
         """Render a part of a page for htmx to swap in."""
         body = self.text(template, **context).encode()
-        return Response(HTTPStatus.OK, body, [headers.HTML, *headers.GUARDS, headers.NOT_KEPT])
+        return Response(HTTPStatus.OK, body, [headers.HTML, *headers.GUARDS, headers.NO_STORE])
 
     def text(self, template: str, **context: Any) -> str:
         """Render a part of a page as text, for a stream event."""
@@ -75,10 +75,10 @@ class Visit:
             [
                 headers.EVENT_STREAM,
                 *headers.GUARDS,
-                headers.NOT_KEPT,
+                headers.NO_STORE,
                 (b"x-accel-buffering", b"no"),
             ],
-            live.GONE,
+            live.RELOAD,
         )
 
     async def pause(self, seconds: float) -> bool:

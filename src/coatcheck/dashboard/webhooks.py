@@ -87,8 +87,8 @@ async def _show_endpoint(visit: Visit) -> Response | StreamResponse:
 
 async def _deliveries(visit: Visit, api: str, page: str, chosen: dict[str, str]) -> dict[str, Any]:
     cursor = visit.query.get("cursor")
-    asked = {name: value or None for name, value in chosen.items()}
-    found = await visit.api.get(api, {**asked, "cursor": cursor or None, "limit": _PAGE_ROWS})
+    query = {name: value or None for name, value in chosen.items()}
+    found = await visit.api.get(api, {**query, "cursor": cursor or None, "limit": _PAGE_ROWS})
     return {
         "deliveries": found["items"],
         "chosen": chosen,
@@ -125,10 +125,10 @@ async def _change(visit: Visit) -> Response | StreamResponse:
     return visit.redirect(_page_of(visit), FlashMessage("Endpoint updated."))
 
 
-def _steer(verb: str, said: str) -> Handler:
+def _steer(verb: str, message: str) -> Handler:
     async def steer(visit: Visit) -> Response | StreamResponse:
         await visit.api.post(f"{_api_of(visit)}/{verb}")
-        return visit.redirect(_page_of(visit), FlashMessage(said))
+        return visit.redirect(_page_of(visit), FlashMessage(message))
 
     return steer
 
@@ -187,11 +187,11 @@ async def _replay_span(visit: Visit) -> Response | StreamResponse:
                 PATH, FlashMessage(f"Resending {counted(count, 'delivery', 'deliveries')}.")
             )
         order["cursor"] = done["next"]
-    said = (
+    message = (
         f"Resending {counted(count, 'delivery', 'deliveries')}. "
         "Resend the rest with: coatcheck webhooks replay"
     )
-    return visit.redirect(PATH, FlashMessage(said, "warning"))
+    return visit.redirect(PATH, FlashMessage(message, "warning"))
 
 
 def _api_of(visit: Visit) -> str:

@@ -1,1 +1,1 @@
-"""The only package that speaks SQL. One file under ``sql/`` per verb, one thin method per file."""
+"""PostgreSQL: connections, batching, notifications, elections, migrations and SQL files."""

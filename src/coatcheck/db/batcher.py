@@ -1,7 +1,7 @@
-"""Requests that arrive while a statement is in flight share the next one.
+"""Group commit without a timer: requests that arrive during a statement share the next one.
 
-No timer: an idle coalescer sends at once, so nobody waits for company; a busy one gathers what
-comes while it waits for the server, so a round trip and a commit are paid once for all of them.
+An idle batcher sends at once, so no request waits for others. A busy one gathers requests while it
+waits for the server, so that they share one round trip and one commit.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Answer = TypeVar("Answer")
 class Batcher(Generic[Request, Answer]):
     """Gathers requests for ``flush``, which answers a whole batch, in order.
 
-    With more ``flights`` than one, so many statements may be under way at a time: the server works
-    on one while the answers of another wake their callers.
+    ``flights`` is how many statements may be in flight at a time: with several, the server works on
+    one while the answers of another wake their callers.
 
     An answer that is an exception is raised to its own caller only; an exception raised by
     ``flush`` goes to every caller of the batch.
@@ -50,7 +50,7 @@ class Batcher(Generic[Request, Answer]):
         return await future
 
     async def drain(self) -> None:
-        """Wait until everything asked for has been answered."""
+        """Wait until every request has been answered."""
         while self._flushers:
             await asyncio.wait(self._flushers)
 
@@ -61,14 +61,14 @@ class Batcher(Generic[Request, Answer]):
                 self._waiting = self._waiting[self._rows_max :]
                 await self._serve(batch)
         finally:
-            # Here and not when the task is done: a caller that was just answered may ask again
-            # before that, and nobody would send its request.
+            # Not when the task is done: a caller that was just answered may ask again before that,
+            # and nobody would send its request.
             self._flying -= 1
 
     async def _serve(self, batch: list[tuple[Request, asyncio.Future[Answer]]]) -> None:
         try:
             answers = await self._flush([request for request, _ in batch])
-        except Exception as error:  # noqa: BLE001 - it is raised again, to whoever asked
+        except Exception as error:  # noqa: BLE001 - it is raised again, to the callers
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
@@ -79,7 +79,7 @@ class Batcher(Generic[Request, Answer]):
             raise
         for (_, future), answer in zip(batch, answers, strict=True):
             if future.done():
-                continue  # its caller went away; the row is there all the same
+                continue  # its caller was cancelled; the row is written all the same
             if isinstance(answer, Exception):
                 future.set_exception(answer)
             else:

@@ -1,7 +1,7 @@
-"""One connection that heals itself, for statements that follow each other.
+"""A connection that reconnects by itself, for statements one after another.
 
-A pool's checkout and reset cost more than our hot statements do; a line is held by one actor (the
-submit coalescer, a worker's exchange, the heartbeat) for its life.
+A pool's checkout and reset cost more than our hot statements. Each component (the submit batcher,
+a worker's exchange, the heartbeat) keeps a connection for its life.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _SET = (
 _CONNECT_SECONDS_MAX = 10.0
 _STATEMENT_SECONDS_MAX = 30.0
 _IDLE_IN_TRANSACTION_SECONDS_MAX = 30.0
-"""Between two statements of a transaction there is never more than a moment's thought. A process
-that was frozen there (a laptop that sleeps) would keep its locks, and everybody else waiting."""
+"""Two statements of a transaction follow each other within a moment. A process that is frozen
+between them (a laptop that sleeps) would keep its locks, and everybody else would wait."""
 _STATEMENT_CHARACTERS_CACHED_MAX = 64 * 1024
-"""A longer statement would be planned anew each time: for a claim that is ten times its cost."""
+"""The driver does not cache longer statements: planning a claim costs ten times its execution."""
 
 
 class Connection:
-    """A connection made when first used and made anew after it broke."""
+    """A connection that is opened on first use, and again after it broke."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Connection:
         self._turn = asyncio.Lock()
 
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Run one statement in a transaction of its own."""
+        """Run one statement in its own transaction."""
 
         async def statement(connection: RawConnection) -> list[asyncpg.Record]:
             return await connection.fetch(query, *arguments)
@@ -74,7 +74,7 @@ class Connection:
         return await self.run(statement)
 
     async def run(self, work: Callable[[RawConnection], Awaitable[Result]]) -> Result:
-        """Give the connection to ``work``. Its errors of availability become Coatcheck's."""
+        """Run ``work`` with the connection. Driver errors of availability become Coatcheck's."""
         async with self._turn:
             connection = await self._connected()
             try:
@@ -120,8 +120,8 @@ class Connection:
             max_cacheable_statement_size=_STATEMENT_CHARACTERS_CACHED_MAX,
         )
         try:
-            # Not with the login: PgBouncer refuses settings there that it does not know, or, told
-            # to ignore them, has the session go without.
+            # Not at login: PgBouncer refuses startup settings that it does not know, or, if told to
+            # ignore them, drops them.
             await connection.fetch(_SET, [*self._settings], [*self._settings.values()])
         except BaseException:
             connection.terminate()

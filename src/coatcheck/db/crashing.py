@@ -1,8 +1,8 @@
 """Crash points inside a transaction.
 
-Our statements commit by themselves, so between the update and the commit there is no place of ours
-to die. While a test has such a point armed, the statement runs in an explicit transaction and the
-process dies before its COMMIT; otherwise this adds nothing.
+Our statements commit by themselves, so a process cannot be killed between the update and the commit
+from outside. While a test has such a point armed, the statement runs in an explicit transaction and
+the process dies before its COMMIT; otherwise this adds nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ async def fetch_or_die(
 ) -> list[asyncpg.Record]:
     """Run one statement; die before its commit if ``point`` is armed.
 
-    A statement that answers rows dies only when it did something, which the rows show.
+    A statement that returns rows dies only if it returned some, which shows that it did something.
     """
     if not is_armed(point):
         return await db.fetch(query, *arguments)

@@ -1,4 +1,4 @@
-"""Looks at a database the way a doctor would: one question at a time, each with its own answer."""
+"""Checks a database for ``coatcheck doctor``: one question at a time, each with its own answer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DatabaseRefused(CoatcheckError):
 
 
 def explain(error: BaseException) -> str | None:
-    """What an error of the driver means to whoever runs a command, or None if it is not one."""
+    """What a driver error means to the user of a command, or None if it is not a driver error."""
     match error:
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
             return "PostgreSQL refuses this user or password"
@@ -58,7 +58,7 @@ def explain(error: BaseException) -> str | None:
 
 
 class Diagnosis:
-    """Questions to one database, over two connections of their own."""
+    """Asks questions of one database, over two connections."""
 
     def __init__(self, first: RawConnection, second: RawConnection) -> None:
         self._first = first
@@ -136,7 +136,7 @@ async def _connect(dsn: str) -> RawConnection:
         connection: RawConnection = await asyncpg.connect(
             dsn,
             timeout=_CONNECT_SECONDS_MAX,
-            statement_cache_size=0,  # poolers, too, must be able to answer
+            statement_cache_size=0,  # so that poolers can answer, too
             server_settings={"application_name": "coatcheck doctor"},
         )
     except Exception as error:
@@ -151,6 +151,6 @@ async def _connect(dsn: str) -> RawConnection:
 
 
 def _reason(error: Exception) -> str:
-    """Why nobody answered: what the operating system said, rather than the name of a class."""
+    """Why nobody answered: the operating system's message, rather than the name of a class."""
     said = str(error).strip().splitlines()
     return f"PostgreSQL cannot be reached: {said[0] if said else type(error).__name__}"

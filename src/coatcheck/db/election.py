@@ -1,4 +1,4 @@
-"""Elects one of many processes by a session's advisory lock."""
+"""Elects one process among many, by an advisory lock that its session holds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import hashlib
 from coatcheck.db.connection import Connection, RawConnection
 
 _SILENT_SECONDS_MAX = 10.0
-"""Upkeep asks something every second or so. One that was frozen (a laptop that sleeps), or cut off
-without a word, would keep its locks for as long as its session lasts: hours."""
+"""Maintenance sends a statement every second or so. A process that was frozen (a laptop that
+sleeps), or cut off silently, would keep its locks for as long as its session lasts: hours."""
 _STATEMENT_SECONDS_MAX = 35.0
-"""To the server, one that was frozen between a statement's preparation and its execution is not
-silent but in the middle of it. No statement is waited for as long as this."""
+"""A process that was frozen between preparing and executing a statement is not idle for the server,
+but in the middle of it. No statement is allowed to take this long."""
 
 
 def session_that_ends_if_silent(seconds: float | None = None) -> dict[str, str]:
-    """The server settings of a line that elections are held on: who falls silent loses them."""
+    """Server settings for the connection of an election: a silent process loses its locks."""
     return {
         "idle_session_timeout": f"{(seconds or _SILENT_SECONDS_MAX) * 1e3:.0f}",
         "transaction_timeout": f"{_STATEMENT_SECONDS_MAX * 1e3:.0f}",
@@ -23,7 +23,7 @@ def session_that_ends_if_silent(seconds: float | None = None) -> dict[str, str]:
 
 
 class Election:
-    """Whether this process is the one that does a named thing."""
+    """Whether this process does a named task."""
 
     def __init__(self, db: Connection, name: str) -> None:
         self._db = db
@@ -33,8 +33,8 @@ class Election:
         self._held_on: RawConnection | None = None
 
     async def won(self) -> bool:
-        """Take the lock, or find that it is still held on the same connection, which is heard of
-        by that: see ``session_that_ends_if_silent``."""
+        """Take the lock, or check that the same connection still holds it. The check also keeps the
+        session alive: see ``session_that_ends_if_silent``."""
 
         async def try_lock(connection: RawConnection) -> bool:
             if self._held_on is connection:

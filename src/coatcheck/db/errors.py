@@ -1,8 +1,8 @@
-"""Which errors of the driver mean that PostgreSQL is away, and what is then known.
+"""Which driver errors mean that PostgreSQL is unavailable, and what is then known.
 
 A statement that never reached the server did nothing (``DatabaseUnavailable``). One that was in
-flight when its connection broke may have been committed (``OutcomeUnknown``): whoever sent it must
-be able to send it again, or ask.
+flight when its connection broke may have been committed (``OutcomeUnknown``): its sender must be
+able to send it again, or to ask.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ async def translated(*, in_flight: bool = True) -> AsyncIterator[None]:
 
 
 async def retried(operation: Callable[[], Awaitable[Result]]) -> Result:
-    """Run something that may safely run twice, again while PostgreSQL is away, for a few seconds.
+    """Run an operation that may safely run twice, and repeat it for a few seconds while PostgreSQL
+    is unavailable.
 
     Raises ``OutcomeUnknown`` if any of the attempts may have taken effect.
     """

@@ -1,4 +1,4 @@
-"""Brings a database to this version's schema, once, whoever runs it and however many at a time.
+"""Migrates a database to this version's schema: once, however many processes try at a time.
 
 A schema comes in packages: the core's, and one for each product that has tables. A package is a
 folder of numbered steps. The core's come first, because products add to its tables.
@@ -77,7 +77,7 @@ class SchemaPackage:
 
 @cache
 def installed_packages() -> tuple[SchemaPackage, ...]:
-    """Every package that is installed, served or not: the core's first, then by name."""
+    """Every installed package, whether its product is on or not: the core's first, then by name."""
     folders: dict[str, Traversable] = {CORE: resources.files("coatcheck.core")}
     folders |= product_folders()
     return tuple(
@@ -88,13 +88,13 @@ def installed_packages() -> tuple[SchemaPackage, ...]:
 
 
 async def migrate(dsn: str, packages: Sequence[SchemaPackage] | None = None) -> list[str]:
-    """Apply the steps that the database lacks, in one transaction. Returns their names.
+    """Apply the missing steps in one transaction. Returns their names.
 
-    Of the installed packages, unless ``packages`` names others, the core's first among them. Raises
+    Uses the installed packages, unless ``packages`` gives others, with the core's first. Raises
     DatabaseBeforeFirstRelease for a database of a development version, and changes nothing in it.
     """
     async with translated(in_flight=False):
-        # One transaction and nothing prepared by name: also through a pooler in transaction mode.
+        # One transaction and no named statements: it also works through a transaction pooler.
         connection = await asyncpg.connect(dsn, timeout=10, statement_cache_size=0)
     try:
         async with translated(), connection.transaction():
@@ -134,7 +134,7 @@ async def check_schema(
 
 
 async def _has_ledger(connection: RawConnection) -> bool:
-    """Whether anybody has migrated this database. Raises DatabaseBeforeFirstRelease."""
+    """Whether this database was ever migrated. Raises DatabaseBeforeFirstRelease."""
     (found,) = await connection.fetch(_LEDGERS)
     if found["has_old"]:
         raise DatabaseBeforeFirstRelease
@@ -144,10 +144,10 @@ async def _has_ledger(connection: RawConnection) -> bool:
 async def _missing(
     connection: RawConnection, packages: Sequence[SchemaPackage] | None
 ) -> list[SchemaStep]:
-    """The steps that the database lacks, in order.
+    """The missing steps, in order.
 
-    Raises SchemaMismatch if it has one of these packages' that nobody here knows. A package that is
-    not installed here is none of our business: its tables are in nobody's way.
+    Raises SchemaMismatch if the database has a step of these packages that is unknown here. Steps
+    of packages that are not installed are ignored: their tables do no harm.
     """
     known = packages or installed_packages()
     rows = await connection.fetch("SELECT package, step FROM schema_steps")

@@ -17,10 +17,10 @@ from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.retry import LISTENER_BACKOFF
 
 READY: Final = "coatcheck_ready"
-"""There is work. Payload: the endpoints, comma-separated, or empty for "look yourself"."""
+"""There is work. Payload: the endpoints, comma-separated, or empty for "check everything"."""
 
 CHANGED: Final = "coatcheck_changed"
-"""Jobs changed. Payload: their ids as hex, comma-separated, or empty for "look yourself"."""
+"""Jobs changed. Payload: their ids as hex, comma-separated, or empty for "check everything"."""
 
 CANCEL: Final = "coatcheck_cancel"
 """A running job is to be cancelled. Payload: its holder's boot number and the job's id as hex."""
@@ -33,7 +33,7 @@ SERVICES: Final = "coatcheck_services"
 """A service changed. Payload: its organisation, a slash and its name, or empty for any."""
 
 PAYLOAD_BYTES_MAX: Final = 7_000
-"""PostgreSQL refuses 8,000 bytes."""
+"""PostgreSQL refuses payloads of 8,000 bytes."""
 
 
 _log = logging.getLogger(__name__)
@@ -41,17 +41,18 @@ _PAUSE_SECONDS = 0.005
 
 
 class Notifier:
-    """Folds the words said on each channel into one notification."""
+    """Merges the words for each channel into one notification."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db
         self._pending: dict[str, set[str] | None] = {}
         self._sender: asyncio.Task[None] | None = None
 
-    def say(self, channel: str, words: Iterable[str] | None) -> None:
-        """Send ``words`` on ``channel`` soon; None, or too many words, is sent as "look yourself".
+    def notify(self, channel: str, words: Iterable[str] | None) -> None:
+        """Send ``words`` on ``channel`` soon. None, or too many words, is sent as "check
+        everything".
 
-        Never fails: a lost hint is found by polling.
+        Never fails: polling finds what a lost notification announced.
         """
         if words is None:
             self._pending[channel] = None
@@ -93,16 +94,16 @@ class NotificationListener:
     def __init__(
         self,
         dsn: str,
-        hear: Mapping[str, Callable[[str], None]],
+        handlers: Mapping[str, Callable[[str], None]],
         on_gap: Callable[[], None],
         *,
         ping_seconds: float = _PING_SECONDS,
     ) -> None:
-        """``ping_seconds``: how often to ask; an answer later than that is no sign of life."""
+        """``ping_seconds``: how often to ping; a later answer does not count as a sign of life."""
         self._ping_seconds = ping_seconds
         self._answered_at = 0.0
         self._dsn = dsn
-        self._hear = hear
+        self._handlers = handlers
         self._on_gap = on_gap
         self._task: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
@@ -122,12 +123,12 @@ class NotificationListener:
 
     @property
     def is_listening(self) -> bool:
-        """Whether all is heard that was said until a moment ago: twice the time of a ping."""
+        """Whether every notification up to a moment ago, two ping intervals, was received."""
         silent_seconds = time.monotonic() - self._answered_at
         return self._listening.is_set() and silent_seconds <= 2 * self._ping_seconds
 
     async def listening(self) -> None:
-        """Wait until notifications are heard."""
+        """Wait until it listens."""
         await self._listening.wait()
 
     async def _run(self, first: asyncio.Event) -> None:
@@ -141,14 +142,14 @@ class NotificationListener:
                     self._listening.set()
                     first.set()
                     self._on_gap()
-                    await self._stay(connection)
+                    await self._ping_until_closed(connection)
                 finally:
                     self._listening.clear()
                     self.backend_pid = None
                     connection.terminate()
-            except Exception as error:  # noqa: BLE001 - a listener that ends is deaf for good
+            except Exception as error:  # noqa: BLE001 - a listener that ends never hears again
                 if translate(error, in_flight=False) is None:
-                    _log.exception("the listener failed unexpectedly; it goes on")
+                    _log.exception("the listener failed unexpectedly; it reconnects")
                 else:
                     _log.info("the listener lost its connection: %s", type(error).__name__)
             first.set()
@@ -161,8 +162,8 @@ class NotificationListener:
             self._dsn, timeout=5, server_settings={"application_name": "coatcheck listen"}
         )
         try:
-            for channel, hear in self._hear.items():
-                await connection.add_listener(channel, self._adapt(hear))
+            for channel, handler in self._handlers.items():
+                await connection.add_listener(channel, self._adapt(handler))
         except BaseException:
             connection.terminate()
             raise
@@ -170,13 +171,13 @@ class NotificationListener:
         return connection
 
     @staticmethod
-    def _adapt(hear: Callable[[str], None]) -> Callable[..., None]:
+    def _adapt(handler: Callable[[str], None]) -> Callable[..., None]:
         def heard(_connection: object, _pid: int, _channel: str, payload: object) -> None:
-            hear(str(payload))
+            handler(str(payload))
 
         return heard
 
-    async def _stay(self, connection: RawConnection) -> None:
+    async def _ping_until_closed(self, connection: RawConnection) -> None:
         closed = asyncio.Event()
         connection.add_termination_listener(lambda _connection: closed.set())
         while not closed.is_set():

@@ -1,14 +1,14 @@
-"""Finds out whether connections keep their sessions, before anything relies on it.
+"""Checks that connections keep their PostgreSQL sessions, before anything relies on it.
 
-LISTEN, the advisory locks that elect who does what, prepared statements and the plans that are
-pinned all belong to a session of PostgreSQL. A pooler in session mode gives a connection one
-session for its life. One in transaction mode lends it another at every transaction, and one in
-statement mode at every statement: then notifications never arrive, two processes are elected, and
-settings land in sessions of strangers. Nothing fails at once, so it is looked for at the start.
+LISTEN, the advisory locks of elections, prepared statements and pinned plans all belong to a
+session. A pooler in session mode gives a connection one session for its life. In transaction mode
+it lends another session to every transaction, in statement mode to every statement: then
+notifications never arrive, two processes are elected, and settings land in other clients' sessions.
+Nothing fails at once, so this is checked at the start.
 
-Whether there is a pooler is seen by a single connection: it has to answer a login before it has a
-session to give, so the number that it told the client then is not the one of a process of
-PostgreSQL's. What kind it is takes two, which it would have to serve by sessions of their own.
+A single connection shows whether there is a pooler: a pooler has to answer the login before it has
+a session, so the process number that it gives the client is not one of PostgreSQL's. To find its
+mode takes two connections, which must then have a session each.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from coatcheck.domain.errors import SessionsNotKept
 _BACKEND: Final = "SELECT pg_backend_pid()"
 _CONNECT_SECONDS_MAX: Final = 10.0
 _ROUNDS: Final = 3
-"""Others who use the pooler at the same time may hide from us what it does, but hardly often."""
+"""Other clients of the pooler may hide its mode from a check, but hardly from several."""
 
 _SAID_BY_ANOTHER_SESSION: Final = (
-    asyncpg.DuplicatePreparedStatementError,  # 42P05 prepared there by somebody else
-    asyncpg.InvalidSQLStatementNameError,  # 26000 prepared by us, but elsewhere
+    asyncpg.DuplicatePreparedStatementError,  # 42P05 prepared there by another client
+    asyncpg.InvalidSQLStatementNameError,  # 26000 prepared by us, in another session
 )
 _STATEMENT_MODE: Final = "statement pooling mode"
-"""What PgBouncer says of a BEGIN in that mode, before it hangs up."""
+"""PgBouncer's error for a BEGIN in that mode, before it disconnects."""
 
 
 async def require_sessions(db: Connection) -> None:
-    """Raise SessionsNotKept if what ``db`` leads through lends its sessions out."""
+    """Raise SessionsNotKept if ``db`` goes through a pooler that does not keep sessions."""
     try:
         if await db.run(_is_direct):
             return
@@ -51,13 +51,13 @@ async def require_sessions(db: Connection) -> None:
 
 
 async def keeps_sessions(first: RawConnection, second: RawConnection) -> bool:
-    """Whether two connections, made without a cache of statements, have a session each."""
+    """Whether two connections, made without a statement cache, have a session each."""
     try:
         for _ in range(_ROUNDS):
             own = await first.fetchval(_BACKEND)
-            if own != await first.fetchval(_BACKEND):  # a pooler that takes turns
+            if own != await first.fetchval(_BACKEND):  # a pooler that rotates sessions
                 return False
-            async with second.transaction():  # one that gives away what was used last
+            async with second.transaction():  # a pooler that reuses the last session
                 if own == await second.fetchval(_BACKEND):
                     return False
                 if own != await first.fetchval(_BACKEND):
@@ -72,8 +72,8 @@ async def keeps_sessions(first: RawConnection, second: RawConnection) -> bool:
 
 
 async def _is_direct(connection: RawConnection) -> bool:
-    told: int = await connection.fetchval(_BACKEND)
-    return told == connection.get_server_pid()
+    reported: int = await connection.fetchval(_BACKEND)
+    return reported == connection.get_server_pid()
 
 
 async def _connect(db: Connection, closing: AsyncExitStack) -> RawConnection:

@@ -1,4 +1,4 @@
-"""Reads SQL statements from files. Each is source code with its reason in its header."""
+"""Loads SQL statements from files. Each file states its reason in its header."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 
 _INCLUDE: Final = re.compile(r"/\* include (\S+)\.sql \*/")
 _UPSTREAM_ENDPOINT: Final = "/* upstream endpoint */"
-"""Stands for the name of the one endpoint that statements know."""
+"""A placeholder for the name of the one endpoint that statements know."""
 
 
 def statements(package: str) -> Callable[[str], str]:
-    """A function from a statement's name to its text: ``sql("jobs/submit")`` reads
-    ``jobs/submit.sql`` in ``package``, without comments, with the fragments that it includes.
+    """A loader for the statements of ``package``: ``sql("jobs/submit")`` reads ``jobs/submit.sql``,
+    without comments, with the fragments that it includes.
 
     A fragment of another package is named with it: ``/* include coatcheck.core:jobs/view.sql */``.
     """

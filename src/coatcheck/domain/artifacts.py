@@ -18,7 +18,7 @@ class Disposal(StrEnum):
     BATCH_REMOVED = "batch_removed"  # the batch of its task was deleted
 
 
-class DoomedBlob(NamedTuple):
+class BlobToDelete(NamedTuple):
     """A blob without an artifact that is not yet known to be deleted."""
 
     org: str
@@ -27,10 +27,10 @@ class DoomedBlob(NamedTuple):
     blob_key: str
 
 
-class LeftBlob(NamedTuple):
+class LeftoverBlob(NamedTuple):
     """A blob that was marked for deletion and then left behind, and since when."""
 
-    blob: DoomedBlob
+    blob: BlobToDelete
     deleting_at: datetime
 
 

@@ -325,7 +325,7 @@ class ServiceSpec:
         table = self._tables.get(self.latest if version is None else version)
         return () if table is None else table.methods(path)
 
-    def runs_elsewhere(self, endpoint_id: str) -> bool:
+    def runs_remotely(self, endpoint_id: str) -> bool:
         """Whether a remote does the work of this endpoint."""
         return endpoint_id in self._remote_ids
 

@@ -1,8 +1,8 @@
-"""Round-robin cursors of a worker's claims: the next organisation of a lane, and its next flow.
+"""Round-robin cursors of a worker's claims: the next organisation of a lane, and its next queue.
 
 A claim goes round the organisations that have jobs, and each organisation's share goes round its
-flows. If there are more of them than slots, or a remainder, the next claim must continue where the
-last one ended. An organisation with one flow needs no cursor, so most have none.
+queues. If there are more of them than slots, or a remainder, the next claim must continue where the
+last one ended. An organisation with one queue needs no cursor, so most have none.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 ORG_TURNS_MAX: Final = 10_000
-"""For how many organisations with several flows a worker remembers the next flow, in each lane.
-Others start with their first flow."""
+"""For how many organisations with several queues a worker remembers the next queue, in each lane.
+Others start with their first queue."""
 
 
 class QueuePosition(NamedTuple):
-    """An endpoint, and the smallest name that its next flow may have."""
+    """An endpoint, and the smallest queue key that its next queue may have."""
 
     endpoint: str
     queue_key: str
@@ -39,7 +39,7 @@ class ClaimRotation:
         return len(self._places)
 
     def next_places(self, orgs_max: int) -> dict[str, QueuePosition]:
-        """The flow cursors of the organisations that the next claim may reach."""
+        """The queue cursors of the organisations that the next claim may reach."""
         if not self._places:
             return {}
         start = bisect_right(self._orgs, self.after_org)
@@ -54,7 +54,7 @@ class ClaimRotation:
     ) -> None:
         """Advance to where a claim ended: ``after_org`` is None if it saw all organisations.
 
-        Organisations in ``sent`` that it passed without a new cursor have at most one flow left,
+        Organisations in ``sent`` that it passed without a new cursor have at most one queue left,
         and their cursors are dropped.
         """
         for org in sent:

@@ -1,69 +1,69 @@
-"""Every error that the core raises on purpose; products derive theirs from these.
+"""All errors that the core raises on purpose; products derive theirs from these.
 
 CoatcheckError
-├── BadRequest                the caller can mend it
+├── BadRequest                the caller can correct it
 │   ├── InvalidSubmission     a field of a submission is out of bounds
 │   ├── InvalidInput          the payload does not fit the handler's signature
 │   ├── InvalidParameter      a query field, header or part of the path is wrong
-│   ├── InvalidBody           the body is not the JSON that is wanted
-│   ├── UnknownLane           there is no such lane
-│   ├── NotAsyncEligible      the endpoint only takes synchronous calls
+│   ├── InvalidBody           the body is not the expected JSON
+│   ├── UnknownLane           the lane does not exist
+│   ├── NotAsyncEligible      the endpoint only accepts synchronous calls
 │   ├── IdempotencyMismatch   a known key came with another payload, and the caller was strict
-│   ├── UrlForbidden          the egress guard does not let us call that address
-│   ├── FileRejected          a file that cannot be used, and why
-│   │   └── ArchiveRejected   an archive that is not read
-│   ├── BodyTooLarge          more bytes than the route takes
+│   ├── UrlForbidden          the egress guard refuses the address
+│   ├── FileRejected          the file cannot be used; says why
+│   │   └── ArchiveRejected   the archive is refused
+│   ├── BodyTooLarge          the body has more bytes than the route accepts
 │   ├── BodyTooSlow           the body did not arrive in time
-│   ├── CompressedBody        a content coding that is not taken
-│   ├── BodyInflatesTooMuch   a compressed body that is a multiple of its size
-│   └── WrongMediaType        a content type that is not taken
-├── Unauthenticated           no credential, or none that counts: all answered alike
+│   ├── CompressedBody        the content coding is not accepted
+│   ├── BodyInflatesTooMuch   the compression ratio of the body is too high
+│   └── WrongMediaType        the content type is not accepted
+├── Unauthenticated           the credential is missing or not valid; callers cannot tell which
 ├── MissingScope              the credential does not allow this
-├── UserRequired              the credential is nobody's in particular, and this is each user's own
-├── SubscriptionInactive      the organisation's plan does not allow new work
-├── RateLimited               too many requests; says when to come back
-├── QueueFull                 the organisation has too many jobs waiting
-├── TooManyBytesInFlight      one caller's bodies or large answers hold as much as they may
-├── ServerBusy                everybody's do; nothing was done
-├── TooManyHeldAnswers        the caller has too many streams and answers that wait open
-├── LookUpRefused             a host's name is not looked up now: nothing was found out about it
-│   ├── TooManyLookUps        the organisation has too many names being looked up
+├── UserRequired              the credential names no user, and this belongs to each user
+├── SubscriptionInactive      the organisation's plan does not allow new jobs
+├── RateLimited               too many requests; says when to retry
+├── QueueFull                 the organisation has too many waiting jobs
+├── TooManyBytesInFlight      the caller's bodies or large responses reach the caller's limit
+├── ServerBusy                those of all callers reach the server's limit; nothing was done
+├── TooManyHeldAnswers        the caller has too many open streams and waiting responses
+├── LookUpRefused             a host name is not resolved now; nothing is known about it
+│   ├── TooManyLookUps        the organisation has too many names being resolved
 │   └── ResolverBusy          all organisations together have
-├── ClientGone                the caller left before its request was whole
-├── NotFound                  nothing of that name, or nothing the caller may see
-│   ├── EndpointNotFound      no such service, version or path, and which of the three
-│   └── JobNotFound           no such job in this organisation
-├── NotInstalled              this server lacks something optional; says what to install
-├── Conflict                  what is there does not allow that
+├── ClientGone                the caller disconnected before its request was complete
+├── NotFound                  it does not exist, or the caller may not see it
+│   ├── EndpointNotFound      the service, version or path does not exist; says which
+│   └── JobNotFound           the job does not exist in this organisation
+├── NotInstalled              the server lacks an optional package; says what to install
+├── Conflict                  the current state does not allow it
 │   ├── JobAlreadyEnded       a terminal job cannot be cancelled
-│   ├── JobNotEnded           what is done with jobs that have ended was asked of one that goes on
-│   ├── InputNotKept          what a job was handed in with is gone
-│   ├── NotRetryable          a job of a kind that is not retried; says what to do instead
-│   ├── WebhookConflict       what is there of webhooks does not allow that
-│   ├── ServiceNameTaken      another service of that name is there already
-│   ├── TooManyServices       the organisation has registered as many as it may have
+│   ├── JobNotEnded           the job has not ended, and this needs one that has
+│   ├── InputNotKept          the job's input is no longer stored
+│   ├── NotRetryable          jobs of this kind are not retried; says what to do instead
+│   ├── WebhookConflict       the organisation's webhooks do not allow it
+│   ├── ServiceNameTaken      another service has that name
+│   ├── TooManyServices       the organisation has the maximum number of services
 │   ├── IdempotencyKeyInUse   the key names a job that the caller may not see
-│   ├── SecretsLost           a registered secret is gone, or what is stored is not what was sealed
-│   ├── UploadMissing         nothing was put to the upload's URL yet, or it is gone
-│   ├── UploadAlreadyUsed     an upload that was used is not written again
-│   └── BlobChanged           another blob has taken the place of the one that was being read
+│   ├── SecretsLost           a registered secret is missing, or is not the one that was sealed
+│   ├── UploadMissing         the upload's URL received nothing, or its file was removed
+│   ├── UploadAlreadyUsed     a used upload cannot be written again
+│   └── BlobChanged           another blob replaced the one that was being read
 ├── SealingKeyMissing         no key is set that seals, or opens, a registered secret
-├── SignedUrlExpired          a URL that was signed for a time, and the time is up
-├── DatabaseUnavailable       PostgreSQL is away; nothing was done
-├── OutcomeUnknown            the connection broke during COMMIT; the same key finds out
+├── SignedUrlExpired          the signed URL has expired
+├── DatabaseUnavailable       PostgreSQL is unreachable; nothing was done
+├── OutcomeUnknown            the connection broke during COMMIT; retry with the same key
 ├── SchemaMismatch            the database was migrated by another version
-│   └── DatabaseBeforeFirstRelease  a development version before 0.1.0 made it; no step leads on
-├── SettingsInvalid           a setting is wrong; says which and what is allowed
-│   └── SessionsNotKept       the database is behind a pooler that lends its sessions out
+│   └── DatabaseBeforeFirstRelease  a development version before 0.1.0 created it
+├── SettingsInvalid           a setting is wrong; says which, and what is allowed
+│   └── SessionsNotKept       the database is behind a pooler that shares sessions
 └── EmbeddedPostgresError     the embedded server cannot run (db/embedded/errors.py)
 
-What a handler raises to say what should become of its job:
+What a handler raises to decide the outcome of its job:
 
 JobSignal
-├── RetryLater                try again after a delay (spends an attempt)
+├── RetryLater                retry after a delay (spends an attempt)
 ├── FailJob                   fail for good, without retries
-├── TargetUnreachable         what the job needs is away; try later, spending no attempt
-└── JobCancelled              stop here, because cancellation was asked for
+├── TargetUnreachable         what the job needs is unreachable; retry later, spending no attempt
+└── JobCancelled              stop, because cancellation was requested
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ from typing import ClassVar
 
 
 class CoatcheckError(Exception):
-    """The root of them all. ``code`` is stable and machine-readable."""
+    """The root of all of them. ``code`` is stable and machine-readable."""
 
     code = "internal"
     public_text: ClassVar[str | None] = None
-    """What a caller reads in place of the error's own text, where that tells of the inside."""
+    """The text for callers, if the error's own text describes internals."""
 
 
 class BadRequest(CoatcheckError):
@@ -118,7 +118,7 @@ class InvalidParameter(BadRequest):
 
 
 class InvalidBody(BadRequest):
-    """The body is not JSON, or not the JSON that is wanted."""
+    """The body is not JSON, or not the expected JSON."""
 
     code = "invalid_body"
 
@@ -160,7 +160,7 @@ class CompressedBody(BadRequest):
 
 
 class BodyInflatesTooMuch(BadRequest):
-    """A compressed body that amounts to so many times its size that it was made to."""
+    """The compression ratio is so high that the body must have been made for it."""
 
     code = "compression_ratio"
 
@@ -174,7 +174,7 @@ class IdempotencyKeyRequired(BadRequest):
 
 
 class FileRejected(BadRequest):
-    """A file that cannot be used. ``reason`` is short and stable, for programs."""
+    """The file cannot be used. ``reason`` is short and stable, for programs."""
 
     code = "file_rejected"
 
@@ -184,13 +184,13 @@ class FileRejected(BadRequest):
 
 
 class ArchiveRejected(FileRejected):
-    """An archive that is not read."""
+    """The archive is refused."""
 
     code = "archive_rejected"
 
 
 class Unauthenticated(CoatcheckError):
-    """No credential, or one that is unknown, revoked or expired: which, is not said."""
+    """The credential is missing, unknown, revoked or expired. It does not say which."""
 
     code = "unauthenticated"
     public_text = (
@@ -204,25 +204,25 @@ class MissingScope(CoatcheckError):
 
 
 class NotServedAsCode(CoatcheckError):
-    """A browser asked for what a tenant may have written in order to run it in a page."""
+    """A browser requested content that a tenant may have written, to run it in a page."""
 
     code = "not_served_as_code"
 
 
 class TimeoutNotAllowed(CoatcheckError):
-    """A service is to be registered with a longer timeout than its organisation may have."""
+    """The timeout of a service to register exceeds the organisation's limit."""
 
     code = "timeout_not_allowed"
 
     def __init__(self, field: str, seconds: float, seconds_max: float) -> None:
         super().__init__(
-            f"{field}: {seconds:g} s is longer than the organisation's calls may take, which is "
-            f"{seconds_max:g} s. Whoever operates this deployment can allow more."
+            f"{field}: {seconds:g} s exceeds the organisation's limit of {seconds_max:g} s. "
+            "The operator of this deployment can raise it."
         )
 
 
 class UserRequired(CoatcheckError):
-    """What is asked for is each user's own, and the credential names no user."""
+    """The resource belongs to a user, and the credential names none."""
 
     code = "user_required"
 
@@ -232,7 +232,7 @@ class SubscriptionInactive(CoatcheckError):
 
 
 class RateLimited(CoatcheckError):
-    """Too many requests. ``headers`` are those of the limit that was met."""
+    """Too many requests. ``headers`` describe the limit that was reached."""
 
     code = "rate_limited"
 
@@ -248,7 +248,7 @@ class RateLimited(CoatcheckError):
 
 
 class TooManyBytesInFlight(CoatcheckError):
-    """One caller's bodies or answers under way hold as many bytes as one caller's may."""
+    """The caller's requests and responses in flight reach the limit of one caller, in bytes."""
 
     code = "too_many_bytes_in_flight"
 
@@ -259,7 +259,7 @@ class TooManyBytesInFlight(CoatcheckError):
 
 
 class ServerBusy(CoatcheckError):
-    """All callers' bodies or answers under way hold as many bytes as there is room for."""
+    """The requests and responses of all callers in flight reach the server's limit, in bytes."""
 
     code = "server_busy"
 
@@ -284,13 +284,13 @@ class QueueFull(CoatcheckError):
 
 
 class LookUpRefused(CoatcheckError):
-    """A host's name is not looked up now. It says nothing of the name: try again."""
+    """A host name is not resolved now. It may be valid: try again."""
 
     code = "look_up_refused"
 
 
 class TooManyLookUps(LookUpRefused):
-    """The organisation has too many names being looked up, which do not answer."""
+    """Too many of the organisation's host names are being resolved, without an answer."""
 
     code = "too_many_look_ups"
 
@@ -300,7 +300,7 @@ class TooManyLookUps(LookUpRefused):
 
 
 class ResolverBusy(LookUpRefused):
-    """Too many names of all organisations are being looked up."""
+    """Too many host names of all organisations are being resolved."""
 
     code = "resolver_busy"
     public_text = "Too many host names are being looked up. Nothing was done; try again."
@@ -310,7 +310,7 @@ class ResolverBusy(LookUpRefused):
 
 
 class TooManyHeldAnswers(CoatcheckError):
-    """Too many answers are held open; ``whose`` says of whom."""
+    """Too many responses are held open; ``whose`` says by whom."""
 
     code = "too_many_held_answers"
     retry_after = 5
@@ -323,40 +323,40 @@ class TooManyHeldAnswers(CoatcheckError):
 
 
 class ClientGone(CoatcheckError):
-    """The caller left before its request was whole. There is nobody to answer."""
+    """The caller disconnected before its request was complete. Nobody reads the response."""
 
     code = "client_gone"
 
 
 class NotFound(CoatcheckError):
-    """Nothing of that name, or nothing that the caller may see: answered the same."""
+    """It does not exist, or the caller may not see it: both are answered alike."""
 
     code = "not_found"
     public_text: ClassVar[str | None] = "There is nothing of that name."
 
 
 class EndpointNotFound(NotFound):
-    """There is no such service, version or path. Its text says which, and what there is."""
+    """The service, version or path does not exist. Its text says which, and what exists."""
 
     public_text = None
 
 
 class JobNotFound(NotFound):
-    """There is no such job in this organisation; a foreign id is answered the same."""
+    """The job does not exist. Another organisation's id is answered alike."""
 
     code = "job_not_found"
     public_text = "There is no such job."
 
 
 class NotInstalled(CoatcheckError):
-    """Something optional is not installed where the server runs. Its text says what to install."""
+    """The server lacks an optional package. Its text says what to install."""
 
     code = "not_installed"
     public_text = None
 
 
 class Conflict(CoatcheckError):
-    """What is there does not allow that."""
+    """The current state does not allow it."""
 
     code = "conflict"
 
@@ -368,63 +368,64 @@ class JobAlreadyEnded(Conflict):
 
 
 class JobNotEnded(Conflict):
-    """Of a job that goes on no artifact is deleted, as it may yet replace it; nor is it retried."""
+    """The job has not ended. Until then it cannot be retried, and its artifacts cannot be deleted,
+    because it may still replace them."""
 
     code = "job_not_ended"
 
 
 class InputNotKept(Conflict):
-    """What a job was handed in with is gone."""
+    """The job's input is no longer stored."""
 
     code = "input_not_kept"
 
 
 class NotRetryable(Conflict):
-    """A job of a kind that is not retried. Its text says what to do instead."""
+    """Jobs of this kind are not retried. Its text says what to do instead."""
 
     code = "not_retryable"
 
 
 class UploadMissing(Conflict):
-    """Nothing was put to the upload's URL yet, or it is gone."""
+    """The upload's URL received nothing yet, or its file was removed."""
 
     code = "upload_missing"
 
 
 class WebhookConflict(Conflict):
-    """What is there of an organisation's webhooks does not allow that."""
+    """The state of the organisation's webhooks does not allow it."""
 
     code = "webhook_conflict"
 
 
 class TooManyWebhookEndpoints(WebhookConflict):
-    """An organisation registers only so many endpoints."""
+    """The organisation has the maximum number of webhook endpoints."""
 
     code = "too_many_endpoints"
 
 
 class WebhookEndpointDeleted(WebhookConflict):
-    """What was for an endpoint that was deleted is not sent again."""
+    """The delivery was for a deleted endpoint, and cannot be sent again."""
 
     code = "endpoint_deleted"
 
 
 class TooManyServices(Conflict):
-    """The organisation has registered as many services as it may have."""
+    """The organisation has the maximum number of services."""
 
     code = "too_many_services"
 
     def __init__(self, most: int) -> None:
         super().__init__(
-            f"The organisation has {most} services, which is as many as it may have; take one away."
+            f"The organisation has {most} services, which is the maximum; remove one first."
         )
 
 
 class IdempotencyKeyInUse(Conflict):
     """The key names a job of the organisation that the caller may not see.
 
-    It says nothing of that job, and is the same whatever was sent: else whoever guesses a key
-    could find out what its owner sent with it.
+    It says nothing about that job, and is the same for any payload. Otherwise a caller who guesses
+    a key could find out what its owner sent with it.
     """
 
     code = "idempotency_key_in_use"
@@ -434,14 +435,14 @@ class IdempotencyKeyInUse(Conflict):
 
 
 class ServiceNameTaken(Conflict):
-    """Code declares a service of that name, or another workspace has registered one."""
+    """Code declares a service of that name, or another workspace registered one."""
 
     code = "service_name_taken"
 
 
 class SealingKeyMissing(CoatcheckError):
-    """No key is set that could seal a secret, or open the one that is stored. The operator sets it:
-    whoever meets this waits."""
+    """No key is set that could seal a secret, or open a stored one. The operator must set it; jobs
+    that need it wait."""
 
     code = "sealing_key_missing"
     public_text = (
@@ -451,26 +452,26 @@ class SealingKeyMissing(CoatcheckError):
 
 
 class SecretsLost(Conflict):
-    """The secrets of a target are no longer stored, or what is stored is not what was sealed for
-    them. They have to be registered again."""
+    """The secrets of a target are no longer stored, or are not the ones that were sealed for it.
+    They must be registered again."""
 
     code = "secrets_lost"
 
 
 class SignedUrlExpired(CoatcheckError):
-    """The URL was signed, and is good no more."""
+    """The signed URL has expired."""
 
     code = "url_expired"
 
 
 class UploadAlreadyUsed(Conflict):
-    """The staged list is somebody's input by now: it is not changed under them."""
+    """The uploaded list is already used as an input, and must not change."""
 
     code = "upload_already_used"
 
 
 class BlobChanged(Conflict):
-    """Another blob has taken the place of the one that was being read."""
+    """Another blob replaced the one that was being read."""
 
     code = "blob_changed"
 
@@ -499,7 +500,7 @@ class SchemaMismatch(CoatcheckError):
 
 
 class DatabaseBeforeFirstRelease(SchemaMismatch):
-    """A development version made the database: it must be made anew."""
+    """A development version created the database. It cannot be upgraded."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -515,15 +516,15 @@ class SettingsInvalid(CoatcheckError):
 
 
 class SessionsNotKept(SettingsInvalid):
-    """A pooler in transaction or statement mode stands before the database."""
+    """The database is behind a pooler in transaction or statement mode."""
 
 
 class JobSignal(Exception):
-    """The root of what a handler raises on purpose."""
+    """The root of the signals that a handler raises on purpose."""
 
 
 class RetryLater(JobSignal):
-    """Try again after ``after`` seconds (or the usual backoff). Spends an attempt."""
+    """Retry after ``after`` seconds (or the usual backoff). Spends an attempt."""
 
     def __init__(
         self, reason: str, *, after: float | None = None, code: str = "retry_later"
@@ -534,12 +535,12 @@ class RetryLater(JobSignal):
 
 
 class ReportsNotAwaited(RetryLater):
-    """An async handler reports faster than can be stored, and does not await its reports."""
+    """An async handler reports faster than its reports are stored, and does not await them."""
 
     def __init__(self, waiting_bytes: int) -> None:
         super().__init__(
             f"{waiting_bytes} bytes of reports wait to be stored; await job.log() and job.emit(),"
-            " which hold the handler back",
+            " which slow the handler down",
             code="reports_not_awaited",
         )
 
@@ -553,7 +554,7 @@ class FailJob(JobSignal):
 
 
 class TargetUnreachable(JobSignal):
-    """What the job needs cannot be reached. Tried again later, spending no attempt."""
+    """What the job needs is unreachable. Retried later, spending no attempt."""
 
     def __init__(self, reason: str, *, after: float | None = None) -> None:
         super().__init__(reason)
@@ -561,8 +562,8 @@ class TargetUnreachable(JobSignal):
 
 
 class JobPostponed(JobSignal):
-    """Tried again after ``after`` seconds, spending no attempt. Only for what counts by itself how
-    often that happens, and gives up."""
+    """Retried after ``after`` seconds, spending no attempt. Only for executors that count these
+    retries themselves, and give up."""
 
     def __init__(self, reason: str, *, after: float, code: str) -> None:
         super().__init__(reason)
@@ -571,14 +572,14 @@ class JobPostponed(JobSignal):
 
 
 class JobParked(JobSignal):
-    """The work goes on elsewhere: the attempt ends here, and somebody else will end the job."""
+    """A remote continues the work. The attempt ends here, and a maintenance loop ends the job."""
 
     def __init__(self) -> None:
-        super().__init__("handed over to a remote")
+        super().__init__("a remote continues the work")
 
 
 class JobCancelled(JobSignal):
-    """The handler stops because cancellation was asked for. The job ends cancelled."""
+    """The handler stops because cancellation was requested. The job ends cancelled."""
 
-    def __init__(self, reason: str = "cancellation was asked for") -> None:
+    def __init__(self, reason: str = "cancellation was requested") -> None:
         super().__init__(reason)

@@ -10,7 +10,8 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class StagedUpload:
-    """A place for a file. ``is_expired`` is by the database's clock; ``used_by`` has taken it."""
+    """A place to upload a file. ``is_expired`` is by the database's clock; ``used_by`` is the id of
+    whatever uses the file."""
 
     org: str
     uuid: UUID
@@ -23,7 +24,7 @@ class StagedUpload:
 
     @property
     def is_used(self) -> bool:
-        """Whether its list is somebody's input by now, and not to be changed."""
+        """Whether its file is an input, and must not change."""
         return self.used_by is not None
 
 

@@ -25,8 +25,8 @@ class JobKind(NamedTuple):
 
 
 PlainJob = tuple[JobKind, bytes, str | None]
-"""A new job with nothing of its own but its payload and its request id: no key, no option. A bare
-tuple, because there are so many."""
+"""A new job that only has a payload and a request id: no key, no option. A plain tuple, because a
+bulk submit has very many."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class NewJob:
     request_id: str | None = None
     options: str | None = None
     owner: str = ""
-    is_told_of: bool = False
+    has_webhooks: bool = False
     """Whether it has webhooks; ``options`` then name their receivers."""
 
     @property

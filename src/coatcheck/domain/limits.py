@@ -61,7 +61,7 @@ INPUT_RECORD_SECONDS: Final = 90 * 86_400
 RUNS_MAX: Final = 1_000
 """Runs of one batch, because its status shows all of them."""
 
-FORGOTTEN_BATCH_SECONDS: Final = 14 * 86_400
+ABANDONED_BATCH_SECONDS: Final = 14 * 86_400
 """How long a list that failed waits before its batch is removed, and how long an open batch waits
 for more tasks before it is closed."""
 
@@ -87,10 +87,10 @@ SUBMIT_ROWS_MAX: Final = 1_000
 """Rows in one batched INSERT of submissions."""
 
 QUEUES_SCANNED_MAX: Final = 1_000
-"""Flows that one claim examines in a lane; a cursor moves on to the others."""
+"""Queues that one claim examines in a lane; a cursor moves on to the others."""
 
 RUN_QUEUES_SCANNED_MAX: Final = 200
-"""Flows of one run that a claim examines; the next claim continues there."""
+"""Queues of one run that a claim examines; the next claim continues there."""
 
 RATE_BURST_SECONDS: Final = 0.05
 """How far starts may be ahead of a rate, so that a late claim can catch up: in any ``s`` seconds

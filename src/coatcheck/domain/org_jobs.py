@@ -1,4 +1,4 @@
-"""A job as those see it who look after jobs, whichever surface it came by."""
+"""Jobs as the people who operate them see them, whatever product they belong to."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import TERMINAL, State
 
 RESULT_SHOWN_BYTES_MAX: Final = 64 * 1024
-"""A longer result is found where its surface shows it."""
+"""A longer result is only shown by its product."""
 
 LIVE: Final = tuple(state for state in State if state not in TERMINAL)
 ENDED: Final = tuple(state for state in State if state in TERMINAL)
 UNSUCCESSFUL: Final = (State.FAILED, State.CANCELLED)
 
 _TRACE_ID: Final = 1
-"""Which part of a traceparent names the trace."""
+"""The part of a traceparent that is the trace's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Which task of which run a job is. ``group`` is the run's, None once that is being removed."""
+    """The place of a job in a run. ``group`` is the run's; None once it is being deleted."""
 
     run: UUID
     index: int
@@ -37,9 +37,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class OrgJob:
-    """A job, and what there is besides: its input while it is kept, and its retries.
+    """A job, whether its input is kept, and its retries.
 
-    ``view.result`` is there if it was asked for and is short.
+    ``view.result`` is set if it was requested and is short.
     """
 
     view: JobView
@@ -68,16 +68,16 @@ class OrgJob:
         return self.view.endpoint.partition(".")[0]
 
     @property
-    def has_come_to_nothing(self) -> bool:
+    def is_unsuccessful(self) -> bool:
         return self.view.state in UNSUCCESSFUL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrgJobFilter:
-    """Which of an organisation's jobs are asked for. What is None does not narrow it.
+    """Selects jobs of an organisation. A field that is None does not narrow the selection.
 
-    ``reader`` is whose jobs are shown, besides those that are anyone's; ``retryable``: only those
-    that can be retried and were not yet.
+    ``reader`` selects the jobs of one owner, and those that anyone may see. ``retryable`` selects
+    jobs that can be retried and were not retried yet.
     """
 
     org: str
@@ -97,8 +97,8 @@ class OrgJobFilter:
 
 @dataclass(frozen=True, slots=True)
 class OrgJobPage:
-    """Jobs, newest first. ``following`` is where the next page goes on, None if there is none: a
-    page may have fewer than were asked for, or none at all, and still be followed by another."""
+    """Jobs, newest first. ``following`` is where the next page begins; None on the last page. A
+    page with fewer jobs than requested, or with none, may still have a next page."""
 
     items: Sequence[OrgJob]
     following: UUID | None
@@ -106,7 +106,7 @@ class OrgJobPage:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A log line, an alert, or what became of an attempt."""
+    """A log line, an alert, or the outcome of an attempt."""
 
     seq: int
     kind: str

@@ -8,38 +8,38 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-FIRST_LOOK_SECONDS: Final = 0.2
-LOOK_SECONDS_MAX: Final = 30.0
+FIRST_POLL_SECONDS: Final = 0.2
+POLL_SECONDS_MAX: Final = 30.0
 _STEP: Final = 0.25
 """A fraction of its age, or of the time it is late."""
 _SPREADS: Final = 2.0
 """How many times its usual spread work may be early or late."""
 _CLOSE: Final = 0.05
 """While it may be done, the interval is this part of the usual time, or a part of its spread."""
-_QUICK_LOOKS: Final = 2
+_QUICK_POLLS: Final = 2
 
 FAULT_SECONDS_MIN: Final = 1.0
 """The pause after an unusable answer; doubled for each in a row."""
 
 
-def seconds_to_next_look(
-    age: float, looks: int, usual: float | None, spread: float | None
+def seconds_to_next_poll(
+    age: float, polls: int, usual: float | None, spread: float | None
 ) -> float:
-    """The pause after the ``looks``-th poll of work that started ``age`` seconds ago."""
-    grown = max(FIRST_LOOK_SECONDS, age * _STEP)
-    if usual is None or spread is None or looks < _QUICK_LOOKS:
-        return min(LOOK_SECONDS_MAX, grown)
-    close = max(FIRST_LOOK_SECONDS, usual * _CLOSE, spread * _STEP)
+    """The pause after the ``polls``-th poll of work that started ``age`` seconds ago."""
+    grown = max(FIRST_POLL_SECONDS, age * _STEP)
+    if usual is None or spread is None or polls < _QUICK_POLLS:
+        return min(POLL_SECONDS_MAX, grown)
+    close = max(FIRST_POLL_SECONDS, usual * _CLOSE, spread * _STEP)
     earliest = max(0.0, usual - _SPREADS * spread) * (1.0 - _CLOSE)
     if age < earliest:
-        return min(LOOK_SECONDS_MAX, max(FIRST_LOOK_SECONDS, earliest - age))
+        return min(POLL_SECONDS_MAX, max(FIRST_POLL_SECONDS, earliest - age))
     late = max(0.0, age - usual - _SPREADS * spread)
-    return min(LOOK_SECONDS_MAX, max(close, late * _STEP))
+    return min(POLL_SECONDS_MAX, max(close, late * _STEP))
 
 
 def seconds_after_faults(faults: int, asked_for: float | None = None) -> float:
     """The pause after so many unusable answers in a row, or a longer one if requested."""
-    pause = min(LOOK_SECONDS_MAX, FAULT_SECONDS_MIN * 2.0 ** min(faults - 1, 10))
+    pause = min(POLL_SECONDS_MAX, FAULT_SECONDS_MIN * 2.0 ** min(faults - 1, 10))
     return pause if asked_for is None else max(pause, asked_for)
 
 

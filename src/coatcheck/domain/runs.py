@@ -1,7 +1,7 @@
 """Runs: groups of jobs that share a queue.
 
-The queue key (``flow``) of a run's jobs is the run's id in hex. Jobs of a run that are limited
-together have a slash and their key after it.
+The queue key of a run's jobs (the column ``flow``) is the run's id in hex. Jobs of a run that are
+limited together have a slash and their key after it.
 """
 
 from __future__ import annotations

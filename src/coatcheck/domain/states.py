@@ -1,6 +1,6 @@
 """The states of a job, the events that move it, and the one table of legal transitions.
 
-Everything else is derived from this table or checked against it: the SQL under ``store/sql`` is
+Everything else is derived from this table or checked against it: the SQL under ``core/sql`` is
 tested pair by pair against it on a real database, the test trigger that rejects illegal edges is
 generated from it, and so is the diagram in ``docs/reference/states.md``.
 """

@@ -19,12 +19,12 @@ RETRY_SECONDS: Final = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86
 """The delay after each failed try; the first try is made at once."""
 RETRY_JITTER: Final = 0.1
 TRIES_MAX: Final = len(RETRY_SECONDS) + 1
-FETCHED_RETRY_SECONDS: Final = (1, 2, 5, 10, 20, 30)
+PULLED_RETRY_SECONDS: Final = (1, 2, 5, 10, 20, 30)
 """The same for pulled messages, whose receiver is present and polls all the time. The last delay is
 repeated."""
-FETCHED_TRIES_MAX: Final = 120
+PULLED_TRIES_MAX: Final = 120
 """About an hour of failures."""
-PEACE_SECONDS_MAX: Final = 86_400.0
+RETRY_AFTER_SECONDS_MAX: Final = 86_400.0
 """The longest delay that a receiver can request by Retry-After."""
 
 POST_SECONDS_MAX: Final = 15.0
@@ -92,27 +92,27 @@ class SubjectKind(StrEnum):
 
 
 class WebhookScope(IntEnum):
-    """Which of a job's moves a target is sent, as ``job_webhooks.tells`` spells it."""
+    """Which state changes of a job a target receives: the values of ``job_webhooks.tells``."""
 
     THE_END = 1
     EVERY_STATE = 2
     PHASES = 4
-    """The moves that change what the job's caller is shown, and no others."""
+    """Only the changes that the job's caller sees."""
 
 
 INTERNAL: Final = 0
-"""What ``jobs.webhook`` says of a job that a product runs for itself: endpoints are not sent its
-moves, because nobody submitted it."""
+"""The value of ``jobs.webhook`` for a job that a product runs for itself: no endpoint receives its
+events, because nobody submitted it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryEvent:
     """A webhook event for one ``target``: something happened to a subject.
 
-    ``facts`` are what its row may no longer say: ``state``, ``previous`` (the state before),
-    ``attempt``, ``error_code``, ``endpoint`` and ``flow`` of a job or task. And ``as``: whether
-    this is told as the job's ``end``, as one ``state`` of it, as a ``phase``, or to an ``endpoint``
-    of the organisation.
+    ``facts`` are what the subject's row may no longer say: ``state``, ``previous`` (the state
+    before), ``attempt``, ``error_code``, ``endpoint`` and ``flow`` (the queue key) of a job or
+    task. ``as`` says why the target receives the event: for the job's ``end``, for a ``state`` of
+    it, for a ``phase``, or because it is an ``endpoint`` of the organisation.
     """
 
     org: str
@@ -219,15 +219,15 @@ def delivery_of(message: str) -> UUID:
 
 
 def retry_seconds(
-    tries: int, random: float, asked_seconds: float | None = None, *, fetched: bool = False
+    tries: int, random: float, asked_seconds: float | None = None, *, pulled: bool = False
 ) -> float | None:
     """The delay after so many failed tries; None if none is left. ``random`` is in [0, 1).
 
     A receiver's request makes it longer, never shorter: one that always asks for a second would be
-    out of tries within ten seconds. ``fetched``: the message is pulled.
+    out of tries within ten seconds. ``pulled``: the message is pulled.
     """
-    if tries >= (FETCHED_TRIES_MAX if fetched else TRIES_MAX):
+    if tries >= (PULLED_TRIES_MAX if pulled else TRIES_MAX):
         return None
-    schedule = FETCHED_RETRY_SECONDS if fetched else RETRY_SECONDS
+    schedule = PULLED_RETRY_SECONDS if pulled else RETRY_SECONDS
     plain = schedule[min(tries, len(schedule)) - 1] * (1.0 + RETRY_JITTER * random)
-    return max(plain, min(asked_seconds or 0.0, PEACE_SECONDS_MAX))
+    return max(plain, min(asked_seconds or 0.0, RETRY_AFTER_SECONDS_MAX))

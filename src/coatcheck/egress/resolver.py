@@ -31,7 +31,7 @@ from coatcheck.telemetry import metrics
 LOOK_UPS_MAX: Final = 256
 """Concurrent look-ups of all organisations."""
 LOOK_UPS_PER_ORG_MAX: Final = 16
-_SHARE_OF_FREE_PLACES: Final = 8
+_SHARE_OF_FREE_SLOTS: Final = 8
 """An organisation may hold an eighth of the free slots, and at least one: 16 organisations that
 flood leave 51 slots for others."""
 WAITING_PER_ORG_MAX: Final = 256
@@ -131,7 +131,7 @@ class LookUps:
 
     def _may_begin(self, org: str) -> bool:
         free = LOOK_UPS_MAX - self._held_total
-        share = max(1, min(LOOK_UPS_PER_ORG_MAX, free // _SHARE_OF_FREE_PLACES))
+        share = max(1, min(LOOK_UPS_PER_ORG_MAX, free // _SHARE_OF_FREE_SLOTS))
         return free > 0 and self._held.get(org, 0) < share
 
     def _hold(self, org: str) -> None:
@@ -233,7 +233,7 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], Look
 
 
 def shared_resolver(servers: Sequence[str] = ()) -> Resolver:
-    """The resolver of this process. All guards share the limits of ``look_ups.py``.
+    """The resolver of this process. All guards share its limits.
 
     ``servers`` are name servers as ``address:port``; without any, the system's are used.
     """

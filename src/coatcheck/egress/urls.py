@@ -98,7 +98,7 @@ def _read(trust_env: bool, _named: tuple[str | None, str | None] | None) -> SSLC
     return httpx2.create_ssl_context(trust_env=trust_env)
 
 
-def asked_seconds(headers: Mapping[str, str], now: datetime, most: float) -> float | None:
+def parse_retry_after(headers: Mapping[str, str], now: datetime, most: float) -> float | None:
     """The delay that ``Retry-After`` asks for in seconds, between 0 and ``most``, or None.
 
     ``headers`` has lower-case names. A date is compared with the server's own ``Date`` if it sent

@@ -1,1 +1,1 @@
-"""What a server and a worker make of the products that are on."""
+"""Puts the products that are on into a server and into a worker process."""

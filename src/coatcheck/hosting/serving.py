@@ -1,4 +1,4 @@
-"""What a server makes of the products that are on: routes and webhook payloads."""
+"""Collects the routes and the webhook payloads of all products for a server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from coatcheck.http.routing import Route
 from coatcheck.product import Product, ProductContext, Products
 
 
-def surfaces(products: Products) -> Sequence[ProductRoutes]:
-    """The routes of all products, and those whose answers products make."""
+def product_routes(products: Products) -> Sequence[ProductRoutes]:
+    """The routes of all products, and the route that serves their webhook payloads."""
     routed = [each for each in products if each.routes is not None]
     return [
         *(
@@ -36,13 +36,13 @@ def _routes(product: Product, products: Products, server: ServerContext) -> Sequ
 
 
 def _webhook_messages(products: Products, server: ServerContext) -> Sequence[Route]:
-    """Webhooks that are fetched instead of posted."""
+    """The routes of webhooks that a receiver fetches instead of being posted to."""
     render = webhook_payloads(products, server).body
     return webhook_messages.routes(server.engine.webhooks, render, server.draining, server.gate)
 
 
 def webhook_payloads(products: Products, server: ServerContext) -> WebhookPayloads:
-    """What webhooks say: each product says it of its own jobs, and of what else it has."""
+    """The webhook payloads: each product renders those of its jobs and of its other subjects."""
     payloads = {
         each.name: each.job_payload(server) for each in products if each.job_payload is not None
     }

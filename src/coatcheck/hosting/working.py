@@ -1,4 +1,4 @@
-"""Opens the workers of one process: those of its products, and the polling of remotes."""
+"""Opens the workers of one process, and polls the work that remotes do for its jobs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from coatcheck.settings import Settings
 from coatcheck.worker.worker import Worker
 
 _CALLS: Final = "calls"
-"""The suffix of the name of the worker that makes calls."""
+"""Ends the name of the worker for ``Product.call_services``."""
 _SILENT_SECONDS_MAX: Final = 30.0
-"""Three pauses of the cleanup loop: a process that is silent for longer loses its election."""
+"""Three pauses of the cleanup loop. A process that is silent for longer loses its election."""
 
 
 class RemoteExecutor:
     """Starts work at remotes for the jobs of this process, and polls all work that runs there.
 
-    A context manager, around the workers' whole run.
+    A context manager that stays open as long as the workers run.
 
     >>> async with RemoteExecutor(settings, products) as remote:
     ...     await Worker(settings, [docs], remote_calls=remote.calls).run()
@@ -79,22 +79,25 @@ class RemoteExecutor:
 async def open_workers(
     settings: Settings, products: Products, services: Sequence[Service]
 ) -> AsyncIterator[Sequence[Worker]]:
-    """The workers of a process: for ``services``, for the calls of products, and the products' own.
+    """The workers of a process: for ``services``, for the products' call services, and for products
+    that bring workers.
 
-    The first one is to be ready before the others begin: whoever sees any worker of this process
-    registered can then call its services. There are none if there is nothing to run.
+    The caller must wait until the first worker is ready before it starts the others: a client that
+    sees any worker of this process registered can then call its services. The list is empty if
+    there is nothing to run.
     """
     async with AsyncExitStack() as closing:
         notify_db = Connection(settings.database_url, name="worker notify")
         closing.push_async_callback(notify_db.close)
         notifier = Notifier(notify_db)
-        # Calls wait for others, some for an hour: they have slots of their own, so that none of
-        # them takes one from a handler.
-        calling = _calling(settings)
+        # Calls wait for other servers, some for an hour. They have separate slots, so that no call
+        # takes a slot from a handler.
+        call_settings = _call_settings(settings)
         call_services: list[Service] = []
         for each in products:
             if each.call_services is not None:
-                call_services += await closing.enter_async_context(each.call_services(calling))
+                opened = each.call_services(call_settings)
+                call_services += await closing.enter_async_context(opened)
         remote = await closing.enter_async_context(RemoteExecutor(settings, products))
         workers = []
         if services:
@@ -108,7 +111,7 @@ async def open_workers(
             workers.append(handlers)
         if call_services:
             calls = Worker(
-                calling,
+                call_settings,
                 call_services,
                 name=f"{socket.gethostname()}:{os.getpid()}:{_CALLS}",
                 remote_calls=remote.calls,
@@ -122,8 +125,9 @@ async def open_workers(
         yield workers
 
 
-def _calling(settings: Settings) -> Settings:
-    """The settings of the worker that makes calls: with slots for them in the lanes it works on."""
+def _call_settings(settings: Settings) -> Settings:
+    """The settings of the worker for call services: its slots in each lane that this process
+    serves."""
     slots = {
         lane: settings.calls_concurrency if concurrency else 0
         for lane, concurrency in settings.lane_concurrency.items()

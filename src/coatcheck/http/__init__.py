@@ -1,1 +1,4 @@
-"""The control plane: HTTP in front of the engine. It never runs a handler."""
+"""The HTTP server in front of the engine: routing, auth, limits and job responses.
+
+It never runs a job's handler; workers do.
+"""

@@ -1,4 +1,4 @@
-"""The control plane's composition root: every route, and what holds for all of them."""
+"""Builds the HTTP application: every route, and the rules that hold for all of them."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from coatcheck.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class ProductRoutes:
-    """What a product adds to the HTTP API."""
+    """The routes, error formats and headers that a product adds to the HTTP API."""
 
     routes: Callable[[ServerContext], Sequence[Route]]
-    """Makes its routes on the control plane's parts."""
+    """Makes its routes from the server's parts."""
     unrouted_formats: Mapping[str, ProblemFormat] = field(default_factory=dict)
-    """How errors are written where no route is found, by path prefix."""
+    """The format of errors at paths that have no route, by path prefix."""
     request_headers: Sequence[str] = ()
-    """What its routes read, and pages of other origins may send."""
+    """Headers that its routes read. Pages of other origins may send them (CORS)."""
     response_headers: Sequence[str] = ()
-    """What its routes answer, and pages of other origins may read."""
+    """Headers that its routes answer with. Pages of other origins may read them (CORS)."""
 
 
 Pages = Callable[[ServerContext, ASGIApp], Sequence[Route]]
-"""Makes pages for people, which ask the application that it is given: the public API."""
+"""Makes the dashboard's pages. They call the application that they are given: the public API."""
 
 
 def create_app(
-    server: ServerContext, surfaces: Sequence[ProductRoutes] = (), pages: Pages | None = None
+    server: ServerContext, products: Sequence[ProductRoutes] = (), pages: Pages | None = None
 ) -> Dispatcher:
     """The application that ``coatcheck serve`` runs.
 
-    ``pages`` stand before the API, call it, and are no part of it: the OpenAPI document has none of
-    them, and they cannot be reached through the application that they are given.
+    ``pages`` call the API and are not a part of it: the OpenAPI document lists none of them, and
+    they cannot be reached through the application that they are given.
     """
 
     routes = [
@@ -70,22 +70,22 @@ def create_app(
         *blobs.routes(server.engine, server.tenants),
         *remote_callbacks.routes(server.remote_calls),
     ]
-    for surface in surfaces:
-        routes += surface.routes(server)
+    for product in products:
+        routes += product.routes(server)
     routes += docs.routes()
     routes.append(openapi.route(routes, version=__version__))
-    api = _dispatcher(routes, server, surfaces)
+    api = _dispatcher(routes, server, products)
     if pages is None:
         return api
-    return _dispatcher([*routes, *pages(server, api)], server, surfaces)
+    return _dispatcher([*routes, *pages(server, api)], server, products)
 
 
 def _dispatcher(
-    routes: list[Route], server: ServerContext, surfaces: Sequence[ProductRoutes]
+    routes: list[Route], server: ServerContext, products: Sequence[ProductRoutes]
 ) -> Dispatcher:
     formats: dict[str, ProblemFormat] = {}
-    for surface in surfaces:
-        formats |= surface.unrouted_formats
+    for product in products:
+        formats |= product.unrouted_formats
     return Dispatcher(
         routes,
         server.gate.admit,
@@ -96,8 +96,8 @@ def _dispatcher(
         large_responses=server.large_responses,
         cross_origin=CrossOrigin(
             server.settings.cors_origins,
-            request_headers=chain.from_iterable(each.request_headers for each in surfaces),
-            response_headers=chain.from_iterable(each.response_headers for each in surfaces),
+            request_headers=chain.from_iterable(each.request_headers for each in products),
+            response_headers=chain.from_iterable(each.response_headers for each in products),
         ),
         unrouted_formats=formats,
     )

@@ -1,7 +1,7 @@
-"""Artifacts over HTTP, with the same routes below the jobs of every surface.
+"""The routes of artifacts: list, fetch, delete and receipt, the same for every product's jobs.
 
-A surface says which job a path names, and who may see it (``ArtifactFinder``). What is shown of its
-files, how they are served and deleted, and what receipts say, is decided here.
+A product resolves a path to a job and decides who may see it (``ArtifactFinder``). This module
+decides how files are listed, served and deleted, and what their receipts contain.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import Access, Parameter, ResponseSpec, Route
 
 SIGNED_SECONDS: Final = 3_600
+"""The longest that a signed URL is valid, unless its owner says otherwise."""
 
 
 class ArtifactItem(msgspec.Struct, frozen=True):
-    """A file that a job made. ``url`` takes the caller's credential; ``signed_url`` needs none, and
-    is good until ``signed_url_expires_at``. ``expires_at`` is when the file goes with its job; null
-    if that is not known yet."""
+    """A file that a job made. ``url`` needs the caller's credential. ``signed_url`` needs none and
+    is valid until ``signed_url_expires_at``. ``expires_at`` is when the file is deleted with its
+    job; null if that is not known yet."""
 
     name: str
     media_type: str
@@ -58,7 +59,7 @@ class ArtifactList(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactOwner:
-    """A job whose caller may see it. ``url`` is where it is read."""
+    """The job that artifacts belong to. The caller may see it; ``url`` is its path."""
 
     org: str
     job: UUID
@@ -66,9 +67,10 @@ class ArtifactOwner:
     terminal: bool
     expires_at: datetime | None
     shows: bool = True
-    """Whether its files are shown as it is now: before its end it may yet lose them."""
+    """Whether its files are shown in its present state: a job that has not ended may still lose
+    them."""
     url_seconds: int = SIGNED_SECONDS
-    """How long the signed URLs of its files live."""
+    """How long the signed URLs of its files are valid."""
 
     @classmethod
     def of(cls, view: JobView, url: str, *, shows: bool = True) -> ArtifactOwner:
@@ -76,24 +78,24 @@ class ArtifactOwner:
 
 
 class ArtifactFinder(Protocol):
-    """Which job the path of a call names, and whether the caller may see it."""
+    """Finds the job that a request's path names, if the caller may see it."""
 
     async def job(self, request: Request, scope: Scope) -> ArtifactOwner:
-        """The job. Raises JobNotFound, the same for a foreign one as for an absent."""
+        """The job. Raises JobNotFound, for another tenant's job as for one that does not exist."""
         ...
 
     async def record(self, request: Request, name: str) -> ArtifactRecord | None:
-        """What is known of the job's artifact ``name``, whether or not the job is still there; None
-        if that is nothing, or nothing that the caller may see."""
+        """The record of the job's artifact ``name``, which may outlive the job. None if there is no
+        record, or the caller may not see it."""
         ...
 
 
 class OwnedJobs:
-    """The finder of a surface whose routes are let in by scope, and whose path has the job's id.
+    """The finder for routes that the gate admits by scope, and whose path has the job's id.
 
-    ``job`` finds the job of a call, ``url`` says where the job of an id is read, ``endpoints`` are
-    the engine's that the surface's jobs are of. ``shows`` says whether the files of a job are shown
-    yet, if not always.
+    ``job`` finds the job of a request. ``url`` makes the path of a job from its id. ``endpoints``
+    are the engine's endpoints that the product's jobs run on. ``shows`` decides whether the files
+    of a job are shown yet; without it they always are.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class OwnedJobs:
 
 
 class ArtifactResponses:
-    """Answers about the artifacts of one surface's jobs."""
+    """The handlers of the artifact routes of one product."""
 
     def __init__(
         self, server: ServerContext, finder: ArtifactFinder, shown_id: Callable[[UUID], str]
@@ -140,37 +142,37 @@ class ArtifactResponses:
         self._signer = receipts.Signer.from_pepper(server.settings.require("key_pepper"))
 
     async def list(self, request: Request) -> Response:
-        holder = await self._finder.job(request, Scope.READ)
-        items = [await self._item(holder, artifact) for artifact in await self._of(holder)]
+        owner = await self._finder.job(request, Scope.READ)
+        items = [await self._item(owner, artifact) for artifact in await self._of(owner)]
         return json_response(ArtifactList(items))
 
     async def fetch(self, request: Request) -> Response | StreamResponse:
-        holder = await self._finder.job(request, Scope.READ)
-        for artifact in await self._of(holder):
+        owner = await self._finder.job(request, Scope.READ)
+        for artifact in await self._of(owner):
             if artifact.name == request.params["name"]:
                 return await self._file(request, artifact)
-        raise JobNotFound("it has no such file")
+        raise JobNotFound("the job has no such file")
 
     async def delete(self, request: Request) -> Response:
-        holder = await self._finder.job(request, Scope.SUBMIT)
-        if not holder.terminal:
-            raise JobNotEnded("The job goes on; its files can be deleted once it has ended.")
+        owner = await self._finder.job(request, Scope.SUBMIT)
+        if not owner.terminal:
+            raise JobNotEnded("The job has not ended yet; delete its files after it has.")
         name = request.params["name"]
         return self._receipt(
-            await self._engine.artifact_repository.delete(holder.org, holder.job, name)
+            await self._engine.artifact_repository.delete(owner.org, owner.job, name)
         )
 
     async def receipt(self, request: Request) -> Response:
-        """Signed anew each time: what it says is what is known now."""
+        """The receipt, signed at each request because its content changes over time."""
         return self._receipt(await self._finder.record(request, request.params["name"]))
 
-    async def _of(self, holder: ArtifactOwner) -> Sequence[Artifact]:
-        if not holder.shows:
+    async def _of(self, owner: ArtifactOwner) -> Sequence[Artifact]:
+        if not owner.shows:
             return ()
-        return await self._engine.artifacts(to_text(holder.job), org=holder.org)
+        return await self._engine.artifacts(to_text(owner.job), org=owner.org)
 
-    async def _item(self, holder: ArtifactOwner, artifact: Artifact) -> ArtifactItem:
-        seconds = signed_seconds(holder.expires_at, holder.url_seconds)
+    async def _item(self, owner: ArtifactOwner, artifact: Artifact) -> ArtifactItem:
+        seconds = signed_seconds(owner.expires_at, owner.url_seconds)
         signed = await self._engine.sign_artifact(artifact, seconds)
         return ArtifactItem(
             name=artifact.name,
@@ -178,8 +180,8 @@ class ArtifactResponses:
             bytes=artifact.size,
             sha256=artifact.sha256.hex(),
             created_at=artifact.created_at,
-            expires_at=holder.expires_at,
-            url=artifact_url(holder.url, artifact.name),
+            expires_at=owner.expires_at,
+            url=artifact_url(owner.url, artifact.name),
             signed_url=signed.url,
             signed_url_expires_at=signed.expires_at,
         )
@@ -187,10 +189,10 @@ class ArtifactResponses:
     async def _file(self, request: Request, artifact: Artifact) -> Response | StreamResponse:
         blobs = self._engine.blobs
         try:
-            # Before the answer begins: after its head there is no way to say that it is not there.
+            # Before the response begins: once its headers are sent, it cannot become a 404.
             blob = await blobs.head(artifact.blob_key)
         except FileNotFoundError:
-            raise JobNotFound("its retention has just ended") from None
+            raise JobNotFound("the file's retention has just ended") from None
         file = StoredFile(
             artifact.blob_key,
             artifact.size,
@@ -203,22 +205,22 @@ class ArtifactResponses:
 
     def _receipt(self, record: ArtifactRecord | None) -> Response:
         if record is None:
-            raise JobNotFound("it never had such a file")
+            raise JobNotFound("the job never had such a file")
         receipt = receipts.describe_artifact(record, self._shown_id(record.job))
         return json_response(self._signer.sign_artifact(receipt))
 
 
 def artifact_url(job_url: str, name: str) -> str:
-    """Where an artifact of the job that is read at ``job_url`` is fetched."""
+    """The path of an artifact, given the path of its job."""
     return f"{job_url}/artifacts/{quote(name, safe='')}"
 
 
-def signed_seconds(expires_at: datetime | None, most: int = SIGNED_SECONDS) -> int:
-    """How long a URL is signed for: ``most`` seconds, but no longer than the file is kept."""
+def signed_seconds(expires_at: datetime | None, seconds_max: int = SIGNED_SECONDS) -> int:
+    """How long a signed URL is valid: ``seconds_max``, but no longer than the file is kept."""
     if expires_at is None:
-        return most
+        return seconds_max
     left = int((expires_at - datetime.now(UTC)).total_seconds())
-    return max(1, min(left, most))
+    return max(1, min(left, seconds_max))
 
 
 def artifact_routes(
@@ -231,17 +233,17 @@ def artifact_routes(
     parameters: Sequence[Parameter] = (),
     also: Sequence[ResponseSpec] = (),
     shown_id: Callable[[UUID], str] = to_text,
-    handler_lets_in: bool = False,
+    handler_authorizes: bool = False,
 ) -> list[Route]:
-    """The routes of artifacts below ``path``, the one of a job.
+    """The routes of artifacts below ``path``, the path of a job.
 
-    ``name`` is what a job is called in the names of operations, ``parameters`` are those of the
-    path, ``also`` the answers that the finder may cause. ``handler_lets_in``: the finder checks the
-    caller's credential and scope itself.
+    ``name`` stands for a job in the names of the routes. ``parameters`` are those of the path.
+    ``also`` lists the responses that the finder may cause. ``handler_authorizes``: the finder
+    checks the caller's credential and scope, not the gate.
     """
     responses = ArtifactResponses(server, finder, shown_id)
-    reading = Access.HANDLER if handler_lets_in else Scope.READ
-    steering = Access.HANDLER if handler_lets_in else Scope.SUBMIT
+    reading = Access.HANDLER if handler_authorizes else Scope.READ
+    writing = Access.HANDLER if handler_authorizes else Scope.SUBMIT
     one = f"{path}/artifacts/{{name}}"
     of_one = (*parameters, _NAME)
     return [
@@ -249,7 +251,7 @@ def artifact_routes(
             methods=("GET",),
             path=f"{path}/artifacts",
             name=f"{name}_artifacts",
-            summary="The files that a job made, each with a signed URL.",
+            summary="List the files that a job made, each with a signed URL.",
             handler=responses.list,
             access=reading,
             tag=tag,
@@ -260,8 +262,8 @@ def artifact_routes(
             methods=("GET",),
             path=one,
             name=f"{name}_artifact",
-            summary="A file that a job made.",
-            description="Also answers HEAD. Takes one `Range`, `If-Range` and `If-None-Match`.",
+            summary="Fetch a file that a job made.",
+            description="Also answers HEAD. Supports one `Range`, `If-Range` and `If-None-Match`.",
             handler=responses.fetch,
             access=reading,
             tag=tag,
@@ -273,17 +275,20 @@ def artifact_routes(
             path=one,
             name=f"delete_{name}_artifact",
             summary="Delete a file of a job that has ended.",
-            description="Answers the receipt. If the blob store is away, that is not complete yet: "
-            "the file cannot be read any more, and its bytes are deleted once the store is back. "
-            "Deleting what is deleted answers the receipt again.",
+            description="Answers with the receipt. If the blob store is unavailable, the receipt "
+            "is not complete yet: the file can no longer be read, and its bytes are deleted once "
+            "the store is back. Deleting a deleted file answers with the receipt again.",
             handler=responses.delete,
-            access=steering,
+            access=writing,
             tag=tag,
             parameters=of_one,
             responses=(
-                ResponseSpec(HTTPStatus.OK, "It is deleted.", receipts.SignedArtifactReceipt),
+                ResponseSpec(HTTPStatus.OK, "The file is deleted.", receipts.SignedArtifactReceipt),
                 ResponseSpec(
-                    HTTPStatus.CONFLICT, "The job goes on (`job_not_ended`).", Problem, MEDIA_TYPE
+                    HTTPStatus.CONFLICT,
+                    "The job has not ended (`job_not_ended`).",
+                    Problem,
+                    MEDIA_TYPE,
                 ),
                 *also,
             ),
@@ -292,8 +297,8 @@ def artifact_routes(
             methods=("GET",),
             path=f"{one}/receipt",
             name=f"{name}_artifact_receipt",
-            summary="When a file was stored, and when and by what it was deleted; signed.",
-            description="There until 90 days after the deletion, whether or not the job still is.",
+            summary="The signed receipt of a file: when it was stored, when and why deleted.",
+            description="Available until 90 days after the deletion, even if the job is deleted.",
             handler=responses.receipt,
             access=reading,
             tag=tag,

@@ -1,11 +1,11 @@
-"""Keeps an organisation from queueing without bound: over its limit, new jobs are refused.
+"""The backlog limit: refuses new jobs of an organisation that has too many waiting jobs.
 
-Jobs that are submitted together need room for all of them. Where their number is not known before
-they are stored, they are stored as far as there is room.
+Jobs that are submitted together are admitted together or not at all. Where their number is not
+known before they are stored, they are stored until the limit is reached.
 
-The backlog is counted by the database, at most once a second for each organisation; in between,
-what this replica let in is added to it. So the limit is met to within what the other replicas let
-in during that second, which is what a bound on a backlog needs, and a submit seldom pays for it.
+The database counts the backlog, at most once a second for each organisation. In between, this
+replica adds the jobs that it admits. So the limit may be exceeded by what the other replicas admit
+in that second. That is exact enough for a backlog, and few submits pay for a count.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from coatcheck.domain.tenants import Principal
 from coatcheck.telemetry import metrics
 
 COUNT_SECONDS: Final = 1.0
-"""How long a count is good for."""
+"""How long a count is used."""
 _RETRY_AFTER_SECONDS: Final = 5
 _ORGS_REMEMBERED_MAX: Final = 10_000
 
 Count = Callable[[str, int], Awaitable[int]]
-"""The waiting jobs of an organisation; need not count beyond the number."""
+"""Counts the waiting jobs of an organisation; need not count beyond the given number."""
 
 
 @dataclass(slots=True)
@@ -44,8 +44,8 @@ class Backlog:
         self._counting: dict[str, asyncio.Task[None]] = {}
 
     async def check(self, principal: Principal, jobs: int = 1) -> None:
-        """Let so many more jobs in, all of them, or raise QueueFull. With 0, say whether there is
-        room for one."""
+        """Admit this many jobs, or raise QueueFull. With 0, raise QueueFull unless there is room
+        for one."""
         jobs_max = principal.org_backlog_max
         if jobs_max is None:
             return
@@ -60,13 +60,13 @@ class Backlog:
                 raise QueueFull(_RETRY_AFTER_SECONDS)
             raise QueueFull(
                 _RETRY_AFTER_SECONDS,
-                f"The organisation may have {jobs_max} jobs waiting, and {jobs} more are too many "
-                "for now; see Retry-After, or submit fewer tasks at a time.",
+                f"The organisation may have {jobs_max} waiting jobs, so {jobs} more do not fit "
+                "now; see Retry-After, or submit fewer tasks at a time.",
             )
         known.jobs += jobs
 
     async def _recount(self, org: str, jobs_max: int) -> None:
-        """Count once for everybody who waits for it."""
+        """Count once for all concurrent submits."""
         counting = self._counting.get(org)
         if counting is None:
             counting = asyncio.create_task(self._remember(org, jobs_max))

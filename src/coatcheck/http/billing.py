@@ -1,4 +1,4 @@
-"""Stripe subscriptions: reads Stripe's events, checks their signatures, knows who may submit."""
+"""Stripe subscriptions: parses events, checks signatures, and refuses inactive organisations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RANKS: Final[Mapping[str, int]] = {
     "customer.subscription.resumed": 2,
     SUBSCRIPTION_DELETED: 3,
 }
-"""The events that are looked at, in the order they happen in if they share a second."""
+"""The events that are processed, and their order if they have the same second."""
 
 _PAID: Final = frozenset({"paid", "no_payment_required"})
 _TEXT_CHARACTERS_MAX: Final = 255
@@ -64,43 +64,44 @@ class _Checkout(msgspec.Struct):
 
 
 def read_event(body: bytes) -> PlanEvent | None:
-    """What the event tells of a plan; None if it is about something else. Raises InvalidBody."""
+    """The change of a plan that an event reports; None for other events. Raises InvalidBody."""
     try:
         event = msgspec.json.decode(body, type=_Event)
         at = datetime.fromtimestamp(event.created, UTC)
         if event.type == CHECKOUT_COMPLETED:
             return _of_checkout(event, at, msgspec.json.decode(event.data.object, type=_Checkout))
         if event.type in _RANKS:
-            told = msgspec.json.decode(event.data.object, type=_Subscription)
-            return _of_subscription(event, at, told)
+            subscription = msgspec.json.decode(event.data.object, type=_Subscription)
+            return _of_subscription(event, at, subscription)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError, OSError) as error:
-        raise InvalidBody("The body is not an event of Stripe.") from error
+        raise InvalidBody("The body is not a Stripe event.") from error
     return None
 
 
-def _of_subscription(event: _Event, at: datetime, told: _Subscription) -> PlanEvent:
+def _of_subscription(event: _Event, at: datetime, subscription: _Subscription) -> PlanEvent:
+    is_deleted = event.type == SUBSCRIPTION_DELETED
     return PlanEvent(
         event_id=_text(event.id),
         at=at,
         rank=_RANKS[event.type],
-        customer=_id(told.customer),
-        subscription=_text(told.id),
-        status="canceled" if event.type == SUBSCRIPTION_DELETED else _text(told.status),
-        org=_named_org(told.metadata),
+        customer=_id(subscription.customer),
+        subscription=_text(subscription.id),
+        status="canceled" if is_deleted else _text(subscription.status),
+        org=_named_org(subscription.metadata),
         relinks=True,
     )
 
 
-def _of_checkout(event: _Event, at: datetime, told: _Checkout) -> PlanEvent:
-    named = _named_org(told.metadata)
-    reference = told.client_reference_id
+def _of_checkout(event: _Event, at: datetime, checkout: _Checkout) -> PlanEvent:
+    named = _named_org(checkout.metadata)
+    reference = checkout.client_reference_id
     return PlanEvent(
         event_id=_text(event.id),
         at=at,
         rank=_RANKS[event.type],
-        customer=_id(told.customer),
-        subscription=_id(told.subscription),
-        status="active" if told.payment_status in _PAID else None,
+        customer=_id(checkout.customer),
+        subscription=_id(checkout.subscription),
+        status="active" if checkout.payment_status in _PAID else None,
         org=named or (reference if is_org_id(reference) else None),
         relinks=named is not None,
     )
@@ -112,7 +113,7 @@ def _named_org(metadata: Mapping[str, Any] | None) -> str | None:
 
 
 def _id(given: str | _Expanded | None) -> str | None:
-    """Stripe shows an object by its id, or whole where that was asked for."""
+    """Stripe sends the id of an object, or the whole object where expansion was requested."""
     if given is None:
         return None
     return _text(given if isinstance(given, str) else given.id)
@@ -130,20 +131,20 @@ _HEADER: Final = "Stripe-Signature"
 
 
 def check_signature(header: str | None, body: bytes, secret: str, *, now: float) -> None:
-    """Raise InvalidParameter unless Stripe signed ``body`` under ``secret``, and lately."""
+    """Raise InvalidParameter unless ``header`` is a recent signature of ``body``."""
     fields = [field.strip().partition("=") for field in (header or "").split(",")]
     times = [value for name, _, value in fields if name == "t"]
     given = [value for name, _, value in fields if name == "v1"][:_SIGNATURES_MAX]
     if len(times) != 1 or not given:
-        raise _refusal("is missing, or not of the form t=TIME,v1=SIGNATURE")
+        raise _refusal("is missing, or does not have the form t=TIME,v1=SIGNATURE")
     signed = times[0].encode("utf-8", "replace") + b"." + body
     expected = hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest().encode()
-    # Every one is compared, whichever is right.
+    # All are compared, also after a match: the time taken must not depend on which one matches.
     matches = [hmac.compare_digest(expected, each.encode("utf-8", "replace")) for each in given]
     if not any(matches):
         raise _refusal("does not match the body")
     if not _is_recent(times[0], now):
-        raise _refusal(f"is more than {TOLERANCE_SECONDS} seconds off")
+        raise _refusal(f"has a time that is more than {TOLERANCE_SECONDS} seconds off")
 
 
 def _is_recent(time: str, now: float) -> bool:
@@ -159,7 +160,7 @@ _ORG_WORD: Final = "org:"
 
 
 class Subscriptions:
-    """The plans of all organisations. With billing off, every one of them is active."""
+    """The plans of all organisations. With billing off, every plan is active."""
 
     def __init__(self, settings: Settings, db: Connection) -> None:
         self._billing = bool(settings.stripe_webhook_secret)
@@ -167,7 +168,7 @@ class Subscriptions:
         self._active: RecentCache[str, bool] = RecentCache(REMEMBERED_SECONDS)
 
     def check_now(self, org: str) -> bool | None:
-        """Whether the plan is active, if that is known; None if the database must be asked."""
+        """Whether the plan is active, if that is cached; None if the database must be asked."""
         return self._active.get(org) if self._billing else True
 
     async def check(self, org: str) -> None:
@@ -182,8 +183,8 @@ class Subscriptions:
                 "The organisation's subscription is not active; results can still be read."
             )
 
-    def heard(self, payload: str) -> None:
-        """Forget what a notification on the channel KEYS is about."""
+    def on_keys_changed(self, payload: str) -> None:
+        """Drop the cache entries that a notification on the channel KEYS names."""
         if not payload:
             self.forget_all()
             return

@@ -1,4 +1,4 @@
-"""Reads request bodies: JSON within bounds, JSON into a type, and files in a form."""
+"""Parses request bodies: JSON within bounds, JSON into a type, and a file in a form."""
 
 from __future__ import annotations
 
@@ -35,17 +35,15 @@ _MSGSPEC_PREFIX: Final = "JSON is malformed: "
 
 
 def read_json(data: bytes) -> Any:
-    """The value that ``data`` holds. Raises InvalidBody, which says what is wrong and where.
-
-    Its text never quotes the body.
-    """
+    """Parse JSON. Raises InvalidBody, which says what is wrong and where, and never quotes the
+    body."""
     try:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidBody(_what_is_wrong(data, error)) from None
     except RecursionError:
         raise _too_deep() from None
-    # Both checks look at the text, because that is cheap: few brackets cannot nest deeply.
+    # Both checks search the text, because that is cheap: few brackets cannot nest deeply.
     if data.count(b"[") + data.count(b"{") > JSON_DEPTH_MAX and _depth_is_over(data):
         raise _too_deep()
     if _NUL in data:
@@ -56,9 +54,9 @@ def read_json(data: bytes) -> Any:
 
 
 def check_content_type(request: Request, otherwise: str = "") -> None:
-    """Raises WrongMediaType unless the body says that it is JSON, or says nothing of its type.
+    """Raise WrongMediaType unless the Content-Type is JSON in UTF-8, or missing.
 
-    ``otherwise`` is what to tell a caller of a route that takes bodies of another type as well.
+    ``otherwise`` is a hint for callers of a route that also takes bodies of another type.
     """
     given = request.headers.get(b"content-type")
     if given is None or given == b"application/json":
@@ -97,7 +95,7 @@ def _what_is_wrong(data: bytes, error: msgspec.DecodeError | UnicodeDecodeError)
     if isinstance(error, msgspec.ValidationError):
         return "The body has a number that is out of range."
     problem = str(error).removeprefix(_MSGSPEC_PREFIX)
-    if problem == str(error) or "surrogate" in problem:  # it was not told where
+    if problem == str(error) or "surrogate" in problem:  # msgspec did not say where
         lone = _LONE_SURROGATE.search(data)
         if lone is not None:
             return f"The body has half of a surrogate pair, at byte {lone.start()}."
@@ -115,8 +113,8 @@ _UNKNOWN: Final = re.compile(r"^[Oo]bject contains unknown field `(.*)`$", re.DO
 async def read_body(request: Request, kind: type[Body], bytes_max: int) -> Body:
     """The body as ``kind``.
 
-    Raises InvalidBody if it is no JSON, InvalidParameter for a field that would be silently lost,
-    InvalidInput if a field does not fit.
+    Raises InvalidBody if it is not JSON, InvalidParameter for an unknown field (which would be
+    silently lost), and InvalidInput for a field with a wrong value.
     """
     data = await request.body(bytes_max)
     if not data:
@@ -127,14 +125,15 @@ async def read_body(request: Request, kind: type[Body], bytes_max: int) -> Body:
 
 
 async def read_optional_body(request: Request, kind: type[Body], bytes_max: int) -> Body:
-    """The same where there may be none: then ``kind`` with nothing said."""
+    """The body as ``kind``, or ``kind`` with its defaults if there is no body."""
     if not await request.body(bytes_max):
         return kind()
     return await read_body(request, kind, bytes_max)
 
 
 def read_as_written(data: bytes, kind: type[Body]) -> Body:
-    """JSON as ``kind``, whose fields of type Raw keep what was written. Raises as ``read_body``."""
+    """JSON as ``kind``, whose fields of type Raw keep the original bytes. Raises as
+    ``read_body``."""
     if not data:
         raise InvalidBody("A JSON body is needed.")
     read_json(data)
@@ -162,17 +161,17 @@ def _issue(text: str) -> FieldIssue:
 
 MEDIA_TYPE: Final = "multipart/form-data"
 _ENVELOPE_BYTES_MAX: Final = 64 * 1024
-"""What a form may have around its file: boundaries and headers."""
+"""The bytes of a form that are not the file: boundaries and headers."""
 _PART_HEADERS_MAX: Final = 16
 _PART_HEADER_BYTES_MAX: Final = 8 * 1024
 
 
 async def file_part(request: Request, name: str, bytes_max: int) -> AsyncIterator[bytes]:
-    """The bytes of the one part of the form, which is named ``name``, piece by piece.
+    """The bytes of the form's only part, which must be named ``name``, piece by piece.
 
-    Raises WrongMediaType, InvalidBody, InvalidParameter or BodyTooLarge: before the first piece
-    where that can be told, else in the middle. A form with another part is refused: what nobody
-    reads would be lost in silence.
+    Raises WrongMediaType, InvalidBody, InvalidParameter or BodyTooLarge: before the first piece if
+    possible, else between two pieces. A form with another part is refused: that part would be
+    silently lost.
     """
     form = _Form(_boundary(request, name), name)
     size = 0
@@ -194,12 +193,12 @@ def _boundary(request: Request, name: str) -> bytes:
         )
     boundary = options.get(b"boundary", b"")
     if not boundary:
-        raise WrongMediaType("The Content-Type lacks the form's boundary.")
+        raise WrongMediaType("The Content-Type has no boundary parameter.")
     return boundary
 
 
 class _Form:
-    """The state of a form that is being read."""
+    """The state of a form that is being parsed."""
 
     def __init__(self, boundary: bytes, name: str) -> None:
         self._name = name
@@ -228,7 +227,7 @@ class _Form:
             raise InvalidBody("The form's boundary is not valid.") from error
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """What the piece holds of the file."""
+        """Parse a piece of the form; returns the file's bytes in it."""
         self._data = []
         try:
             self._parser.write(piece)
@@ -238,11 +237,11 @@ class _Form:
 
     def check_whole(self) -> None:
         if not self._ended:
-            raise InvalidBody("The form breaks off before its last boundary.")
+            raise InvalidBody("The form ends before its last boundary.")
         if self._parts == 0:
             raise InvalidParameter(self._name, "is missing", "body")
 
-    # What the parser finds
+    # Callbacks of the parser
 
     def _begin_part(self) -> None:
         self._parts += 1
@@ -268,7 +267,7 @@ class _Form:
                 name[:100] or "(nameless)", f"is not expected; send one part {self._name}", "body"
             )
         if self._parts > 1:
-            raise InvalidParameter(self._name, "came more than once", "body")
+            raise InvalidParameter(self._name, "occurs more than once", "body")
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
         self._data.append(data[start:end])

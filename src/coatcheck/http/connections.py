@@ -1,14 +1,13 @@
-"""Who is connected to one server: how many in all, how many of an address, and who makes room.
+"""Limits on the connections to one server: in total, and by client address.
 
-A connection costs memory and a file of the system, whoever opened it. So there are only so many in
-all. Of one address there are only so many that have shown no valid credential; with one, the bounds
-of its key and its organisation count (``open_responses.py``). When the server is full, connections
-that wait for a next request are closed first. If there are none, a new connection is read all the
-same, for a moment: health checks and the deployment's operators are answered, others are told to
-come again (``WhenFull``).
+Every connection costs memory and a file descriptor. So the total is bounded. Connections of one
+address that have shown no valid credential are bounded as well; with a credential, the limits of
+its key and its organisation apply (``open_responses.py``). A full server closes connections that
+wait for a next request first. If there are none, it still reads a new connection for a moment:
+health checks and the deployment's operators are answered, others get a 503 (``FullServerApp``).
 
-All connections of a reverse proxy come from one address, so those of the proxies that the settings
-list are not counted by address.
+All connections of a reverse proxy come from one address. So the connections of proxies that the
+settings list are not counted by address.
 """
 
 from __future__ import annotations
@@ -36,34 +35,34 @@ CONNECTIONS: Final = 10_000
 CONNECTIONS_OF_ONE_ADDRESS: Final = 1_000
 LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1"))
 OVER_MAX: Final = 1_000
-"""Connections over the bound that are read, or told why not. Yet more are cut off."""
+"""Connections over the limit that are read, or refused with an answer. More are aborted."""
 RETRY_AFTER: Final = (b"retry-after", b"2")
 ANSWERED_WHEN_FULL: Final = frozenset({"/healthz", "/readyz"})
 
 _CLOSED_SHARE: Final = 20
-"""A full server closes up to this part of its idle connections at once: a twentieth of all."""
+"""A full server closes idle connections at once, up to this part of all: a twentieth."""
 _LOOK_SECONDS: Final = 0.1
-"""A full server in which nobody is idle is not searched again for so long."""
+"""How long a full server without idle connections does not search for some again."""
 _ADDRESSES_REMEMBERED_MAX: Final = 10_000
 _IPV6_SITE_BITS: Final = 64
-"""What one subscriber has, and can use all of."""
+"""The prefix of one subscriber, who can use every address in it."""
 _FILES_KEPT: Final = 256
-"""Of those that a process may open, for what is no caller's connection."""
+"""File descriptors that are reserved for everything but clients' connections."""
 
 
 class ClientAddresses:
-    """What to count an address under."""
+    """Maps client addresses to the networks that they are counted under."""
 
     def __init__(self, proxies: Sequence[Network]) -> None:
         self._proxies = proxies
         self.counted = lru_cache(_ADDRESSES_REMEMBERED_MAX)(self._counted)
-        """The network that an address belongs to; None if it is not to be counted."""
+        """The network of an address; None if the address is not counted."""
 
     def _counted(self, host: str) -> str | None:
         try:
             address = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
-            return None  # a socket of this machine
+            return None  # a Unix socket
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         if any(address in network for network in self._proxies):
@@ -74,80 +73,78 @@ class ClientAddresses:
 
 
 class ClientConnection(Protocol):
-    """One connection, as far as it matters here."""
+    """The methods of a connection that its limits need."""
 
     def idle_until(self) -> float | None:
-        """When it would be closed by itself; None while it does something."""
+        """When its keep-alive timeout closes it; None while a request is in progress."""
 
     def hang_up(self) -> None: ...
 
 
 class Arrival(Enum):
-    """What is to become of a new connection."""
+    """What to do with a new connection."""
 
-    WELCOME = "welcome"
+    ACCEPT = "accept"
     FULL = "full"
-    """The server has as many as it may: read, for a moment."""
+    """The server is full: read the connection for a moment."""
     ADDRESS_FULL = "address full"
-    CUT_OFF = "cut off"
+    ABORT = "abort"
 
 
-class Connections:
-    """The connections of one server."""
+class ConnectionLimits:
+    """Counts the connections of one server, and decides about new ones."""
 
-    def __init__(
-        self, most: int, of_one_address_most: int, proxies: Sequence[Network] = ()
-    ) -> None:
-        """``of_one_address_most`` 0: addresses are not counted."""
-        self._most = most
-        self._of_one_address_most = of_one_address_most
+    def __init__(self, total_max: int, address_max: int, proxies: Sequence[Network] = ()) -> None:
+        """``address_max`` 0: addresses are not counted."""
+        self._total_max = total_max
+        self._address_max = address_max
         self._addresses = ClientAddresses(proxies)
-        self._strangers: Counter[str] = Counter()
+        self._unauthenticated: Counter[str] = Counter()
         self._address_of: dict[ClientConnection, str] = {}
         self._closing: set[ClientConnection] = set()
         self._look_again_at = 0.0
 
-    def arrived(
+    def opened(
         self, connection: ClientConnection, host: str | None, everyone: Collection[Any], now: float
     ) -> Arrival:
-        """Count a new connection. ``everyone``: all that are open, this one among them."""
+        """Count a new connection. ``everyone``: all open connections, this one included."""
         address = None
-        if self._of_one_address_most and host is not None:
+        if self._address_max and host is not None:
             address = self._addresses.counted(host)
         if address is not None:
-            self._strangers[address] += 1
+            self._unauthenticated[address] += 1
             self._address_of[connection] = address
-            over = self._strangers[address] - self._of_one_address_most
+            over = self._unauthenticated[address] - self._address_max
             if over > 0:
-                return Arrival.CUT_OFF if over > OVER_MAX else Arrival.ADDRESS_FULL
-        over = len(everyone) - min(len(self._closing), OVER_MAX) - self._most
+                return Arrival.ABORT if over > OVER_MAX else Arrival.ADDRESS_FULL
+        over = len(everyone) - min(len(self._closing), OVER_MAX) - self._total_max
         if over > 0 and now >= self._look_again_at:
             over -= self._make_room(everyone, now)
         if over <= 0:
-            return Arrival.WELCOME
-        return Arrival.CUT_OFF if over > OVER_MAX else Arrival.FULL
+            return Arrival.ACCEPT
+        return Arrival.ABORT if over > OVER_MAX else Arrival.FULL
 
-    def is_known(self, connection: ClientConnection) -> None:
-        """It has shown a valid credential, and is not counted to its address any more."""
+    def authenticated(self, connection: ClientConnection) -> None:
+        """The caller has shown a valid credential: its address no longer counts the connection."""
         address = self._address_of.pop(connection, None)
         if address is not None:
-            self._strangers[address] -= 1
-            if not self._strangers[address]:
-                del self._strangers[address]
+            self._unauthenticated[address] -= 1
+            if not self._unauthenticated[address]:
+                del self._unauthenticated[address]
 
-    def left(self, connection: ClientConnection) -> None:
-        """It is closed."""
-        self.is_known(connection)
+    def closed(self, connection: ClientConnection) -> None:
+        """Stop counting a connection that is closed."""
+        self.authenticated(connection)
         self._closing.discard(connection)
 
     def _make_room(self, everyone: Collection[ClientConnection], now: float) -> int:
-        """Close those that have been idle for longest; how many."""
+        """Close the connections that have been idle for longest. Returns how many."""
         idle = (
             (until, id(each), each)
             for each in everyone
             if (until := each.idle_until()) is not None and each not in self._closing
         )
-        longest = heapq.nsmallest(max(1, self._most // _CLOSED_SHARE), idle)
+        longest = heapq.nsmallest(max(1, self._total_max // _CLOSED_SHARE), idle)
         for _, _, connection in longest:
             self._closing.add(connection)
             connection.hang_up()
@@ -156,11 +153,8 @@ class Connections:
         return len(longest)
 
 
-class WhenFull:
-    """The application of a server that is full: for health checks and for operators.
-
-    Others are told to come again.
-    """
+class FullServerApp:
+    """The application of a full server: answers health checks and operators, others get a 503."""
 
     def __init__(self, app: ASGIApp, gate: Gate) -> None:
         self._app = app
@@ -186,20 +180,21 @@ class WhenFull:
         try:
             principal = await self._gate.caller(request)
         except CoatcheckError:
-            return False  # it could not be found out, or is not one
+            return False  # the credential is invalid, or could not be checked
         return principal is not None and self._gate.operates(principal)
 
 
-def possible(wanted: int) -> int:
-    """As many connections as are wanted, or as the system lets this process have files for.
+def possible_connections(requested: int) -> int:
+    """The number of connections requested, or fewer if the system's limit on open files is lower.
 
-    Raises the process's own limit as far as it may: a server without files cannot even refuse.
+    Raises the soft limit of this process as far as it may: a server without free file descriptors
+    cannot even refuse a connection.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + OVER_MAX + _FILES_KEPT
+    needed = requested + OVER_MAX + _FILES_KEPT
     if soft != resource.RLIM_INFINITY and soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
+        return requested
     return max(1, soft - _FILES_KEPT - min(OVER_MAX, soft // 10))

@@ -1,4 +1,4 @@
-"""What the control plane is made of, besides its routes: opened together, closed together."""
+"""The parts of an HTTP server that its routes use: opened together and closed together."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from coatcheck.telemetry import metrics
 
 _MIB: Final = 1024 * 1024
 _PING_SECONDS: Final = 0.4
-"""If nothing was heard of the database for twice this, no cache is trusted: a revoked key is
-refused within a second even when the connection that would have told of it has gone silent."""
+"""If the database was silent for twice as long, no cache is trusted: a revoked key is refused
+within a second even when the connection that reports revocations is dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What routes and surfaces may use."""
+    """The parts that routes and products may use."""
 
     settings: Settings
     engine: Engine
@@ -48,21 +48,22 @@ class ServerContext:
     gate: Gate
     responses: JobResponses
     bodies: BodyBudget
-    """Room for the bodies that arrive."""
+    """Bounds the memory of request bodies."""
     large_responses: ByteBudget
-    """Room for the large answers that are sent."""
+    """Bounds the memory of large responses."""
     guard: Guard
+    """Checks URLs of tenants that jobs call."""
     receivers: Guard
-    """Of webhooks."""
+    """Checks URLs of webhook receivers."""
     readiness: Readiness
     subscriptions: Subscriptions
     tenants: Connection
     draining: ServerDraining
     remote_calls: RemoteCalls
-    """Jobs that are done elsewhere."""
+    """Jobs that remotes run."""
     open_responses: OpenResponses
     process_metrics: ProcessMetrics
-    """What all processes say about themselves."""
+    """The metrics of all processes of the deployment."""
 
 
 @asynccontextmanager
@@ -73,9 +74,9 @@ async def open_server_context(
     result_stores: Mapping[str, ResultStore] = MappingProxyType({}),
     operators: Mapping[str, OperatorRemote] = MappingProxyType({}),
 ) -> AsyncIterator[ServerContext]:
-    """The parts on ``engine``, which stays the caller's to close.
+    """Open the parts around ``engine``. The caller still has to close the engine.
 
-    ``result_stores`` and ``operators`` are for jobs that are done elsewhere (``RemoteCalls``).
+    ``result_stores`` and ``operators`` are for jobs that remotes run (``RemoteCalls``).
     """
     async with AsyncExitStack() as closing:
         credentials = Connection(
@@ -101,25 +102,25 @@ async def open_server_context(
         closing.push_async_callback(readiness.close)
 
         def keys_changed(payload: str) -> None:
-            authenticator.heard(payload)
-            subscriptions.heard(payload)
+            authenticator.on_keys_changed(payload)
+            subscriptions.on_keys_changed(payload)
 
-        def gap() -> None:
+        def notifications_missed() -> None:
             authenticator.forget_all()
             subscriptions.forget_all()
             catalogue.forget_all()
 
         listener = NotificationListener(
             settings.database_url,
-            {KEYS: keys_changed, SERVICES: catalogue.heard},
-            on_gap=gap,
+            {KEYS: keys_changed, SERVICES: catalogue.on_notification},
+            on_gap=notifications_missed,
             ping_seconds=_PING_SECONDS,
         )
         await listener.start()
         closing.push_async_callback(listener.stop)
 
-        async def waiting(org: str, most: int) -> int:
-            return await engine.backlog(org, None, most)
+        async def count_waiting(org: str, jobs_max: int) -> int:
+            return await engine.backlog(org, None, jobs_max)
 
         draining = ServerDraining()
         remote_calls = await closing.enter_async_context(
@@ -132,7 +133,7 @@ async def open_server_context(
             authenticator,
             limiter,
             subscriptions,
-            Backlog(waiting),
+            Backlog(count_waiting),
             timeout_seconds_max=settings.call_timeout_seconds_max,
             operator_org=settings.operator_org,
         )
@@ -165,7 +166,9 @@ async def open_server_context(
                     of_one_key=settings.held_answers_per_key,
                     of_one_org=settings.held_answers_per_org,
                     of_one_address=settings.connections_per_address,
-                    in_all=OpenResponseLimits.in_all_of(connections.possible(settings.connections)),
+                    in_all=OpenResponseLimits.in_all_of(
+                        connections.possible_connections(settings.connections)
+                    ),
                 ),
                 settings.proxies,
             ),

@@ -1,7 +1,7 @@
-"""Pages of other origins that may call the API from a browser (CORS): COATCHECK_CORS_ORIGINS.
+"""CORS: lets pages of other origins call the API from a browser (COATCHECK_CORS_ORIGINS).
 
-The API is authorised by a header that a page has to hold, never by a cookie, so that no page can do
-more than whoever gave it the key. The dashboard, which has a cookie, is opened to nobody.
+The API authenticates by a header that a page must know, never by a cookie, so that no page can do
+more than the person who gave it the key. The dashboard has a cookie, so no origin may call it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _RESPONSE_HEADERS: Final = (
     *("RateLimit-Limit", "RateLimit-Policy", "RateLimit-Remaining", "RateLimit-Reset"),
     *("Retry-After", "Warning", "X-Job-Id", "X-Request-Id"),
 )
-"""What a page may read of any answer. Products add their own."""
+"""Response headers that a page may read, on every route. Products add more."""
 _REQUEST_HEADERS: Final = (
     *("Accept", "Authorization", "Content-Encoding", "Content-Type", "Idempotency-Key"),
     *("If-None-Match", "Last-Event-ID", "Prefer", "Range", "Traceparent", "X-Api-Key"),
     *("X-Coatcheck-Delay", "X-Idempotency-Key", "X-Request-Id"),
     *("X-State-Webhook-Url", "X-Webhook-Url"),
 )
-"""What a page may send to any route. Products add their own."""
-_KNOWN_SECONDS: Final = 7_200
-"""How long a browser need not ask again; none remembers for longer."""
+"""Request headers that a page may send, to every route. Products add more."""
+_PREFLIGHT_SECONDS: Final = 7_200
+"""How long a browser may cache a preflight response; no browser caches it for longer."""
 
 
 class CrossOrigin:
-    """Which pages of other origins may call, and what browsers are told about it."""
+    """The allowed origins, and the CORS headers of responses to them."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class CrossOrigin:
         """``request_headers`` and ``response_headers`` are those of the products' routes."""
         self._any = ANY_ORIGIN in origins
         self._origins = frozenset(origin.encode("ascii") for origin in origins)
-        self._taken = _listed(_REQUEST_HEADERS, request_headers)
+        self._allowed = _listed(_REQUEST_HEADERS, request_headers)
         exposed = _listed(_RESPONSE_HEADERS, response_headers)
         self._expose = (b"access-control-expose-headers", exposed)
 
@@ -55,7 +55,7 @@ class CrossOrigin:
         return bool(self._origins)
 
     def headers(self, origin: bytes, path: str) -> RawHeaders:
-        """What an answer to a page of ``origin`` says; none if the page may not read it."""
+        """The CORS headers of a response to a page of ``origin``; none if it may not read it."""
         if path == _PAGES or path.startswith(_PAGES + "/"):
             return ()
         if self._any:
@@ -65,8 +65,8 @@ class CrossOrigin:
         return ((b"access-control-allow-origin", origin), self._expose, _VARY)
 
     def preflight(self, asked: bytes | None, allowed: RawHeaders) -> Response:
-        """The answer to a browser that asks before it calls. ``asked``: the headers that the page
-        wants to send; any is fine, as none has a meaning that a page may not use."""
+        """The response to a preflight request. ``asked``: the headers that the page wants to send.
+        All are allowed, because no header gives a page more rights."""
         if not any(name == b"access-control-allow-origin" for name, _ in allowed):
             return Response(HTTPStatus.NO_CONTENT, b"", [_VARY_PREFLIGHT])
         return Response(
@@ -74,8 +74,8 @@ class CrossOrigin:
             b"",
             [
                 (b"access-control-allow-methods", ", ".join(EVERY_METHOD).encode("ascii")),
-                (b"access-control-allow-headers", asked or self._taken),
-                (b"access-control-max-age", b"%d" % _KNOWN_SECONDS),
+                (b"access-control-allow-headers", asked or self._allowed),
+                (b"access-control-max-age", b"%d" % _PREFLIGHT_SECONDS),
                 _VARY_PREFLIGHT,
             ],
         )

@@ -1,8 +1,8 @@
-"""The application that the server runs: finds the operation, runs it, sends its answer.
+"""The ASGI application: finds the route of a request, runs its handler, sends the response.
 
-Everything that holds for every request is here and nowhere else: its id, who may call, what its
-errors become, how it is counted. Raw ASGI, for a router whose last route costs as little as its
-first, and for answers in one write (docs/adr/0013).
+Everything that applies to every request is here and nowhere else: the request id, admission, the
+conversion of errors to problems, metrics. It is raw ASGI, for a router whose last route costs as
+little as its first, and for responses in one write (docs/adr/0013).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from coatcheck.http.open_responses import OpenResponses, asks_to_be_held
 from coatcheck.http.parameters import ignored_note, refuse_unknown
 from coatcheck.http.problem_formats import ProblemFormat, UnroutedFormats
 from coatcheck.http.problems import internal_error, method_not_allowed, problem, problem_of, stopped
-from coatcheck.http.request import ARRIVING, PLACE, Request
+from coatcheck.http.request import ARRIVING, RESPONSE_SLOT, Request
 from coatcheck.http.response import (
     BYTES_MIN,
     SLICE_BYTES_MAX,
@@ -67,26 +67,26 @@ CODE_DESTINATIONS: Final = frozenset(
         *(b"audioworklet", b"paintworklet", b"xslt", b"object", b"embed", b"manifest"),
     }
 )
-"""What a browser says of a request whose answer would run, or have its say, in a page."""
+"""What a browser sends for a request whose response would run in a page, or change it."""
 
-# Printable, no spaces: what can neither break a log line nor a header.
-_FIT: Final = re.compile(rb"[!-~]{1,128}")
+# Printable characters without a space: they can break neither a log line nor a header.
+_VALID_REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 _NO_ROUTE: Final = "none"
 _SHOWN_SECONDS: Final = 0.2
-"""After which a request shows in the metrics, at the latest."""
+"""The longest time until a request shows in the metrics."""
 _COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 
 Admit = Callable[[Request, Route], Awaitable[RawHeaders]]
-"""Lets a call in, or raises. Gives the headers that its answer shall carry."""
+"""Admits a request, or raises. Returns headers for its response."""
 Watch = Callable[[Request, Callable[[], None]], contextlib.AbstractContextManager[CredentialWatch]]
-"""Has something called once what a call was let in with stops counting."""
-_WHERE: Final = frozenset({b"location", b"link", b"x-job-id", b"idempotent-replayed"})
-"""The headers that say where a job is found, also if there is no room for the answer itself."""
+"""Calls a function once the credential of a request is no longer valid."""
+_JOB_HEADERS: Final = frozenset({b"location", b"link", b"x-job-id", b"idempotent-replayed"})
+"""Headers that lead to a job. They are sent even if there is no room for the response's body."""
 _NAMES_JOB: Final = re.compile(r"/(?:jobs|tasks)/\{id\}")
 _JOB_ID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _JOB_IN_HEADER: Final = re.compile(rb"(?:^|/)([0-7][0-9A-HJKMNP-TV-Z]{25})(?:$|[>/])")
-_LAST_WORDS_SECONDS_MAX: Final = 1.0
-"""How long a reader is waited for who may hear no more than the end."""
+_CLOSING_SECONDS_MAX: Final = 1.0
+"""How long a reader whose credential became invalid may take to read the end of its stream."""
 
 
 def _unwatched(
@@ -100,7 +100,7 @@ def _never() -> bool:
 
 
 class Dispatcher:
-    """An ASGI application of operations."""
+    """An ASGI application made of routes."""
 
     def __init__(
         self,
@@ -115,8 +115,8 @@ class Dispatcher:
         cross_origin: CrossOrigin | None = None,
         unrouted_formats: Mapping[str, ProblemFormat] | None = None,
     ) -> None:
-        """``bodies`` and ``large_responses`` bound what all requests hold; None: nothing does.
-        ``unrouted_formats``: how errors are written where no route is found, by path prefix."""
+        """``bodies`` and ``large_responses`` bound the memory of all requests; None: no bound.
+        ``unrouted_formats``: the format of errors at paths that have no route, by path prefix."""
         self.routes = tuple(routes)
         self._router = Router(routes)
         self.unrouted_formats = UnroutedFormats(routes, unrouted_formats or {})
@@ -128,19 +128,19 @@ class Dispatcher:
         self._large_responses = large_responses
         self._cross_origin = cross_origin or CrossOrigin()
         self._ids = _request_ids()
-        self._to_be_shown = False
+        self._metrics_are_due = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._answer(scope, receive, send)
+            await self._handle(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
         else:
-            raise NotImplementedError(f"{scope['type']} is not spoken here")
+            raise NotImplementedError(f"the ASGI scope {scope['type']} is not supported")
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        request_id, traceparent, destination = self._named(scope)
+        request_id, traceparent, destination = self._read_head(scope)
         request = Request(scope, receive, request_id, self._bodies)
         token = context.request_id.set(request_id)
         method = request.method
@@ -170,7 +170,7 @@ class Dispatcher:
             if isinstance(response, Response) and len(response.body) > SLICE_BYTES_MAX:
                 response = self._bounded(response, request)
             if isinstance(response, StreamResponse):
-                # The head of one says how long it is, which is not known of what is compressed.
+                # A HEAD response states the length, which is unknown for a compressed body.
                 if (
                     response.is_compressible
                     and method != "HEAD"
@@ -182,21 +182,21 @@ class Dispatcher:
             status = response.status
             await self._send(response, request, send)
         except ClientGone:
-            _log.debug("the caller left", extra={"path": route})
+            _log.debug("the caller disconnected", extra={"path": route})
         except Exception:
-            # The answer had begun: to break the connection is the only honest end that is left.
-            _log.exception("unexpected error in the answer to %s %s", method, route)
+            # The response has begun, so all that is left is to break the connection.
+            _log.exception("unexpected error in the response to %s %s", method, route)
             raise
         finally:
-            if request.place is not None and PLACE not in scope:
-                request.place.leave()
+            if request.response_slot is not None and RESPONSE_SLOT not in scope:
+                request.response_slot.release()
             request.forget_body()
             if response is not None and response.reservation is not None:
                 response.reservation.end()
             counted = method if method in _COUNTED_METHODS else "other"
             metrics.record_request(counted, route, status, time.perf_counter() - began)
-            if not self._to_be_shown:
-                self._to_be_shown = True
+            if not self._metrics_are_due:
+                self._metrics_are_due = True
                 asyncio.get_running_loop().call_later(_SHOWN_SECONDS, self._show_requests)
             if EVENTS.is_on:
                 EVENTS.request(
@@ -217,10 +217,10 @@ class Dispatcher:
             held = route.held
             if (
                 held is not HoldsOpen.NEVER
-                and request.place is None
+                and request.response_slot is None
                 and asks_to_be_held(request, held)
             ):
-                request.place = self._held.enter(request)
+                request.response_slot = self._held.enter(request)
             if route.access is not Access.OPEN:
                 if route.access is not Access.HANDLER:
                     request.response_headers = await self._admit(request, route)
@@ -238,17 +238,17 @@ class Dispatcher:
         except asyncio.CancelledError:
             if not self._drains():
                 raise
-            # The grace is over, and the server cancels what is left. Not answered here, it would
-            # be told that there was an error, in a form that no client of ours reads.
+            # The grace period is over, and the server cancels what is left. Without this answer
+            # the caller would get Uvicorn's 500, in a format that our clients do not read.
             return stopped(request)
-        except Exception:  # noqa: BLE001 - logged whole; the caller gets a 500 that says nothing
+        except Exception:  # noqa: BLE001 - logged in full; the caller gets a 500 without details
             _log.exception("unexpected error in %s %s", request.method, route.path)
             return internal_error(request)
 
     async def _run_traced(
         self, request: Request, match: Match, traceparent: str | None
     ) -> Response | StreamResponse:
-        """Run it as a part of the trace that it came with."""
+        """Run it as a part of the trace that the request belongs to."""
         route = match.route
         if route.access is Access.OPEN or not tracing.is_on():
             with contextlib.nullcontext() if traceparent is None else tracing.passing(traceparent):
@@ -256,7 +256,7 @@ class Dispatcher:
         with tracing.span(
             f"{request.method} {route.path}",
             "server",
-            # A page of ours that asks the API does so as a part of its own trace.
+            # A dashboard page that calls the API does so within its trace.
             traceparent or tracing.current(),
             {
                 "http.request.method": request.method,
@@ -271,9 +271,9 @@ class Dispatcher:
             return response
 
     def _bounded(self, response: Response, request: Request) -> Response:
-        """A large answer, if there is room for it while it is read; else the refusal.
+        """A large response, if there is room for it until the caller has read it; else a refusal.
 
-        One that all callers are sent alike is held once, however many read it.
+        A shared response is in memory once, however many callers read it, so it is not counted.
         """
         if self._large_responses is None or response.is_shared:
             return response
@@ -282,8 +282,8 @@ class Dispatcher:
             response.reservation = self._large_responses.reserve_now(owner, len(response.body))
         except CoatcheckError as error:
             refusal = problem_of(request, error)
-            # What was asked for may be done: where it is found is still told.
-            found = [each for each in response.headers if each[0] in _WHERE]
+            # The request may have taken effect: still say where its job is.
+            found = [each for each in response.headers if each[0] in _JOB_HEADERS]
             refusal.headers = [*refusal.headers, *found]
             return refusal
         return response
@@ -298,7 +298,7 @@ class Dispatcher:
         ]
         if (
             isinstance(response, Response)
-            and response.is_our_own
+            and response.fits_one_write
             and len(response.body) <= SLICE_BYTES_MAX
         ):
             cycle = request.scope.get(ARRIVING)
@@ -312,7 +312,7 @@ class Dispatcher:
     async def _stream(
         self, response: StreamResponse, request: Request, send: Send, extra: RawHeaders
     ) -> None:
-        """Send a stream until it ends, its reader has gone, or may hear no more of it."""
+        """Send a stream until it ends, the caller disconnects, or its credential is invalid."""
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         has_begun = False
 
@@ -322,20 +322,20 @@ class Dispatcher:
             has_begun = True
 
         with self._watch(request, partial(_settle, lost)) as credential:
-            response.pieces = _while_it_counts(response.pieces, credential)
+            response.pieces = _while_valid(response.pieces, credential)
             sending = response.send(sent, extra, head=request.method == "HEAD")
             if await _sent_whole(request, sending, lost) or not credential.lost:
                 return
-        _log.info("an answer ends before its time: its credential does not count any more")
+        _log.info("ending a response early: its credential is no longer valid")
         try:
-            async with asyncio.timeout(_LAST_WORDS_SECONDS_MAX):
+            async with asyncio.timeout(_CLOSING_SECONDS_MAX):
                 if not has_begun:
                     await problem_of(request, Unauthenticated()).send(send, extra, head=False)
                 elif not response.is_measured:
                     await send(
                         {
                             "type": "http.response.body",
-                            "body": response.last_words,
+                            "body": response.closing_bytes,
                             "more_body": False,
                         }
                     )
@@ -345,24 +345,24 @@ class Dispatcher:
             _hang_up(request)
 
     @staticmethod
-    async def _live(receive: Receive, send: Send) -> None:
-        """What the application needs is opened before the server and closed after it."""
+    async def _lifespan(receive: Receive, send: Send) -> None:
+        """Nothing to do: the server's parts are opened before it and closed after it."""
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
     def _show_requests(self) -> None:
-        self._to_be_shown = False
+        self._metrics_are_due = False
         metrics.show_requests()
 
-    def _named(self, scope: Scope) -> tuple[str, str | None, bytes | None]:
-        """What the caller calls the request, or what we do, the trace that it is a part of, and
-        what a browser wants its answer for."""
+    def _read_head(self, scope: Scope) -> tuple[str, str | None, bytes | None]:
+        """The request's id (the caller's, or a new one), its trace parent, and its fetch
+        destination."""
         request_id = traceparent = destination = None
         for name, value in scope["headers"]:
             if name == REQUEST_ID_HEADER:
-                if request_id is None and _FIT.fullmatch(value):
+                if request_id is None and _VALID_REQUEST_ID.fullmatch(value):
                     request_id = str(value, "latin-1")
             elif name == _TRACEPARENT_HEADER:
                 traceparent = str(value, "latin-1")
@@ -371,13 +371,13 @@ class Dispatcher:
         return next(self._ids) if request_id is None else request_id, traceparent, destination
 
 
-async def _while_it_counts(
+async def _while_valid(
     pieces: AsyncIterator[bytes], credential: CredentialWatch
 ) -> AsyncIterator[bytes]:
-    """The pieces for as long as their reader's credential counts; then it waits to be ended."""
+    """The pieces for as long as the credential is valid. Then it waits until it is cancelled."""
     try:
         async for piece in pieces:
-            if not await credential.counts():
+            if not await credential.is_valid():
                 await asyncio.get_running_loop().create_future()
             yield piece
     finally:
@@ -388,19 +388,19 @@ async def _while_it_counts(
 async def _sent_whole(
     request: Request, sending: Coroutine[Any, Any, None], lost: asyncio.Future[None]
 ) -> bool:
-    """Send a stream; whether it was sent to its end. Stops when its reader has gone, which the
-    server would not say, and when ``lost`` is there."""
-    task, gone = asyncio.create_task(sending), asyncio.create_task(request.disconnected())
+    """Send a stream. Returns whether it was sent to its end. Stops when the caller disconnects,
+    which Uvicorn does not report to a sender, and when ``lost`` is done."""
+    task, left = asyncio.create_task(sending), asyncio.create_task(request.disconnected())
     try:
-        await asyncio.wait({task, gone, lost}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, left, lost}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
             return True
         return False
     finally:
-        for each in (task, gone):
+        for each in (task, left):
             each.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
+        await asyncio.gather(task, left, return_exceptions=True)
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -409,7 +409,7 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 def _hang_up(request: Request) -> None:
-    """Break the connection: the only honest end of a body that cannot be what its head said."""
+    """Break the connection, so that nobody takes a body that ends early for a whole one."""
     cycle = request.scope.get(ARRIVING)
     if cycle is not None:
         cycle.disconnected = True
@@ -425,24 +425,25 @@ def _may_shrink(response: Response) -> bool:
 
 
 def _org_of(request: Request) -> str | None:
-    """The organisation that a call is of, as far as it is known. What a path says is believed of
-    callers alone that were let in: a stranger's words are not logged."""
+    """The organisation of a request, if it is known. The path is believed only of callers that were
+    admitted: what others write is not logged."""
     return None if request.caller is None else request.params.get("org", request.caller.org)
 
 
 def _job_of(request: Request, route: str, response: Response | StreamResponse | None) -> str | None:
-    """The job that a call was about: named by its path, or made by it."""
+    """The job of a request: the one that its path names, or the one that it made."""
     if _NAMES_JOB.search(route) and _JOB_ID.fullmatch(named := request.params.get("id", "")):
         return named
     if response is not None and request.method != "GET":
         for name, value in response.headers:
-            if name in _WHERE and (found := _JOB_IN_HEADER.search(value)):
+            if name in _JOB_HEADERS and (found := _JOB_IN_HEADER.search(value)):
                 return found[1].decode("ascii")
     return None
 
 
 def _request_ids() -> Iterator[str]:
-    """Fresh ids: the process's own ULID and a number, because a ULID each costs ten times that."""
+    """New request ids: a ULID of the process and a number. A ULID for each would cost ten times
+    as much."""
     boot = ids.to_text(ids.new_id())
     return (f"{boot}-{number}" for number in itertools.count(1))
 
@@ -450,13 +451,11 @@ def _request_ids() -> Iterator[str]:
 def _not_code(request: Request, destination: bytes | None) -> Response:
     metrics.record_bound_met("code")
     asked = str(destination or b"", "latin-1")
-    return problem_of(
-        request, NotServedAsCode(f"Nothing at this path is to be loaded as a {asked} of a page.")
-    )
+    return problem_of(request, NotServedAsCode(f"A page may not load this path as a {asked}."))
 
 
 def _not_served(request: Request, allowed: frozenset[str]) -> Response:
     if not allowed:
-        detail = "Nothing is served at this path. /docs shows what is."
+        detail = "This path does not exist. See /docs for the paths that do."
         return problem(request, HTTPStatus.NOT_FOUND, "not_found", detail)
     return method_not_allowed(request, allowed)

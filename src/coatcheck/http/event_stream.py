@@ -1,8 +1,8 @@
-"""A job's story as Server-Sent Events: states, progress, log lines and output, as they come.
+"""Server-Sent Events: the events of one job, and the changes of many jobs.
 
-Only what is kept has an ``id``: log lines, output and alerts. A reader that lost its connection
-names the last id it saw and misses nothing and gets nothing twice. States and progress are shown as
-they are now; the stream ends after the event that shows the end.
+Only stored events have an ``id``: log lines, output and alerts. A reader that lost its connection
+sends the last id that it saw, and then misses nothing and gets nothing twice. States and progress
+show the present; the stream ends after the event ``end``.
 """
 
 from __future__ import annotations
@@ -35,44 +35,44 @@ Show = Callable[[JobView], Awaitable[Any]]
 
 
 class EventStream:
-    """Makes streams of jobs' events."""
+    """Streams the events of a job."""
 
     def __init__(self, engine: Engine, draining: ServerDraining) -> None:
         self._engine = engine
         self._draining = draining
 
     async def follow(self, view: JobView, show: Show, *, after: int) -> AsyncIterator[bytes]:
-        """The events after the one numbered ``after``, until the job has ended."""
+        """The events after the one with the number ``after``, until the job has ended."""
         yield b"retry: %d\n\n" % RECONNECT_MILLISECONDS
         try:
-            async with aclosing(self._story(view, show, after)) as story:
-                async for piece in story:
+            async with aclosing(self._events(view, show, after)) as events:
+                async for piece in events:
                     yield piece
         except JobNotFound:
-            return  # pruned while it was followed
-        except (DatabaseUnavailable, OutcomeUnknown):  # to who reads, they are the same
+            return  # its retention ended meanwhile
+        except (DatabaseUnavailable, OutcomeUnknown):  # the same for a reader
             yield RECONNECT
 
-    async def _story(self, view: JobView, show: Show, after: int) -> AsyncGenerator[bytes, None]:
+    async def _events(self, view: JobView, show: Show, after: int) -> AsyncGenerator[bytes, None]:
         shown: JobView | None = None
-        said_at = time.monotonic()
+        sent_at = time.monotonic()
         with self._engine.watch(view.id) as watch:
             while True:
-                # The job first: what it said before its end is then there to be read.
+                # The job before its events: if it has ended, all of its events are stored.
                 view = await self._engine.look(view.id, org=view.org)
                 pieces = []
                 if _moved(shown, view) and not view.terminal:
                     pieces.append(event("state", await show(view)))
-                # A page at a time: a job may have said more than memory should hold.
+                # A page at a time: the events of a job may not fit into memory.
                 while page := await self._page(view, after):
                     after = page[-1].seq
                     yield b"".join([*pieces, *map(_event_of, page)])
-                    said_at = time.monotonic()
+                    sent_at = time.monotonic()
                     pieces.clear()
                     if len(page) < _PAGE_EVENTS and _size(page) < EVENTS_PAGE_BYTES_MAX:
                         break
                 if _advanced(shown, view):
-                    data = {"fraction": _shown(view.progress), "note": view.progress_note}
+                    data = {"fraction": _rounded(view.progress), "note": view.progress_note}
                     pieces.append(event("progress", data))
                 shown = view
                 drained = self._draining.begun
@@ -80,19 +80,19 @@ class EventStream:
                     pieces.append(event("end", await show(await self._with_result(view))))
                 elif drained:
                     pieces.append(RECONNECT)
-                elif not pieces and time.monotonic() - said_at >= KEEP_ALIVE_SECONDS:
+                elif not pieces and time.monotonic() - sent_at >= KEEP_ALIVE_SECONDS:
                     pieces.append(KEEP_ALIVE)
                 if pieces:
                     yield b"".join(pieces)
-                    said_at = time.monotonic()
+                    sent_at = time.monotonic()
                 if view.terminal or drained:
                     return
                 async with self._draining.cut_short():
                     await watch.changed(KEEP_ALIVE_SECONDS)
 
     async def _with_result(self, view: JobView) -> JobView:
-        """The job with its result, unless that is too long for an event: it is then found by URL,
-        where all who read it share it."""
+        """The job with its result, unless that is too long for an event. Readers then fetch it by
+        URL, where they share one copy in memory."""
         if (view.result_bytes or 0) > EVENT_RESULT_BYTES_MAX:
             return view
         return await self._engine.with_result(view)
@@ -111,8 +111,8 @@ def _size(page: Sequence[JobEvent]) -> int:
     return sum(len(each.data) for each in page)
 
 
-def _shown(progress: float | None) -> float | None:
-    """Without the digits that the column's single precision makes up."""
+def _rounded(progress: float | None) -> float | None:
+    """Without the digits beyond the column's single precision."""
     return None if progress is None else round(progress, 6)
 
 
@@ -129,42 +129,42 @@ def _advanced(shown: JobView | None, view: JobView) -> bool:
 
 def event(name: str, data: Any) -> bytes:
     """One event of a stream."""
-    # Within JSON a line break is only ever white space between its parts.
+    # In JSON a line break can only be white space between tokens.
     line = _encode(data).replace(b"\n", b" ").replace(b"\r", b" ")
     return b"event: %b\ndata: %b\n\n" % (name.encode(), line)
 
 
-def _event_of(told: JobEvent) -> bytes:
+def _event_of(stored: JobEvent) -> bytes:
     name = "chunk"
     data: dict[str, Any]
-    match told.kind:
+    match stored.kind:
         case "log" | "alert":
-            name, data = told.kind, {"at": told.at} | msgspec.json.decode(told.data)
+            name, data = stored.kind, {"at": stored.at} | msgspec.json.decode(stored.data)
         case "text":
-            data = {"kind": "text", "data": told.data.decode()}
+            data = {"kind": "text", "data": stored.data.decode()}
         case "json":
-            data = {"kind": "json", "data": msgspec.Raw(told.data)}
+            data = {"kind": "json", "data": msgspec.Raw(stored.data)}
         case "binary":
-            data = {"kind": "binary", "data": base64.b64encode(told.data).decode()}
+            data = {"kind": "binary", "data": base64.b64encode(stored.data).decode()}
         case other:
-            raise AssertionError(f"an event of kind {other!r}")
-    return b"id: %d\n" % told.seq + event(name, data)
+            raise AssertionError(f"unknown kind of event: {other!r}")
+    return b"id: %d\n" % stored.seq + event(name, data)
 
 
 CHANGES_PAGE: Final = 50
 CHANGES_WALKED_MAX: Final = 10_000
-"""Among how many jobs, the newest, a look finds what has changed."""
+"""How many jobs, the newest, are searched for changes."""
 _REST_SECONDS_MIN: Final = 0.2
 _REST_FACTOR: Final = 20
 
 T = TypeVar("T")
 LookForChanges = Callable[[ChangeCursor], Awaitable[Changes[T]]]
-"""A page of at most ``CHANGES_PAGE`` changes behind the cursor."""
+"""Reads at most ``CHANGES_PAGE`` changes after the cursor."""
 ShowChange = Callable[[T], Awaitable[Any]]
 
 
 class ChangeStream:
-    """Makes streams of changes."""
+    """Streams the changes of many jobs."""
 
     def __init__(self, engine: Engine, draining: ServerDraining) -> None:
         self._engine = engine
@@ -179,16 +179,17 @@ class ChangeStream:
         *,
         seconds: float | None,
     ) -> AsyncIterator[bytes]:
-        """Events called ``name`` behind the cursor, until the reader leaves, or for so long."""
+        """Events with this ``name`` after the cursor: for ``seconds``, or until the reader
+        disconnects."""
         yield b"retry: %d\n\n" % RECONNECT_MILLISECONDS
         try:
-            async with aclosing(self._told(name, look, show, cursor, seconds)) as told:
-                async for piece in told:
+            async with aclosing(self._events(name, look, show, cursor, seconds)) as events:
+                async for piece in events:
                     yield piece
-        except (DatabaseUnavailable, OutcomeUnknown):  # to who reads, they are the same
+        except (DatabaseUnavailable, OutcomeUnknown):  # the same for a reader
             yield RECONNECT
 
-    async def _told(
+    async def _events(
         self,
         name: str,
         look: LookForChanges[T],
@@ -196,12 +197,12 @@ class ChangeStream:
         cursor: ChangeCursor,
         seconds: float | None,
     ) -> AsyncGenerator[bytes, None]:
-        began_at = said_at = time.monotonic()
+        began_at = sent_at = time.monotonic()
         is_first = True
         with self._engine.watch_all() as watch:
             while True:
                 looked_at = time.monotonic()
-                # The rest of a look that was cut off tells nothing of what has changed since.
+                # The rest of a look that was cut off does not show changes that came since.
                 is_up_to_now = cursor.until is None
                 changes = await look(cursor)
                 rest = max(_REST_SECONDS_MIN, _REST_FACTOR * (time.monotonic() - looked_at))
@@ -216,16 +217,16 @@ class ChangeStream:
                     cursor = ChangeCursor(changes.until)
                 is_over = seconds is not None and time.monotonic() - began_at >= seconds
                 ends = is_whole and is_up_to_now and (is_over or self._draining.begun)
-                is_silent = time.monotonic() - said_at >= KEEP_ALIVE_SECONDS
+                is_silent = time.monotonic() - sent_at >= KEEP_ALIVE_SECONDS
                 if not pieces and (is_first or is_silent or ends):
-                    # An id alone is no event: it moves on where the reader goes on.
+                    # An id without data is not an event: it only moves the reader's position.
                     pieces.append(_id(cursor) + b"\n" + KEEP_ALIVE)
                 if ends:
                     pieces.append(RECONNECT)
                 is_first = False
                 if pieces:
                     yield b"".join(pieces)
-                    said_at = time.monotonic()
+                    sent_at = time.monotonic()
                 if ends:
                     return
                 if is_whole and is_up_to_now:

@@ -1,4 +1,4 @@
-"""How an explanation is answered, the same on every surface: ``GET {job}/explain``."""
+"""The route ``GET {job}/explain``, the same for every product: why a job waits, or what it does."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _DIGITS: Final = 3
 class ExplainedBlocker(msgspec.Struct, frozen=True):
     """One thing that a job waits for, or what it does.
 
-    ``key`` names a limit, ``limit`` is what it allows and ``held`` how many have it; ``holders``
-    are some of them, those that the caller may see. ``limit`` and ``held`` are null where they
-    would tell of other organisations.
+    ``key`` names a limit, ``limit`` is its value and ``held`` how much of it is in use. ``holders``
+    are ids of jobs that use it, as far as the caller may see them. ``limit`` and ``held`` are null
+    where they would reveal something about other organisations.
     """
 
     kind: BlockerKind
@@ -37,7 +37,7 @@ class ExplainedBlocker(msgspec.Struct, frozen=True):
 
 
 class ExplainedEta(msgspec.Struct, frozen=True):
-    """Seconds from now: half of such jobs, and nine of ten, have started or ended by then."""
+    """Seconds from now until 50 % and 90 % of such jobs have started or ended."""
 
     start_p50: float
     start_p90: float
@@ -46,8 +46,8 @@ class ExplainedEta(msgspec.Struct, frozen=True):
 
 
 class ExplainedJob(msgspec.Struct, frozen=True):
-    """Why a job waits, or what it does. ``summary`` is for people; ``position`` counts from 1, in
-    the job's own line and lane; the blockers are in order, the one that decides first."""
+    """Why a job waits, or what it does. ``summary`` is for people. ``position`` counts from 1, in
+    the queue of the job's key and lane. The blockers are in order: the decisive one comes first."""
 
     job_id: str
     state: str
@@ -62,7 +62,7 @@ class ExplainedJob(msgspec.Struct, frozen=True):
 def shown(
     explanation: Explanation, may_see: Callable[[Holder], bool], *, for_operator: bool
 ) -> ExplainedJob:
-    """An explanation as its reader may see it."""
+    """An explanation with what its reader may see."""
     eta = explanation.eta
     return ExplainedJob(
         explanation.job_id,
@@ -111,12 +111,12 @@ def explain_route(
     responses: Sequence[ResponseSpec] = (),
     operable: bool = False,
 ) -> Route:
-    """``GET {job}/explain`` of a surface whose job is at ``path``."""
+    """``GET {job}/explain`` for jobs at ``path``."""
     return Route(
         methods=("GET",),
         path=f"{path}/explain",
         name=name,
-        summary="Why it waits or what it does, behind how many others, and how long that may take.",
+        summary="Explain a job: why it waits or what it does, its position, and its forecast.",
         handler=handler,
         access=access,
         tag=tag,

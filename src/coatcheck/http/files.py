@@ -1,4 +1,4 @@
-"""Serves blobs over HTTP: whole, a range, or 304 if the caller has it already."""
+"""Serves blobs over HTTP: whole, as a range, or 304 if the caller has the blob already."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ETAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 class Unsatisfiable(Exception):
-    """The range begins after the end."""
+    """The requested range begins after the end of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The bytes from ``start`` to before ``stop`` of ``size``."""
+    """A range of bytes: from ``start`` to before ``stop``, of ``size``."""
 
     start: int
     stop: int
@@ -43,10 +43,10 @@ class Span:
 
 
 def requested_span(range_header: str | None, size: int) -> Span | None:
-    """What a Range asks for; None for all of it. Raises Unsatisfiable.
+    """The range that a Range header requests; None for the whole file. Raises Unsatisfiable.
 
-    Several ranges at once, and what is not a range of bytes, are passed over, as a server may: the
-    answer is the whole.
+    Multiple ranges and units other than bytes are ignored, as the standard allows: the response is
+    the whole file.
     """
     asked = None if range_header is None else _RANGE.fullmatch(range_header.strip())
     if asked is None:
@@ -55,7 +55,7 @@ def requested_span(range_header: str | None, size: int) -> Span | None:
     if first:
         start, stop = int(first), int(last) + 1 if last else size
         if last and stop <= start:
-            return None  # it ends before it begins: no range
+            return None  # it ends before it begins: not a valid range
     elif last:
         start, stop = size - min(int(last), size), size
     else:
@@ -66,14 +66,15 @@ def requested_span(range_header: str | None, size: int) -> Span | None:
 
 
 def names_etag(header: str | None, etag: str) -> bool:
-    """Whether an If-None-Match names ``etag`` (without its quotes), or any."""
+    """Whether an If-None-Match names ``etag`` (without its quotes), or is ``*``."""
     if header is None:
         return False
     return header.strip() == "*" or etag in _ETAG.findall(header)
 
 
-def still_the_same(if_range: str | None, etag: str) -> bool:
-    """Whether a range may be given of what is there now: not if its start is of something else."""
+def if_range_matches(if_range: str | None, etag: str) -> bool:
+    """Whether If-Range allows a range of the present file: not if the caller has part of another
+    version."""
     return if_range is None or if_range.strip() == f'"{etag}"'
 
 
@@ -88,8 +89,8 @@ _HARMLESS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A blob that is there. ``etag`` is what callers know it by, without quotes, or empty;
-    ``blob_etag`` is the store's own: a blob that takes its place meanwhile ends the answer."""
+    """A blob that exists. ``etag`` is the one that callers see, without quotes, or empty.
+    ``blob_etag`` is the blob store's: if the blob is replaced meanwhile, the response is cut."""
 
     key: str
     size: int
@@ -102,12 +103,12 @@ class StoredFile:
 def file_response(
     request: Request, blobs: BlobContainer, file: StoredFile
 ) -> Response | StreamResponse:
-    """What a GET or a HEAD for the file is answered with."""
+    """The response to a GET or a HEAD for the file."""
     tag = [raw_header("etag", f'"{file.etag}"')] if file.etag else []
     if file.etag and names_etag(request.header(b"if-none-match"), file.etag):
         return Response(HTTPStatus.NOT_MODIFIED, headers=tag)
     span, status = None, HTTPStatus.OK
-    if request.method == "GET" and still_the_same(request.header(b"if-range"), file.etag):
+    if request.method == "GET" and if_range_matches(request.header(b"if-range"), file.etag):
         try:
             span = requested_span(request.header(b"range"), file.size)
         except Unsatisfiable:
@@ -115,7 +116,7 @@ def file_response(
                 request,
                 HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
                 "range_not_satisfiable",
-                f"There are {file.size} bytes.",
+                f"The file has {file.size} bytes.",
                 headers=[raw_header("content-range", f"bytes */{file.size}")],
             )
     headers: list[tuple[bytes, bytes]] = [
@@ -135,19 +136,19 @@ def file_response(
 
 
 def _sent_type(media_type: str | None) -> str:
-    """The type, if a header can say it."""
+    """The media type, if it is valid in a header."""
     return media_type if media_type and _MEDIA_TYPE.fullmatch(media_type) else _UNTYPED
 
 
 FILE_PARAMETERS: Final = (
-    Parameter("Range", "header", "Which bytes: `bytes=FIRST-LAST`."),
-    Parameter("If-Range", "header", "An ETag: give a range of no other file."),
-    Parameter("If-None-Match", "header", "ETags that are known already."),
+    Parameter("Range", "header", "The bytes to send: `bytes=FIRST-LAST`."),
+    Parameter("If-Range", "header", "An ETag: send a range only if the file still has it."),
+    Parameter("If-None-Match", "header", "ETags that the caller has already."),
 )
 
 
 def file_responses(etag: str) -> list[ResponseSpec]:
-    """What such a route answers with; ``etag`` says what its ETag is."""
+    """The responses of a route that serves a file; ``etag`` describes its ETag."""
     fetched = {
         "ETag": etag,
         "Accept-Ranges": "`bytes`.",
@@ -163,19 +164,19 @@ def file_responses(etag: str) -> list[ResponseSpec]:
         ),
         ResponseSpec(
             HTTPStatus.PARTIAL_CONTENT,
-            "The bytes that were asked for.",
+            "The requested bytes.",
             media_type="*/*",
-            headers={**fetched, "Content-Range": "Which bytes, and of how many."},
+            headers={**fetched, "Content-Range": "The range, and the size of the file."},
             schema={},
         ),
         ResponseSpec(
-            HTTPStatus.NOT_MODIFIED, "It is known already.", headers={"ETag": etag}, empty=True
+            HTTPStatus.NOT_MODIFIED, "The caller has it.", headers={"ETag": etag}, empty=True
         ),
         ResponseSpec(
             HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-            "The range begins after the end.",
+            "The range begins after the end of the file.",
             Problem,
             MEDIA_TYPE,
-            {"Content-Range": "How many bytes there are: `bytes */SIZE`."},
+            {"Content-Range": "The size of the file: `bytes */SIZE`."},
         ),
     ]

@@ -1,4 +1,4 @@
-"""Who may come in: the credential, the scope, the organisation in the path, the rate."""
+"""Admits or refuses requests: checks the credential, the scope, the organisation and the rate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from coatcheck.http.routing import Access, Route
 
 
 class Gate:
-    """Lets calls in. Whatever it refuses has cost no more than a look into a cache."""
+    """Admits requests. Most refusals cost no more than a look into a cache."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Gate:
         timeout_seconds_max: float,
         operator_org: str = "",
     ) -> None:
-        """The admins of ``operator_org`` operate the deployment; if it is empty nobody does.
-        ``timeout_seconds_max`` is for organisations that have no bound of their own."""
+        """The admins of ``operator_org`` are the deployment's operators; there are none if it is
+        empty. ``timeout_seconds_max`` is the bound for organisations that have none set."""
         self._authenticator = authenticator
         self._limiter = limiter
         self._subscriptions = subscriptions
@@ -47,7 +47,7 @@ class Gate:
         self._operator_org = operator_org
 
     async def admit(self, request: Request, route: Route) -> RawHeaders:
-        """Let in a call to an operation that names its scope; for the dispatcher."""
+        """Admit a request to a route that requires a scope. Called by the dispatcher."""
         if not isinstance(route.access, Scope):
             assert route.access is Access.HANDLER
             return ()
@@ -59,21 +59,19 @@ class Gate:
         return await self.count(principal)
 
     def _acting(self, principal: Principal, request: Request, route: Route) -> Principal:
-        """The caller as one of the organisation that the path names. Raises NotFound; and
-        MissingScope where only operators may come in."""
+        """The caller, acting for the organisation that the path names. Raises NotFound if the
+        caller may not, and MissingScope on routes that are for operators only."""
         org = request.params.get("org", principal.org)
         if route.operable or route.operators_only:
             if self.operates(principal):
                 if not is_org_id(org):
                     raise NotFound
                 own = org == principal.org
-                most = principal.org_backlog_max if own else None
-                longest = principal.org_timeout_max if own else None
                 return replace(
                     principal,
                     org=org,
-                    org_backlog_max=most,
-                    org_timeout_max=longest,
+                    org_backlog_max=principal.org_backlog_max if own else None,
+                    org_timeout_max=principal.org_timeout_max if own else None,
                     is_operator=True,
                 )
             if route.operators_only:
@@ -86,12 +84,13 @@ class Gate:
         return principal
 
     def operates(self, principal: Principal) -> bool:
-        """Whether the caller operates the deployment."""
+        """Whether the caller is an operator of the deployment."""
         return principal.org == self._operator_org and Scope.ADMIN in principal.scopes
 
     async def caller(self, request: Request) -> Principal | None:
-        """Who calls; None if no credential was given. Raises Unauthenticated for a bad one, and
-        TooManyHeldAnswers if the answer is to be held and too many of the caller's are."""
+        """The caller; None if there is no credential. Raises Unauthenticated for an invalid one,
+        and TooManyHeldAnswers if the response would stay open and the caller has too many open
+        responses."""
         credential = _credential(request)
         principal = None
         if credential is not None:
@@ -101,30 +100,31 @@ class Gate:
             request.credential = credential
             connection = request.scope.get(CONNECTION)
             if connection is not None:
-                connection.is_known()
-        if request.place is not None:
+                connection.authenticated()
+        if request.response_slot is not None:
             operates = principal is not None and self.operates(principal)
-            request.place.belongs_to(principal, request.params.get("org", ""), operates=operates)
+            org = request.params.get("org", "")
+            request.response_slot.assign(principal, org, operates=operates)
         return principal
 
     def watch(
         self, request: Request, wake: Callable[[], None]
     ) -> AbstractContextManager[CredentialWatch]:
-        """Have ``wake`` called once what the call was let in with stops counting: for streams, and
-        for answers that are held."""
+        """Call ``wake`` once the credential of the request is no longer valid: for responses that
+        stay open."""
         return self._authenticator.watch(request.credential, wake)
 
     async def anonymous(self, org: str) -> Principal:
-        """A caller without a credential, for what is open to anyone."""
+        """The principal of a caller without a credential, for what is open to anyone."""
         return await self._authenticator.anonymous(org)
 
     async def count(self, principal: Principal) -> RawHeaders:
-        """Count a request against its limits. Raises RateLimited."""
+        """Count a request against the caller's rate limits. Raises RateLimited."""
         headers = self._limiter.admit_now(principal)
         return headers if headers is not None else await self._limiter.admit(principal)
 
     def timeout_seconds_max(self, principal: Principal) -> float:
-        """How long a call of a service that the caller's organisation registered may take."""
+        """The longest timeout of a call to a service that the caller's organisation registered."""
         own = principal.org_timeout_max
         return self._timeout_seconds_max if own is None else own
 
@@ -134,21 +134,21 @@ class Gate:
             await self._subscriptions.check(principal.org)
 
     async def check_new_work(self, principal: Principal, jobs: int = 1) -> None:
-        """Raises SubscriptionInactive or QueueFull. ``jobs`` may be 0, if what is handed in is
-        counted by ``check_room`` once it was read."""
+        """Raises SubscriptionInactive or QueueFull. ``jobs`` is 0 if the jobs are counted by
+        ``check_room`` after the body was read."""
         await self.check_plan(principal)
         await self.check_room(principal, jobs)
 
     async def check_room(self, principal: Principal, jobs: int) -> None:
-        """Count so many new jobs against the organisation's backlog limit. Raises QueueFull."""
+        """Count new jobs against the organisation's backlog limit. Raises QueueFull."""
         if principal.org_backlog_max is not None:
             await self._backlog.check(principal, jobs)
 
     async def check_unless_known(
         self, principal: Principal, key: str | None, knows: Callable[[str], Awaitable[bool]]
     ) -> None:
-        """Raises SubscriptionInactive or QueueFull; not for a known idempotency key, which is no
-        new work."""
+        """Raises SubscriptionInactive or QueueFull, but not for a known idempotency key, which
+        creates no job."""
         try:
             await self.check_new_work(principal)
         except (SubscriptionInactive, QueueFull):
@@ -158,7 +158,7 @@ class Gate:
 
 def check_scope(principal: Principal, scope: Scope) -> None:
     if scope not in principal.scopes:
-        raise MissingScope(f"The credential lacks the scope {scope.value!r}.")
+        raise MissingScope(f"The credential does not have the scope {scope.value!r}.")
 
 
 def _credential(request: Request) -> bytes | None:

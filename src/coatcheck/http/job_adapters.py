@@ -1,8 +1,7 @@
-"""What a surface says of its jobs to whoever looks after all of them.
+"""The interface by which the console shows, cancels and retries the jobs of any product.
 
-The console shows, cancels and retries jobs of every surface, and knows none of them from inside:
-for each there is a desk, which knows what its jobs are called, where they are found, and how one of
-them is stopped or done again.
+The console knows no product. Each product registers an adapter, which knows the names of its jobs,
+their paths, and how to cancel or retry one.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from coatcheck.domain.tenants import Principal
 
 
 class JobLabel(NamedTuple):
-    """What people call the endpoint of a job, and its service."""
+    """The public names of a job's service and endpoint."""
 
     service: str
     endpoint: str
 
 
 class JobPaths(NamedTuple):
-    """Where a job is found on its own surface, as paths of this server."""
+    """The paths of a job in its product's API."""
 
     job: str | None
     receipt: str | None = None
@@ -36,7 +35,7 @@ class JobPaths(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetryRequest:
-    """Who wants a job to be done again, and under which key, as it is stored."""
+    """Who retries a job, and the idempotency key of the new job in its stored form."""
 
     principal: Principal
     idempotency_key: str | None
@@ -44,10 +43,10 @@ class RetryRequest:
 
 
 class JobAdapter(ABC):
-    """Speaks for the jobs of one surface. What is said here goes for most of them."""
+    """Adapts the jobs of one product. The defaults are right for most products."""
 
-    surface: str
-    """What the console calls it: the name of its product."""
+    product: str
+    """The name of the product. The console shows it as its field ``surface``."""
 
     def __init__(self, engine: Engine, remote_calls: RemoteCalls) -> None:
         self._engine = engine
@@ -55,41 +54,43 @@ class JobAdapter(ABC):
 
     @abstractmethod
     async def label(self, job: OrgJob, /) -> JobLabel:
-        """What people call it."""
+        """The public names of the job's service and endpoint."""
 
     @abstractmethod
-    def places(self, job: OrgJob) -> JobPaths:
-        """Where it is found."""
+    def paths(self, job: OrgJob) -> JobPaths:
+        """The job's paths."""
 
     def result(self, job: OrgJob) -> bytes | None:
-        """The result as its surface shows it, as JSON; None if there is none, or not in the row."""
+        """The result as the product's API shows it, as JSON; None if there is none, or it is not in
+        the job's row."""
         return job.view.result
 
     def shows_artifacts(self, _: OrgJob, /) -> bool:
-        """Whether its files are shown as it is now."""
+        """Whether its files are shown in its present state."""
         return True
 
     async def input(self, job: OrgJob) -> bytes:
-        """What its caller handed in, as JSON, and nothing that others put into its payload. Raises
-        InputNotKept."""
+        """The input that its caller submitted, as JSON, without what the product added to the
+        payload. Raises InputNotKept."""
         return await self._engine.extension(OrgJobRepository).input_of(job.view.org, job.uuid)
 
     def refusal(self, _: OrgJob, /) -> str | None:
-        """Why jobs of its kind are not retried, and what to do instead; None if they are."""
+        """Why jobs of this kind cannot be retried, and what to do instead; None if they can."""
         return None
 
     async def cancel(self, job: OrgJob) -> None:
-        """Ask for its end, here and where it is done. Raises JobAlreadyEnded."""
+        """Cancel the job, here and at the remote that runs it. Raises JobAlreadyEnded."""
         after = await self._engine.cancel(job.id, org=job.view.org)
         if after.execution_id is not None:
             await self._remote_calls.cancel(after.org, after.uuid)
 
     async def retry(self, job: OrgJob, order: RetryRequest) -> Ticket:
-        """Have it done again, as a new job. Raises JobNotEnded, InputNotKept or NotRetryable."""
+        """Submit a new job with the same input. Raises JobNotEnded, InputNotKept or
+        NotRetryable."""
         return await self._engine.extension(OrgJobRepository).retry(
             job, idempotency_key=order.idempotency_key, request_id=order.request_id
         )
 
     def stored_keys(self, _: Principal, key: str, /) -> Sequence[str]:
-        """How the surface may have stored an idempotency key that this caller said."""
+        """The stored forms of an idempotency key that this caller may have sent."""
         return [key]

@@ -1,7 +1,7 @@
-"""How jobs are answered on every surface: handed in, waited for, read, followed, cancelled.
+"""The responses about a job that all products share: submit, wait, read, follow, explain, cancel.
 
-A surface says what its jobs look like and where they are found (``JobPresenter``). This module
-decides when to answer, and with which status and headers, so that all keep the same contract.
+A product defines the bodies and the paths of its jobs (``JobPresenter``). This module decides when
+to respond, and with which status and headers, so that all products keep the same contract.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from coatcheck.http.routing import Parameter, ResponseSpec
 _SEQ_DIGITS_MAX: Final = 18
 T = TypeVar("T")
 
-CancelElsewhere = Callable[[str, UUID], Awaitable[None]]
-"""Cancels what is done elsewhere for the job of an organisation; nothing if nothing is."""
+CancelRemote = Callable[[str, UUID], Awaitable[None]]
+"""Cancels the remote work of an organisation's job, if there is any."""
 
 
 class JobLinks(NamedTuple):
-    """Where a job is found, as paths of this server."""
+    """The paths of a job."""
 
     poll: str
     events: str
@@ -60,42 +60,43 @@ class JobLinks(NamedTuple):
 
     @property
     def artifacts(self) -> str:
-        """Where its artifacts are listed."""
+        """The path of its list of artifacts."""
         return f"{self.poll}/artifacts"
 
     def headers(self) -> RawHeaders:
-        """For an answer that sends its caller to the job."""
+        """For a response that refers its caller to the job."""
         links = {"events": self.events, "cancel": self.cancel, "artifacts": self.artifacts}
         link = ", ".join(f'<{url}>; rel="{name}"' for name, url in links.items())
         return [(b"location", self.poll.encode("ascii")), (b"link", link.encode("ascii"))]
 
     def link(self) -> tuple[bytes, bytes]:
-        """For an answer that is the job's own result, and may have a Location of its own."""
+        """For a response that is the job's result, and may have a Location that means something
+        else."""
         return b"link", f'<{self.poll}>; rel="job"'.encode("ascii")
 
 
-class Look(NamedTuple):
-    """A job as its reader shall see it. ``is_known``: they have seen it so, and want no repeat."""
+class JobSnapshot(NamedTuple):
+    """A job at the moment of the response. ``is_known``: its ETag matches If-None-Match."""
 
     view: JobView
     headers: RawHeaders
     is_known: bool
     waited: bool
-    foreseen: float | None = None
-    """In how many seconds it may end, if it was worth while to find out."""
+    forecast_seconds: float | None = None
+    """The seconds until it is expected to end, if a forecast was made."""
 
     @property
     def status(self) -> HTTPStatus:
-        """Of the answer that shows it: never 200 without a result to who waited for one."""
+        """The status of the response: a caller who waited never gets 200 without a result."""
         unfinished = self.waited and not self.view.terminal
         return HTTPStatus.ACCEPTED if unfinished else HTTPStatus.OK
 
 
 class JobRepresentation(Protocol):
-    """What a surface's jobs look like to those who read them.
+    """Makes the body that shows a product's job.
 
-    ``shows_long_results``: a job is shown with its result, also with one that ``Engine.look``
-    leaves out. Without it such a surface says where the result is.
+    ``shows_long_results``: the body contains the result even if ``Engine.look`` leaves it out for
+    its size. Without it, the body says where the result is.
     """
 
     shows_long_results: bool
@@ -105,16 +106,16 @@ class JobRepresentation(Protocol):
 
 
 class JobPresenter(JobRepresentation, Protocol):
-    """What a surface's jobs look like, and the tickets for them."""
+    """Makes the bodies of a product's jobs and of their tickets."""
 
     def urls(self, job_id: str) -> JobLinks: ...
 
     def ticket(self, job_id: str, state: State, urls: JobLinks) -> Any:
-        """The body of an answer to a submission whose job has not ended, as far as is known."""
+        """The body of the response to a submission whose job is not known to have ended."""
 
 
 class JobResponses:
-    """Answers about jobs."""
+    """Makes responses about jobs."""
 
     def __init__(
         self,
@@ -143,10 +144,10 @@ class JobResponses:
         view: JobView | None = None,
         delay: float = 0.0,
     ) -> Response | StreamResponse:
-        """202 with the ticket; or 200 with the job, if it was waited for and has ended in time.
+        """202 with the ticket; or 200 with the job, if the caller waited and it ended in time.
 
-        ``kind`` is what jobs like it are known by (``retry_after.kind_of``); ``view`` the job after
-        the wait, if there was one; ``delay`` the seconds after which it may start, if it is new.
+        ``kind`` groups similar jobs (``retry_after.kind_of``). ``view`` is the job after the wait,
+        if there was one. ``delay`` is the seconds until it may start, if it is new.
         """
         headers = [*preferences.headers, *replay_headers(ticket)]
         job_id = ticket.id
@@ -156,9 +157,9 @@ class JobResponses:
             try:
                 return await self.shown(view, presenter, HTTPStatus.OK, headers)
             except (TooManyBytesInFlight, ServerBusy):
-                headers = [*preferences.headers, *replay_headers(ticket)]  # it is done: not a 429
+                # The job is submitted, so the response must not be a 429: answer the ticket.
+                headers = [*preferences.headers, *replay_headers(ticket)]
         state = ticket.state if view is None else view.state
-        # One that has ended need not be waited for.
         if state.terminal:
             seconds = 0
         elif view is None and delay > 0 and ticket.created:
@@ -172,18 +173,18 @@ class JobResponses:
     async def status(
         self, request: Request, view: JobView, presenter: JobRepresentation
     ) -> Response | StreamResponse:
-        """The job as it is, or as it is once the caller's conditions are met."""
-        look = await self._look(request, view)
-        headers = self.paced_headers(look)
-        if look.is_known:
+        """The job now, or once the caller's conditions are met (``wait``, If-None-Match)."""
+        snapshot = await self._snapshot(request, view)
+        headers = self.snapshot_headers(snapshot)
+        if snapshot.is_known:
             return Response(HTTPStatus.NOT_MODIFIED, b"", headers)
-        return await self.shown(look.view, presenter, look.status, headers)
+        return await self.shown(snapshot.view, presenter, snapshot.status, headers)
 
     async def shown(
         self, view: JobView, presenter: JobRepresentation, status: HTTPStatus, headers: RawHeaders
     ) -> Response | StreamResponse:
-        """A job as a surface shows it, with its result however long that is, if the surface shows
-        results at all."""
+        """A response that shows a job, with its result of any length if the presenter shows
+        results."""
         if not view.result_is_left_out or not presenter.shows_long_results:
             return json_response(await presenter.job(view), status, headers)
 
@@ -194,72 +195,73 @@ class JobResponses:
             stored(view), (type(presenter), etag(view)), body, status, headers
         )
 
-    def paced_headers(self, look: Look) -> RawHeaders:
-        """The headers of an answer that shows it; with when to ask again, unless it has ended."""
-        view = look.view
+    def snapshot_headers(self, snapshot: JobSnapshot) -> RawHeaders:
+        """The headers of a response that shows it; with Retry-After, unless it has ended."""
+        view = snapshot.view
         if view.terminal:
-            return look.headers
+            return snapshot.headers
         kind = kind_of(view.org, view.endpoint, view.queue_key)
-        seconds = self._retry_after.retry_after(kind, view.lane, view, look.foreseen)
-        return [*look.headers, (b"retry-after", b"%d" % seconds)]
+        seconds = self._retry_after.retry_after(kind, view.lane, view, snapshot.forecast_seconds)
+        return [*snapshot.headers, (b"retry-after", b"%d" % seconds)]
 
-    async def look(self, request: Request, view: JobView) -> Look:
-        """The job once the caller's conditions are met, for a surface that answers in its way: with
-        its result, unless the caller knows it."""
-        look = await self._look(request, view)
-        if look.is_known:
-            return look
-        return look._replace(view=await self._engine.with_result(look.view))
+    async def snapshot(self, request: Request, view: JobView) -> JobSnapshot:
+        """The job once the caller's conditions are met, for a product that makes the response
+        itself: with its result, unless the caller has it already."""
+        snapshot = await self._snapshot(request, view)
+        if snapshot.is_known:
+            return snapshot
+        return snapshot._replace(view=await self._engine.with_result(snapshot.view))
 
-    async def _look(self, request: Request, view: JobView) -> Look:
+    async def _snapshot(self, request: Request, view: JobView) -> JobSnapshot:
         preferences = read_preferences(request)
         known = request.headers.get(b"if-none-match")
         unchanged = known is None or _matches(known, view)
         if preferences.wait is not None and not view.terminal and unchanged:
-            view = await self.held_look(request, view.id, view.org, preferences.wait, since=known)
+            view = await self.wait(request, view.id, view.org, preferences.wait, since=known)
         if view.terminal:
             self._retry_after.learn(view)
-        return Look(
+        return JobSnapshot(
             view,
             [(b"etag", etag(view)), *preferences.headers],
             is_known=known is not None and _matches(known, view),
             waited=preferences.wait is not None,
-            foreseen=None if view.terminal else await self._retry_after.foresee(view),
+            forecast_seconds=None if view.terminal else await self._retry_after.forecast(view),
         )
 
     async def explained(self, request: Request, view: JobView) -> Response:
-        """Why the job waits or what it does; the same document on every surface."""
+        """Why the job waits or what it does; the same document for every product."""
         explanation = await self._engine.explainer.explain(view)
-        return self.explanation(request, view.org, explanation, unknown=self.paced(view))
+        return self.explanation(request, view.org, explanation, unknown=self.retry_after(view))
 
-    def paced(self, view: JobView, unknown: int = UNKNOWN_SECONDS) -> int:
-        """When to ask again about a job, by what others like it took; ``unknown`` if none has
-        ended yet."""
+    def retry_after(self, view: JobView, unknown: int = UNKNOWN_SECONDS) -> int:
+        """The Retry-After of a job, from the durations of similar jobs; ``unknown`` if none of them
+        has ended yet."""
         kind = kind_of(view.org, view.endpoint, view.queue_key)
         return self._retry_after.retry_after(kind, view.lane, view, unknown=unknown)
 
-    async def foreseen(self, view: JobView, unknown: int) -> int:
-        """As ``paced``, with a look at the queue for a job that has waited longer than others."""
+    async def forecast_retry_after(self, view: JobView, unknown: int) -> int:
+        """As ``retry_after``, but looks up the queue for a job that has waited unusually long."""
         kind = kind_of(view.org, view.endpoint, view.queue_key)
-        foreseen = await self._retry_after.foresee(view)
-        return self._retry_after.retry_after(kind, view.lane, view, foreseen, unknown)
+        forecast_seconds = await self._retry_after.forecast(view)
+        return self._retry_after.retry_after(kind, view.lane, view, forecast_seconds, unknown)
 
     def learn(self, view: JobView) -> None:
-        """Take note of what a job took that has ended, for a surface that answers in its way."""
+        """Record the duration of a job that has ended, for a product that makes the response
+        itself."""
         self._retry_after.learn(view)
 
     def explanation(
         self, request: Request, org: str, explanation: Explanation, *, unknown: int
     ) -> Response:
-        """An explanation as the caller may see it; ``unknown`` is when to ask again if it does not
-        say."""
+        """A response with an explanation, as far as the caller may see it. ``unknown`` is the
+        Retry-After if the explanation has none."""
         if not explanation.retry_after and not explanation.terminal:
             explanation = replace(explanation, retry_after=unknown)
         caller = request.caller
 
         def is_seen(holder: Holder) -> bool:
             if caller is None or caller.org != org:
-                # What is anyone's is opened by its id, which strangers learn from nobody but us.
+                # A job of anonymous callers is opened by its id alone, so its id must not leak.
                 return False
             return Scope.ADMIN in caller.scopes or caller.may_see(holder.owner)
 
@@ -275,15 +277,15 @@ class JobResponses:
         view: JobView,
         presenter: JobRepresentation,
         *,
-        elsewhere: CancelElsewhere | None = None,
+        cancel_remote: CancelRemote | None = None,
     ) -> Response:
-        """200 if the job is cancelled, 202 if it was told to stop. Raises JobAlreadyEnded.
+        """200 if the job is cancelled, 202 if a cancellation was requested. Raises JobAlreadyEnded.
 
-        ``elsewhere`` cancels what a remote does for the job, if any does, and so ends it.
+        ``cancel_remote`` cancels the remote work of the job, if there is any, and so ends the job.
         """
         after = await self._engine.cancel(view.id, org=view.org)
-        if elsewhere is not None and after.execution_id is not None:
-            await elsewhere(after.org, after.uuid)
+        if cancel_remote is not None and after.execution_id is not None:
+            await cancel_remote(after.org, after.uuid)
             after = await self._engine.get(view.id, org=view.org)
         status = HTTPStatus.OK if after.terminal else HTTPStatus.ACCEPTED
         return json_response(await presenter.job(after), status, [(b"etag", etag(after))])
@@ -291,32 +293,34 @@ class JobResponses:
     async def events(
         self, request: Request, view: JobView, presenter: JobRepresentation
     ) -> StreamResponse:
-        """The job's states, progress, log lines and output, as they come."""
+        """A stream of the job's states, progress, log lines and output."""
         pieces = self._streams.follow(view, presenter.job, after=resume_after(request))
         return StreamResponse(HTTPStatus.OK, pieces, _STREAM_HEADERS, RECONNECT)
 
     def changes(
         self, request: Request, name: str, look: LookForChanges[T], show: ShowChange[T]
     ) -> StreamResponse:
-        """All that changes among many jobs, as events called ``name``. Raises InvalidParameter."""
+        """A stream of the changes of many jobs, as events ``name``. Raises InvalidParameter."""
         seconds = read_preferences(request).wait
         pieces = self._changes.follow(name, look, show, change_cursor(request), seconds=seconds)
         return StreamResponse(HTTPStatus.OK, pieces, _STREAM_HEADERS, RECONNECT)
 
-    async def held(self, request: Request, job_id: str, org: str, seconds: float) -> JobView:
-        """The job once it has ended, or the time is up; with its result.
+    async def wait_with_result(
+        self, request: Request, job_id: str, org: str, seconds: float
+    ) -> JobView:
+        """Wait until the job has ended or the time is up. Returns it with its result.
 
-        Raises Unauthenticated as ``held_look`` does.
+        Raises Unauthenticated as ``wait`` does.
         """
-        return await self._engine.with_result(await self.held_look(request, job_id, org, seconds))
+        return await self._engine.with_result(await self.wait(request, job_id, org, seconds))
 
-    async def held_look(
+    async def wait(
         self, request: Request, job_id: str, org: str, seconds: float, *, since: bytes | None = None
     ) -> JobView:
-        """The job once it has ended, or changed since that ETag, or the time is up. A long result
-        is left out.
+        """Wait until the job has ended, its ETag is not ``since`` any more, or the time is up.
+        Returns it without a long result.
 
-        Raises Unauthenticated once what the call was let in with does not count any more.
+        Raises Unauthenticated once the credential of the request is no longer valid.
         """
         deadline = time.monotonic() + seconds
         with (
@@ -325,7 +329,7 @@ class JobResponses:
         ):
             while True:
                 view = await self._engine.look(job_id, org=org)
-                if not await credential.counts():
+                if not await credential.is_valid():
                     raise Unauthenticated
                 remaining = deadline - time.monotonic()
                 changed = since is not None and not _matches(since, view)
@@ -338,7 +342,7 @@ class JobResponses:
 
 
 def replay_headers(ticket: Ticket) -> RawHeaders:
-    """What tells a caller that the idempotency key was known."""
+    """The headers of a response to a known idempotency key."""
     headers = []
     if not ticket.created:
         headers.append((b"idempotent-replayed", b"true"))
@@ -349,45 +353,44 @@ def replay_headers(ticket: Ticket) -> RawHeaders:
 
 def check_mismatch(ticket: Ticket, preferences: Preferences) -> None:
     if ticket.mismatch and preferences.strict:
-        raise IdempotencyMismatch(
-            "The idempotency key is known, and came with another payload then."
-        )
+        raise IdempotencyMismatch("The idempotency key was used before, with another payload.")
 
 
 class Owned(Protocol):
-    """A job, or what is left of one."""
+    """A job, or its record after the job was deleted."""
 
     @property
     def owner(self) -> str: ...
 
 
 def may_see(principal: Principal | None, job: Owned, org: str) -> bool:
-    """Whether a job is the caller's to read and cancel."""
+    """Whether the caller may read and cancel a job."""
     if principal is None or principal.org != org:
         return job.owner == ANYONE
     return principal.may_see(job.owner)
 
 
 def stored(view: JobView) -> LeftOutResult:
-    """The result that was left out of a job."""
+    """The result that was left out of a job's view."""
     assert view.result_bytes is not None
     return LeftOutResult(view.org, view.uuid, view.result_bytes)
 
 
 def etag(view: JobView) -> bytes:
-    """Changes with every state, and with progress. Weak: ages in the body go on meanwhile."""
+    """The ETag of a job: changes with its state and its progress. Weak, because ages in the body
+    change without it."""
     microseconds = int(view.updated_at.timestamp() * 1_000_000)
     return f'W/"{microseconds:x}-{view.state.value}"'.encode("ascii")
 
 
 def _matches(known: bytes, view: JobView) -> bool:
-    # Weakly, as RFC 9110 has it here: a W/ in front makes no difference.
+    # A weak comparison, as RFC 9110 requires for If-None-Match: a W/ prefix makes no difference.
     return known.strip() == b"*" or etag(view).removeprefix(b"W/") in known
 
 
 def _last_event(request: Request) -> tuple[str | None, str, str]:
-    """The event to go on behind, and the field that names it, and where that is. The header goes
-    first: a browser that reconnects sends it along with the query as it was."""
+    """The id of the last event that the caller saw, the name of its field, and where the field is.
+    The header takes precedence: a browser that reconnects sends it along with the old query."""
     given = request.header(b"last-event-id")
     if given:
         return given, "Last-Event-ID", "header"
@@ -395,7 +398,7 @@ def _last_event(request: Request) -> tuple[str | None, str, str]:
 
 
 def change_cursor(request: Request) -> ChangeCursor:
-    """Where a stream of changes is to go on. Raises InvalidParameter."""
+    """The position at which a stream of changes continues. Raises InvalidParameter."""
     given, name, place = _last_event(request)
     try:
         return ChangeCursor.read(given or "")
@@ -404,7 +407,7 @@ def change_cursor(request: Request) -> ChangeCursor:
 
 
 def resume_after(request: Request) -> int:
-    """The number of the event that a job's stream goes on behind."""
+    """The number of the last event that the caller saw; a job's stream continues after it."""
     given, name, place = _last_event(request)
     if not given:
         return 0
@@ -417,7 +420,7 @@ WAIT_PARAMETERS: Final = (
     Parameter(
         "wait",
         "query",
-        "Hold the answer until the job has ended, at most so many seconds (60 are the most).",
+        "Wait until the job has ended, for at most this many seconds (the maximum is 60).",
         {"type": "number", "minimum": 0},
     ),
     Parameter("Prefer", "header", "`wait=N`, `respond-async`, `handling=strict` (RFC 7240)."),
@@ -426,23 +429,24 @@ IDEMPOTENCY_PARAMETERS: Final = (
     Parameter(
         "Idempotency-Key",
         "header",
-        "One key, one job: a known key answers the job that it made. 1 to 255 characters.",
+        "One key, one job: a known key answers with the job that it made. 1 to 255 characters.",
     ),
-    Parameter("X-Idempotency-Key", "header", "The same, under the name that others use."),
+    Parameter("X-Idempotency-Key", "header", "Another name of `Idempotency-Key`."),
 )
 CONDITION_PARAMETERS: Final = (
-    Parameter("If-None-Match", "header", "An ETag: answer only once the job has changed."),
+    Parameter("If-None-Match", "header", "An ETag: respond only once the job has changed."),
 )
 _EVENT_ID: Final = {"type": "string", "pattern": f"^[0-9]{{0,{_SEQ_DIGITS_MAX}}}$"}
 RESUME_PARAMETERS: Final = (
-    Parameter("Last-Event-ID", "header", "Go on after this event.", _EVENT_ID),
-    Parameter("after", "query", "The same, for those who cannot set headers.", _EVENT_ID),
+    Parameter("Last-Event-ID", "header", "Continue after this event.", _EVENT_ID),
+    Parameter("after", "query", "The same, for clients that cannot set headers.", _EVENT_ID),
 )
 EVENTS: Final = ResponseSpec(
     HTTPStatus.OK,
     "Events `state`, `progress`, `log`, `chunk`, `alert`, and `end`, after which the stream "
-    "closes. Those with an `id` are kept: name the last one to go on. `reconnect` says that this "
-    "server cannot go on, and another can; or that the credential does not count any more.",
+    "closes. Events with an `id` are stored: send the last `id` to continue after it. `reconnect` "
+    "means that this server cannot continue but another can, or that the credential is no longer "
+    "valid.",
     media_type="text/event-stream",
     schema={
         "description": "One event of the stream.",
@@ -457,30 +461,30 @@ EVENTS: Final = ResponseSpec(
 )
 _CURSOR: Final = {"type": "string", "pattern": CURSOR}
 CHANGES_PARAMETERS: Final = (
-    Parameter("Last-Event-ID", "header", "Go on behind this event.", _CURSOR),
-    Parameter("after", "query", "The same, for those who cannot set headers.", _CURSOR),
+    Parameter("Last-Event-ID", "header", "Continue after this event.", _CURSOR),
+    Parameter("after", "query", "The same, for clients that cannot set headers.", _CURSOR),
     Parameter(
         "wait",
         "query",
-        "End the stream after so many seconds (60 are the most): for those who poll. With 0 it has "
-        "what there is.",
+        "End the stream after this many seconds (the maximum is 60), for clients that poll. With 0 "
+        "the stream has the changes so far.",
         {"type": "number", "minimum": 0},
     ),
 )
 _STREAM_HEADERS: Final[RawHeaders] = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # a proxy that collects events would hold them back
+    (b"x-accel-buffering", b"no"),  # a proxy that buffers would delay the events
 ]
 
 
-def changes_answer(name: str, what: str) -> ResponseSpec:
-    """How a stream of changes is declared."""
+def changes_response(name: str, what: str) -> ResponseSpec:
+    """The declaration of a stream of changes."""
     return ResponseSpec(
         HTTPStatus.OK,
-        f"Events `{name}`, each with {what} as it stands, and an `id`: name the last one to go on "
-        "behind it. `reconnect` says that this server cannot go on, and another can; or that the "
-        "credential does not count any more; or that the time to wait is over.",
+        f"Events `{name}`, each with the present state of {what} and an `id`: send the last `id` "
+        "to continue after it. `reconnect` means that this server cannot continue but another can, "
+        "that the credential is no longer valid, or that the time of `wait` is over.",
         media_type="text/event-stream",
         schema={
             "description": "One event of the stream.",
@@ -495,15 +499,18 @@ def changes_answer(name: str, what: str) -> ResponseSpec:
     )
 
 
-RETRY_AFTER_HEADER: Final = {"Retry-After": "Seconds after which asking again is worth while."}
+RETRY_AFTER_HEADER: Final = {"Retry-After": "Seconds to wait before asking again."}
 TICKET_HEADERS: Final = RETRY_AFTER_HEADER | {
-    "Location": "Where to ask for the job.",
-    "Link": "Where to follow it (`events`), cancel it (`cancel`), and find its files "
+    "Location": "The path of the job.",
+    "Link": "The paths to follow it (`events`), to cancel it (`cancel`), and of its files "
     "(`artifacts`), unless its tasks have those.",
     "Idempotent-Replayed": "`true`: the idempotency key was known, no job was created.",
-    "Idempotency-Mismatch": "`true`: it was known with another payload.",
-    "Preference-Applied": "What was made of `Prefer`.",
+    "Idempotency-Mismatch": "`true`: the key was used before with another payload.",
+    "Preference-Applied": "The parts of `Prefer` that were applied.",
 }
 NOT_MODIFIED: Final = ResponseSpec(
-    HTTPStatus.NOT_MODIFIED, "The job is as it was.", empty=True, headers={"ETag": "As it was."}
+    HTTPStatus.NOT_MODIFIED,
+    "The job has not changed.",
+    empty=True,
+    headers={"ETag": "The same ETag."},
 )

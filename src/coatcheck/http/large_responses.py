@@ -1,10 +1,10 @@
-"""Answers with a large result: held once for all who read them, and within a budget.
+"""Responses with a large result: readers share one copy, and all copies have a memory budget.
 
-A result may have 16 MiB, and its readers decide how long they take. Were each of them sent a copy,
-a hundred slow ones would cost the memory of a hundred results. So the body of such an answer is
-made once, for as long as somebody reads it, and goes out in slices, the next once a reader has
-room for it. What all of them hold in memory is bounded (``memory_budget.py``), and so is the memory
-that making them takes: one is made at a time.
+A result may have 16 MiB, and its readers decide how long they take. With a copy for each, a hundred
+slow readers would cost the memory of a hundred results. So the body of such a response is made
+once, and kept while somebody reads it. It is sent in slices, each when the reader has room for it.
+The memory of all bodies is bounded (``memory_budget.py``). So is the memory for encoding them,
+because only one is encoded at a time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from coatcheck.http.memory_budget import ANSWER_WAIT_SECONDS_MAX, ByteBudget, Re
 from coatcheck.http.response import JSON, SLICE_BYTES_MAX, RawHeaders, StreamResponse
 
 _ENVELOPE_BYTES: Final = 16 * 1024
-"""What is reserved for the rest of a body, until it is known."""
+"""Reserved for the rest of the body besides the result, until its size is known."""
 
 Encode = Callable[[bytes], Awaitable[bytes]]
-"""Makes the body of an answer, given the result."""
+"""Makes the body of a response from the result."""
 
 
 class LeftOutResult(NamedTuple):
-    """A result that was left out: whose it is, and how long."""
+    """A result that was left out of a job's view because of its size."""
 
     org: str
     job: UUID
@@ -34,7 +34,7 @@ class LeftOutResult(NamedTuple):
 
 
 class LargeResponses:
-    """Makes answers of results that are too long to be read with their jobs."""
+    """Makes responses with results that are too long to be read with their jobs."""
 
     def __init__(self, engine: Engine, budget: ByteBudget) -> None:
         self._engine = engine
@@ -50,11 +50,11 @@ class LargeResponses:
         status: int,
         headers: RawHeaders,
     ) -> StreamResponse:
-        """An answer whose body ``encode`` makes of the result.
+        """A response whose body ``encode`` makes from the result.
 
-        Readers share it who ask for the same ``form`` of a result: it names all that the body
-        depends on. Raises TooManyBytesInFlight or ServerBusy if there is no room for it, and
-        JobNotFound if the result is gone.
+        Requests for the same result and the same ``form`` share a body: ``form`` identifies
+        everything else that the body depends on. Raises TooManyBytesInFlight or ServerBusy if there
+        is no room for it, and JobNotFound if the result was deleted.
         """
         key = (stored.job, form)
         body = self._bodies.get(key)
@@ -88,7 +88,7 @@ class LargeResponses:
 
 
 class _SharedBody:
-    """A body that several may read; gone with the last of them."""
+    """A body that several responses share. It is freed after the last of them."""
 
     def __init__(self, forget: Callable[[], object]) -> None:
         self.making: asyncio.Task[bytes]
@@ -98,7 +98,7 @@ class _SharedBody:
         self._forget = forget
 
     def end(self) -> None:
-        """One reader less."""
+        """One reader has finished."""
         self.readers -= 1
         self.forget_if_unread()
 
@@ -110,7 +110,7 @@ class _SharedBody:
 
 
 class _Reader:
-    """One reader's part in a body."""
+    """One response's use of a shared body."""
 
     def __init__(self, body: _SharedBody) -> None:
         self._body: _SharedBody | None = body

@@ -1,4 +1,4 @@
-"""Readiness checks, and draining: what a server that stops says to requests it holds open."""
+"""Readiness checks, and draining: how a server that stops ends its open responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOB_PROBE_SECONDS: Final = 10.0
 
 
 class Readiness:
-    """The checks, and the connection that they use."""
+    """The readiness checks, and the database connection that they use."""
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self._engine = engine
@@ -38,7 +38,7 @@ class Readiness:
         try:
             await self._db.run(check_schema)
         except SchemaMismatch:
-            return "reachable"  # whether it holds the right tables is the other check's to say
+            return "reachable"  # the check of the schema reports this
         return "reachable"
 
     async def _schema(self) -> str:
@@ -50,34 +50,34 @@ class Readiness:
 
 
 class ServerDraining:
-    """Whether this process is about to end, and a way to wait for it."""
+    """Whether this server is stopping. Waits of open responses end when it begins to."""
 
     def __init__(self) -> None:
         self._begun = asyncio.Event()
         self._waits: set[asyncio.Timeout] = set()
-        self._told: set[Callable[[], None]] = set()
+        self._callbacks: set[Callable[[], None]] = set()
 
     @property
     def begun(self) -> bool:
         return self._begun.is_set()
 
     def begin(self) -> None:
-        """Cut every open wait short. From the event loop's own thread; may be called again."""
+        """End every wait early. Call it from the event loop's thread; calling it again is safe."""
         self._begun.set()
         for wait in tuple(self._waits):
             _end_now(wait)
-        for tell in tuple(self._told):
-            tell()
+        for callback in tuple(self._callbacks):
+            callback()
 
     @contextmanager
-    def telling(self, tell: Callable[[], None]) -> Iterator[None]:
-        """Call ``tell`` when the drain begins: for one that waits so often that ``cut_short``
-        would cost too much. Ask ``begun`` before the first wait."""
-        self._told.add(tell)
+    def on_begin(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Call ``callback`` when the drain begins: for code that waits so often that ``cut_short``
+        would cost too much. Check ``begun`` before the first wait."""
+        self._callbacks.add(callback)
         try:
             yield
         finally:
-            self._told.discard(tell)
+            self._callbacks.discard(callback)
 
     async def wait(self) -> None:
         """Return when the drain has begun."""
@@ -87,8 +87,8 @@ class ServerDraining:
     async def cut_short(self) -> AsyncIterator[None]:
         """Leave the block when the drain begins, or at its first ``await`` if it has begun.
 
-        Ask ``begun`` afterwards. Wrap what waits and nothing else: not a statement that must not
-        be cut in two, and no ``yield``.
+        Check ``begun`` afterwards. Wrap only the wait itself: no statement that must not be
+        interrupted, and no ``yield``.
         """
         wait = asyncio.timeout(None)
         try:
@@ -102,7 +102,7 @@ class ServerDraining:
                     self._waits.discard(wait)
         except TimeoutError:
             if not wait.expired():
-                raise  # a timeout of the block's own
+                raise  # a timeout inside the block
 
 
 def _end_now(wait: asyncio.Timeout) -> None:

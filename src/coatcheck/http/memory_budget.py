@@ -1,13 +1,13 @@
-"""How many bytes the bodies and the large answers of all callers may hold at a time.
+"""Memory budgets: bound the bytes of all request bodies and large responses in flight.
 
-A caller decides how slowly it sends a body and how slowly it reads an answer, and so for how long
-the server holds either. Without a bound the memory of a process is any caller's. So each process
-has a budget for bodies and one for answers. One organisation gets a share of a budget and no more:
-one whose bodies all trickle leaves room for the others. Callers without a credential have a small
-budget of their own, shared out by address.
+A caller decides how slowly it sends a body and how slowly it reads a response, and so for how long
+the server keeps either in memory. Without a bound any caller could exhaust the process. So each
+process has a budget for bodies and one for responses. One organisation gets at most a share of a
+budget: an organisation with slow uploads leaves room for the others. Callers without a credential
+have a small separate budget, shared by address.
 
-Who finds no room waits for a moment: its body is not read meanwhile, so TCP holds it back. Then it
-is refused, and told when to come again.
+A request that finds no room waits for a moment. Its body is not read meanwhile, so TCP holds it
+back. Then it is refused, with a Retry-After.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from coatcheck.domain.errors import ServerBusy, TooManyBytesInFlight
 from coatcheck.telemetry import metrics
 
 SHARE_OF_ONE: Final = 4
-"""The part of a budget that one organisation (or address) may take: a quarter."""
+"""The part of a budget that one organisation (or address) may use: a quarter."""
 UNKNOWN_CALLERS: Final = 16
-"""The part of the bodies' budget that callers without a credential have: a sixteenth."""
+"""The budget of callers without a credential, as a part of the budget for bodies: a sixteenth."""
 BODY_WAIT_SECONDS_MAX: Final = 5.0
 ANSWER_WAIT_SECONDS_MAX: Final = 5.0
 WAITING_OF_ONE_MAX: Final = 100
@@ -36,7 +36,7 @@ class _Waiting(NamedTuple):
 
 
 class Reservation:
-    """Bytes of a budget that somebody holds. ``end`` gives them back; more than once is no harm."""
+    """Reserved bytes of a budget. ``end`` returns them; calling it again does nothing."""
 
     __slots__ = ("_budget", "_owner", "size")
 
@@ -46,7 +46,7 @@ class Reservation:
         self.size = size
 
     def resize(self, size: int) -> None:
-        """Hold so many from now on; there may be more than was reserved, when they are there."""
+        """Change the size. It may grow beyond the budget: the bytes are in memory already."""
         size = self._budget.at_most_a_share(size)
         self._budget.give_back(self._owner, self.size - size)
         self.size = size
@@ -56,10 +56,10 @@ class Reservation:
 
 
 class ByteBudget:
-    """Bytes that callers share, each up to a share of them."""
+    """A number of bytes that callers share, with a maximum for each."""
 
     def __init__(self, name: str, bytes_max: int, *, is_of_bodies: bool) -> None:
-        """``name`` is the bound's, in docs/reference/bounds.md."""
+        """``name`` is the name of the bound in docs/reference/bounds.md."""
         self._name = name
         self._bytes_max = bytes_max
         self._share_max = bytes_max // SHARE_OF_ONE
@@ -73,11 +73,11 @@ class ByteBudget:
         return self._held_in_all
 
     def at_most_a_share(self, size: int) -> int:
-        """``size`` as it is counted: what is larger than a share takes all of it."""
+        """``size`` as it is counted: a size above a share counts as a whole share."""
         return min(size, self._share_max)
 
     def reserve_now(self, owner: str, size: int) -> Reservation:
-        """Raises TooManyBytesInFlight or ServerBusy if there is no room at this moment."""
+        """Reserve bytes. Raises TooManyBytesInFlight or ServerBusy if there is no room now."""
         size = self.at_most_a_share(size)
         if not self._fits(owner, size):
             raise self._refusal(owner, size)
@@ -85,7 +85,7 @@ class ByteBudget:
         return Reservation(self, owner, size)
 
     async def reserve(self, owner: str, size: int, wait_seconds: float) -> Reservation:
-        """The same, once there is room. Raises if there is none in time."""
+        """Reserve bytes, waiting for room. Raises the same if there is none in time."""
         size = self.at_most_a_share(size)
         if owner not in self._waiting and self._fits(owner, size):
             self._take(owner, size)
@@ -94,17 +94,17 @@ class ByteBudget:
         return Reservation(self, owner, size)
 
     async def _granted(self, owner: str, size: int, wait_seconds: float) -> None:
-        line = self._waiting.setdefault(owner, deque())
-        if len(line) >= WAITING_OF_ONE_MAX:
+        queue = self._waiting.setdefault(owner, deque())
+        if len(queue) >= WAITING_OF_ONE_MAX:
             raise self._refusal(owner, size)
         waiting = _Waiting(size, asyncio.get_running_loop().create_future())
-        line.append(waiting)
+        queue.append(waiting)
         try:
             async with asyncio.timeout(wait_seconds):
                 await waiting.granted
         except BaseException as error:
             if waiting.granted.done() and not waiting.granted.cancelled():
-                self.give_back(owner, size)  # granted in the moment in which it was given up
+                self.give_back(owner, size)  # granted in the same iteration as the timeout
             else:
                 self._leave(owner, waiting)
             if isinstance(error, TimeoutError):
@@ -112,32 +112,32 @@ class ByteBudget:
             raise
 
     def _leave(self, owner: str, waiting: _Waiting) -> None:
-        line = self._waiting.get(owner, deque())
-        if waiting in line:
-            line.remove(waiting)
-        if not line:
+        queue = self._waiting.get(owner, deque())
+        if waiting in queue:
+            queue.remove(waiting)
+        if not queue:
             self._waiting.pop(owner, None)
 
     def give_back(self, owner: str, size: int) -> None:
-        """Take back so many bytes, and let in whoever has room now."""
+        """Return bytes to the budget, and grant waiting requests that fit now."""
         if size == 0:
             return
         self._take(owner, -size)
         if size > 0 and self._waiting:
-            self._let_in()
+            self._grant_waiting()
 
-    def _let_in(self) -> None:
+    def _grant_waiting(self) -> None:
         """Each organisation's requests in their order; the organisations in turn."""
         for owner in [*self._waiting]:
-            line = self._waiting.pop(owner)
-            while line and (line[0].granted.done() or self._fits(owner, line[0].size)):
-                waiting = line.popleft()
+            queue = self._waiting.pop(owner)
+            while queue and (queue[0].granted.done() or self._fits(owner, queue[0].size)):
+                waiting = queue.popleft()
                 if waiting.granted.done():
-                    continue  # given up in this turn of the loop
+                    continue  # it timed out in this iteration of the loop
                 self._take(owner, waiting.size)
                 waiting.granted.set_result(None)
-            if line:
-                self._waiting[owner] = line
+            if queue:
+                self._waiting[owner] = queue
 
     def _fits(self, owner: str, size: int) -> bool:
         return (
@@ -155,24 +155,23 @@ class ByteBudget:
 
     def _refusal(self, owner: str, size: int) -> TooManyBytesInFlight | ServerBusy:
         metrics.record_bound_met(self._name)
-        what = "bodies" if self._is_of_bodies else "large answers"
+        what = "request bodies" if self._is_of_bodies else "large responses"
         if self._held.get(owner, 0) + size > self._share_max:
             return TooManyBytesInFlight(
                 RETRY_AFTER_SECONDS,
-                f"The {what} of this caller that are under way hold as many bytes as one caller's "
-                "may; see Retry-After.",
+                f"This caller's {what} in progress use all the memory that one caller may have; "
+                "see Retry-After.",
                 body_is_unread=self._is_of_bodies,
             )
         return ServerBusy(
             RETRY_AFTER_SECONDS,
-            f"The {what} that are under way hold as many bytes as the server has room for; see "
-            "Retry-After.",
+            f"The server has no memory left for {what}; see Retry-After.",
             body_is_unread=self._is_of_bodies,
         )
 
 
 class BodyBudget:
-    """The budgets of bodies: of callers with a credential, and of the others."""
+    """The budgets for bodies: one for callers with a credential, one for callers without."""
 
     def __init__(self, bytes_max: int) -> None:
         self._known = ByteBudget("bodies", bytes_max, is_of_bodies=True)
@@ -185,7 +184,7 @@ class BodyBudget:
         return self._known.held_bytes + self._unknown.held_bytes
 
     async def reserve(self, org: str | None, address: str, size: int) -> Reservation:
-        """Room for a body of an organisation; or of whoever calls from there, if ``org`` is None.
+        """Reserve memory for a body of an organisation, or of an address if ``org`` is None.
 
         Raises TooManyBytesInFlight or ServerBusy.
         """

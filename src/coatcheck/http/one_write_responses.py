@@ -1,8 +1,8 @@
-"""Writes a whole answer in one go, where our own server can: the common case of the hot routes.
+"""Writes a whole response with one call to the transport: the common case of the hot routes.
 
-Uvicorn takes the head and the body of an answer as two messages, looks through every header with
-two patterns, and writes twice. An answer whose headers are all our own, to a whole request on a
-connection that stays, needs none of it. Whatever is not so simple is left to Uvicorn.
+Uvicorn takes the head and the body of a response as two messages, checks every header with two
+patterns, and writes twice. A response needs none of that if this server made all of its headers,
+the request is complete and the connection stays open. All other responses are left to Uvicorn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from coatcheck.http.response import RawHeaders, Response
 
 
 def write_whole(cycle: RequestResponseCycle, response: Response, extra: RawHeaders) -> bool:
-    """Answer the request of ``cycle``; False, and nothing is done, if that is Uvicorn's to do."""
+    """Write the response to the request of ``cycle``. Returns False, and writes nothing, if
+    Uvicorn has to do it."""
     if (
         not cycle.keep_alive
         or cycle.more_body

@@ -1,12 +1,12 @@
-"""Answers that are held open: streams, long-polls, and calls that wait for their job.
+"""Limits on open responses: streams, long-polls, and requests that wait for their job.
 
-Each keeps a connection and some memory for as long as its caller likes. So there are only so many
-of one key, of one organisation and of one address, and in all fewer than there may be connections:
-the rest is for callers who are answered at once.
+Each keeps a connection and some memory for as long as its caller likes. So their number is bounded
+by key, by organisation and by address. The total is lower than the number of connections, so that
+some are left for requests that are answered at once.
 
-An operation says by its declaration when its answer is held (``Operation.held``). The dispatcher
-then takes a place before the handler runs and gives it back when the answer was sent. Whose place
-it is, the gate says, as soon as it knows the caller.
+A route declares when its response is held open (``Route.held``). The dispatcher then takes a slot
+before the handler runs, and releases it when the response was sent. The gate assigns the slot to
+its caller, as soon as it knows the caller.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from coatcheck.telemetry import metrics
 HELD_OF_ONE_KEY: Final = 500
 HELD_OF_ONE_ORG: Final = 1_000
 _HELD_SHARE: Final = 0.8
-"""Of a server's connections."""
+"""The part of a server's connections that open responses may use."""
 
 _Holder = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenResponseLimits:
-    """How many answers may be held on one server; 0 is no limit."""
+    """How many responses may be open on one server; 0 is no limit."""
 
     of_one_key: int = HELD_OF_ONE_KEY
     of_one_org: int = HELD_OF_ONE_ORG
@@ -44,12 +44,12 @@ class OpenResponseLimits:
 
     @staticmethod
     def in_all_of(connections: int) -> int:
-        """How many of so many connections may be used for answers that are held."""
+        """How many of these connections open responses may use."""
         return max(1, int(connections * _HELD_SHARE))
 
 
 class OpenResponses:
-    """The answers that one server holds open."""
+    """Counts the open responses of one server."""
 
     def __init__(
         self, limits: OpenResponseLimits | None = None, proxies: Sequence[Network] = ()
@@ -57,28 +57,28 @@ class OpenResponses:
         self._limits = limits or OpenResponseLimits()
         self._addresses = ClientAddresses(proxies)
         self._held: Counter[_Holder] = Counter()
-        self._places = 0
+        self._slots = 0
 
     @property
     def count(self) -> int:
-        """How many are held just now, or about to be."""
-        return self._places
+        """How many slots are taken."""
+        return self._slots
 
     def enter(self, request: Request) -> OpenResponseSlot:
-        """A place for an answer that is about to be held. Raises TooManyHeldAnswers."""
+        """Take a slot for the response to a request. Raises TooManyHeldAnswers."""
         client = request.scope.get("client")
         address = None if client is None else self._addresses.counted(client[0])
-        place = OpenResponseSlot(self)
+        slot = OpenResponseSlot(self)
         if address is not None:
-            place.take([(("address", "", address), self._limits.of_one_address)])
-        self._places += 1
-        return place
+            slot.take([(("address", "", address), self._limits.of_one_address)])
+        self._slots += 1
+        return slot
 
     def holders(self, principal: Principal | None, org: str) -> list[tuple[_Holder, int]]:
-        """What an answer to this caller counts to, each with its limit.
+        """The limits that a response to this caller counts to.
 
-        Those without a credential share one limit for each organisation that they call, so that
-        strangers cannot use up what its own callers have.
+        Callers without a credential share one limit for each organisation that they call, so that
+        they cannot use up the slots of the organisation's members.
         """
         limits = self._limits
         in_all = (("all", "", ""), limits.in_all)
@@ -93,8 +93,8 @@ class OpenResponses:
         ]
 
     def left(self, taken: Sequence[_Holder]) -> None:
-        """An answer is not held any more, which counted to these."""
-        self._places -= 1
+        """Release a slot that counted to these limits."""
+        self._slots -= 1
         for holder in taken:
             self._held[holder] -= 1
             if not self._held[holder]:
@@ -119,7 +119,7 @@ _WHOSE: Final = {
 
 
 class OpenResponseSlot:
-    """One answer that is held, or is about to be."""
+    """The slot of one open response."""
 
     __slots__ = ("_has_owner", "_responses", "_taken")
 
@@ -128,10 +128,10 @@ class OpenResponseSlot:
         self._taken: list[_Holder] = []
         self._has_owner = False
 
-    def belongs_to(self, principal: Principal | None, org: str, *, operates: bool) -> None:
-        """Say whose it is, once that is known. Raises TooManyHeldAnswers.
+    def assign(self, principal: Principal | None, org: str, *, operates: bool) -> None:
+        """Count the slot to its caller, once the caller is known. Raises TooManyHeldAnswers.
 
-        Operators always find a place.
+        Operators always get a slot.
         """
         if self._has_owner:
             return
@@ -144,13 +144,13 @@ class OpenResponseSlot:
             self._responses.take(holder, most)
             self._taken.append(holder)
 
-    def leave(self) -> None:
-        """The answer was sent, or nobody is there for it. To be called once."""
+    def release(self) -> None:
+        """Give the slot back. To be called once."""
         self._responses.left(self._taken)
 
 
 def asks_to_be_held(request: Request, held: HoldsOpen | None) -> bool:
-    """Whether the answer to this call is one that is held."""
+    """Whether the response to this request is held open."""
     match held:
         case HoldsOpen.NEVER | None:
             return False

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the routes' own declarations."""
+"""Makes the OpenAPI 3.1 document from the declarations of routes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REFERENCE = "#/components/schemas/{name}"
 
 
 def build_document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
-    """The document for ``routes``, with one schema for each type they take or answer."""
+    """The document for ``routes``, with one schema for each type of body."""
     types = sorted(set(_types(routes)), key=lambda body: (body.__name__, body.__module__))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     schema_of = dict(zip(types, schemas, strict=True))
@@ -34,7 +34,7 @@ def build_document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
         "info": {
             "title": "Coatcheck",
             "version": version,
-            "summary": "Hand slow work in, get a ticket, collect the result later.",
+            "summary": "Submit slow work, get a ticket, collect the result later.",
         },
         "paths": paths,
         "components": {
@@ -50,21 +50,21 @@ def _types(routes: Iterable[Route]) -> Iterable[type[msgspec.Struct]]:
         yield route.problem_format.body
         if route.body is not None and route.body.body is not None:
             yield route.body.body
-        for answer in route.responses:
-            if answer.body is not None:
-                yield answer.body
+        for response in route.responses:
+            if response.body is not None:
+                yield response.body
 
 
 def _describe(route: Route, name: str, schema_of: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    responses = {answer.status: answer for answer in _common_responses(route)}
-    responses |= {answer.status: answer for answer in route.responses}
+    responses = {response.status: response for response in _common_responses(route)}
+    responses |= {response.status: response for response in route.responses}
     described: dict[str, Any] = {
         "operationId": name,
         "summary": route.summary,
         "tags": [route.tag],
         "parameters": [*_path_parameters(route), *_parameters(route)],
         "responses": {
-            str(int(status)): _describe_answer(
+            str(int(status)): _describe_response(
                 _in_format(responses[status], route),
                 schema_of,
                 is_counted=route.access is not Access.OPEN and status not in _UNCOUNTED,
@@ -98,38 +98,41 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
 
 
 def _common_responses(route: Route) -> list[ResponseSpec]:
-    """What any operation of the kind may answer, so that none has to repeat it."""
+    """The responses that every route of its kind may give, so that no route has to repeat them."""
     responses = [
-        _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "A fault of ours; see the log."),
-        _problem(HTTPStatus.BAD_REQUEST, "The request is wrong; `details` says how."),
+        _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "An internal error; see the server's log."),
+        _problem(HTTPStatus.BAD_REQUEST, "The request is invalid; `details` says why."),
         _problem(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "The path and the headers are too large together.",
+            "The path and the headers together are too large.",
         ),
     ]
     if route.body is not None:
         responses += [
             _problem(HTTPStatus.REQUEST_TIMEOUT, "The body did not arrive in time."),
             _problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."),
-            _problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body's type or coding is not taken."),
+            _problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body's type or encoding is not supported."
+            ),
         ]
     if route.access is not Access.OPEN:
         responses += [
             _problem(
                 HTTPStatus.UNAUTHORIZED,
-                "No credential that counts.",
+                "The credential is missing or invalid.",
                 {"WWW-Authenticate": "`Bearer`."},
             ),
-            _problem(HTTPStatus.FORBIDDEN, "The credential lacks a scope."),
-            _problem(HTTPStatus.NOT_FOUND, "Nothing of that name that the caller may see."),
+            _problem(HTTPStatus.FORBIDDEN, "The credential does not have the required scope."),
+            _problem(HTTPStatus.NOT_FOUND, "It does not exist, or the caller may not see it."),
             _problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                "Over a rate limit (`rate_limited`), or too many jobs waiting (`queue_full`).",
+                "A rate limit is exceeded (`rate_limited`), or too many jobs are waiting "
+                "(`queue_full`).",
                 {"Retry-After": "Seconds to wait before asking again."},
             ),
             _problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "The database is away (`database_unavailable`), or its answer was lost "
+                "The database is unavailable (`database_unavailable`), or its answer was lost "
                 "(`outcome_unknown`).",
                 {"Retry-After": "Seconds to wait before asking again."},
             ),
@@ -137,12 +140,12 @@ def _common_responses(route: Route) -> list[ResponseSpec]:
     return responses
 
 
-def _in_format(answer: ResponseSpec, route: Route) -> ResponseSpec:
-    """Problems are declared once, and look as their operation's do."""
-    if answer.body is not Problem:
-        return answer
+def _in_format(response: ResponseSpec, route: Route) -> ResponseSpec:
+    """A declared problem in the format of its route."""
+    if response.body is not Problem:
+        return response
     written = route.problem_format
-    return replace(answer, body=written.body, media_type=written.media_type)
+    return replace(response, body=written.body, media_type=written.media_type)
 
 
 def _problem(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> ResponseSpec:
@@ -177,15 +180,14 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _describe_answer(
-    answer: ResponseSpec, schema_of: dict[Any, dict[str, Any]], *, is_counted: bool
+def _describe_response(
+    response: ResponseSpec, schema_of: dict[Any, dict[str, Any]], *, is_counted: bool
 ) -> dict[str, Any]:
-    """``is_counted``: it is an answer to a request that counts against the caller's limits."""
-    headers = {"X-Request-Id": "The request's id, the caller's or a fresh one."} | dict(
-        answer.headers
-    )
+    """``is_counted``: it answers a request that counts against the caller's rate limits."""
+    request_id = {"X-Request-Id": "The request's id: the caller's, or a new one."}
+    headers = request_id | dict(response.headers)
     described: dict[str, Any] = {
-        "description": answer.description,
+        "description": response.description,
         "headers": {
             name: {"description": text, "schema": {"type": "string"}}
             for name, text in headers.items()
@@ -195,20 +197,20 @@ def _describe_answer(
         described["headers"] |= {
             name: {"$ref": f"#/components/headers/{name}"} for name in _RATE_LIMIT_HEADERS
         }
-    if not answer.empty:
+    if not response.empty:
         schema = (
-            schema_of[answer.body]
-            if answer.body
-            else dict(_TEXT if answer.schema is None else answer.schema)
+            schema_of[response.body]
+            if response.body
+            else dict(_TEXT if response.schema is None else response.schema)
         )
-        described["content"] = {answer.media_type: {"schema": schema}} | {
-            media_type: {"schema": dict(other)} for media_type, other in answer.also.items()
+        described["content"] = {response.media_type: {"schema": schema}} | {
+            media_type: {"schema": dict(other)} for media_type, other in response.also.items()
         }
     return described
 
 
 _REQUEST_ID: Final = Parameter(
-    "X-Request-Id", "header", "An id of the caller's choice, 1 to 128 printable characters; echoed."
+    "X-Request-Id", "header", "The caller's id for the request, 1 to 128 printable characters."
 )
 _TEXT: Final = {"type": "string"}
 _NAME: Final = {"type": "string", "minLength": 1}
@@ -227,16 +229,16 @@ _PATH_PARAMETERS: Final = {
 _RATE_LIMIT_HEADERS: Final = {
     name: {"description": text, "schema": {"type": kind}}
     for name, text, kind in (
-        ("RateLimit-Limit", "Requests in a window, by the limit nearest to being met.", "integer"),
+        ("RateLimit-Limit", "Requests in a window, of the limit with fewest left.", "integer"),
         ("RateLimit-Remaining", "How many of them are left.", "integer"),
         ("RateLimit-Reset", "Seconds until the window ends.", "integer"),
-        ("RateLimit", "The same, as the IETF's draft spells it.", "string"),
+        ("RateLimit", "The same in the format of the IETF's draft.", "string"),
         ("RateLimit-Policy", "The limits of the key and of the organisation.", "string"),
     )
 }
-"""On answers to callers who have limits."""
+"""The headers of responses to callers that have rate limits."""
 _UNCOUNTED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE})
-"""Refused before anybody knows whose limits count."""
+"""Statuses of requests that are refused before their caller is known."""
 _SECURITY_SCHEMES: Final = {
     "bearer": {
         "type": "http",

@@ -1,4 +1,4 @@
-"""Reads query fields and request headers: each with its bounds, or an error that names it."""
+"""Parses query fields and request headers, with bounds, and with errors that name the field."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def read_choice(query: Mapping[str, str], name: str, choices: Sequence[str]) -> 
 
 
 def read_list(query: Mapping[str, str], name: str, most: int) -> list[str]:
-    """Words with commas between, at least one."""
+    """A list separated by commas, with 1 to ``most`` items."""
     words = [word for word in query.get(name, "").split(",") if word]
     if not 1 <= len(words) <= most:
-        raise InvalidParameter(name, f"must name 1 to {most}, with commas between")
+        raise InvalidParameter(name, f"must be a list of 1 to {most}, separated by commas")
     return words
 
 
 def refuse_unknown(query: Mapping[str, str], known: Collection[str]) -> None:
-    """A field that nobody reads would be silently lost."""
+    """Raise InvalidParameter for an unknown field, which would be silently lost."""
     for name in query:
         if name not in known:
-            listed = f"; known are {', '.join(known)}" if known else ""
-            raise InvalidParameter(name[:64], f"is not known here{listed}")
+            listed = f"; known fields are {', '.join(known)}" if known else ""
+            raise InvalidParameter(name[:64], f"is not a known field{listed}")
 
 
 def ignored_note(query: Mapping[str, str], known: Collection[str]) -> RawHeaders:
-    """A ``Warning`` header that names the fields which nobody reads; none if there are none."""
+    """A ``Warning`` header that names unknown fields; no header if there are none."""
     unknown = [name for name in query if name not in known]
     if not unknown:
         return ()
@@ -63,7 +63,7 @@ def ignored_note(query: Mapping[str, str], known: Collection[str]) -> RawHeaders
     others = len(unknown) - len(named)
     if others:
         named.append("another one" if others == 1 else f"{others} others")
-    note = f'299 - "ignored fields of the query, which are not known here: {", ".join(named)}"'
+    note = f'299 - "unknown fields of the query were ignored: {", ".join(named)}"'
     return [(b"warning", note.encode("ascii"))]
 
 
@@ -74,7 +74,7 @@ _WAIT_SECONDS: Final = re.compile(r"[0-9]{1,400}(\.[0-9]{1,20})?([eE][+-]?[0-9]{
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """``wait`` is None if nothing was said of it; ``applied`` is what to echo."""
+    """The parsed ``Prefer`` headers. ``wait`` is None if it is missing; ``applied`` is echoed."""
 
     wait: float | None = None
     respond_async: bool = False
@@ -92,10 +92,10 @@ NONE: Final = Preferences()
 
 
 def read_preferences(request: Request, *, in_query: bool = True) -> Preferences:
-    """From the ``Prefer`` headers and the query's ``wait``, which goes first.
+    """Parse the ``Prefer`` headers and the query's ``wait``, which takes precedence.
 
-    A preference that is not understood is no error, by its specification; a query field is.
-    ``in_query`` False: the query is not ours to read.
+    An unknown preference is ignored, as RFC 7240 requires; an invalid query field is an error.
+    ``in_query`` False: the query belongs to an upstream, so it is not read.
     """
     in_query = in_query and bool(request.scope["query_string"]) and "wait" in request.query
     if _PREFER not in request.headers and not in_query:
@@ -117,7 +117,7 @@ def read_preferences(request: Request, *, in_query: bool = True) -> Preferences:
 
 
 def _preferences(request: Request) -> dict[str, str]:
-    """By name, in their order. Of one that comes twice the first counts."""
+    """The preferences by name, in their order. If one occurs twice, the first one is used."""
     lines = [value.decode("latin-1") for name, value in request.scope["headers"] if name == _PREFER]
     preferences: dict[str, str] = {}
     for part in ",".join(lines).split(","):
@@ -133,13 +133,14 @@ def _seconds(text: str) -> float:
 
 
 _NAMES: Final = (b"idempotency-key", b"x-idempotency-key")
-_STRANGERS: Final = "\x1f"
-_MADE: Final = "\x1e"
-"""How keys begin that we have made of what a caller said: they tell a reader nothing."""
+_ANONYMOUS_PREFIX: Final = "\x1f"
+"""Begins the stored keys of callers without a credential."""
+_DERIVED_PREFIX: Final = "\x1e"
+"""Begins keys that were derived from a caller's key: they mean nothing to a reader."""
 
 
 def read_idempotency_key(request: Request) -> str | None:
-    """The key, or None. Both headers may come if they say the same."""
+    """The key, or None. Both headers may be present if they are equal."""
     keys = {_bare(request.headers[name]) for name in _NAMES if name in request.headers}
     if not keys:
         return None
@@ -153,22 +154,22 @@ def read_idempotency_key(request: Request) -> str | None:
     return key
 
 
-def of_strangers(key: str) -> str:
-    """The key as it is stored for a caller without a credential of the organisation.
+def anonymous_key(key: str) -> str:
+    """The stored form of a key of a caller without a credential of the organisation.
 
-    Strangers have their keys to themselves: else they could learn of a member's job, or take the
-    key that a member is about to use. No member can spell the mark: it is not printable.
+    Anonymous callers have a separate key space: else they could learn of a member's job, or take
+    the key that a member is about to use. No member can send the prefix: it is not printable.
     """
     if len(key) == IDEMPOTENCY_KEY_CHARACTERS_MAX:
         raise _wrong(f"must have less than {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters here")
-    return _STRANGERS + key
+    return _ANONYMOUS_PREFIX + key
 
 
 def shown_key(stored: str | None) -> str | None:
-    """The key as its caller spelt it; None if nobody did so."""
-    if stored is None or stored.startswith(_MADE):
+    """The key as its caller sent it; None if no caller did."""
+    if stored is None or stored.startswith(_DERIVED_PREFIX):
         return None
-    return stored.removeprefix(_STRANGERS)
+    return stored.removeprefix(_ANONYMOUS_PREFIX)
 
 
 def _bare(raw: bytes) -> str:
@@ -189,13 +190,13 @@ def _unquoted(inner: str) -> str:
     for letter in inner:
         if escaped:
             if letter not in '"\\':
-                raise _wrong('has a backslash before something else than " or \\')
+                raise _wrong('has a backslash before a character other than " or \\')
             letters.append(letter)
             escaped = False
         elif letter == "\\":
             escaped = True
         elif letter == '"':
-            raise _wrong("has a quote in its middle that no backslash stands before")
+            raise _wrong("has a quote in its middle without a backslash before it")
         else:
             letters.append(letter)
     if escaped:
@@ -214,13 +215,13 @@ DELAY_PARAMETER: Final = Parameter(
     _HEADER,
     "header",
     "Seconds after which the job may start, by the database's clock; until then it is `staged`. "
-    "With a known idempotency key, what came with the first submission stands.",
+    "With a known idempotency key, the delay of the first submission applies.",
     {"type": "number", "minimum": 0, "maximum": DELAY_SECONDS_MAX},
 )
 
 
 def read_delay(request: Request) -> float:
-    """The seconds; 0 if nothing was said. Raises InvalidParameter."""
+    """The delay in seconds; 0 without the header. Raises InvalidParameter."""
     given = request.header(_HEADER.lower().encode())
     if given is None:
         return 0.0
@@ -236,20 +237,20 @@ _URL: Final = {"type": "string", "format": "uri", "maxLength": 2048}
 
 
 class WebhookUrls(NamedTuple):
-    """Who is told of a job, as a submission names them."""
+    """The webhook URLs of a submission."""
 
     webhook_url: str | None
     state_webhook_url: str | None
 
 
 def names_webhooks(request: Request) -> bool:
-    """Whether anybody is to be told."""
+    """Whether a submission has a webhook URL."""
     return any(request.header(name.lower().encode()) is not None for name in (_END, _STATES))
 
 
 async def read_webhook_urls(request: Request, guard: Guard, org: str) -> WebhookUrls:
-    """The URLs, as far as there are any. Raises UrlForbidden unless they may be called as things
-    are now, LookUpRefused if that is not looked up now; whoever posts to them looks again."""
+    """The webhook URLs of a submission. Raises UrlForbidden if a URL may not be called now, and
+    LookUpRefused if its name is not looked up now. The sender checks the URL again."""
     return WebhookUrls(
         await _read(request, _END, guard, org), await _read(request, _STATES, guard, org)
     )
@@ -263,7 +264,7 @@ async def _read(request: Request, header: str, guard: Guard, org: str) -> str | 
 
 
 async def check_webhook_url(name: str, url: str, guard: Guard, org: str) -> None:
-    """Raises UrlForbidden, with the name under which the URL came, unless it may be called now."""
+    """Raises UrlForbidden, with the field's name, if the URL may not be called now."""
     try:
         await guard.check_url(url, org)
     except UrlForbidden as error:
@@ -274,14 +275,14 @@ WEBHOOK_PARAMETERS: Final = (
     Parameter(
         _END,
         "header",
-        "Is told of the job's end by a signed POST. With a known idempotency key, what came with "
-        "the first submission stands.",
+        "Gets a signed POST when the job has ended. With a known idempotency key, the URL of the "
+        "first submission applies.",
         _URL,
     ),
     Parameter(
         _STATES,
         "header",
-        "Is told of every change of the job's state, its end among them, by signed POSTs.",
+        "Gets a signed POST for every change of the job's state, its end included.",
         _URL,
     ),
 )

@@ -1,8 +1,8 @@
-"""How errors are written: as problem documents (RFC 9457), or in a product's own format.
+"""The formats of error bodies: problem documents (RFC 9457), or the format of another API.
 
-Clients of somebody else's API look for an error in a shape of their own. A product that serves such
-clients declares a ``ProblemFormat`` for its routes, and registers it for path prefixes: a request
-that matches no route, or that is refused before one is looked for, has only its path.
+Clients of another API expect its errors. A product that serves such clients declares a
+``ProblemFormat`` for its routes, and registers it for path prefixes: a request that matches no
+route, or that is refused before routing, has only its path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a request."""
+    """One fault of a request."""
 
     field: str
     issue: str
@@ -29,7 +29,7 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, rename="camel"):
-    """What went wrong. ``code`` is stable and machine-readable; ``message`` repeats ``detail``."""
+    """An error. ``code`` is stable and machine-readable; ``message`` repeats ``detail``."""
 
     type: str
     title: str
@@ -45,13 +45,13 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ProblemFormat:
-    """A way to write problems."""
+    """A format of error bodies."""
 
     media_type: str
     body: type[msgspec.Struct]
-    """What is written: its schema is in the OpenAPI document."""
+    """The type of the body, for the OpenAPI document."""
     convert: Callable[[Problem], msgspec.Struct]
-    """Makes the body of a problem."""
+    """Makes the body from a problem."""
 
 
 PROBLEM_DOCUMENT: Final = ProblemFormat(MEDIA_TYPE, Problem, lambda problem: problem)
@@ -59,11 +59,11 @@ PROBLEM_DOCUMENT: Final = ProblemFormat(MEDIA_TYPE, Problem, lambda problem: pro
 
 
 class UnroutedFormats:
-    """The format of an error at a path for which no route was found, or looked for.
+    """The format of an error at a path that has no route, or before routing.
 
     The longest registered prefix of the path decides. Below a prefix, the routes whose errors are
     problem documents keep their next segment: if ``/v1`` is registered and ``/v1/things/{id}`` is
-    such a route, all of ``/v1/things`` is answered with problem documents.
+    such a route, all errors below ``/v1/things`` are problem documents.
     """
 
     def __init__(self, routes: Iterable[Route], registered: Mapping[str, ProblemFormat]) -> None:
@@ -77,14 +77,15 @@ class UnroutedFormats:
         )
 
     def of(self, raw_path: str) -> ProblemFormat:
-        """The format for a path as it came, percent-encoded."""
+        """The format for a path as it was sent, percent-encoded."""
         prefix, with_next = self._split(raw_path)
         if prefix is None or with_next in self._documents:
             return PROBLEM_DOCUMENT
         return self._registered[prefix]
 
     def _split(self, path: str) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-        """The longest registered prefix of a path, if there is one; and one segment more."""
+        """The longest registered prefix of a path, if there is one, and the prefix with one more
+        segment."""
         segments = tuple(path.split("/")[1:]) or ("",)
         for depth in range(self._depth_max, -1, -1):
             if segments[:depth] in self._registered:
@@ -94,13 +95,13 @@ class UnroutedFormats:
 
 @runtime_checkable
 class FormattingApp(Protocol):
-    """An application that says how errors are written where it has no route."""
+    """An application that knows the format of errors at paths that have no route."""
 
     unrouted_formats: UnroutedFormats
 
 
 def unrouted_format(app: object, raw_path: str) -> ProblemFormat:
-    """The format of an error at a path that ``app`` is not asked for."""
+    """The format of an error at a path, for a request that never reaches ``app``."""
     if isinstance(app, FormattingApp):
         return app.unrouted_formats.of(raw_path)
     return PROBLEM_DOCUMENT

@@ -1,9 +1,9 @@
-"""Errors as HTTP answers: the only place that knows their statuses.
+"""Turns errors into HTTP responses: the only module that knows their statuses.
 
-An error has the status of the nearest of its base classes that is listed here, so that a product
-adds an error by deriving it from a kind that is.
+An error has the status of its nearest base class that is listed here. So a product adds an error by
+deriving it from a listed kind.
 
-A problem says what the caller can use and nothing of the inside: no SQL, no path, no trace.
+A problem contains what the caller can use, and no internals: no SQL, no file path, no stack trace.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ __all__ = [
     "method_not_allowed",
     "problem",
     "problem_of",
-    "said_of",
+    "public_detail",
     "stopped",
 ]
 
 _log = logging.getLogger(__name__)
 
 RETRY_AFTER_SECONDS: Final = 2
-"""When a database that is away is worth asking again."""
+"""The Retry-After while the database is unavailable."""
 
 _CLOSE: Final = (b"connection", b"close")
 
@@ -120,14 +120,14 @@ def problem(
     details: Sequence[Detail] = (),
     headers: RawHeaders = (),
 ) -> Response:
-    """A problem as an answer to ``request``, in the format of its route."""
+    """A response with a problem, in the format of the request's route."""
     body = Problem(
         type=f"urn:coatcheck:problem:{code}",
         title=status.phrase,
         status=status,
         detail=detail,
-        # The occurrence, not the path: a foreign id's answer shall differ in nothing from an
-        # absent one's but the request's id and the time.
+        # The occurrence, not the path: the response to another tenant's id must differ from the
+        # response to an id that does not exist only in the request's id and the time.
         instance=f"urn:coatcheck:request:{request.request_id}",
         code=code,
         message=detail,
@@ -141,10 +141,10 @@ def problem(
 
 
 def problem_of(request: Request, error: CoatcheckError) -> Response:
-    """The answer to an error that was raised on purpose."""
+    """The response to an error of this application."""
     kind = next((kind for kind in type(error).__mro__ if kind in _STATUSES), None)
     if kind is None:
-        _log.error("an error without an HTTP meaning: %s", type(error).__name__, exc_info=error)
+        _log.error("an error without an HTTP status: %s", type(error).__name__, exc_info=error)
         return internal_error(request)
     status = _STATUSES[kind]
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
@@ -153,48 +153,48 @@ def problem_of(request: Request, error: CoatcheckError) -> Response:
         request,
         status,
         error.code,
-        said_of(error),
+        public_detail(error),
         details=_details(error),
         headers=_headers(error, status),
     )
 
 
-def said_of(error: CoatcheckError) -> str:
-    """What a caller is told of an error: nothing of the inside."""
+def public_detail(error: CoatcheckError) -> str:
+    """The text of an error for its caller, without internals."""
     return error.public_text or str(error)
 
 
 def method_not_allowed(request: Request, methods: Collection[str]) -> Response:
-    """The answer to a path that takes other ``methods`` only."""
-    taken = {*methods, "HEAD"} if "GET" in methods else methods
+    """The response to a method that is not one of the path's ``methods``."""
+    allowed = {*methods, "HEAD"} if "GET" in methods else methods
     return problem(
         request,
         HTTPStatus.METHOD_NOT_ALLOWED,
         "method_not_allowed",
-        "This path does not take that method; see the Allow header.",
-        headers=[(b"allow", ", ".join(sorted(taken)).encode())],
+        "This path does not support the method; see the Allow header.",
+        headers=[(b"allow", ", ".join(sorted(allowed)).encode())],
     )
 
 
 def stopped(request: Request) -> Response:
-    """The answer to a request that was under way when its server's grace was over."""
+    """The response to a request that had not ended when the grace period of its server was over."""
     return problem(
         request,
         HTTPStatus.SERVICE_UNAVAILABLE,
         OutcomeUnknown.code,
-        "The server stopped before the request was done. It may have taken effect: send it again "
-        "under the same idempotency key to find out.",
+        "The server stopped before the request had ended. It may have taken effect: send it again "
+        "with the same idempotency key to find out.",
         headers=[_retry_after(RETRY_AFTER_SECONDS)],
     )
 
 
 def internal_error(request: Request) -> Response:
-    """The answer to what nobody foresaw; it gives nothing away."""
+    """The response to an unexpected error; it reveals nothing."""
     return problem(
         request,
         HTTPStatus.INTERNAL_SERVER_ERROR,
         CoatcheckError.code,
-        "Something went wrong here. The request's id finds it in the log.",
+        "An internal error occurred. The server's log has it under the request's id.",
     )
 
 
@@ -211,7 +211,7 @@ def _headers(error: CoatcheckError, status: HTTPStatus) -> RawHeaders:
     if isinstance(error, CompressedBody):
         return [_CLOSE, (b"accept-encoding", b"gzip")]
     if isinstance(error, (BodyTooLarge, BodyTooSlow, BodyInflatesTooMuch)):
-        return [_CLOSE]  # what is left of the body is not read
+        return [_CLOSE]  # the rest of the body is not read
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         return [_retry_after(RETRY_AFTER_SECONDS)]
     return []

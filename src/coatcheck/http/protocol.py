@@ -1,18 +1,18 @@
-"""HTTP on one connection, bounded: no caller can hold it open by being slow, or fill the memory.
+"""Uvicorn's HTTP protocol with bounds, so that a slow or hostile client cannot exhaust the server.
 
-Uvicorn parses and answers; added here is what it leaves open. A request's head (its first line and
-its headers) must be whole in time and in size, and name what must be named exactly once. While
-requests wait for the answer before theirs, the connection is not read, and only so many may wait. A
-body that nobody wants is thrown away only so long. An answer that nobody reads, or that is read too
-slowly, is given up. Bodies that are wanted are bounded where they are read (``request.py``); until
-somebody does, no more than the beginning of one is taken in.
+Uvicorn parses requests and writes responses. This adds the bounds that it lacks. A request's head
+(its first line and its headers) must be complete in time, within a size, and have no duplicate of
+headers that must be unique. While pipelined requests wait for the response before theirs, the
+connection is not read, and their number is bounded. A body that no handler reads is discarded up to
+a size. A response that the client does not read, or reads too slowly, is given up. Bodies that
+handlers read are bounded there (``request.py``); before that, only their beginning is received.
 
-What is refused here never became a request, so the application cannot answer it: the refusal is
-written by this protocol, after the answers to the requests that came before it.
+Input that is refused here never became a request, so the application cannot answer it. This
+protocol writes the refusal, after the responses to the requests that came before.
 
-A connection with unread input is not simply closed. The system would tell the caller's to forget
-what it has not read yet, which is our answer. It is half-closed first, and what still comes in is
-thrown away for a moment, until the caller hangs up.
+A connection with unread input is not simply closed: the kernel would send a reset, and the client's
+kernel would then discard our response before the client has read it. The connection is half-closed
+first, and its input is discarded for a moment, until the client closes it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from coatcheck.http.connections import (
     LOOPBACK,
     RETRY_AFTER,
     Arrival,
-    Connections,
+    ConnectionLimits,
 )
 from coatcheck.http.problem_formats import unrouted_format
 from coatcheck.http.problems import problem
@@ -53,56 +53,56 @@ from coatcheck.telemetry import metrics
 _log = logging.getLogger(__name__)
 
 _HEADER_OVERHEAD_BYTES: Final = 4
-"""The colon, the space and the end of the line."""
+"""The colon, the space and the line break."""
 _PIECE_BYTES: Final = 4 * 1024
-"""What the parser is given at a time, except of a body whose length is known: the parser does not
-say how long the first line of a chunk was, so that can be told between two pieces only."""
+"""The bytes that the parser gets at a time, except of a body with a known length. The parser does
+not report the length of a chunk's first line, so it can only be computed between two pieces."""
 _CHUNK_LINES_BYTES: Final = 16
-"""The size of a chunk and its two ends of line: what is no extension."""
+"""The size line of a chunk and its two line breaks, without extensions."""
 _SINGLE_HEADERS: Final = frozenset({b"host", b"authorization", b"x-api-key", b"transfer-encoding"})
-"""A second one is refused: those before us may have taken the other for what counts. The parser
-itself refuses a second ``Content-Length``."""
+"""A second one is refused: a proxy in front of us may have used the other one. The parser refuses a
+second ``Content-Length``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a connection may cost."""
+    """The limits of one connection, and of all connections together."""
 
     head_seconds: float = 10.0
     """From the connection, or the first byte of a later request, to the end of its headers."""
     head_bytes: int = 16 * 1024
     headers: int = 100
     pipelined: int = 16
-    """Requests that may wait for the answer to the one before them."""
+    """Requests that may wait for the response to the one before them."""
     chunk_extension_bytes: int = 8 * 1024
-    """Of one request, in all."""
+    """The total of one request."""
     discarded_bytes: int = 1024 * 1024
-    """Of a body that came after its request was answered."""
+    """The part of a body that arrives after its request was answered."""
     linger_seconds: float = 2.0
-    """For the caller to read a last answer and hang up."""
+    """The time for a client to read the last response and close the connection."""
     unread_body_bytes: int = 16 * 1024
-    """Of a body that nobody has asked for yet: no more is received until somebody does."""
+    """The beginning of a body that no handler reads yet. No more is received until one does."""
     unread_bodies_bytes: int = 32 * 1024 * 1024
-    """Of all such bodies that are longer, on all connections: one read takes in what has arrived,
-    and that may be more than the bound of one body."""
+    """The total of all unread bodies that exceed ``unread_body_bytes``, on all connections: one
+    read receives everything that has arrived, which may exceed the bound of one body."""
     stall_seconds: float = 60.0
-    """Of waiting for the reader of an answer, in which it must have read"""
+    """The time of waiting for a client, after which its reading speed is checked."""
     read_bytes_per_second_min: int = 8 * 1024
-    """so much a second: one that reads byte by byte would hold the answer for days."""
+    """The minimum reading speed: a client that reads byte by byte would hold a response for
+    days."""
     connections: int = CONNECTIONS
     connections_of_one_address: int = CONNECTIONS_OF_ONE_ADDRESS
-    """Without a credential. 0: as many as there may be."""
+    """Connections that have shown no credential. 0: no limit."""
     proxies: tuple[Network, ...] = LOOPBACK
-    """Whose connections are not counted by address."""
+    """Addresses whose connections are not counted by address."""
     head_seconds_when_full: float = 2.0
-    """For connections that are read although there are too many."""
+    """As ``head_seconds``, for connections over the limit."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, within ``Bounds``. While it ``drains``, every answer is the last.
+    """Uvicorn's protocol within ``Bounds``. While it ``drains``, every response is the last one.
 
-    ``when_full`` answers the connections that are more than there may be; without it they are
-    refused at once.
+    ``when_full`` answers on connections over the limit; without it they are refused at once.
     """
 
     def __init__(
@@ -114,24 +114,24 @@ class BoundedProtocol(HttpToolsProtocol):
         *,
         bounds: Bounds,
         drains: Callable[[], bool],
-        others: Connections,
+        limits: ConnectionLimits,
         when_full: ASGIApp | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._bounds = bounds
         self._drains = drains
-        self._others = others
+        self._connection_limits = limits
         self._when_full = when_full
-        self._is_over = False
-        self._is_stranger = True
+        self._is_over_limit = False
+        self._is_unauthenticated = True
         self._wire: asyncio.Transport
-        self._responses: _Lingering
+        self._responses: _LingeringTransport
         self._in_head = False
-        self._heard = False
+        self._has_input = False
         self._head_began = False
         self._has_url = False
         self._head_bytes_parsed = 0
-        self._head_bytes_heard = 0
+        self._head_bytes_received = 0
         self._discarded_bytes = 0
         self._chunked = False
         self._accounted_bytes = 0
@@ -140,36 +140,36 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unread_body_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-        self._reader = _ReaderPace()
+        self._reader = _ReadSpeed()
         self._linger_timer: asyncio.TimerHandle | None = None
-        self._deaf = False
+        self._ignores_input = False
         self._refusal: bytes | None = None
 
     @property
     def _latest(self) -> RequestResponseCycle | None:
-        """The request that was heard last, and its answer."""
+        """The request that was received last, and its response."""
         return self.cycle
 
     # The connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._wire = transport
-        self._responses = _Lingering(transport, self)
+        self._responses = _LingeringTransport(transport, self)
         super().connection_made(self._responses)  # type: ignore[arg-type]
         self.flow = _PipelineFlow(self._responses, self.pipeline)  # type: ignore[arg-type]
         host = None if self.client is None else self.client[0]
-        arrival = self._others.arrived(self, host, self.connections, self.loop.time())
-        if arrival is not Arrival.WELCOME:
+        arrival = self._connection_limits.opened(self, host, self.connections, self.loop.time())
+        if arrival is not Arrival.ACCEPT:
             self._restrict(arrival)
-        if not self._deaf:
+        if not self._ignores_input:
             self._start_head_timer()
 
     def _restrict(self, arrival: Arrival) -> None:
-        """Refuse the connection, or read it only in order to see whether it is to be refused."""
+        """Refuse the connection, or read one request to decide whether to refuse it."""
         is_of_address = arrival is Arrival.ADDRESS_FULL
         metrics.record_bound_met("connections_of_address" if is_of_address else "connections")
-        if arrival is Arrival.CUT_OFF:
-            self._deaf = True
+        if arrival is Arrival.ABORT:
+            self._ignores_input = True
             self._wire.abort()
         elif is_of_address:
             self._refuse(
@@ -186,63 +186,63 @@ class BoundedProtocol(HttpToolsProtocol):
                 [RETRY_AFTER],
             )
         else:
-            self._is_over = True
+            self._is_over_limit = True
             self.app = self._when_full
 
-    def is_known(self) -> None:
-        """The caller has shown a valid credential: its address is not counted any more."""
-        self._is_stranger = False
-        self._others.is_known(self)
+    def authenticated(self) -> None:
+        """The caller has shown a valid credential: its address no longer counts the connection."""
+        self._is_unauthenticated = False
+        self._connection_limits.authenticated(self)
 
     def idle_until(self) -> float | None:
-        """When it is closed if no request comes; None while one is under way."""
+        """When it is closed if no request comes; None while a request is in progress."""
         timer = self.timeout_keep_alive_task
         if timer is None or self.hanging_up or self._in_head:
             return None
         return timer.when()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deaf = True
-        self.body_is_asked_for()
+        self._ignores_input = True
+        self.body_is_read()
         for timer in (self._head_timer, self._stall_timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
-        self._others.left(self)
+        self._connection_limits.closed(self)
         super().connection_lost(exc)
-        # Uvicorn tells the request that was heard last. The one before it may be the one that is
-        # being answered, and would wait for ever.
+        # Uvicorn notifies the request that was received last. A request before it may be the one
+        # in progress, and would wait for ever.
         self.pipeline.clear()
         if self._answering is not None and not self._answering.response_complete:
             self._answering.disconnected = True
             self._answering.message_event.set()
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._ignores_input:
             return
-        self._heard = True
+        self._has_input = True
         self._unset_keepalive_if_required()
-        self._place(data)
+        self._count_to_head(data)
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
             self._refuse_unparsed(error)
         except httptools.HttpParserUpgrade:
-            # Not spoken here: the request is answered as if it had not asked. What follows it may
-            # be in the other protocol.
-            self._deaf = True
+            # Upgrades are not supported: the request is answered as if it had not asked for one.
+            # The input after it may be in the other protocol.
+            self._ignores_input = True
             self.cycle.keep_alive = False
         else:
             self._watch_head()
 
     def _feed(self, data: bytes) -> None:
-        """Give the parser what came, in pieces where the framing of the body is counted."""
+        """Pass the data to the parser, in pieces where the framing of the body is counted."""
         if len(data) <= _PIECE_BYTES and not self._chunked:
             self.parser.feed_data(data)
             if self._chunked:
                 self._count_extensions(len(data))
             return
         start = 0
-        while start < len(data) and not self._deaf:
+        while start < len(data) and not self._ignores_input:
             latest = self._latest
             if self._in_head or latest is None or not latest.more_body or self._chunked:
                 piece = data[start : start + _PIECE_BYTES]
@@ -255,7 +255,8 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._count_extensions(len(piece))
 
     def _count_extensions(self, size: int) -> None:
-        """Count what of a piece was neither head nor body, nor the least that chunks need."""
+        """Count the bytes of a piece that are neither head, nor body, nor the minimal framing of
+        chunks."""
         if not self.cycle.more_body:
             self._chunked = False
             return
@@ -267,21 +268,21 @@ class BoundedProtocol(HttpToolsProtocol):
                 bound="chunk_extensions",
             )
 
-    def _place(self, data: bytes) -> None:
-        """Count the piece to the head that it belongs to, as far as that is known beforehand."""
+    def _count_to_head(self, data: bytes) -> None:
+        """Count the data to the head that it belongs to, as far as that is known before parsing."""
         latest: RequestResponseCycle | None = self.cycle
         self._head_began = latest is not None and latest.more_body
         if self._in_head:
-            self._head_bytes_heard += len(data)
+            self._head_bytes_received += len(data)
             self._head_began = True
         else:
-            self._head_bytes_heard = len(data)
+            self._head_bytes_received = len(data)
 
     def _watch_head(self) -> None:
-        """Time a head that has begun and is not whole, and bound what was heard of it."""
+        """Bound the time and the size of a head that has begun and is not complete."""
         latest: RequestResponseCycle | None = self.cycle
         if self._in_head or latest is None or latest.response_complete:
-            if self._head_bytes_heard > self._bounds.head_bytes and self._in_head:
+            if self._head_bytes_received > self._bounds.head_bytes and self._in_head:
                 self._refuse_large_head()
             elif self._head_timer is None and self.timeout_keep_alive_task is None:
                 self._start_head_timer()
@@ -291,7 +292,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @property
     def _head_seconds(self) -> float:
         bounds = self._bounds
-        return bounds.head_seconds_when_full if self._is_over else bounds.head_seconds
+        return bounds.head_seconds_when_full if self._is_over_limit else bounds.head_seconds
 
     def _start_head_timer(self) -> None:
         self._head_timer = self.loop.call_later(self._head_seconds, self._head_is_late)
@@ -304,11 +305,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def _head_is_late(self) -> None:
         self._head_timer = None
         if self.flow.read_paused:
-            self._start_head_timer()  # nothing is read meanwhile: it is not the caller who is late
+            self._start_head_timer()  # reading is paused, so the client is not late
             return
         latest = self._latest
-        if not self._heard or (latest is not None and latest.more_body):
-            self.hang_up()  # nobody asked anything, or has been answered
+        if not self._has_input or (latest is not None and latest.more_body):
+            self.hang_up()  # there is no request, or it has been answered
         else:
             self._refuse(
                 HTTPStatus.REQUEST_TIMEOUT,
@@ -318,19 +319,19 @@ class BoundedProtocol(HttpToolsProtocol):
             )
 
     def drain(self) -> None:
-        """Make the answer to the request that is under way the connection's last."""
+        """Make the response to the request in progress the connection's last."""
         latest = self._latest
         if latest is not None:
             latest.keep_alive = False
 
-    # What the parser finds
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._in_head = True
         self._head_bytes_parsed = 0
         if self._head_began:
-            # What of this piece is another request's cannot be told: later pieces are counted.
-            self._head_bytes_heard = 0
+            # How much of this piece belongs to this head is unknown, so only later pieces count.
+            self._head_bytes_received = 0
         self._head_began = True
         self._has_url = False
         super().on_message_begin()
@@ -344,7 +345,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._count_head(len(name) + len(value) + _HEADER_OVERHEAD_BYTES)
         if not self._in_head:
             self._accounted_bytes += len(name) + len(value) + _HEADER_OVERHEAD_BYTES
-            return  # a trailer: the request is under way, and its headers are what they were
+            return  # a trailer: the request has begun, and its headers do not change any more
         super().on_header(name, value)
         if len(self.headers) > self._bounds.headers:
             raise _HeadTooLarge
@@ -353,7 +354,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._discarded_bytes = 0
         if b"%00" in self.url:
-            raise _Malformed  # no path or field has one, and PostgreSQL's text cannot hold it
+            raise _Malformed  # no path or field needs NUL, and PostgreSQL's text cannot store it
         self._check_headers()
         if len(self.pipeline) >= self._bounds.pipelined:
             raise _TooManyWaiting
@@ -361,13 +362,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self.scope[ARRIVING] = self.cycle  # type: ignore[typeddict-unknown-key]
         if not self.pipeline:
             self._answering = self.cycle
-        if self._is_stranger:
+        if self._is_unauthenticated:
             self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
-        if self._is_over or self._drains():
+        if self._is_over_limit or self._drains():
             self.cycle.keep_alive = False
 
     def _check_headers(self) -> None:
-        """What must be there once is; and how the body comes."""
+        """Refuse missing or duplicate headers, and find out how the body is framed."""
         fields = dict(self.headers)
         self.scope[FIELDS] = fields  # type: ignore[typeddict-unknown-key]
         if len(fields) < len(self.headers):
@@ -400,12 +401,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._answering is not None:
             waiting += len(self._answering.body)
         if waiting > self._bounds.unread_body_bytes:
-            self._wait_until_asked_for(waiting)
+            self._pause_until_read(waiting)
 
-    def _wait_until_asked_for(self, size: int) -> None:
-        """Receive no more of a body before somebody asks for it. If all connections together hold
-        too much in this way, those that have for longest are cut off: whoever comes now is asked
-        for soon, and must not pay for those who are not."""
+    def _pause_until_read(self, size: int) -> None:
+        """Receive no more of a body until its handler reads it. If all connections together hold
+        too many unread bytes, those that have held them for longest are aborted: a new request is
+        likely to be read soon, and must not suffer from requests that are not."""
         self.flow.pause_reading()
         _unread_bodies.bytes += size - self._unread_body_bytes
         self._unread_body_bytes = size
@@ -413,21 +414,20 @@ class BoundedProtocol(HttpToolsProtocol):
         while _unread_bodies.bytes > self._bounds.unread_bodies_bytes:
             metrics.record_bound_met("bodies")
             longest = next(iter(_unread_bodies.holders))
-            longest.body_is_asked_for()
+            longest.body_is_read()
             if longest is self:
                 raise _NoRoomForBody
             longest.cut_off()
 
     def cut_off(self) -> None:
-        """End the connection at once, and forget what is unread on it: whoever answers the request
-        may go on to wait for a while."""
+        """Abort the connection, and free its unread body now: the handler may go on for a while."""
         for cycle in (self._answering, *(each for each, _ in self.pipeline)):
             if cycle is not None:
                 cycle.body = bytearray()
         self._wire.abort()
 
-    def body_is_asked_for(self) -> None:
-        """What was received of the body is no longer in the way."""
+    def body_is_read(self) -> None:
+        """The received part of the body no longer counts as unread."""
         _unread_bodies.holders.pop(self, None)
         _unread_bodies.bytes -= self._unread_body_bytes
         self._unread_body_bytes = 0
@@ -435,7 +435,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         if self.cycle.response_complete:
-            # It was answered before it was whole. Now the connection is idle.
+            # It was answered before it was complete. Now the connection is idle.
             self.cycle.more_body = False
             self._stop_head_timer()
             self._unset_keepalive_if_required()
@@ -448,7 +448,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_bytes_parsed > self._bounds.head_bytes:
             raise _HeadTooLarge
 
-    # Answers
+    # Responses
 
     def on_response_complete(self) -> None:
         if self._refusal is not None and not self.pipeline and not self.transport.is_closing():
@@ -461,12 +461,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.cycle.response_complete:
             return
         if self.cycle.body:
-            self.cycle.body = bytearray()  # it was not wanted, and the connection may stay for long
+            self.cycle.body = bytearray()  # nobody read it, and the connection may stay for long
         if self.transport.is_closing():
             return
         if self.cycle.more_body:
             if self.expect_100_continue:
-                self.hang_up()  # whether it is going to send its body cannot be known
+                self.hang_up()  # the client may or may not send its body now
             elif self._head_timer is None:
                 self._start_head_timer()
 
@@ -483,7 +483,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stall_timer = None
 
     def _watch_reader(self) -> None:
-        """Look again when it will have been waited for the reader for a while, in all."""
+        """Check the reader once the total time of waiting for it reaches ``stall_seconds``."""
         remaining = self._bounds.stall_seconds - self._reader.waited_seconds
         self._stall_timer = self.loop.call_later(max(0.0, remaining), self._check_reader)
 
@@ -494,7 +494,7 @@ class BoundedProtocol(HttpToolsProtocol):
             metrics.record_bound_met("reader")
             self._wire.abort()
         else:
-            self._reader = _ReaderPace()
+            self._reader = _ReadSpeed()
             self._reader.begin(now, unread_bytes)
             self._watch_reader()
 
@@ -508,8 +508,8 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "pipeline_too_long",
-                    f"At most {self._bounds.pipelined} requests may wait on a connection for the "
-                    "answer before theirs. This one and those after it were not done.",
+                    f"At most {self._bounds.pipelined} pipelined requests may wait on a "
+                    "connection. This one and those after it were not processed.",
                     [RETRY_AFTER],
                     bound="pipeline",
                 )
@@ -518,7 +518,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "server_busy",
-                    "Too many bodies arrive at once; see Retry-After.",
+                    "The server is receiving too many bodies; see Retry-After.",
                     [RETRY_AFTER],
                 )
             case _Malformed(args=[str(detail)]):
@@ -548,22 +548,23 @@ class BoundedProtocol(HttpToolsProtocol):
         *,
         bound: str | None = None,
     ) -> None:
-        """Answer what is no request, once it is its turn, and hear no more. ``bound`` was met."""
+        """Refuse input that is not a request, after the responses before it, and read no more.
+        ``bound`` names the bound that was exceeded."""
         if bound is not None:
             metrics.record_bound_met(bound)
-        self._deaf = True
+        self._ignores_input = True
         self._stop_head_timer()
         refusal = self._render(status, code, detail, headers)
         cycle = self._latest
         if cycle is None or cycle.response_complete:
             self._write_last(refusal)
         elif not cycle.more_body:
-            self._refusal = refusal  # the request before it is whole, and is answered first
+            self._refusal = refusal  # the request before it is complete, and is answered first
         elif self.pipeline and self.pipeline[0][0] is cycle:
-            self.pipeline.popleft()  # what is wrong is in the body of one that waits
+            self.pipeline.popleft()  # the fault is in the body of a request that waits
             self._refusal = refusal
         else:
-            # It is in the body of the request that is being handled: that one gets no other answer.
+            # The fault is in the body of the request in progress, so this is its response.
             cycle.disconnected = True
             cycle.message_event.set()
             if cycle.response_started:
@@ -574,7 +575,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _render(self, status: HTTPStatus, code: str, detail: str, headers: RawHeaders) -> bytes:
         request_id = ids.to_text(ids.new_id())
         request = Request({"method": "", "path": "/", "headers": ()}, _never, request_id)
-        # Of what is no HTTP, the path is no path.
+        # The path of a malformed request cannot be trusted.
         if self._has_url and status is not HTTPStatus.BAD_REQUEST:
             path = self.url.partition(b"?")[0].decode("latin-1")
             request.problem_format = unrouted_format(self.config.loaded_app, path)
@@ -601,23 +602,23 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._linger_timer is not None or self._wire.is_closing()
 
     def hang_up(self) -> None:
-        """Close the connection, so that the caller can still read what was written."""
+        """Close the connection in a way that lets the client read what was written."""
         if self.hanging_up:
             return
         self._responses.flush()
-        whole = not self._in_head and not self._deaf
+        all_read = not self._in_head and not self._ignores_input
         latest = self._latest
-        if whole and (latest is None or not latest.more_body):
+        if all_read and (latest is None or not latest.more_body):
             self._wire.close()
-            if self._wire.get_write_buffer_size():  # nobody may ever read it
+            if self._wire.get_write_buffer_size():  # the client may never read it
                 self._linger_timer = self.loop.call_later(
                     self._bounds.stall_seconds, self._wire.abort
                 )
             return
-        self._deaf = True
+        self._ignores_input = True
         self._stop_head_timer()
         self._unset_keepalive_if_required()
-        self.pipeline.clear()  # those that wait are not answered any more
+        self.pipeline.clear()  # requests that wait get no response any more
         self.flow.resume_reading()
         if self._wire.can_write_eof():
             self._wire.write_eof()
@@ -631,16 +632,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def _end_lingering(self, unread_bytes_before: int) -> None:
         unread_bytes = self._wire.get_write_buffer_size()
         if 0 < unread_bytes < unread_bytes_before:
-            self._linger(unread_bytes)  # the caller is still reading
+            self._linger(unread_bytes)  # the client is still reading
         else:
             self._wire.abort()
 
 
-class _Lingering:
-    """The transport that Uvicorn sees: closing it hangs up.
+class _LingeringTransport:
+    """The transport that Uvicorn uses: closing it calls ``hang_up``.
 
-    Uvicorn writes the head of an answer and its body one after the other. They leave together, in
-    one call to the system and most often in one packet.
+    Uvicorn writes the head and the body of a response separately. This transport sends them
+    together, in one system call and mostly in one packet.
     """
 
     def __init__(self, wire: asyncio.Transport, protocol: BoundedProtocol) -> None:
@@ -665,12 +666,12 @@ class _Lingering:
             self._write(data)
 
     def _write(self, data: bytes) -> None:
-        # The caller may have left since this turn of the loop began; uvloop then raises.
+        # The client may have disconnected during this iteration of the loop; uvloop then raises.
         if not self._wire.is_closing():
             self._wire.write(data)
 
     def resume_reading(self) -> None:
-        self._protocol.body_is_asked_for()
+        self._protocol.body_is_read()
         self._wire.resume_reading()
 
     def is_closing(self) -> bool:
@@ -678,11 +679,11 @@ class _Lingering:
 
 
 class _PipelineFlow(FlowControl):
-    """Reading, paused for as long as requests wait for the answer before theirs.
+    """Flow control that does not resume reading while pipelined requests wait.
 
-    Uvicorn goes on reading after each answer, and when a handler waits for its caller to leave:
-    what a caller sends without reading the answers would then be limited by nothing. While it is
-    paused nobody notices that the caller has left, until something is written.
+    Uvicorn resumes reading after each response, and when a handler waits for a disconnect: the
+    input of a client that does not read its responses would then have no bound. While reading is
+    paused, a disconnect goes unnoticed until something is written.
     """
 
     def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
@@ -695,21 +696,21 @@ class _PipelineFlow(FlowControl):
 
 
 class _UnreadBodies:
-    """What all connections of this process hold of long bodies that nobody has asked for yet."""
+    """The unread bytes of long bodies on all connections of this process."""
 
     def __init__(self) -> None:
         self.bytes = 0
         self.holders: dict[BoundedProtocol, None] = {}
-        """Whoever has held some for longest comes first."""
+        """Ordered by age: the connection that has held unread bytes for longest comes first."""
 
 
 _unread_bodies: Final = _UnreadBodies()
 
 
-class _ReaderPace:
-    """How much a caller reads while an answer waits for it, over all the times that it does.
+class _ReadSpeed:
+    """Measures how fast a client reads, over all the times in which a response waits for it.
 
-    An answer that is sent in slices waits for a moment at each of them. A stream that has nothing
+    A response that is sent in slices waits for a moment at each of them. A stream that has nothing
     to send waits for nobody.
     """
 
@@ -722,12 +723,12 @@ class _ReaderPace:
         self._unread_bytes = 0
 
     def begin(self, now: float, unread_bytes: int) -> None:
-        """The answer waits: so much of what was written is still to be read."""
+        """The response begins to wait, with this many bytes written and unread."""
         self._began = now
         self._unread_bytes = unread_bytes
 
     def end(self, now: float, unread_bytes: int) -> None:
-        """It goes on."""
+        """The response goes on."""
         self.waited_seconds += now - self._began
         self.read_bytes += self._unread_bytes - unread_bytes
 
@@ -737,19 +738,19 @@ class _ReaderPace:
 
 
 class _Malformed(Exception):
-    """Raised to the parser, which gives up. May say what is wrong."""
+    """Raised into the parser to stop it. Its text says what is wrong."""
 
 
 class _TooManyWaiting(Exception):
-    """Raised to the parser, which gives up."""
+    """Raised into the parser to stop it."""
 
 
 class _NoRoomForBody(Exception):
-    """Raised to the parser, which gives up."""
+    """Raised into the parser to stop it."""
 
 
 class _HeadTooLarge(Exception):
-    """Raised to the parser, which gives up."""
+    """Raised into the parser to stop it."""
 
 
 async def _never() -> dict[str, Any]:

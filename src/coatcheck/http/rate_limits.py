@@ -1,9 +1,10 @@
 """Rate limits per credential and per organisation, exact over any number of replicas.
 
-The database counts, and its clock cuts the windows (sql/rates/take.sql). So that a high limit does
-not cost a statement a request, a replica takes several requests at a time from it, as many as it
-has lately needed and at most a fiftieth of the limit, and gives back within seconds what it does
-not use; under limits below 100, that is one at a time. See docs/explanation/rate-limits.md.
+The database counts requests in windows of its own clock (sql/rates/take.sql). A statement for each
+request would cost too much under a high limit. So a replica takes a grant of several requests from
+the database: as many as it has lately needed, and at most a fiftieth of the limit. It returns what
+it does not use within seconds. Under limits below 100, a grant is one request. See
+docs/explanation/rate-limits.md.
 """
 
 from __future__ import annotations
@@ -25,22 +26,25 @@ from coatcheck.domain.tenants import Principal, RateLimit
 from coatcheck.http.response import RawHeaders
 from coatcheck.telemetry import metrics
 
+_log = logging.getLogger(__name__)
+
 GRANT_SHARE: Final = 50
-"""A replica takes at most this part of a limit ahead of its requests: a fiftieth."""
+"""The part of a limit that a replica takes in advance, at most: a fiftieth."""
 REFUSAL_SECONDS_MAX: Final = 1.0
-"""How long a limit that was used up is not asked about again: another replica may give back."""
+"""How long a used-up limit is not checked again. Another replica may return requests meanwhile."""
 FORGOTTEN_SECONDS: Final = 60.0
-"""Longer than a request waits for its other limit: what it is about to ask is not forgotten."""
+"""How long an unused allowance is kept. A request waits for its other limit for a shorter time, so
+no allowance is dropped that a request is about to use."""
 _DEMAND_SECONDS: Final = 1.0
 _NO_WINDOW: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Exhausted(Exception):
-    """The limit's window has nothing left."""
+    """The limit's window has no requests left."""
 
 
 class Allowance:
-    """The requests of one limit that this replica may still let in. Belongs to one event loop."""
+    """The requests of one limit that this replica may still admit. Belongs to one event loop."""
 
     __slots__ = (
         "_asker",
@@ -89,24 +93,24 @@ class Allowance:
         return self.left > 0 and now < self.until
 
     def refuses(self, now: float) -> bool:
-        """Whether the window is known to have nothing left."""
+        """Whether the window is known to be used up."""
         return now < self._refused_until and not self.has(now)
 
     def remaining(self) -> int:
-        """Of the whole limit, as far as this replica knows."""
+        """The requests left of the whole limit, as far as this replica knows."""
         return max(0, self.limit.requests - self._used + self.left)
 
     def reset_seconds(self, now: float) -> int:
-        """Until the window ends."""
+        """The seconds until the window ends."""
         return max(0, math.ceil(self.until - now))
 
     def take_now(self) -> None:
-        """Take one of those that it ``has``."""
+        """Use one request, after ``has`` was true."""
         self.left -= 1
         self._seen += 1
 
     async def take(self) -> datetime:
-        """Take one, asking the database if there is none here; says of which window it is.
+        """Use one request, from the database if this replica has none left. Returns its window.
 
         Raises Exhausted, or DatabaseUnavailable.
         """
@@ -132,12 +136,12 @@ class Allowance:
         return window_start
 
     def put_back(self, window_start: datetime | None) -> None:
-        """Return one that was taken and not used."""
+        """Return a request that was taken and not used."""
         if window_start == self._window_start:
             self.left += 1
 
     def idle(self, now: float) -> bool:
-        """Whether it can be forgotten: its window is over, and nobody has asked for long."""
+        """Whether it can be dropped: its window is over, and it was not used for long."""
         return (
             self._asker is None
             and now >= self.until
@@ -145,13 +149,13 @@ class Allowance:
         )
 
     def spare(self, now: float) -> Leftover | None:
-        """Take out what is more than was called for since this was last asked."""
-        wanted = self._seen_in_all + self._seen - self._seen_at_sweep
-        self._seen_at_sweep += wanted
-        return self._take_out(max(0, self.left - wanted), now)
+        """Remove the requests beyond those that were used since the last call."""
+        used = self._seen_in_all + self._seen - self._seen_at_sweep
+        self._seen_at_sweep += used
+        return self._take_out(max(0, self.left - used), now)
 
     def everything(self, now: float) -> Leftover | None:
-        """Take out all there is."""
+        """Remove all requests that are left."""
         return self._take_out(self.left, now)
 
     def _take_out(self, requests: int, now: float) -> Leftover | None:
@@ -165,7 +169,7 @@ class Allowance:
         return Leftover(self._limited, self._window_start, requests)
 
     async def _serve(self) -> None:
-        """Ask until nobody waits."""
+        """Ask the database until no request waits."""
         try:
             while self._waiting:
                 now = time.monotonic()
@@ -178,10 +182,10 @@ class Allowance:
             self._asker = None
 
     async def _ask(self, waiting: int, now: float) -> None:
-        wanted = max(waiting, min(self._grant_max, round(self._demand(now))))
+        requested = max(waiting, min(self._grant_max, round(self._demand(now))))
         try:
             grant = await self._windows.take(
-                RateRequest(self._limited, self.limit.requests, wanted)
+                RateRequest(self._limited, self.limit.requests, requested)
             )
         except BaseException as error:
             self._fail(waiting, error)
@@ -191,8 +195,8 @@ class Allowance:
         self._accept(grant, sent_at=now)
         for _ in range(min(waiting, grant.granted)):
             self._give_one()
-        # A window that ended meanwhile refuses nobody: the next one is asked.
-        if grant.granted < wanted and grant.seconds_left > 0:
+        # If the window has ended meanwhile, nothing is refused: the next window is asked.
+        if grant.granted < requested and grant.seconds_left > 0:
             self._refused_until = min(self.until, time.monotonic() + REFUSAL_SECONDS_MAX)
             while self._waiting and self.left == 0:
                 turn = self._waiting.popleft()
@@ -201,7 +205,7 @@ class Allowance:
 
     def _give_one(self) -> None:
         turn = self._waiting.popleft()
-        if not turn.done():  # else its caller has left
+        if not turn.done():  # else its caller has disconnected
             self.left -= 1
             turn.set_result(self._window_start)
 
@@ -215,21 +219,21 @@ class Allowance:
         self._used = grant.used
 
     def _fail(self, waiting: int, error: BaseException) -> None:
-        told = error
+        shown = error
         if isinstance(error, OutcomeUnknown):
-            # What may have been done is a count. Of what the caller wants, nothing was.
-            told = DatabaseUnavailable(str(error))
+            # Only the count is in doubt. The caller's request itself had no effect yet.
+            shown = DatabaseUnavailable(str(error))
         for _ in range(waiting):
             turn = self._waiting.popleft()
             if turn.done():
                 continue
-            if isinstance(told, Exception):
-                turn.set_exception(told)
+            if isinstance(shown, Exception):
+                turn.set_exception(shown)
             else:
                 turn.cancel()
 
     def _demand(self, now: float) -> float:
-        """How many requests came in the last second, or come in one."""
+        """The requests a second: the previous rate, or those of this second if that is higher."""
         elapsed = now - self._seen_since
         if elapsed >= _DEMAND_SECONDS:
             self._demand_before = self._seen / elapsed
@@ -238,8 +242,6 @@ class Allowance:
             self._seen_since = now
         return max(self._demand_before, float(self._seen))
 
-
-_log = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 1.0
 PRUNE_SECONDS: Final = 3_600.0
@@ -251,7 +253,7 @@ _Key = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What holds for a caller; its key's limit first."""
+    """The limits of a caller; that of its key comes first."""
 
     caller: Principal
     allowances: Sequence[Allowance]
@@ -259,7 +261,7 @@ class _Limits:
 
 
 class RateLimiter:
-    """The rate limits of all callers, on this replica. The line stays the caller's to close."""
+    """The rate limits of all callers, on this replica. The caller closes ``db``."""
 
     def __init__(self, db: Connection) -> None:
         self._windows = RateWindows(db)
@@ -269,9 +271,9 @@ class RateLimiter:
         self._pruned_at = time.monotonic()
 
     def admit_now(self, principal: Principal) -> RawHeaders | None:
-        """Let a request in without asking the database, if that can be: gives its answer's headers.
+        """Admit a request without the database, if possible. Returns headers for its response.
 
-        None means that ``admit`` has to be asked.
+        None means that ``admit`` has to be called.
         """
         if principal.key_rate is None and principal.org_rate is None:
             return ()
@@ -285,10 +287,10 @@ class RateLimiter:
         return _headers(limits, _tighter(limits), now)
 
     async def admit(self, principal: Principal) -> RawHeaders:
-        """Let a request in, and give its answer's headers, or raise RateLimited.
+        """Admit a request and return headers for its response, or raise RateLimited.
 
         A request that one limit refuses uses nothing of the other. Raises DatabaseUnavailable if
-        the database is away and nothing is left of what it granted before.
+        the database is unavailable and earlier grants are used up.
         """
         if principal.key_rate is None and principal.org_rate is None:
             return ()
@@ -308,18 +310,18 @@ class RateLimiter:
         return _headers(limits, _tighter(limits), time.monotonic())
 
     async def tick(self) -> None:
-        """Give back what was not called for since the last tick, and forget what is not in use."""
+        """Return requests that were not used since the last tick, and drop unused allowances."""
         now = time.monotonic()
         await self._give_back(allowance.spare(now) for allowance in self._allowances.values())
         for key in [key for key, each in self._allowances.items() if each.idle(now)]:
             del self._allowances[key]
-        self._limits.clear()  # they may name what was forgotten
+        self._limits.clear()  # they may refer to allowances that were dropped
         if now - self._pruned_at >= PRUNE_SECONDS:
             self._pruned_at = now
             await self._windows.prune()
 
     async def close(self) -> None:
-        """Give back everything that is left. Requests may still be admitted, one at a time."""
+        """Return all requests that are left. Requests may still be admitted, one at a time."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
@@ -327,12 +329,12 @@ class RateLimiter:
         try:
             await self._give_back(each.everything(now) for each in self._allowances.values())
         except (DatabaseUnavailable, OutcomeUnknown) as error:
-            _log.info("could not give back what is left of rate limits: %s", error)
+            _log.info("cannot return the unused part of rate limits: %s", error)
 
     def _of(self, principal: Principal) -> _Limits:
-        # By identity, because a look-up by value costs more than all the rest: credentials are
-        # cached, so a caller comes as the same object again. It is kept here, so that no other
-        # object can have its address.
+        # By identity, because a look-up by value costs more than all the rest. Principals are
+        # cached, so a caller comes as the same object again. The entry keeps the object alive, so
+        # that no other object can get its id.
         limits = self._limits.get(id(principal))
         if limits is None:
             limits = self._find(principal)
@@ -352,8 +354,8 @@ class RateLimiter:
         return _Limits(principal, allowances, b", ".join([each.policy for each in allowances]))
 
     def _allowance(self, org: str, name: str, label: str, limit: RateLimit) -> Allowance:
-        # A limit that is being changed is known under both values for a moment: one row, two of
-        # these, and the row is the one that counts.
+        # While a limit is being changed, there may be an allowance for both values. They share one
+        # row in the database, and the row decides.
         key = (org, name, limit.requests, limit.seconds)
         found = self._allowances.get(key)
         if found is None:
@@ -369,9 +371,9 @@ class RateLimiter:
             try:
                 await self.tick()
             except (DatabaseUnavailable, OutcomeUnknown) as error:
-                _log.info("rate limits are not given back: %s", error)
-            except Exception:  # noqa: BLE001 - a defect here must not end the sweeping
-                _log.exception("sweeping the rate limits failed")
+                _log.info("cannot return the unused part of rate limits: %s", error)
+            except Exception:  # noqa: BLE001 - a defect here must not end the sweeper
+                _log.exception("unexpected error in the sweeper of rate limits")
 
     async def _give_back(self, spare: Iterable[Leftover | None]) -> None:
         await self._windows.give_back([each for each in spare if each is not None])
@@ -397,13 +399,13 @@ def _refusal(limits: _Limits, refusing: Allowance) -> RateLimited:
     return RateLimited(max(1, refusing.reset_seconds(now)), _headers(limits, refusing, now))
 
 
-def _headers(limits: _Limits, told: Allowance, now: float) -> RawHeaders:
-    """The widespread three of the limit that is ``told``, and the two of the IETF's draft."""
-    remaining, reset = told.remaining(), told.reset_seconds(now)
+def _headers(limits: _Limits, shown: Allowance, now: float) -> RawHeaders:
+    """The three widespread headers for the limit ``shown``, and the two of the IETF's draft."""
+    remaining, reset = shown.remaining(), shown.reset_seconds(now)
     return (
-        (b"ratelimit-limit", b"%d" % told.limit.requests),
+        (b"ratelimit-limit", b"%d" % shown.limit.requests),
         (b"ratelimit-remaining", b"%d" % remaining),
         (b"ratelimit-reset", b"%d" % reset),
-        (b"ratelimit", b"%s;r=%d;t=%d" % (told.label, remaining, reset)),
+        (b"ratelimit", b"%s;r=%d;t=%d" % (shown.label, remaining, reset)),
         (b"ratelimit-policy", limits.policy),
     )

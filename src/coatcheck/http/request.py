@@ -1,4 +1,4 @@
-"""A request, as the handlers see it."""
+"""The HTTP request that handlers get: headers, query, caller, and the body within bounds."""
 
 from __future__ import annotations
 
@@ -26,82 +26,81 @@ if TYPE_CHECKING:
     from coatcheck.http.memory_budget import BodyBudget, Reservation
 
 BODY_SECONDS_MAX: Final = 30.0
-"""A body that has not arrived by then is not waited for."""
+"""The longest time for a body to arrive."""
 UNKNOWN_CALLER_BODY_SECONDS_MAX: Final = 10.0
 """The same for a caller that has shown no credential."""
 UPLOAD_SECONDS_MAX: Final = 15 * 60.0
-"""The same for an upload, which is taken in piece by piece."""
+"""The same for an upload, which is read piece by piece."""
 LIST_SECONDS_MAX: Final = 6 * 3600.0
-"""The same for a list of tasks, of which the largest needs half a megabyte a second."""
+"""The same for a list of tasks. The largest list needs half a megabyte a second."""
 UPLOAD_PAUSE_SECONDS_MAX: Final = 30.0
-"""The longest that an upload may pause, or be waited for until so much more of it has come:"""
+"""The longest time of waiting for the next ``UPLOAD_PROGRESS_BYTES_MIN`` of an upload."""
 UPLOAD_PROGRESS_BYTES_MIN: Final = 64 * 1024
-"""one that comes byte by byte would keep others out for as long as uploads may take."""
+"""An upload that arrives byte by byte would otherwise take a slot for as long as uploads may
+last."""
 _QUERY_FIELDS_MAX: Final = 100
 _IDENTITY: Final = (b"", b"identity")
 _INFLATED_AT_ONCE_BYTES: Final = 16 * 1024
-"""Of a gzip body, as it is sent: inflated, that is a megabyte or two, and a few milliseconds."""
+"""A gzip body up to this compressed size is inflated on the event loop: it becomes a megabyte or
+two, in a few milliseconds."""
 
+# Keys of the ASGI scope that our server and our pages add.
 ARRIVING: Final = "coatcheck.arriving"
-"""Where in the scope our server says how far the request has come."""
-
-
+"""The request's ``Arriving``: whether more of its body is to come."""
 FIELDS: Final = "coatcheck.fields"
-"""Where in the scope our server puts the headers by their names, which it has looked at."""
-
-PLACE: Final = "coatcheck.place"
-"""Where in the scope of a call that a page of ours makes is the place of that page's answer."""
-
+"""The headers by name, which the server has parsed already."""
+RESPONSE_SLOT: Final = "coatcheck.response_slot"
+"""The ``ResponseSlot`` of a dashboard page, for the API requests that the page makes."""
 CONNECTION: Final = "coatcheck.connection"
-"""Where in the scope our server puts a connection that has shown no valid credential yet."""
+"""The connection, if it has shown no valid credential yet."""
 
 
 class InflatedBody:
-    """A gzip body as it was meant, within the bound of what it may amount to."""
+    """Inflates a gzip body within bounds on its size and its compression ratio."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._gzip = Gzip(strict=True)
-        self._sent = self._meant = 0
+        self._compressed = self._inflated = 0
 
     def pieces(self, data: bytes, *, last: bool) -> Iterator[bytes]:
-        """What the next bytes amount to. Raises BodyTooLarge, BodyInflatesTooMuch, InvalidBody."""
-        self._sent += len(data)
+        """The next bytes, inflated. Raises BodyTooLarge, BodyInflatesTooMuch, InvalidBody."""
+        self._compressed += len(data)
         try:
             for piece in self._gzip.pieces(data):
-                self._meant += len(piece)
-                if self._meant > self._bytes_max:
+                self._inflated += len(piece)
+                if self._inflated > self._bytes_max:
                     raise BodyTooLarge(self._bytes_max)
-                if self._meant > INFLATED_BYTES_FREE and (
-                    self._meant > self._sent * INFLATED_RATIO_MAX
+                if self._inflated > INFLATED_BYTES_FREE and (
+                    self._inflated > self._compressed * INFLATED_RATIO_MAX
                 ):
                     raise BodyInflatesTooMuch(
                         f"The body is more than {INFLATED_RATIO_MAX} times its size once it is "
                         "inflated."
                     )
                 yield piece
-            if last and self._sent:
+            if last and self._compressed:
                 self._gzip.end()
         except BodyCorrupt:
-            raise InvalidBody("The body is not whole, valid gzip.") from None
+            raise InvalidBody("The body is not complete, valid gzip.") from None
 
 
-class HeldPlace(Protocol):
-    """A place among the answers that are held open."""
+class ResponseSlot(Protocol):
+    """One of the limited number of open responses (``open_responses.py``)."""
 
-    def belongs_to(self, principal: Principal | None, org: str, *, operates: bool) -> None: ...
+    def assign(self, principal: Principal | None, org: str, *, operates: bool) -> None: ...
 
-    def leave(self) -> None: ...
+    def release(self) -> None: ...
 
 
 class Arriving(Protocol):
-    """A request on its way in."""
+    """A request that is being received."""
 
     more_body: bool
 
 
 class Request:
-    """One request: what was asked, by whom, and under which id."""
+    """One HTTP request, with its id and its caller."""
 
     __slots__ = (
         "_bodies",
@@ -117,10 +116,10 @@ class Request:
         "params",
         "path",
         "payer",
-        "place",
         "problem_format",
         "request_id",
         "response_headers",
+        "response_slot",
         "scope",
     )
 
@@ -131,7 +130,7 @@ class Request:
         request_id: str,
         bodies: BodyBudget | None = None,
     ) -> None:
-        """``bodies`` has the room for what is still to arrive; None: there is no bound."""
+        """``bodies`` is the memory budget for the body; None: there is no bound."""
         self.scope = scope
         self._bodies = bodies
         self._reservation: Reservation | None = None
@@ -145,29 +144,29 @@ class Request:
         self.response_headers: RawHeaders = ()
         self.cross_origin_headers: RawHeaders = ()
         self.problem_format: ProblemFormat = PROBLEM_DOCUMENT
-        self.place: HeldPlace | None = scope.get(PLACE)
-        """Where its answer is held, if it is (``open_responses.py``)."""
+        self.response_slot: ResponseSlot | None = scope.get(RESPONSE_SLOT)
+        """Set if its response is held open (``open_responses.py``)."""
         self._query: dict[str, str] | None = None
         self._body: bytes | None = None
         self._principal: Principal | None = None
         self.credential: bytes | None = None
-        """What the call was let in with, for as long as which it may be held open."""
+        """What admitted the request. A response may stay open only while this is valid."""
 
     @property
     def raw_path(self) -> str:
-        """The path as it came, percent-encoded, without the query."""
+        """The path as it was sent, percent-encoded, without the query."""
         raw = self.scope.get("raw_path")
         return self.path if raw is None else str(raw, "latin-1")
 
     def header(self, name: bytes) -> str | None:
-        """A header's value by its lower-case name; the last one, if it came several times."""
+        """A header's value by its lower-case name; the last one, if there are several."""
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1").strip()
 
     @property
     def principal(self) -> Principal:
-        """Who calls. Only where the operation asks for a credential."""
-        assert self._principal is not None, "the operation is open to anyone"
+        """The caller, on routes that require a credential."""
+        assert self._principal is not None, "the route is open to anyone"
         return self._principal
 
     @principal.setter
@@ -176,19 +175,19 @@ class Request:
 
     @property
     def caller(self) -> Principal | None:
-        """Who calls, where a credential is not needed; None if none was looked at."""
+        """The caller, on routes that do not require a credential; None if none was checked."""
         return self._principal
 
     @property
     def address(self) -> str:
-        """Where the connection comes from; empty for a call from within this process."""
+        """The client's address; empty for a request from within this process."""
         client = self.scope.get("client")
         return "" if client is None else str(client[0])
 
     def _paying_org(self) -> str | None:
-        """The organisation whose share of the memory a body takes; None if none is known.
+        """The organisation whose memory budget the body uses; None if it is not known.
 
-        ``payer`` says it for a caller whose credential is not looked at before its body is.
+        ``payer`` names it for a caller whose credential is checked after its body.
         """
         principal = self._principal
         if principal is None or principal.kind == "anonymous":
@@ -197,15 +196,15 @@ class Request:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The query's fields. One that comes twice is refused: which one was meant?"""
+        """The query's fields. A field that occurs twice is refused as ambiguous."""
         if self._query is None:
             self._query = _read_query(self.scope["query_string"])
         return self._query
 
     @property
     def length_max(self) -> int | None:
-        """How many bytes the body may amount to at most, as far as its head tells; None if it does
-        not. One that is sent as gzip may be many times as long as it says."""
+        """The largest size of the body that its headers allow; None if they do not state a length.
+        A gzip body may be many times as long as its Content-Length."""
         length = self.headers.get(b"content-length")
         if length is None:
             return None
@@ -214,15 +213,15 @@ class Request:
         return max(int(length) * INFLATED_RATIO_MAX, INFLATED_BYTES_FREE)
 
     async def body(self, bytes_max: int) -> bytes:
-        """The whole body. Raises before reading it if it says that it is too large, and if there
-        is no room for it."""
+        """The whole body. Raises before reading it if its Content-Length is too large, or there is
+        no room for it in memory."""
         if self._body is None:
             self._check_before_reading(bytes_max)
             self._body = await self._read(bytes_max)
         return self._body
 
     async def long_body(self, bytes_max: int) -> bytes:
-        """The same for one that may take as long as an upload."""
+        """The whole body, which may take as long as an upload."""
         if self._body is None:
             self._check_before_reading(bytes_max)
             await self._reserve(bytes_max)
@@ -230,7 +229,7 @@ class Request:
         return self._body
 
     def forget_body(self) -> None:
-        """Let go of the body, once nobody needs it: the answer may take a while."""
+        """Free the body once nobody needs it: the response may take a while."""
         self._body = b""
         if self._reservation is not None:
             self._reservation.end()
@@ -239,9 +238,10 @@ class Request:
     async def pieces(
         self, bytes_max: int, seconds_max: float | None = None
     ) -> AsyncIterator[bytes]:
-        """The body as it comes, for an upload that no memory should hold. Raises as ``body``.
+        """The body as it arrives, for an upload that must not be held in memory. Raises as
+        ``body``.
 
-        All of it must be there after ``seconds_max``: UPLOAD_SECONDS_MAX, if nothing is said.
+        It must be complete within ``seconds_max``, by default UPLOAD_SECONDS_MAX.
         """
         self._check_before_reading(bytes_max)
         if seconds_max is None:
@@ -253,7 +253,7 @@ class Request:
         waited = 0.0
         more = True
         while more:
-            # Only what is waited for the caller counts: not what is done with the pieces.
+            # Only the time of waiting for the caller counts, not the time of using the pieces.
             limit = asyncio.timeout(UPLOAD_PAUSE_SECONDS_MAX - waited)
             began = loop.time()
             try:
@@ -272,24 +272,27 @@ class Request:
             if inflating is not None:
                 for inflated in inflating.pieces(piece, last=not more):
                     yield inflated
-                    # What came at once may be a hundred times that: others have their turn.
+                    # One piece may inflate to a hundred times its size: let other tasks run.
                     await asyncio.sleep(0)
             elif piece:
                 yield piece
 
     def _inflating(self, bytes_max: int) -> InflatedBody | None:
-        """What undoes the body's coding, if it has one. Raises CompressedBody."""
+        """The decompressor for the body's Content-Encoding, if it has one. Raises
+        CompressedBody."""
         coding = self.headers.get(b"content-encoding")
         if coding is None or (named := coding.strip().lower()) in _IDENTITY:
             return None
         if named not in (b"gzip", b"x-gzip"):
-            raise CompressedBody("The body's Content-Encoding is not taken; send gzip, or none.")
+            raise CompressedBody(
+                "The body's Content-Encoding is not supported; send gzip, or none."
+            )
         return InflatedBody(bytes_max)
 
     def _check_before_reading(self, bytes_max: int) -> None:
         self._inflating(bytes_max)
         length = self.headers.get(b"content-length")
-        # The server has refused what is no number.
+        # The parser has refused a length that is not a number.
         if length is not None and int(length) > bytes_max:
             raise BodyTooLarge(bytes_max)
 
@@ -297,7 +300,7 @@ class Request:
         arriving: Arriving | None = self.scope.get(ARRIVING)
         inflating = self._inflating(bytes_max)
         if arriving is not None and not arriving.more_body and inflating is None:
-            # It came with its head, as most do: there is nothing to wait for, nor to time.
+            # It arrived with its head, as most bodies do, so it needs no timeout.
             return await self._receive_all(bytes_max)
         await self._reserve(bytes_max)
         known = arriving is None or self._paying_org() is not None
@@ -316,17 +319,16 @@ class Request:
         return body
 
     async def _reserve(self, bytes_max: int) -> None:
-        """Have room for what is to come, before it is read: as much as the head says, or as much
-        as it may be."""
+        """Reserve memory before reading: the stated length, or the largest allowed."""
         if self._bodies is None or ARRIVING not in self.scope:
-            return  # it does not come over a connection of ours
+            return  # a request from within this process
         size = self.length_max
         if size is None or size > bytes_max:
             size = bytes_max
         self._reservation = await self._bodies.reserve(self._paying_org(), self.address, size)
 
     async def reserve_beginning(self, bytes_max: int) -> None:
-        """Have room for as much of a body as is held before the rest is taken in by pieces."""
+        """Reserve memory for the beginning of a body whose rest is read piece by piece."""
         await self._reserve(bytes_max)
 
     async def _receive_all(self, bytes_max: int) -> bytes:
@@ -342,20 +344,21 @@ class Request:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _receive_piece(self) -> tuple[bytes, bool]:
-        """What came of the body, and whether there is more."""
+        """The next piece of the body, and whether there is more."""
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            raise ClientGone("The caller left before its request was whole.")
+            raise ClientGone("The caller disconnected before its request was complete.")
         return message.get("body", b""), message.get("more_body", False)
 
     async def disconnected(self) -> None:
-        """Return when the caller has gone. Only once the body was read, or is not wanted."""
+        """Return when the caller has disconnected. Call it only after the body was read, or if
+        nobody needs the body."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
 
 async def _inflated(inflating: InflatedBody, body: bytes) -> bytes:
-    """A whole body; a long one in a thread, so that others need not wait for it."""
+    """A whole body, inflated; a long one in a thread, so that other tasks can run."""
     if len(body) <= _INFLATED_AT_ONCE_BYTES:
         return b"".join(inflating.pieces(body, last=True))
     return await asyncio.to_thread(lambda: b"".join(inflating.pieces(body, last=True)))
@@ -378,5 +381,5 @@ def _read_query(raw: bytes) -> dict[str, str]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))
-        raise InvalidParameter(twice, "came more than once")
+        raise InvalidParameter(twice, "occurs more than once")
     return fields

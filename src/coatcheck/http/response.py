@@ -1,4 +1,4 @@
-"""An answer: made by a handler, sent by the dispatcher."""
+"""HTTP responses: made by handlers, sent by the dispatcher."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ SANDBOXED: Final[RawHeaders] = (
     (b"content-security-policy", b"default-src 'none'; sandbox"),
     (b"x-content-type-options", b"nosniff"),
 )
-"""For content that a tenant chose, media type included: shown by a browser, it runs and loads
-nothing, and is not taken for another type."""
+"""Headers for content that a tenant chose, media type included: a browser runs and loads nothing
+from it, and does not guess another type."""
 _encode: Final = msgspec.json.Encoder().encode
 
 SLICE_BYTES_MAX: Final = 64 * 1024
-"""A longer body is sent in slices of this: the next once the caller has read what went before."""
+"""A longer body is sent in slices of this size, each after the caller has read the one before."""
 
 
 class HeldBytes(Protocol):
-    """What an answer holds until it was sent."""
+    """Memory that a response has reserved until it is sent."""
 
     def end(self) -> None: ...
 
 
 class Response:
-    """A whole answer: its status, its headers (names in lower case) and its body.
+    """A whole response: status, headers (names in lower case) and body.
 
-    ``is_our_own``: no header came from elsewhere, none says anything of the connection or of a
-    length, and there is a body. ``is_shared``: the body is made once and sent to all callers.
-    ``reservation`` is ended once the answer was sent, or could not be.
+    ``fits_one_write``: every header is made by this server, none is about the connection or the
+    length, and there is a body (``one_write_responses.py``). ``is_shared``: one body is sent to all
+    callers. ``reservation`` ends once the response was sent, or sending failed.
     """
 
-    __slots__ = ("body", "headers", "is_our_own", "is_shared", "reservation", "status")
+    __slots__ = ("body", "fits_one_write", "headers", "is_shared", "reservation", "status")
 
     def __init__(self, status: int, body: bytes = b"", headers: RawHeaders = ()) -> None:
         self.status = status
         self.body = body
         self.headers = headers
-        self.is_our_own = False
+        self.fits_one_write = False
         self.is_shared = False
         self.reservation: HeldBytes | None = None
 
     async def send(self, send: Send, extra: RawHeaders, *, head: bool) -> None:
-        """Send it, with the headers ``extra`` besides its own; without its body if ``head``."""
+        """Send it with additional headers ``extra``; without its body if ``head``."""
         headers = [*self.headers, *extra]
         if self.status not in (204, 304):
             headers.append((b"content-length", b"%d" % len(self.body)))
@@ -78,32 +78,32 @@ class Response:
 
 
 class StreamResponse:
-    """An answer whose body is made while it is sent. ``reservation`` is as of a Reply.
+    """A response whose body is made while it is sent. ``reservation`` is as in ``Response``.
 
-    ``last_words`` end a body whose caller may hear no more of it; without any it just ends.
-    ``is_compressible``: its body is there, and is only sent in pieces.
+    ``closing_bytes`` end the body of a caller whose credential became invalid; without them it just
+    ends. ``is_compressible``: the whole body exists, and is only sent in pieces.
     """
 
-    __slots__ = ("headers", "is_compressible", "last_words", "pieces", "reservation", "status")
+    __slots__ = ("closing_bytes", "headers", "is_compressible", "pieces", "reservation", "status")
 
     def __init__(
         self,
         status: int,
         pieces: AsyncIterator[bytes],
         headers: RawHeaders,
-        last_words: bytes = b"",
+        closing_bytes: bytes = b"",
     ) -> None:
         self.status = status
         self.pieces = pieces
         self.headers = headers
-        self.last_words = last_words
+        self.closing_bytes = closing_bytes
         self.is_compressible = False
         self.reservation: HeldBytes | None = None
 
     @property
     def is_measured(self) -> bool:
-        """Whether the body cannot end sooner: its length was told before, or its coding has an end
-        of its own, which many clients do not miss."""
+        """Whether the body cannot end early: its length was sent before, or its encoding marks its
+        end, and many clients do not notice if that is missing."""
         return any(name in (b"content-length", b"content-encoding") for name, _ in self.headers)
 
     async def send(self, send: Send, extra: RawHeaders, *, head: bool) -> None:
@@ -120,13 +120,13 @@ class StreamResponse:
                     await _send_slices(send, piece)
         finally:
             if isinstance(self.pieces, AsyncGenerator):
-                await self.pieces.aclose()  # its reader may have gone in the middle
+                await self.pieces.aclose()  # the reader may have disconnected in the middle
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _send_slices(send: Send, body: bytes) -> None:
-    """Send a part of a body. The server takes a slice once the connection has room for it, so no
-    more of what nobody reads is copied than that."""
+    """Send a part of a body. The server accepts a slice once the connection has room for it, so at
+    most one slice is copied for a caller that does not read."""
     if len(body) <= SLICE_BYTES_MAX:
         await send({"type": "http.response.body", "body": body, "more_body": True})
         return
@@ -141,14 +141,14 @@ def encoded(value: Any) -> bytes:
 
 
 def json_response(value: Any, status: int = 200, headers: RawHeaders = ()) -> Response:
-    """``value`` as JSON."""
+    """A response with ``value`` as JSON."""
     response = Response(status, _encode(value), [JSON, *headers])
-    response.is_our_own = True
+    response.fits_one_write = True
     return response
 
 
 def shared_response(body: bytes, headers: RawHeaders) -> Response:
-    """A body that is made once, and sent to all callers as it is."""
+    """A response whose body is in memory once, for all callers."""
     response = Response(200, body, headers)
     response.is_shared = True
     return response
@@ -159,9 +159,9 @@ def raw_header(name: str, value: str) -> tuple[bytes, bytes]:
 
 
 BYTES_MIN: Final = 4 * 1024
-"""A shorter answer is as good as it is: it fits a packet or two."""
+"""A shorter response is not compressed: it fits a packet or two."""
 _AT_ONCE_BYTES: Final = 64 * 1024
-"""A longer one is compressed in a thread."""
+"""A longer response is compressed in a thread."""
 _TYPES: Final = (b"application/json", b"application/problem+json", b"text/csv")
 _NEVER: Final = frozenset({b"content-encoding", b"content-range", b"set-cookie"})
 _WEIGHT: Final = rb"\s*(?:;\s*q\s*=\s*([0-9.]+))?\s*(?:,|$)"
@@ -172,17 +172,17 @@ _CODING: Final = (b"content-encoding", b"gzip")
 
 
 def accepts_gzip(accepted: bytes | None) -> bool:
-    """Whether an ``Accept-Encoding`` takes gzip."""
+    """Whether an ``Accept-Encoding`` allows gzip."""
     if accepted is None:
         return False
     accepted = accepted.lower()
-    # What is said of gzip itself counts before what is said of all others.
+    # An entry for gzip takes precedence over one for ``*``.
     found = _GZIP.search(accepted) or _ANY.search(accepted)
     return found is not None and (found[1] is None or found[1].strip(b"0.") != b"")
 
 
 def is_compressible(headers: RawHeaders) -> bool:
-    """Whether what these headers go with may be compressed at all."""
+    """Whether a response with these headers may be compressed."""
     fits = False
     for name, value in headers:
         if name in _NEVER or (name == b"cache-control" and b"no-store" in value):
@@ -193,7 +193,8 @@ def is_compressible(headers: RawHeaders) -> bool:
 
 
 async def compressed(response: Response, accepted: bytes | None) -> Response:
-    """The answer as gzip, if the caller takes that; else as it is, with what caches need."""
+    """The response as gzip, if the caller accepts that; else unchanged. Either way with the header
+    that caches need."""
     if not accepts_gzip(accepted):
         response.headers = [*response.headers, _VARY]
         return response
@@ -207,7 +208,7 @@ async def compressed(response: Response, accepted: bytes | None) -> Response:
 
 
 def compressed_stream(response: StreamResponse, accepted: bytes | None) -> StreamResponse:
-    """The same of an answer that is sent in pieces. Its length is then not known before."""
+    """The same for a response that is sent in pieces. Its length is then not known in advance."""
     if not accepts_gzip(accepted):
         response.headers = [*response.headers, _VARY]
         return response

@@ -1,7 +1,8 @@
-"""How long to stay away before asking again: from what jobs of the kind have taken of late.
+"""Estimates ``Retry-After``: how long a caller should wait before it asks for a job again.
 
-For most asks that is known here. A job that has waited longer than others did is looked up in the
-queue, one of each line in a few seconds: where it stands says more than what others took.
+Most estimates come from the recent durations of similar jobs, in memory. A job that has waited
+longer than usual is looked up in the queue, one job per queue key every few seconds: its position
+says more than the durations of other jobs.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 
 UNKNOWN_SECONDS: Final = 2
-"""What to say of jobs of which nothing is known, unless their surface says otherwise."""
+"""The estimate if no similar job has ended yet, unless a product has another."""
 _WEIGHT: Final = 0.2
-"""Of the newest job in the running mean."""
+"""The weight of the newest job in the running mean."""
 _KINDS_MAX: Final = 10_000
 _LATE_SECONDS_MIN: Final = 3.0
-"""Nobody's place is looked up before."""
-_FORESEEN_SECONDS: Final = 3.0
-"""How long the forecast for a line is good for."""
+"""A job that has waited for less is never looked up in the queue."""
+_FORECAST_SECONDS: Final = 3.0
+"""How long a forecast is used."""
 
 Forecast = Callable[[JobView], Awaitable[Eta | None]]
-"""When a queued job may start and end, as far as it can be told."""
+"""Forecasts when a queued job will start and end, if that is possible."""
 
 
 @dataclass(slots=True)
@@ -41,33 +42,34 @@ class _Mean:
     newest: datetime
 
 
-class _Foreseen(NamedTuple):
+class _CachedForecast(NamedTuple):
     at: float
     seconds: float | None
 
 
 def kind_of(org: str, endpoint: str, queue_key: str) -> str:
-    """What tells jobs that take alike from others: their endpoint.
+    """Groups jobs of similar duration: by their endpoint.
 
-    Http upstreams, of all organisations, share one; their queue keys tell them apart.
+    All HTTP upstreams of all organisations share one endpoint, so they are grouped by their
+    organisation and queue key.
     """
     return f"{org}/{queue_key}" if endpoint == UPSTREAM_ENDPOINT else endpoint
 
 
 class RetryAfterEstimator:
-    """Running means by kind and lane, learned from the ended jobs that were shown; and forecasts by
-    line, for the jobs that take longer."""
+    """Running means by kind and lane, learned from ended jobs that were shown; and forecasts by
+    queue key, for jobs that take longer."""
 
     def __init__(self, forecast: Forecast | None = None) -> None:
         self._forecast = forecast
         self._means: OrderedDict[tuple[str, Lane], _Mean] = OrderedDict()
-        self._foreseen: OrderedDict[tuple[str, ...], _Foreseen] = OrderedDict()
+        self._forecasts: OrderedDict[tuple[str, ...], _CachedForecast] = OrderedDict()
 
     def learn(self, view: JobView) -> None:
-        """Take note of a job that ended; each counts once, however often it is shown."""
+        """Record a job that ended. Each counts once, however often it is shown."""
         if view.finished_at is None or view.started_at is None:
             return
-        # A delay that was asked for says nothing about the queue.
+        # A requested delay says nothing about the queue.
         due = min(max(view.created_at, view.run_at), view.started_at)
         waited = max(0.0, (view.started_at - due).total_seconds())
         ran = max(0.0, (view.finished_at - view.started_at).total_seconds())
@@ -87,20 +89,20 @@ class RetryAfterEstimator:
         kind: str,
         lane: Lane,
         view: JobView | None = None,
-        foreseen: float | None = None,
+        forecast_seconds: float | None = None,
         unknown: int = UNKNOWN_SECONDS,
     ) -> int:
-        """Seconds, whole ones as the header wants them. Without a view: a job just created.
+        """The estimate in whole seconds. Without a view: for a job that was just created.
 
-        ``foreseen`` is in how many seconds the job is expected to end, if somebody has looked;
-        ``unknown`` what to say while no job of the kind has ended.
+        ``forecast_seconds`` is the forecast of the seconds until the job ends, if there is one.
+        ``unknown`` is the estimate while no job of the kind has ended.
         """
         if view is not None and not view.state.held:
             due = (view.run_at - view.read_at).total_seconds()
             if due > 0:
                 return retry_when_due(due)
-        if foreseen is not None:
-            return retry_after(foreseen)
+        if forecast_seconds is not None:
+            return retry_after(forecast_seconds)
         mean = self._means.get((kind, lane))
         if mean is None:
             return unknown
@@ -112,29 +114,31 @@ class RetryAfterEstimator:
             else:
                 left -= age
             if left <= 0:
-                # Later than usual: the longer it has taken, the longer it may still take.
+                # It is late: the longer it has taken, the longer it may still take.
                 left = age / 2
         return retry_after(left)
 
-    async def foresee(self, view: JobView) -> float | None:
-        """In how many seconds a job ends that has waited longer than others did; None for any
-        other, and if nobody knows."""
+    async def forecast(self, view: JobView) -> float | None:
+        """The forecast of the seconds until a queued job ends that has waited longer than usual;
+        None for any other job, and if there is no forecast."""
         if self._forecast is None or view.state is not State.QUEUED or not self._is_late(view):
             return None
-        line = (view.org, view.lane, view.endpoint, view.queue_key)
+        queue = (view.org, view.lane, view.endpoint, view.queue_key)
         now = time.monotonic()
-        known = self._foreseen.get(line)
-        if known is None or now - known.at >= _FORESEEN_SECONDS:
-            # Noted before it is known: others who ask meanwhile need not.
-            self._foreseen[line] = _Foreseen(now, None if known is None else known.seconds)
-            self._foreseen.move_to_end(line)
-            if len(self._foreseen) > _KINDS_MAX:
-                self._foreseen.popitem(last=False)
+        known = self._forecasts.get(queue)
+        if known is None or now - known.at >= _FORECAST_SECONDS:
+            # Stored before the forecast is made, so that concurrent callers do not make it, too.
+            self._forecasts[queue] = _CachedForecast(now, None if known is None else known.seconds)
+            self._forecasts.move_to_end(queue)
+            if len(self._forecasts) > _KINDS_MAX:
+                self._forecasts.popitem(last=False)
             try:
                 eta = await self._forecast(view)
             except (DatabaseUnavailable, OutcomeUnknown):
-                return None  # the answer does not depend on it
-            known = self._foreseen[line] = _Foreseen(now, None if eta is None else eta.end_p50)
+                return None  # a response is possible without it
+            known = self._forecasts[queue] = _CachedForecast(
+                now, None if eta is None else eta.end_p50
+            )
         return known.seconds
 
     def _is_late(self, view: JobView) -> bool:

@@ -1,4 +1,4 @@
-"""How a route is declared: once, for the router and for the OpenAPI document alike."""
+"""Routes and the router. A route is declared once, for routing and for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ ANY_METHOD: Final = "*"
 EVERY_METHOD: Final[tuple[Method, ...]] = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 ULID: Final = {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"}
-"""The schema of an id that we made."""
+"""The JSON schema of an id that the server makes."""
 
 _PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 
 
 class Access(Enum):
-    """Who may call an operation, where a scope does not say it."""
+    """Who may call a route that does not require a scope."""
 
     OPEN = "open"
-    """Anyone; no credential is looked at."""
+    """Anyone; no credential is checked."""
     HANDLER = "handler"
-    """The handler decides: it depends on the endpoint or the job that is asked for."""
+    """The handler decides, because it depends on the endpoint or the job."""
 
 
 class HoldsOpen(Enum):
-    """When the answer of an operation is held open, and counts to the limits on those."""
+    """When the response of a route is held open, and counts to the limits on open responses."""
 
     NEVER = "never"
     IF_ASKED = "if asked"
     """If the caller wants to wait, by ``Prefer`` or the query."""
     UNLESS_ASYNC = "unless async"
-    """If the caller does not want to be answered at once."""
+    """Unless the caller sends ``Prefer: respond-async``."""
     ALWAYS = "always"
 
 
@@ -54,7 +54,7 @@ _STREAMS: Final = frozenset({"text/event-stream", "application/x-ndjson"})
 
 @dataclass(frozen=True, slots=True)
 class ResponseSpec:
-    """One status a route may answer with. ``body`` is a msgspec type, or None for plain text."""
+    """One possible response of a route. ``body`` is a msgspec type, or None for plain text."""
 
     status: HTTPStatus
     description: str
@@ -62,16 +62,16 @@ class ResponseSpec:
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     schema: Mapping[str, Any] | None = None
-    """For a body that no msgspec type describes."""
+    """The JSON schema of a body that no msgspec type describes."""
     also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Other media types that it may come as, each with its schema."""
+    """Other media types of the body, each with its schema."""
     empty: bool = False
-    """There is no body at all."""
+    """Whether there is no body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A field of the query, or a header, that an operation takes."""
+    """A parameter of a route: a query field, a header, or a part of the path."""
 
     name: str
     place: Literal["query", "header", "path"]
@@ -82,7 +82,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """The body that an operation takes: a msgspec type, or a schema."""
+    """The request body of a route: a msgspec type, or a JSON schema."""
 
     description: str
     body: type[msgspec.Struct] | None = None
@@ -90,12 +90,12 @@ class RequestBody:
     media_type: str = "application/json"
     required: bool = True
     also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Other media types that it may come as, each with its schema."""
+    """Other media types of the body, each with its schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path, and one method or several on it: who answers, to whom, and with what."""
+    """A path with one or more methods: its handler, who may call it, and its responses."""
 
     methods: Sequence[Method]
     path: str
@@ -109,25 +109,25 @@ class Route:
     parameters: Sequence[Parameter] = ()
     body: RequestBody | None = None
     any_query: bool = False
-    """Whether the query may have fields besides those of ``parameters``: somebody else's."""
+    """Whether the query may have other fields than ``parameters``, for example an upstream's."""
     ignores_query: bool = False
-    """Whether such fields are ignored, and named in a ``Warning`` header, instead of refused: for
-    routes that other people's clients call, which may say more than is understood here."""
+    """Whether unknown query fields are ignored and named in a ``Warning`` header, instead of
+    refused: for routes of another API, whose clients may send fields that we do not support."""
     problem_format: ProblemFormat = PROBLEM_DOCUMENT
-    """How its errors are written, whoever raises them."""
+    """The format of its errors."""
     operable: bool = False
-    """Whether the operators of the deployment may name any organisation in its path."""
+    """Whether the deployment's operators may name any organisation in its path."""
     operators_only: bool = False
-    """Whether nobody else may call it: others lack the scope, whatever theirs are."""
+    """Whether only the deployment's operators may call it. Others get ``missing_scope``."""
     serves_code: bool = False
-    """Whether a browser may load what it answers as a script or a style: files of our own."""
+    """Whether a browser may load its response as a script or a style: for this server's files."""
     held: HoldsOpen | None = None
-    """When its answer is held open. Not said: what ``responses`` and ``parameters`` make of it, a
-    stream or something that can be waited for."""
+    """When its response is held open. By default this follows from ``responses`` (a stream) and
+    ``parameters`` (a ``wait``)."""
     parameter_names: Sequence[str] = field(init=False)
-    """Of the path, in its order."""
+    """The parameters in the path, in its order."""
     query_names: Sequence[str] = field(init=False)
-    """The fields of the query that ``parameters`` has."""
+    """The query fields among ``parameters``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameter_names", tuple(_PARAMETER.findall(self.path)))
@@ -165,7 +165,7 @@ class Match(NamedTuple):
 
 
 class Router:
-    """The operations of an application, by method and path."""
+    """Finds the route for a method and a path, in a trie of path segments."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._root = _Node()
@@ -173,7 +173,8 @@ class Router:
             self._add(route)
 
     def find(self, method: str, path: str) -> Match | frozenset[str]:
-        """The operation for a raw path, or the methods that it does take: none, if not served."""
+        """The route for a raw path; or the methods that the path supports, none if it does not
+        exist."""
         segments = path.split("/")
         allowed: set[str] = set()
         found = _find(self._root, segments, 1, [], "GET" if method == "HEAD" else method, allowed)

@@ -1,4 +1,4 @@
-"""Runs the control plane's HTTP server until it is told to stop, then lets open requests end."""
+"""The HTTP server process: Uvicorn, with bounded connections and a graceful stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 import uvicorn
 
 from coatcheck.domain.errors import CoatcheckError
-from coatcheck.http.connections import Connections
+from coatcheck.http.connections import ConnectionLimits
 from coatcheck.http.lifecycle import ServerDraining
 from coatcheck.http.protocol import BoundedProtocol, Bounds
 from coatcheck.http.response import ASGIApp
@@ -21,16 +21,16 @@ _KEEP_ALIVE_SECONDS: Final = 75
 
 
 class ListenError(CoatcheckError):
-    """The address cannot be listened on: the port is taken, or the host is not this machine's."""
+    """The server cannot listen on its address: the port is in use, or the host is not local."""
 
     code = "cannot_listen"
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn, stopped by ``stop``: signals are the command's to handle, not the server's.
+    """Uvicorn, stopped by ``stop``: the command handles signals, not the server.
 
-    ``draining`` is told when it stops, so that whoever waits for the sake of a caller answers.
-    ``when_full`` answers in place of ``app`` on connections that are more than there may be.
+    ``draining`` begins when the server stops, so that open responses are finished early.
+    ``when_full`` answers in place of ``app`` on connections over the limit.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class HttpServer(uvicorn.Server):
             BoundedProtocol,
             bounds=bounds,
             drains=lambda: self._draining.begun,
-            others=Connections(
+            limits=ConnectionLimits(
                 bounds.connections, bounds.connections_of_one_address, bounds.proxies
             ),
             when_full=when_full,
@@ -56,7 +56,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=protocol,  # type: ignore[arg-type] # what makes one will do
+                http=protocol,  # type: ignore[arg-type] # a factory works as well as a class
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -70,7 +70,7 @@ class HttpServer(uvicorn.Server):
         )
 
     def stop(self) -> None:
-        """Stop taking connections; ``serve`` returns when the open requests have ended."""
+        """Stop accepting connections. ``serve`` returns when the open requests have ended."""
         self._draining.begin()
         for connection in self.server_state.connections:
             assert isinstance(connection, BoundedProtocol)
@@ -90,9 +90,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise ListenError(
             f"cannot listen on {host} port {port}: {error.strerror or error}\n"
-            "Choose another with --port or COATCHECK_PORT, or stop what uses it."
+            "Choose another port with --port or COATCHECK_PORT, or stop the process that uses it."
         ) from error
-    # Its connections inherit it. uvloop sees to it by itself; asyncio does not on a socket that was
-    # made so, and an answer's body would wait 40 ms for its headers to be acknowledged.
+    # Connections inherit this option. uvloop sets it anyway; asyncio does not on a socket that we
+    # made, and the body of a response would wait 40 ms for the acknowledgement of its headers.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

@@ -1,8 +1,9 @@
-"""How many uploads are taken in at a time.
+"""Limits the number of concurrent uploads, in total and by organisation.
 
-Each needs memory for as long as it lasts, and a caller decides how long that is. So there are only
-so many at a time, of one organisation fewer still: one whose uploads all trickle leaves room for
-the others. Who finds no room waits for a while, and is then told to come again.
+An upload needs memory for as long as it lasts, and its caller decides how long that is. So the
+number of uploads is bounded, and lower for one organisation: an organisation with slow uploads
+leaves room for the others. An upload that finds no room waits for a while, and is then refused with
+a Retry-After.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from coatcheck.domain.errors import RateLimited
 from coatcheck.telemetry import metrics
 
 UPLOADS_MAX: Final = 16
-"""Each needs some 25 MiB."""
+"""Each upload needs some 25 MiB of memory."""
 UPLOADS_OF_ONE_ORG_MAX: Final = 6
 WAIT_SECONDS_MAX: Final = 20.0
 _RETRY_AFTER_SECONDS: Final = 10
-_NO_ROOM: Final = "Too many uploads are under way; see Retry-After."
+_NO_ROOM: Final = "Too many uploads are in progress; see Retry-After."
 
 
-class UploadRoom:
-    """Room for uploads on one server: so many at a time, and so many of one organisation."""
+class UploadSlots:
+    """Slots for uploads on one server, bounded in total and by organisation."""
 
     def __init__(self, uploads_max: int | None = None, of_one_org_max: int | None = None) -> None:
         self._all = asyncio.Semaphore(uploads_max or UPLOADS_MAX)
@@ -32,16 +33,17 @@ class UploadRoom:
         self._orgs: dict[str, _OrgRoom] = {}
 
     @asynccontextmanager
-    async def entered(self, org: str) -> AsyncIterator[bool]:
-        """Hold a place for one upload; whether it had to be waited for.
+    async def slot(self, org: str) -> AsyncIterator[bool]:
+        """Take a slot for one upload. Gives whether it had to wait.
 
-        Raises RateLimited if none becomes free in time.
+        Raises RateLimited if no slot becomes free in time.
         """
         has_to_wait = self._is_full(org)
         async with AsyncExitStack() as leaving:
             try:
                 async with asyncio.timeout(WAIT_SECONDS_MAX):
-                    # Its own first: who waits for that must not hold a place of everybody's.
+                    # The organisation's slot first: an upload that waits for it must not take a
+                    # slot that all organisations share.
                     await leaving.enter_async_context(self._entered_of_org(org))
                     await leaving.enter_async_context(self._all)
             except TimeoutError:
@@ -51,14 +53,14 @@ class UploadRoom:
 
     def _is_full(self, org: str) -> bool:
         room = self._orgs.get(org)
-        return self._all.locked() or (room is not None and room.places.locked())
+        return self._all.locked() or (room is not None and room.slots.locked())
 
     @asynccontextmanager
     async def _entered_of_org(self, org: str) -> AsyncIterator[None]:
         room = self._orgs.setdefault(org, _OrgRoom(self._of_one_org_max or UPLOADS_OF_ONE_ORG_MAX))
         room.users += 1
         try:
-            async with room.places:
+            async with room.slots:
                 yield
         finally:
             room.users -= 1
@@ -67,8 +69,8 @@ class UploadRoom:
 
 
 class _OrgRoom:
-    """One organisation's places, and how many hold one or wait for one."""
+    """One organisation's slots, and how many uploads have one or wait for one."""
 
-    def __init__(self, places: int) -> None:
-        self.places = asyncio.Semaphore(places)
+    def __init__(self, slots: int) -> None:
+        self.slots = asyncio.Semaphore(slots)
         self.users = 0

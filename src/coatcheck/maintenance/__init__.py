@@ -1,4 +1,4 @@
-"""The loops that move jobs on when nobody holds them, each run by one replica at a time."""
+"""Maintenance loops: periodic work that no request waits for. One process at a time runs each."""
 
 from coatcheck.maintenance.runner import MaintenanceRunner
 

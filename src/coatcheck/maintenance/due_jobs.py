@@ -14,12 +14,16 @@ from coatcheck.maintenance.rescuer import log_end
 from coatcheck.telemetry import alerts, context
 from coatcheck.telemetry.job_stats import job_stats_of
 
+_log = logging.getLogger(__name__)
+
 _STAGE_ROWS_MAX = 500
-_LOOK_SECONDS_MAX = 1.0
-_LOOK_SECONDS_MIN = 0.01
+_TICK_SECONDS_MAX = 1.0
+_TICK_SECONDS_MIN = 0.01
 
 
 class Stager(Loop):
+    """Queues staged and retrying jobs that have become due."""
+
     name: ClassVar[str] = "stager"
 
     def __init__(self, db: Connection, notifier: Notifier) -> None:
@@ -27,27 +31,28 @@ class Stager(Loop):
         self._notifier = notifier
 
     async def tick(self) -> float:
-        staged = await maintenance.stage(self._db, _STAGE_ROWS_MAX)
+        staged = await maintenance.queue_due(self._db, _STAGE_ROWS_MAX)
         if staged:
-            self._notifier.say(READY, {job.endpoint for job in staged})
-            self._notifier.say(CHANGED, {job.uuid.hex for job in staged})
+            self._notifier.notify(READY, {job.endpoint for job in staged})
+            self._notifier.notify(CHANGED, {job.uuid.hex for job in staged})
         if len(staged) == _STAGE_ROWS_MAX:
             return 0.0
         due = await maintenance.next_due_seconds(self._db)
         if due is None:
-            return _LOOK_SECONDS_MAX
-        return min(_LOOK_SECONDS_MAX, max(_LOOK_SECONDS_MIN, due))
+            return _TICK_SECONDS_MAX
+        return min(_TICK_SECONDS_MAX, max(_TICK_SECONDS_MIN, due))
 
 
-_log = logging.getLogger(__name__)
 _EXPIRE_ROWS_MAX = 200
-_LOOK_SECONDS = 1.0
+_TICK_SECONDS = 1.0
 OVERRUN_SLACK_SECONDS = 30.0
-"""A worker enforces run deadlines itself. One that is heard of this long after a deadline and still
-holds the job has evidently lost track of it. One that is not is the rescuer's to judge."""
+"""A worker enforces run deadlines itself. A live worker that still holds a job this long after the
+deadline has lost track of it. The rescuer judges silent workers."""
 
 
 class Expirer(Loop):
+    """Fails jobs that did not start before their deadline, and attempts that overran theirs."""
+
     name: ClassVar[str] = "expirer"
 
     def __init__(self, db: Connection, notifier: Notifier, *, keep_failed_seconds: int) -> None:
@@ -78,5 +83,5 @@ class Expirer(Loop):
             if job.state is State.FAILED:
                 alerts.sound(job.uuid, job.endpoint, job.request_id)
         if late or overrun:
-            self._notifier.say(CHANGED, {job.uuid.hex for job in (*late, *overrun)})
-        return 0.0 if _EXPIRE_ROWS_MAX in (len(late), len(overrun)) else _LOOK_SECONDS
+            self._notifier.notify(CHANGED, {job.uuid.hex for job in (*late, *overrun)})
+        return 0.0 if _EXPIRE_ROWS_MAX in (len(late), len(overrun)) else _TICK_SECONDS

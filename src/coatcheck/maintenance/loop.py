@@ -1,9 +1,9 @@
-"""The one shape of every upkeep loop: start, tick, stop.
+"""The base class of maintenance loops: start, tick, stop.
 
-Any number of processes run the same loops; an advisory lock elects one of them for each. The lock
-belongs to the connection: when its holder dies, loses the database or falls silent, the server
-lets it go and the next tick of another replica takes it. A tick is safe to run twice, so the
-election only saves work.
+Any number of processes run the same loops; an advisory lock elects one process for each loop. The
+lock belongs to a connection: when its holder dies, loses the database or goes silent, PostgreSQL
+releases the lock, and another process acquires it at its next try. A tick is safe to run twice, so
+the election only saves work.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)
 _CANDIDATE_SECONDS = 1.0
-"""How often a replica that was not elected tries again."""
+"""How often a process that was not elected tries again."""
 
 
 class Loop(ABC):
-    """Ticks on the elected replica until stopped."""
+    """Calls ``tick`` in the elected process until stopped."""
 
     name: ClassVar[str]
     elected: ClassVar[bool] = True
-    """Whether one replica ticks at a time. What shares its work out by itself ticks on all."""
+    """Whether only one process ticks. A loop that divides its work itself ticks in all of them."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db
@@ -39,10 +39,10 @@ class Loop(ABC):
 
     @abstractmethod
     async def tick(self) -> float:
-        """Do what is due now. Returns the seconds until it is worth looking again."""
+        """Do what is due now. Returns the seconds until the next tick."""
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=f"upkeep {self.name}")
+        self._task = asyncio.create_task(self._run(), name=f"maintenance {self.name}")
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -58,22 +58,24 @@ class Loop(ABC):
                 pause = await self.tick() if has_turn else _CANDIDATE_SECONDS
                 failures = 0
             except (DatabaseUnavailable, OutcomeUnknown) as error:
-                _log.info("upkeep waits for the database: %s", error, extra={"loop": self.name})
+                _log.info(
+                    "maintenance waits for the database: %s", error, extra={"loop": self.name}
+                )
                 pause = DATABASE_BACKOFF.delay(failures, random.random())
                 failures += 1
             except BlobStoreUnavailable as error:
                 _log.warning(
-                    "upkeep waits for the blob store: %s", error, extra={"loop": self.name}
+                    "maintenance waits for the blob store: %s", error, extra={"loop": self.name}
                 )
                 pause = BLOB_BACKOFF.delay(failures, random.random())
                 failures += 1
-            except Exception:  # noqa: BLE001 - a defect must not end the loop: jobs would wait for ever
-                _log.exception("an upkeep tick failed", extra={"loop": self.name})
+            except Exception:  # noqa: BLE001 - a defect must not end the loop: jobs would wait forever
+                _log.exception("a maintenance tick failed", extra={"loop": self.name})
                 metrics.record_upkeep_failure(self.name)
                 pause = DATABASE_BACKOFF.delay(failures, random.random())
                 failures += 1
             await self.rest(pause)
 
     async def rest(self, seconds: float) -> None:
-        """Wait between two ticks. A loop that is woken by more than time waits its own way."""
+        """Wait between two ticks. A loop that other events wake overrides this."""
         await asyncio.sleep(seconds)

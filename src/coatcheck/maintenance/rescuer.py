@@ -1,4 +1,4 @@
-"""Takes jobs back from workers that are dead or silent, so that others can run them."""
+"""Rescues jobs from workers that are dead or silent, so that other workers can run them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
 _ROWS_MAX = 200
-_RESCUE_LOOK_SECONDS = 1.0
+_RESCUE_TICK_SECONDS = 1.0
 
 
 class Rescuer(Loop):
+    """Queues the jobs of lost workers again, or fails them if they were lost too often."""
+
     name: ClassVar[str] = "rescuer"
 
     def __init__(self, db: Connection, notifier: Notifier, *, keep_failed_seconds: int) -> None:
         super().__init__(db)
         self.backoff: Backoff = CRASH_BACKOFF
-        """How long jobs wait that have lost their worker more than once."""
+        """The delay of a job that has lost its worker more than once."""
         self._notifier = notifier
         self._keep_failed_seconds = keep_failed_seconds
         self._job_stats = job_stats_of(db.database_url)
@@ -41,11 +43,11 @@ class Rescuer(Loop):
     async def tick(self) -> float:
         if await self.rescue() == _ROWS_MAX:
             return 0.0
-        await maintenance.forget_workers(self._db)
-        return _RESCUE_LOOK_SECONDS
+        await maintenance.prune_workers(self._db)
+        return _RESCUE_TICK_SECONDS
 
     async def rescue(self) -> int:
-        """Take back what is lost now, however many do so at a time. How many jobs that were."""
+        """Rescue lost jobs now; returns how many. Several processes may call this at once."""
         rescued = await maintenance.rescue(
             self._db,
             crashes_max=CRASHES_MAX,
@@ -57,20 +59,20 @@ class Rescuer(Loop):
             self._job_stats.rescued(job.org, job.lane, job.state, job.error_code)
             with context.about_job(job.uuid, job.request_id):
                 _log.warning(
-                    "took a job from a lost worker",
+                    "rescued a job from a lost worker",
                     extra={"endpoint": job.endpoint, "state": job.state},
                 )
             if job.state is State.FAILED:
                 alerts.sound(job.uuid, job.endpoint, job.request_id)
             log_end(job)
         if rescued:
-            self._notifier.say(READY, {job.endpoint for job in rescued})
-            self._notifier.say(CHANGED, {job.uuid.hex for job in rescued})
+            self._notifier.notify(READY, {job.endpoint for job in rescued})
+            self._notifier.notify(CHANGED, {job.uuid.hex for job in rescued})
         return len(rescued)
 
 
 def log_end(job: maintenance.Rescued) -> None:
-    """Have a job's end in the log, if this was it."""
+    """Log a job's end, if it has ended."""
     if job.state.terminal:
         EVENTS.job_ended(
             job.uuid,
@@ -83,12 +85,14 @@ def log_end(job: maintenance.Rescued) -> None:
         )
 
 
-_DEAD_WORKER_LOOK_SECONDS: Final = 1.0
+_DEAD_WORKER_TICK_SECONDS: Final = 1.0
 _HOSTLESS_SECONDS: Final = 60.0
 _SEARCHES_MAX: Final = 3
 
 
 class DeadWorkerDetector(Loop):
+    """Finds workers on this host whose process has ended, and rescues their jobs at once."""
+
     name: ClassVar[str] = "dead worker detector"
     elected: ClassVar[bool] = False
 
@@ -107,35 +111,35 @@ class DeadWorkerDetector(Loop):
         ]
         if gone and await declare_dead(self._db, gone):
             await self._rescuer.rescue()
-        return _DEAD_WORKER_LOOK_SECONDS
+        return _DEAD_WORKER_TICK_SECONDS
 
 
 async def declare_dead(db: Connection, workers: Sequence[RegisteredWorker]) -> list[int]:
-    """End the leases of workers whose process has ended, as whoever calls this has seen.
+    """End the leases of workers; the caller has seen that their processes have ended.
 
-    Before that, end whatever their isolated jobs had started and left behind: a job is not to begin
-    again while an attempt of it still runs. A worker of which something cannot be ended keeps its
-    leases until their time is up. Returns whose leases were ended.
+    It first kills the processes that their isolated jobs left behind: a job must not begin again
+    while an earlier attempt of it still runs. If a process cannot be killed, its worker's leases
+    stay until they expire. Returns the boots whose leases were ended.
     """
-    alone = [worker for worker in workers if await _left_nothing_running(worker)]
-    declared = await leases.declare_dead(db, [worker.boot for worker in alone])
+    clean = [worker for worker in workers if await _has_no_processes(worker)]
+    declared = await leases.declare_dead(db, [worker.boot for worker in clean])
     for boot in declared:
-        _log.warning("a worker died: its jobs start again", extra={"boot": boot})
+        _log.warning("a worker died: its jobs are queued again", extra={"boot": boot})
     return declared
 
 
-async def _left_nothing_running(worker: RegisteredWorker) -> bool:
+async def _has_no_processes(worker: RegisteredWorker) -> bool:
     if worker.temp_dir is None:
         return True
-    if await asyncio.to_thread(_ended_all_in, worker.temp_dir):
+    if await asyncio.to_thread(_killed_all_in, worker.temp_dir):
         return True
     _log.error(
-        "processes of a dead worker's jobs cannot be ended: its leases are left to end",
+        "processes of a dead worker's jobs cannot be killed: its leases stay until they expire",
         extra={"boot": worker.boot},
     )
     return False
 
 
-def _ended_all_in(directory: Path) -> bool:
-    """Whether a search finds nobody left, after those that were found have been killed."""
+def _killed_all_in(directory: Path) -> bool:
+    """Kill the processes in a folder; returns whether none is left."""
     return any(kill_strays(directory) == 0 for _ in range(_SEARCHES_MAX))

@@ -1,4 +1,4 @@
-"""Deletes what has outlived its retention: jobs, inputs, artifacts, orphan blobs, statistics."""
+"""Deletes jobs, inputs, artifacts, blobs, webhooks and statistics whose retention has ended."""
 
 from __future__ import annotations
 
@@ -36,92 +36,95 @@ from coatcheck.domain.limits import (
 from coatcheck.maintenance.loop import Loop
 from coatcheck.telemetry import metrics
 
+_log = logging.getLogger(__name__)
+
 _PRUNE_ROWS_MAX = 500
-_PRUNE_LOOK_SECONDS = 5.0
+_PRUNE_TICK_SECONDS = 5.0
 
 
 class Pruner(Loop):
+    """Deletes jobs whose retention has ended, and the blobs of their artifacts."""
+
     name: ClassVar[str] = "pruner"
 
     def __init__(self, db: Connection, blobs: BlobContainer) -> None:
         super().__init__(db)
-        self._shredder = ArtifactDeleter(db, blobs)
+        self._deleter = ArtifactDeleter(db, blobs)
 
     async def tick(self) -> float:
         pruned = await maintenance.prune(self._db, _PRUNE_ROWS_MAX)
         if pruned.blobs:
             crash_point("prune.rows_deleted_blobs_not")
-        await self._shredder.shred(pruned.blobs)
-        return 0.0 if pruned.jobs == _PRUNE_ROWS_MAX else _PRUNE_LOOK_SECONDS
+        await self._deleter.delete(pruned.blobs)
+        return 0.0 if pruned.jobs == _PRUNE_ROWS_MAX else _PRUNE_TICK_SECONDS
 
 
-_log = logging.getLogger(__name__)
 _ARTIFACT_ROWS_MAX: Final = 200
-_ARTIFACT_LOOK_SECONDS: Final = 5.0
+_ARTIFACT_TICK_SECONDS: Final = 5.0
 _GRACE_SECONDS: Final = 5.0
-"""Whoever takes an artifact's row away deletes its blob as well, and is given time to."""
+"""Whatever deletes an artifact's row also deletes its blob, and gets this long to do it."""
 
 
 class ArtifactCleanup(Loop):
-    """The second of two that delete an artifact's blob. The first is who took its row away: the
-    pruner, a worker that replaced it, a server whose caller asked for it."""
+    """Deletes artifacts' blobs that were left behind. Usually whatever deleted the row deletes the
+    blob: the pruner, a worker that replaced the artifact, a server at a caller's request."""
 
-    name: ClassVar[str] = "artifact keeper"
+    name: ClassVar[str] = "artifact cleanup"
 
     def __init__(
         self, db: Connection, blobs: BlobContainer, *, grace_seconds: float = _GRACE_SECONDS
     ) -> None:
         super().__init__(db)
-        self._shredder = ArtifactDeleter(db, blobs)
+        self._deleter = ArtifactDeleter(db, blobs)
         self._grace_seconds = grace_seconds
 
     async def tick(self) -> float:
-        await self._delete_what_is_left()
-        forgotten = await artifacts.forget(self._db, _ARTIFACT_ROWS_MAX)
-        return 0.0 if forgotten == _ARTIFACT_ROWS_MAX else _ARTIFACT_LOOK_SECONDS
+        await self._delete_left_behind()
+        forgotten = await artifacts.prune(self._db, _ARTIFACT_ROWS_MAX)
+        return 0.0 if forgotten == _ARTIFACT_ROWS_MAX else _ARTIFACT_TICK_SECONDS
 
-    async def _delete_what_is_left(self) -> None:
+    async def _delete_left_behind(self) -> None:
         last = None
         while True:
-            page = await artifacts.left(
+            page = await artifacts.undeleted_blobs(
                 self._db, _ARTIFACT_ROWS_MAX, grace_seconds=self._grace_seconds, after=last
             )
             if page:
-                gone = await self._shredder.shred([left.blob for left in page])
-                _log.info("deleted %d of %d artifacts that were left behind", gone, len(page))
+                deleted = await self._deleter.delete([left.blob for left in page])
+                _log.info("deleted %d of %d artifacts that were left behind", deleted, len(page))
             if len(page) < _ARTIFACT_ROWS_MAX:
                 return
             last = page[-1]
 
 
 _INPUT_ROWS_MAX: Final = 200
-_INPUT_LOOK_SECONDS: Final = 1.0
+_INPUT_TICK_SECONDS: Final = 1.0
 
 
 class InputExpirer(Loop):
-    """The second of three that delete an input. The first is the worker that ended its job, at once
-    (worker/input_disposal.py); the third is the sweeper, for blobs that no record tells of."""
+    """Deletes inputs whose job or time to live has ended. Usually the worker that ended the job has
+    done so (worker/input_disposal.py). The sweeper deletes blobs that have no record."""
 
-    name: ClassVar[str] = "forgetter"
+    name: ClassVar[str] = "input expirer"
 
     def __init__(self, db: Connection, blobs: BlobContainer) -> None:
         super().__init__(db)
-        self._shredder = InputDeleter(db, blobs)
+        self._deleter = InputDeleter(db, blobs)
 
     async def tick(self) -> float:
-        await self._delete_what_is_due()
+        await self._delete_due()
         closed = await inputs.close_pointers(self._db, _INPUT_ROWS_MAX)
-        forgotten = await inputs.forget(self._db, _INPUT_ROWS_MAX)
-        return 0.0 if _INPUT_ROWS_MAX in (closed, forgotten) else _INPUT_LOOK_SECONDS
+        forgotten = await inputs.prune(self._db, _INPUT_ROWS_MAX)
+        return 0.0 if _INPUT_ROWS_MAX in (closed, forgotten) else _INPUT_TICK_SECONDS
 
-    async def _delete_what_is_due(self) -> None:
+    async def _delete_due(self) -> None:
         page = await inputs.due(self._db, _INPUT_ROWS_MAX)
         while page:
-            gone = await self._shredder.shred([(due.copy, due.mechanism) for due in page])
+            deleted = await self._deleter.delete([(due.copy, due.mechanism) for due in page])
             why = Counter(due.mechanism for due in page)
             _log.info(
                 "deleted %d of %d inputs that were due",
-                gone,
+                deleted,
                 len(page),
                 extra={str(mechanism): count for mechanism, count in why.items()},
             )
@@ -130,18 +133,18 @@ class InputExpirer(Loop):
             page = await inputs.due(self._db, _INPUT_ROWS_MAX, after=page[-1])
 
 
-_ORPHAN_LOOK_SECONDS = 60.0
+_ORPHAN_TICK_SECONDS = 60.0
 ARTIFACT_GRACE: Final = timedelta(hours=1)
 INPUT_GRACE: Final = timedelta(minutes=30)
-"""An upload may take a quarter of an hour from its first piece to its row."""
+"""An upload may take 15 minutes from its first piece to its row."""
 
 Owned = tuple[UUID, str]
-"""What a blob names as its owner, and the key by which a row would know it."""
+"""The owner that a blob's key names, and the key that a row would have for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobKind:
-    """One kind of blob: where it lies, how old an orphan must be, and who would know it."""
+    """One kind of blob: its prefix, the minimum age of an orphan, and how to find its row."""
 
     name: str
     prefix: Callable[[UUID], str]
@@ -151,7 +154,7 @@ class BlobKind:
 
 
 def whole(owner_of: Callable[[str], UUID | None]) -> Callable[[str], Owned | None]:
-    """For what is one blob, and not in pieces: a row knows it by its own key."""
+    """For blobs that are not stored in pieces: their row has their own key."""
 
     def owned(key: str) -> Owned | None:
         owner = owner_of(key)
@@ -161,11 +164,11 @@ def whole(owner_of: Callable[[str], UUID | None]) -> Callable[[str], Owned | Non
 
 
 class OrphanBlobSweeper(Loop):
-    """Sweeps what jobs are made of, and make. A product sweeps blobs of its own with a class of its
-    own, which has other ``kinds``.
+    """Deletes blobs that no row refers to: inputs and artifacts of jobs. A product derives a class
+    with other ``kinds`` for its own blobs.
 
-    ``grace`` is how old a blob of any kind must be, if not what is usual for its kind: between its
-    upload and its row lies a moment.
+    ``grace`` overrides the minimum age of every kind. A blob needs one, because it is uploaded
+    before its row is written.
     """
 
     name: ClassVar[str] = "sweeper"
@@ -187,7 +190,7 @@ class OrphanBlobSweeper(Loop):
             self._deployment = await reports.deployment(self._db)
         for kind in self._kinds:
             await self._sweep(kind, kind.prefix(self._deployment))
-        return _ORPHAN_LOOK_SECONDS
+        return _ORPHAN_TICK_SECONDS
 
     async def _sweep(self, kind: BlobKind, prefix: str) -> None:
         limit = await maintenance.clock(self._db) - kind.grace
@@ -215,11 +218,13 @@ class OrphanBlobSweeper(Loop):
 
 
 _STATS_ROWS_MAX: Final = 1_000
-_STATS_LOOK_SECONDS: Final = 60.0
+_STATS_TICK_SECONDS: Final = 60.0
 
 
 class StatsPruner(Loop):
-    name: ClassVar[str] = "roll-up keeper"
+    """Deletes old statistics, hourly usage, usage reports and Stripe events."""
+
+    name: ClassVar[str] = "stats pruner"
 
     async def tick(self) -> float:
         deleted = await roll_ups.prune(self._db, ROLL_UPS_KEPT_SECONDS, _STATS_ROWS_MAX)
@@ -227,35 +232,35 @@ class StatsPruner(Loop):
         reports = await usage_reports.prune(self._db, USAGE_REPORTS_KEPT_DAYS, _STATS_ROWS_MAX)
         events = await stripe_meter.prune(self._db, USAGE_HOURS_KEPT_DAYS, _STATS_ROWS_MAX)
         return (
-            0.0 if max(deleted, hours, reports, events) >= _STATS_ROWS_MAX else _STATS_LOOK_SECONDS
+            0.0 if max(deleted, hours, reports, events) >= _STATS_ROWS_MAX else _STATS_TICK_SECONDS
         )
 
 
 _WEBHOOK_ROWS_MAX: Final = 500
-_WEBHOOK_LOOK_SECONDS: Final = 5.0
+_WEBHOOK_TICK_SECONDS: Final = 5.0
 
 
 class WebhookPruner(Loop):
-    """It also ends what is still to be told to those who want nothing any more."""
+    """Deletes old deliveries and receivers, and ends pending deliveries to disabled receivers."""
 
-    name: ClassVar[str] = "webhook keeper"
+    name: ClassVar[str] = "webhook pruner"
 
     async def tick(self) -> float:
         await webhook_endpoints.delete_unpulled(self._db)
         ended = await webhooks.end_disabled(self._db, _WEBHOOK_ROWS_MAX)
         pruned = await webhooks.prune(self._db, _WEBHOOK_ROWS_MAX)
         more = _WEBHOOK_ROWS_MAX in (ended, pruned.deliveries, pruned.targets)
-        return 0.0 if more else _WEBHOOK_LOOK_SECONDS
+        return 0.0 if more else _WEBHOOK_TICK_SECONDS
 
 
-_METRICS_LOOK_SECONDS: Final = 30.0
+_METRICS_TICK_SECONDS: Final = 30.0
 
 
 class MetricsFolder(Loop):
-    """Keeps the rows of ``process_metrics`` about as many as there are processes."""
+    """Merges rows of ``process_metrics``, so that there are about as many as processes."""
 
     name: ClassVar[str] = "metrics folder"
 
     async def tick(self) -> float:
         folded = await fold(self._db)
-        return 0.0 if folded == FOLDED_ROWS_MAX else _METRICS_LOOK_SECONDS
+        return 0.0 if folded == FOLDED_ROWS_MAX else _METRICS_TICK_SECONDS

@@ -1,4 +1,4 @@
-"""All maintenance loops of a process, those of its products included, on one connection."""
+"""Runs all maintenance loops of a process, including those of its products, on one connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from coatcheck.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceContext:
-    """What a product's loops are made with. ``db`` is shared by all loops of a process."""
+    """What a product gets to create its loops. All loops of a process share ``db``."""
 
     settings: Settings
     db: Connection
@@ -38,9 +38,9 @@ class MaintenanceContext:
 
 
 class MaintenanceRunner:
-    """Starts and stops the loops. Every server and every worker runs one; see ``loop.py``.
+    """Starts and stops the loops. Every server and every worker has one; see ``loop.py``.
 
-    ``products`` make the loops of the products that are on.
+    ``products`` create the loops of the products that are on.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class MaintenanceRunner:
     ) -> None:
         blobs = BlobContainer.open(settings.blob_url)
         keep = settings.keep_failed_seconds
-        # Ticks are short and take turns; the locks of all elections live on this connection.
-        # Pinned: guessing, PostgreSQL would read the whole history every second to find the few.
+        # Ticks are short and take turns. This connection has the locks of all elections. Its plans
+        # are pinned: PostgreSQL might read the whole history every second, for a few rows.
         self._db = Connection(
             settings.database_url,
-            name="upkeep",
+            name="maintenance",
             server_settings={**PINNED_PLANS, **session_that_ends_if_silent()},
         )
-        self._notify_db = Connection(settings.database_url, name="upkeep notify")
+        self._notify_db = Connection(settings.database_url, name="maintenance notify")
         self._notifier = Notifier(self._notify_db)
         context = MaintenanceContext(settings, self._db, self._notifier, blobs)
         rescuer = Rescuer(self._db, self._notifier, keep_failed_seconds=keep)
@@ -99,7 +99,7 @@ def _reporters(db: Connection, settings: Settings) -> tuple[Loop, ...]:
 
 
 def _meters(db: Connection, settings: Settings) -> tuple[Loop, ...]:
-    """Only where the key is: servers have it, and workers, which run users' code, need not."""
+    """Only with the API key: servers have it; workers, which run users' code, need not."""
     if not settings.stripe_api_key:
         return ()
     return (StripeMeter(db, StripeClient(settings.stripe_api_key), settings.stripe_meters),)

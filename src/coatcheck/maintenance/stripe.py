@@ -1,4 +1,4 @@
-"""Sends usage to Stripe as meter events: each hour's sums, once."""
+"""Sends usage to Stripe as meter events: the sums of each hour, once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from coatcheck.core.queries.stripe_meter import Marked, MeterEvent
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
 from coatcheck.domain.retry import Backoff
-from coatcheck.egress.urls import asked_seconds, trusted_authorities
+from coatcheck.egress.urls import parse_retry_after, trusted_authorities
 from coatcheck.maintenance.loop import Loop
+
+_log = logging.getLogger(__name__)
 
 API_URL: Final = "https://api.stripe.com"
 _VERSION: Final = "2024-06-20"
-"""The version of the API that this was written for, whatever the account's default is."""
+"""The API version that this code was written for; overrides the account's default."""
 _CALL_SECONDS_MAX: Final = 15.0
 _ANSWER_BYTES_MAX: Final = 1024 * 1024
 _RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
@@ -35,7 +37,7 @@ _DUPLICATE_TEXT: Final = "event already exists with identifier"
 
 
 class StripeUnavailable(Exception):
-    """Stripe cannot be used now. ``retry_after`` is how many seconds it asked to be left alone."""
+    """Stripe cannot be used now. ``retry_after`` is the delay in seconds that it requested."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
@@ -43,15 +45,15 @@ class StripeUnavailable(Exception):
 
 
 class NotSent(StripeUnavailable):
-    """Stripe did not take the request, certainly: it could not be reached, or it answered 429."""
+    """Stripe certainly did not accept the request: it was unreachable, or answered 429."""
 
 
 class AnswerUnknown(StripeUnavailable):
-    """The request was sent, and nobody knows what came of it: no answer, or a 5xx."""
+    """The request was sent and its outcome is unknown: no answer, or a 5xx."""
 
 
 class StripeRefused(Exception):
-    """Stripe refused the request: it will again, until somebody changes something."""
+    """Stripe refused the request, and will refuse it until somebody changes the configuration."""
 
 
 class _Error(msgspec.Struct):
@@ -83,7 +85,7 @@ class _Summaries(msgspec.Struct):
 
 
 class StripeClient:
-    """The account that ``key`` is of."""
+    """A client of Stripe's API for the account of ``key``."""
 
     def __init__(self, key: str, *, base_url: str = API_URL) -> None:
         self._client = httpx2.AsyncClient(
@@ -102,7 +104,7 @@ class StripeClient:
     async def send_meter_event(
         self, *, event_name: str, identifier: str, customer: str, value: int, at: datetime
     ) -> None:
-        """Send an event; one that Stripe has already is as good as sent.
+        """Send an event. One that Stripe already has counts as sent.
 
         Raises NotSent, AnswerUnknown, StripeRefused.
         """
@@ -118,7 +120,7 @@ class StripeClient:
             raise _refusal(answer)
 
     async def counted(self, *, event_name: str, customer: str, hour: datetime) -> float:
-        """What Stripe has counted of a meter for a customer in an hour.
+        """The value of a meter at Stripe, for a customer and an hour.
 
         Raises NotSent, AnswerUnknown, StripeRefused.
         """
@@ -156,7 +158,7 @@ class StripeClient:
                 async for piece in answer.aiter_bytes():
                     body += piece
                     if len(body) > _ANSWER_BYTES_MAX:
-                        raise AnswerUnknown("an answer without end")
+                        raise AnswerUnknown("the answer is too long")
                 whole = httpx2.Response(
                     answer.status_code, headers=_plain(answer), content=bytes(body)
                 )
@@ -172,20 +174,20 @@ class StripeClient:
 
 
 def _plain(answer: httpx2.Response) -> dict[str, str]:
-    """The headers that still hold of a body that was decoded."""
+    """The headers that stay valid for a decoded body."""
     wanted = ("retry-after", "date", "content-type")
     return {name: answer.headers[name] for name in wanted if name in answer.headers}
 
 
 def _retry_after(answer: httpx2.Response) -> float | None:
-    return asked_seconds(answer.headers, datetime.now(UTC), _RETRY_AFTER_SECONDS_MAX)
+    return parse_retry_after(answer.headers, datetime.now(UTC), _RETRY_AFTER_SECONDS_MAX)
 
 
 def _error_of(answer: httpx2.Response) -> _Error:
     try:
         return msgspec.json.decode(answer.content, type=_ErrorBody).error
     except msgspec.MsgspecError:
-        return _Error()  # no answer of Stripe's own; its status says enough
+        return _Error()  # not an answer of Stripe itself; the status is enough
 
 
 def _is_duplicate(answer: httpx2.Response) -> bool:
@@ -209,40 +211,39 @@ def _decoded(answer: httpx2.Response, kind: type[_Body]) -> _Body:
     try:
         return msgspec.json.decode(answer.content, type=kind)
     except msgspec.MsgspecError as error:
-        raise StripeRefused("an answer that is none of Stripe's") from error
+        raise StripeRefused("the answer is not valid JSON of Stripe's API") from error
 
-
-_log = logging.getLogger(__name__)
 
 _AFTER_SECONDS: Final = 300
-"""An hour is sent this long after its end: what ended in it is rolled up by then. What is not
-makes a further part."""
+"""An hour is sent this long after its end, when its usage is aggregated. Usage that is aggregated
+later is sent as another event."""
 _DAYS_MAX: Final = 35
-"""Stripe takes no older events."""
+"""Stripe accepts no older events."""
 _DAYS_BACK: Final = 34
 _HOURS_MAX: Final = 200
 _EVENTS_MAX: Final = 48
 _AT_ONCE: Final = 8
 _LEASE_SECONDS: Final = 180.0
 _DOUBT_SECONDS: Final = 23 * 3_600.0
-"""An identifier is known to Stripe for a day; until an hour before, trying again is safe."""
+"""Stripe remembers an identifier for a day. Up to an hour before that, a retry is safe."""
 _REFUSED_SECONDS: Final = 3_600.0
-_LOOK_SECONDS: Final = 60.0
+_TICK_SECONDS: Final = 60.0
 _BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=300.0, jitter=0.5)
 _LAST_SECOND: Final = timedelta(seconds=3_599)
-"""The time of an event is the last second of its hour: a plan that began within the hour has it."""
+"""The time of an event is the last second of its hour, so that a plan that began within the hour
+includes it."""
 
 
 @dataclass(slots=True)
 class _Pause:
-    """Why the rest of a chunk is not sent."""
+    """Why the rest of the events is not sent."""
 
     reason: str
     retry_after: float | None
 
 
 class StripeMeter(Loop):
-    """``event_names`` has the event name at Stripe of each measure that is sent."""
+    """Sends usage to Stripe. ``event_names`` maps each measure to its event name at Stripe."""
 
     name: ClassVar[str] = "stripe meter"
 
@@ -259,7 +260,7 @@ class StripeMeter(Loop):
         await self._client.close()
 
     async def tick(self) -> float:
-        """Make the events of hours that have ended; send what is due."""
+        """Create the events of hours that have ended; send due events."""
         hours = await stripe_meter.collect(
             self._db,
             self._event_names,
@@ -271,7 +272,7 @@ class StripeMeter(Loop):
             crash_point("stripe.collected")
         for expired in await stripe_meter.expire(self._db, _DAYS_MAX):
             _log.error(
-                "usage was never taken by Stripe, and is too old now: %d %s of %s",
+                "Stripe never accepted this usage, and it is too old now: %d %s of %s",
                 expired.value,
                 expired.measure,
                 expired.hour,
@@ -281,7 +282,7 @@ class StripeMeter(Loop):
             self._db, _EVENTS_MAX, lease_seconds=_LEASE_SECONDS, doubt_seconds=_DOUBT_SECONDS
         )
         if not events:
-            return 0.0 if hours == _HOURS_MAX else _LOOK_SECONDS
+            return 0.0 if hours == _HOURS_MAX else _TICK_SECONDS
         return await self._send(events)
 
     async def _send(self, events: Sequence[MeterEvent]) -> float:
@@ -292,20 +293,22 @@ class StripeMeter(Loop):
         if pause is not None:
             seconds = max(pause.retry_after or 0.0, _BACKOFF.delay(self._failures, random.random()))
             self._failures += 1
-            _log.warning("Stripe takes no usage now: %s; again in %.0f s", pause.reason, seconds)
+            _log.warning(
+                "Stripe accepts no usage now: %s; retrying in %.0f s", pause.reason, seconds
+            )
         else:
             self._failures = 0
         crash_point("stripe.sent_not_marked")
         await stripe_meter.mark(self._db, marked)
         sent = sum(each.acknowledged for each in marked)
         if sent:
-            _log.info("Stripe took %d meter events", sent)
+            _log.info("Stripe accepted %d meter events", sent)
         return seconds
 
 
 class _Chunk:
-    """Events that are sent together: several at once, but one after another for a customer and a
-    meter, as Stripe wants it. The first that cannot be sent stops the rest."""
+    """Sends several events at once, but one after another for each customer and meter, as Stripe
+    requires. The first event that cannot be sent stops the rest."""
 
     def __init__(self, client: StripeClient) -> None:
         self._client = client
@@ -324,7 +327,7 @@ class _Chunk:
             return [await self._send_one(event) for event in queue]
 
     async def _send_one(self, event: MeterEvent) -> Marked:
-        # Whatever an earlier try left open stays open, unless this one is answered.
+        # The doubt of an earlier try stays, unless this one is answered.
         before = event.doubtful_since
         if self.pause is not None:
             return Marked(event, acknowledged=False, doubtful_since=before)
@@ -356,8 +359,8 @@ class _Chunk:
         return Marked(event, acknowledged=True)
 
     async def _has(self, event: MeterEvent) -> bool:
-        """Whether Stripe has an event already; asked only if it is too long ago to rely on the
-        identifier."""
+        """Whether Stripe already has an event. It is only asked if the first try is too long ago to
+        rely on the identifier."""
         if event.doubtful_seconds is None or event.doubtful_seconds < _DOUBT_SECONDS:
             return False
         counted = await self._client.counted(

@@ -1,4 +1,4 @@
-"""Sums up usage, and makes a report when a day, week or month has ended."""
+"""Aggregates usage, and creates a usage report when a day, week or month has ended."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from coatcheck.db.notifications import CHANGED, Notifier
 from coatcheck.domain.limits import USAGE_REPORT_AFTER_SECONDS, USAGE_REPORT_DAYS_BACK
 from coatcheck.maintenance.loop import Loop
 
+_log = logging.getLogger(__name__)
+
 _ROWS_MAX: Final = 1_000
-_ROLLUP_LOOK_SECONDS: Final = 0.2
+_ROLLUP_TICK_SECONDS: Final = 0.2
 
 
 class UsageRollup(Loop):
+    """Adds the usage of ended jobs to the sums by day and hour."""
+
     name: ClassVar[str] = "usage roll-up"
 
     def __init__(self, db: Connection, notifier: Notifier) -> None:
@@ -26,18 +30,17 @@ class UsageRollup(Loop):
         rolled_up = await usage.roll_up(self._db, _ROWS_MAX)
         changed = {group.hex for group in rolled_up.groups}
         if changed:
-            self._notifier.say(CHANGED, changed)
-        return 0.0 if rolled_up.deltas == _ROWS_MAX else _ROLLUP_LOOK_SECONDS
+            self._notifier.notify(CHANGED, changed)
+        return 0.0 if rolled_up.deltas == _ROWS_MAX else _ROLLUP_TICK_SECONDS
 
 
-_log = logging.getLogger(__name__)
 _REPORTS_MAX: Final = 100
-_REPORT_LOOK_SECONDS: Final = 900.0
+_REPORT_TICK_SECONDS: Final = 900.0
 PERIODS: Final = {"daily": "day", "weekly": "week", "monthly": "month"}
 
 
 class UsageReporter(Loop):
-    """``schedule`` is one of ``PERIODS``."""
+    """Creates the missing usage reports. ``schedule`` is a key of ``PERIODS``."""
 
     name: ClassVar[str] = "usage reporter"
 
@@ -54,5 +57,5 @@ class UsageReporter(Loop):
             days_back=USAGE_REPORT_DAYS_BACK,
         )
         if made:
-            _log.info("made %d reports of usage, each of a %s", made, self._period)
-        return 0.0 if made >= _REPORTS_MAX else _REPORT_LOOK_SECONDS
+            _log.info("created %d usage reports, each for a %s", made, self._period)
+        return 0.0 if made >= _REPORTS_MAX else _REPORT_TICK_SECONDS

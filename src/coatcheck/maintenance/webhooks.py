@@ -16,7 +16,13 @@ import httpx2
 from coatcheck.core.queries import webhooks
 from coatcheck.core.queries.webhooks import Claimed, Mark, Room
 from coatcheck.core.webhook_payloads import Render
-from coatcheck.core.webhooks import WITH_PEACE, ReceiverAnswer, WebhookSecrets, answered, judged
+from coatcheck.core.webhooks import (
+    RETRY_AFTER_STATUSES,
+    ReceiverAnswer,
+    WebhookSecrets,
+    answer_of,
+    mark_of,
+)
 from coatcheck.crash import crash_point
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS, Connection
@@ -32,26 +38,28 @@ from coatcheck.domain.errors import (
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.webhooks import (
     ANSWER_BYTES_MAX,
-    PEACE_SECONDS_MAX,
     POST_SECONDS_MAX,
+    RETRY_AFTER_SECONDS_MAX,
     DeliveryStatus,
     message_id,
 )
 from coatcheck.egress import Guard, charged_to, receiver_guard
-from coatcheck.egress.urls import asked_seconds, read_target
+from coatcheck.egress.urls import parse_retry_after, read_target
 from coatcheck.maintenance.loop import Loop
 from coatcheck.settings import Settings
 from coatcheck.telemetry import metrics, traceparents, tracing
 from coatcheck.version import __version__
 
+_log = logging.getLogger(__name__)
+
 _CONNECT_SECONDS_MAX: Final = 10.0
 _KEPT_CONNECTIONS_MAX: Final = 100
 _KEPT_SECONDS: Final = 5.0
-"""A receiver that closes a connection just as it is used again would cost a try."""
+"""Short: a receiver that closes a connection just as it is reused would cost a try."""
 
 
 class WebhookSender:
-    """Makes the posts of a process, on connections that are kept for a moment."""
+    """Sends the webhooks of a process, on connections that stay open for a moment."""
 
     def __init__(
         self, guard: Guard, secrets: WebhookSecrets, *, seconds_max: float = POST_SECONDS_MAX
@@ -59,7 +67,7 @@ class WebhookSender:
         self._secrets = secrets
         self._seconds_max = seconds_max
         self._client = guard.client(
-            # The whole post has a limit of its own.
+            # `post` limits the whole request.
             timeout=httpx2.Timeout(None, connect=min(_CONNECT_SECONDS_MAX, seconds_max)),
             limits=httpx2.Limits(
                 max_connections=None,  # the deliverer bounds them
@@ -72,9 +80,9 @@ class WebhookSender:
         await self._client.aclose()
 
     async def post(self, claimed: Claimed, body: bytes) -> ReceiverAnswer:
-        """Send it once. Never raises for what a receiver or the network does.
+        """Send a delivery once. Never raises for what a receiver or the network does.
 
-        Raises LookUpRefused if it was not sent because its host is not looked up now.
+        Raises LookUpRefused if it was not sent because its host name is not resolved now.
         """
         crash_point("webhook.before_post")
         answer: ReceiverAnswer | None = None
@@ -87,7 +95,7 @@ class WebhookSender:
                 finally:
                     await response.aclose()
         except TimeoutError:
-            # One that has said its status has answered, however long the rest takes.
+            # A receiver that has sent its status has answered, however long the body takes.
             answer = answer or ReceiverAnswer(
                 None, f"no answer within {self._seconds_max:g} seconds"
             )
@@ -122,15 +130,15 @@ class WebhookSender:
 
 def _read(response: httpx2.Response) -> ReceiverAnswer:
     asked = None
-    if response.status_code in WITH_PEACE:
-        asked = asked_seconds(response.headers, datetime.now(UTC), PEACE_SECONDS_MAX)
-    return answered(response.status_code, asked)
+    if response.status_code in RETRY_AFTER_STATUSES:
+        asked = parse_retry_after(response.headers, datetime.now(UTC), RETRY_AFTER_SECONDS_MAX)
+    return answer_of(response.status_code, asked)
 
 
 async def _drain(response: httpx2.Response) -> None:
-    """Read what there is, so that the connection can be used again; not too much of it.
+    """Read the rest of the response, up to a limit, so that the connection can be reused.
 
-    The status was there: whatever is wrong with the rest changes nothing.
+    The status has arrived: an error in the rest changes nothing.
     """
     read = 0
     try:
@@ -142,44 +150,42 @@ async def _drain(response: httpx2.Response) -> None:
         return
 
 
-_log = logging.getLogger(__name__)
-
 PLACES: Final = 128
 _PLACES_OF_FAILING: Final = PLACES // 2
 _PER_ORG: Final = 64
 _PER_TARGET: Final = 4
 _TARGETS_MAX: Final = 1_000
-"""Targets that one look passes through; the next goes on after them."""
+"""How many targets one claim examines; the next claim continues after them."""
 LEASE_SECONDS: Final = 20.0
-"""For so long a dead server keeps the places of its receivers. A post may take longer: while it is
-under way its lease is renewed."""
+"""How long the deliveries of a dead server stay claimed. A post may take longer: its lease is
+renewed while it is in flight."""
 _RENEWED_PER_LEASE: Final = 4
 _RENDER_SECONDS_MAX: Final = 20.0
-_LOOK_SECONDS: Final = 1.0
-_LOOK_SECONDS_MIN: Final = 0.02
-"""Between two looks: what comes meanwhile shares the next."""
+_TICK_SECONDS: Final = 1.0
+_TICK_SECONDS_MIN: Final = 0.02
+"""The pause between two claims, so that deliveries which become due meanwhile share the next."""
 _REST_AFTER_NOTHING_SECONDS: Final = 0.1
-"""What is due may be for endpoints that are paused, or fetched from: that is no reason to look
-again at every job that changes."""
+"""Due deliveries may be for endpoints that are paused or pulled. Without this pause, every change
+of a job would cause another claim."""
 _REST_PER_CLAIM: Final = 3
-"""With a thousand receivers and a million messages waiting a claim is dear: the end of every post
-must not lead to one."""
+"""With a thousand receivers and a million waiting messages a claim is expensive: not every post
+that ends may cause one."""
 _NOT_NOW: Final = (BlobStoreUnavailable, DatabaseUnavailable, LookUpRefused, OutcomeUnknown)
-"""Why nothing was sent, which says nothing of the receiver, and passes. It spends no try."""
+"""Temporary errors on our side, which say nothing about the receiver. They spend no try."""
 _MARKS_MAX: Final = 200
 _DISABLED_ROWS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class _Posting:
-    """A delivery that is being posted, and since when by this process's clock."""
+    """A delivery in flight, and its start by this process's clock."""
 
     delivery: Claimed
     began: float
 
 
 class WebhookDeliverer(Loop):
-    """Posts webhooks until stopped. ``render`` makes their bodies (``webhook_payloads.py``)."""
+    """Sends webhooks until stopped. ``render`` creates their bodies (``webhook_payloads.py``)."""
 
     name: ClassVar[str] = "deliverer"
     elected: ClassVar[bool] = False
@@ -195,10 +201,10 @@ class WebhookDeliverer(Loop):
     ) -> None:
         dsn = settings.database_url
         super().__init__(Connection(dsn, name="deliverer", server_settings=PINNED_PLANS))
-        self._mark_line = Connection(dsn, name="deliverer marks", server_settings=PINNED_PLANS)
+        self._mark_db = Connection(dsn, name="deliverer marks", server_settings=PINNED_PLANS)
         self._listener = NotificationListener(dsn, {CHANGED: self._heard}, on_gap=self.wake)
         self._render = render
-        self._poster = WebhookSender(
+        self._sender = WebhookSender(
             guard or receiver_guard(settings),
             WebhookSecrets(settings.require("key_pepper")),
             seconds_max=post_seconds_max,
@@ -206,7 +212,7 @@ class WebhookDeliverer(Loop):
         self._lease_seconds = lease_seconds
         self._marks: Batcher[Mark, bool] = Batcher(self._mark, rows_max=_MARKS_MAX)
         self._posts: dict[asyncio.Task[None], _Posting] = {}
-        self._holding: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._failing = 0
         self._has_disabled = False
         self._claim_seconds = 0.0
@@ -215,44 +221,44 @@ class WebhookDeliverer(Loop):
         self._awake = asyncio.Event()
 
     async def begin(self) -> None:
-        """Listen, and start."""
+        """Listen for notifications, and start."""
         await self._listener.start()
-        self._holding = asyncio.create_task(self._hold(), name="webhook leases")
+        self._renewing = asyncio.create_task(self._renew_leases(), name="webhook leases")
         self.start()
 
     async def stop(self) -> None:
-        """Take no more, let those under way end, close."""
+        """Claim no more, let deliveries in flight end, and close."""
         await super().stop()
         await self.idle()
-        if self._holding is not None:
-            self._holding.cancel()
-            await asyncio.gather(self._holding, return_exceptions=True)
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
         await self._listener.stop()
         await self._marks.drain()
-        await self._poster.close()
-        await self._mark_line.close()
+        await self._sender.close()
+        await self._mark_db.close()
         await self._db.close()
 
     def wake(self) -> None:
-        """Look as soon as may be."""
+        """Claim as soon as possible."""
         self._awake.set()
 
     async def idle(self) -> None:
-        """Wait until nothing is being posted."""
+        """Wait until no delivery is in flight."""
         while self._posts:
             await asyncio.wait(self._posts)
 
     async def rest(self, seconds: float) -> None:
-        least = _REST_AFTER_NOTHING_SECONDS if self._found_nothing else _LOOK_SECONDS_MIN
+        least = _REST_AFTER_NOTHING_SECONDS if self._found_nothing else _TICK_SECONDS_MIN
         await asyncio.sleep(max(least, _REST_PER_CLAIM * self._claim_seconds))
         try:
             async with asyncio.timeout(seconds):
                 await self._awake.wait()
         except TimeoutError:
-            pass  # the usual way to look again
+            pass  # time for the next claim
 
     async def tick(self) -> float:
-        """Begin to post what is due, as far as there is room."""
+        """Start to send due deliveries, as far as there is room."""
         self._awake.clear()
         if self._has_disabled:
             self._has_disabled = False
@@ -261,10 +267,10 @@ class WebhookDeliverer(Loop):
         self._found_nothing = False
         due = await webhooks.next_due_seconds(self._db)
         if due is None or due > 0:
-            return _LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS)
+            return _TICK_SECONDS if due is None else min(due, _TICK_SECONDS)
         places = PLACES - len(self._posts)
         if places <= 0:
-            return _LOOK_SECONDS  # the end of a post wakes us
+            return _TICK_SECONDS  # a post that ends wakes this loop
         room = Room(places, max(0, _PLACES_OF_FAILING - self._failing), _PER_ORG, _PER_TARGET)
         began = time.monotonic()
         claimed, self._cursor = await webhooks.claim(
@@ -279,9 +285,9 @@ class WebhookDeliverer(Loop):
         for delivery in claimed:
             self._begin(delivery)
         if self._cursor != webhooks.FIRST:
-            return 0.0  # there are more targets than one look passes through
+            return 0.0  # there are more targets than one claim examines
         self._found_nothing = not self._posts
-        return _LOOK_SECONDS
+        return _TICK_SECONDS
 
     def _heard(self, _: str) -> None:
         self.wake()
@@ -295,9 +301,9 @@ class WebhookDeliverer(Loop):
     def _ended(self, post: asyncio.Task[None]) -> None:
         del self._posts[post]
         metrics.set_webhooks_posting(len(self._posts))
-        self.wake()  # there is room for one more
+        self.wake()  # there is room for another
 
-    async def _hold(self) -> None:
+    async def _renew_leases(self) -> None:
         """Renew the leases of posts that take long, until cancelled."""
         every = self._lease_seconds / _RENEWED_PER_LEASE
         while True:
@@ -306,11 +312,11 @@ class WebhookDeliverer(Loop):
             long = [each.delivery for each in self._posts.values() if each.began <= before]
             if not long:
                 continue
-            try:  # not on the line of the marks, which may be what takes so long
+            try:  # not on the connection for marks, which may be the cause of the delay
                 await webhooks.renew(self._db, long, self._lease_seconds)
             except (DatabaseUnavailable, OutcomeUnknown) as error:
                 _log.info("leases of webhooks were not renewed: %s", error)
-            except Exception:  # noqa: BLE001 - or every later post that takes long were made twice
+            except Exception:  # noqa: BLE001 - otherwise every later long post would be sent twice
                 _log.exception("leases of webhooks were not renewed")
                 metrics.record_upkeep_failure(self.name)
 
@@ -319,7 +325,7 @@ class WebhookDeliverer(Loop):
         self._failing += delivery.failing
         try:
             answer = await self._post(delivery)
-            mark = judged(
+            mark = mark_of(
                 delivery.event.org,
                 delivery.event.id,
                 delivery.lease,
@@ -329,8 +335,12 @@ class WebhookDeliverer(Loop):
             )
             held = await self._marks.ask(mark)
         except _NOT_NOW as error:
-            # Its lease ends, and it is delivered again, by whoever is there then.
-            _log.warning("a webhook is left to its lease: %s", error, extra=_fields(delivery))
+            # Its lease expires, and whichever process claims it then delivers it.
+            _log.warning(
+                "a webhook is sent again when its lease expires: %s",
+                error,
+                extra=_fields(delivery),
+            )
             return
         finally:
             self._failing -= delivery.failing
@@ -338,27 +348,27 @@ class WebhookDeliverer(Loop):
         _report(delivery, mark, held=held, seconds=time.monotonic() - began)
 
     async def _post(self, delivery: Claimed) -> ReceiverAnswer:
-        """What came of it. Raises one of ``_NOT_NOW`` if it was not posted, and is to be."""
+        """Render and send a delivery. Raises one of ``_NOT_NOW`` if it must be sent later."""
         try:
             async with asyncio.timeout(_RENDER_SECONDS_MAX):
                 body = await self._render(delivery.event)
-            return await self._posted(delivery, body)
+            return await self._send(delivery, body)
         except _NOT_NOW:
             raise
         except TimeoutError:
-            raise DatabaseUnavailable("what it is to say could not be read in time") from None
-        except Exception as error:  # noqa: BLE001 - a defect must not be tried for ever
-            # Without its text, which may quote what is not ours to log.
+            raise DatabaseUnavailable("the body could not be rendered in time") from None
+        except Exception as error:  # noqa: BLE001 - a defect must not be retried forever
+            # Without its text, which may quote a payload.
             _log.error(
                 "a webhook could not be sent: %s", type(error).__name__, extra=_fields(delivery)
             )
-            return ReceiverAnswer(None, "it could not be sent, for a reason on our side")
+            return ReceiverAnswer(None, "it could not be sent because of an internal error")
 
-    async def _posted(self, delivery: Claimed, body: bytes) -> ReceiverAnswer:
+    async def _send(self, delivery: Claimed, body: bytes) -> ReceiverAnswer:
         if delivery.waited_seconds is not None:
             metrics.record_webhook_lag(delivery.waited_seconds)
         if delivery.traceparent is None:
-            return await self._poster.post(delivery, body)
+            return await self._sender.post(delivery, body)
         event = delivery.event
         with tracing.span(
             f"webhook {event.event}",
@@ -371,7 +381,7 @@ class WebhookDeliverer(Loop):
                 "coatcheck.webhook.try": delivery.tries + 1,
             },
         ) as part:
-            answer = await self._poster.post(delivery, body)
+            answer = await self._sender.post(delivery, body)
             if answer.status is not None:
                 part.note({"http.response.status_code": answer.status})
             if answer.error is not None:
@@ -379,7 +389,7 @@ class WebhookDeliverer(Loop):
             return answer
 
     async def _mark(self, marks: list[Mark]) -> list[bool]:
-        held = await retried(lambda: webhooks.mark(self._mark_line, marks))
+        held = await retried(lambda: webhooks.mark(self._mark_db, marks))
         return [mark.delivery in held for mark in marks]
 
 
@@ -391,14 +401,14 @@ def _report(delivery: Claimed, mark: Mark, *, held: bool, seconds: float) -> Non
     level = logging.INFO if mark.status is DeliveryStatus.PENDING else logging.WARNING
     _log.log(
         level,
-        "a webhook was not taken: %s",
+        "a webhook was not delivered: %s",
         mark.error,
         extra={"outcome": outcome, **_fields(delivery)},
     )
 
 
 def _fields(delivery: Claimed) -> dict[str, object]:
-    """What a log line may say of a delivery: never its URL, whose query may be a secret."""
+    """The fields of a log line about a delivery: never its URL, whose query may be a secret."""
     event = delivery.event
     return {
         "webhook_id": message_id(event.id),

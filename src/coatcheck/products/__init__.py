@@ -1,1 +1,1 @@
-"""What callers see: each surface has its routes, its words and its handlers."""
+"""The products: one folder each, found by entry point. None of them imports another."""

@@ -28,7 +28,7 @@ import msgspec
 
 from coatcheck.domain.errors import LookUpRefused, UrlForbidden
 from coatcheck.egress import charged_to
-from coatcheck.egress.urls import asked_seconds
+from coatcheck.egress.urls import parse_retry_after
 from coatcheck.remotes.errors import RemoteError, RemoteFaulty, RemoteRefused, RemoteUnreachable
 from coatcheck.remotes.protocol import RemoteStatus, RemoteUnclear
 from coatcheck.telemetry import traceparents, tracing
@@ -38,7 +38,7 @@ from coatcheck.version import __version__
 TEXT_CHARACTERS_MAX: Final = 500
 _SECRET_CHARACTERS_MIN: Final = 4
 """Shorter secrets would match parts of ordinary words."""
-_SAID_IN: Final = ("detail", "error", "message", "msg", "title")
+_MESSAGE_FIELDS: Final = ("detail", "error", "message", "msg", "title")
 _DEPTH_MAX: Final = 3
 
 
@@ -63,7 +63,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def said(body: bytes) -> str:
+def error_text(body: bytes) -> str:
     """The message in a JSON error body; empty if there is none or it is not JSON."""
     try:
         return sentence(msgspec.json.decode(body))
@@ -77,7 +77,7 @@ def sentence(value: Any, depth: int = 0) -> str:
         case str():
             return value
         case dict() if depth < _DEPTH_MAX:
-            found = (sentence(value.get(name), depth + 1) for name in _SAID_IN)
+            found = (sentence(value.get(name), depth + 1) for name in _MESSAGE_FIELDS)
             return next(filter(None, found), "")
         case [first, *_] if depth < _DEPTH_MAX:
             return sentence(first, depth + 1)
@@ -159,17 +159,17 @@ class RemoteCaller:
         query: Mapping[str, str] | None = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        bear: Collection[int] = (),
+        accept: Collection[int] = (),
         hide: Collection[str] = (),
     ) -> RemoteAnswer:
         """Send a request and read the whole response. Raises RemoteError.
 
-        ``path`` is appended to the API's base URL. ``bear`` are error statuses that the caller
+        ``path`` is appended to the API's base URL. ``accept`` are error statuses that the caller
         accepts. ``hide`` are strings besides credentials that no error may show.
         """
         request = self._request(method, path, query, content, headers)
         async with self._within_time(method), self.sent(self.address.client, request) as response:
-            if not (response.is_success or response.status_code in bear):
+            if not (response.is_success or response.status_code in accept):
                 raise await self.refusal(response, method, hide)
             body = await _whole(response, ANSWER_BYTES_MAX)
         return RemoteAnswer(response.status_code, body)
@@ -200,7 +200,7 @@ class RemoteCaller:
     ) -> RemoteError:
         """The error for an unsuccessful response."""
         status = response.status_code
-        text = said(await self._refusal_body(response))
+        text = error_text(await self._refusal_body(response))
         message = f"The remote answered {status}."
         if text:
             message = shown(f"The remote answered {status}: {text}", self.secrets(hide))
@@ -210,7 +210,7 @@ class RemoteCaller:
                 message,
                 code=code,
                 perhaps_done=method != "GET" and status not in _WORTH_ANOTHER_TRY,
-                retry_after=asked_seconds(
+                retry_after=parse_retry_after(
                     response.headers, datetime.now(UTC), RETRY_AFTER_SECONDS_MAX
                 ),
             )

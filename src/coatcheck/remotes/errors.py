@@ -5,7 +5,7 @@ RemoteError
 ├── RemoteRefused         it refused, and a retry would be refused as well
 └── RemoteFaulty          it failed, hung or sent garbage: worth a retry
 
-Their texts are short and contain no secrets: adapters make them with ``texts.py``.
+Their texts are short and contain no secrets: adapters make them with ``caller.py``.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, of_each, sentence
-from coatcheck.remotes.files import Files, result_gone
+from coatcheck.remotes.files import Files, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of
 from coatcheck.remotes.protocol import (
     FAILED_THERE,
@@ -78,25 +78,25 @@ class FalRemote:
         return await of_each(ids, self._status)
 
     async def result(self, remote_id: str) -> RemoteResult:
-        answer = await self._caller.ask("GET", self._of(remote_id), bear=GONE)
+        answer = await self._caller.ask("GET", self._of(remote_id), accept=GONE)
         if answer.status in GONE:
-            raise result_gone()
+            raise result_missing()
         return await result_of(decoded(answer.body, object), self._output, self._files, {})
 
     async def cancel(self, remote_id: str) -> None:
-        await self._caller.ask("PUT", f"{self._of(remote_id)}/cancel", bear=_ALREADY_ENDED)
+        await self._caller.ask("PUT", f"{self._of(remote_id)}/cancel", accept=_ALREADY_ENDED)
 
     def _of(self, remote_id: str) -> str:
         return f"{self._app}/requests/{quote(remote_id, safe='')}"
 
     async def _status(self, remote_id: str) -> RemoteStatus:
-        answer = await self._caller.ask("GET", f"{self._of(remote_id)}/status", bear=GONE)
+        answer = await self._caller.ask("GET", f"{self._of(remote_id)}/status", accept=GONE)
         if answer.status in GONE:
             return RemoteUnknown()
         status = decoded(answer.body, _FalStatus)
         if status.status != "COMPLETED":
             return RemoteRunning()
         if status.error:
-            said = sentence(status.error) or "The request failed without a reason."
-            return RemoteFailed(FAILED_THERE, self._caller.shown(said))
+            reason = sentence(status.error) or "The request failed without a reason."
+            return RemoteFailed(FAILED_THERE, self._caller.shown(reason))
         return RemoteCompleted()

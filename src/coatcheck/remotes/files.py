@@ -86,7 +86,7 @@ class Files:
             try:
                 if response.status_code in GONE or response.status_code == _FORBIDDEN:
                     # Expired signed URLs answer 403 rather than 404.
-                    raise result_gone()
+                    raise result_missing()
                 raise await self._caller.refusal(response, "GET")
             finally:
                 await response.aclose()
@@ -142,7 +142,7 @@ def from_base64(text: str) -> bytes:
         raise _unreadable() from error
 
 
-def result_gone() -> RemoteFaulty:
+def result_missing() -> RemoteFaulty:
     """The result existed but is gone: only running the work again can help."""
     return RemoteFaulty(
         "The remote no longer has the result.", code="remote_result_gone", perhaps_done=False

@@ -73,12 +73,12 @@ class HttpRemote:
 
     async def cancel(self, remote_id: str) -> None:
         await self._caller.ask(
-            "POST", "/job-cancel", content=msgspec.json.encode({"job_id": remote_id}), bear=_ENDED
+            "POST", "/job-cancel", content=msgspec.json.encode({"job_id": remote_id}), accept=_ENDED
         )
 
     async def _status(self, remote_id: str) -> RemoteStatus:
         answer = await self._caller.ask(
-            "GET", "/job-status", query={"job_id": remote_id}, bear=GONE
+            "GET", "/job-status", query={"job_id": remote_id}, accept=GONE
         )
         if answer.status in GONE:
             return RemoteUnknown()
@@ -87,8 +87,8 @@ class HttpRemote:
             case "completed":
                 return RemoteCompleted()
             case "failed":
-                said = sentence(status.error) or "The remote gives no reason."
-                return RemoteFailed(FAILED_THERE, self._caller.shown(said))
+                reason = sentence(status.error) or "The remote gives no reason."
+                return RemoteFailed(FAILED_THERE, self._caller.shown(reason))
             case "cancelled":
                 return RemoteFailed(CANCELLED_THERE, "The job was cancelled at the remote.")
             case _:

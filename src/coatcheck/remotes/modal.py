@@ -29,7 +29,7 @@ from coatcheck.remotes.errors import (
     RemoteRefused,
     RemoteUnreachable,
 )
-from coatcheck.remotes.files import BINARY, Files, held, result_gone
+from coatcheck.remotes.files import BINARY, Files, held, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of
 from coatcheck.remotes.protocol import (
     CANCELLED_THERE,
@@ -137,7 +137,7 @@ class ModalRemote:
             try:
                 value = await call.get.aio(timeout=0)
             except (self._errors.OutputExpiredError, self._errors.NotFoundError):
-                raise result_gone() from None
+                raise result_missing() from None
             except (self._errors.InputCancellation, TimeoutError):
                 raise _not_completed() from None
         match value:

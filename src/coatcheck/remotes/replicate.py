@@ -14,7 +14,7 @@ import msgspec
 
 from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, garbage, of_each, sentence
 from coatcheck.remotes.errors import RemoteRefused
-from coatcheck.remotes.files import Files, result_gone
+from coatcheck.remotes.files import Files, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of, seconds
 from coatcheck.remotes.protocol import (
     CANCELLED_THERE,
@@ -129,22 +129,22 @@ class ReplicateRemote:
         return await of_each(ids, self._status)
 
     async def result(self, remote_id: str) -> RemoteResult:
-        answer = await self._caller.ask("GET", _of(remote_id), bear=GONE)
+        answer = await self._caller.ask("GET", _of(remote_id), accept=GONE)
         if answer.status in GONE:
-            raise result_gone()
+            raise result_missing()
         prediction = decoded(answer.body, _Prediction)
         if prediction.data_removed:
-            raise result_gone()
+            raise result_missing()
         if prediction.status != "succeeded":
             raise RemoteRefused("The prediction has no result.", code="remote_not_completed")
         took = seconds(prediction.metrics.predict_time if prediction.metrics else None)
         return await result_of(prediction.output, self._output, self._files, took)
 
     async def cancel(self, remote_id: str) -> None:
-        await self._caller.ask("POST", f"{_of(remote_id)}/cancel", bear=GONE)
+        await self._caller.ask("POST", f"{_of(remote_id)}/cancel", accept=GONE)
 
     async def _status(self, remote_id: str) -> RemoteStatus:
-        answer = await self._caller.ask("GET", _of(remote_id), bear=GONE)
+        answer = await self._caller.ask("GET", _of(remote_id), accept=GONE)
         if answer.status in GONE:
             return RemoteUnknown()
         prediction = decoded(answer.body, _PredictionState)
@@ -154,8 +154,8 @@ class ReplicateRemote:
             case "succeeded":
                 return RemoteCompleted()
             case "failed":
-                said = sentence(prediction.error) or "The prediction failed without a reason."
-                return RemoteFailed(FAILED_THERE, self._caller.shown(said))
+                reason = sentence(prediction.error) or "The prediction failed without a reason."
+                return RemoteFailed(FAILED_THERE, self._caller.shown(reason))
             case "canceled" | "aborted":
                 return RemoteFailed(CANCELLED_THERE, "The prediction was cancelled at Replicate.")
 

@@ -15,7 +15,7 @@ import msgspec
 
 from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, of_each, sentence
 from coatcheck.remotes.errors import RemoteRefused
-from coatcheck.remotes.files import Files, result_gone
+from coatcheck.remotes.files import Files, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of, seconds
 from coatcheck.remotes.protocol import (
     CANCELLED_THERE,
@@ -92,9 +92,9 @@ class RunpodRemote:
         return await of_each(ids, self._status)
 
     async def result(self, remote_id: str) -> RemoteResult:
-        answer = await self._caller.ask("GET", self._of("status", remote_id), bear=GONE)
+        answer = await self._caller.ask("GET", self._of("status", remote_id), accept=GONE)
         if answer.status in GONE:
-            raise result_gone()
+            raise result_missing()
         job = decoded(answer.body, _Job)
         if job.status != "COMPLETED":
             raise RemoteRefused("The job has no result.", code="remote_not_completed")
@@ -102,13 +102,13 @@ class RunpodRemote:
         return await result_of(job.output, self._output, self._files, took)
 
     async def cancel(self, remote_id: str) -> None:
-        await self._caller.ask("POST", self._of("cancel", remote_id), bear=GONE)
+        await self._caller.ask("POST", self._of("cancel", remote_id), accept=GONE)
 
     def _of(self, operation: str, remote_id: str) -> str:
         return f"/{self._endpoint}/{operation}/{quote(remote_id, safe='')}"
 
     async def _status(self, remote_id: str) -> RemoteStatus:
-        answer = await self._caller.ask("GET", self._of("status", remote_id), bear=GONE)
+        answer = await self._caller.ask("GET", self._of("status", remote_id), accept=GONE)
         if answer.status in GONE:
             return RemoteUnknown()
         job = decoded(answer.body, _RunpodState)
@@ -118,8 +118,8 @@ class RunpodRemote:
             case "COMPLETED":
                 return RemoteCompleted()
             case "FAILED":
-                said = sentence(job.error) or "The job failed without a reason."
-                return RemoteFailed(FAILED_THERE, self._caller.shown(said))
+                reason = sentence(job.error) or "The job failed without a reason."
+                return RemoteFailed(FAILED_THERE, self._caller.shown(reason))
             case "CANCELLED":
                 return RemoteFailed(CANCELLED_THERE, "The job was cancelled at RunPod.")
             case "TIMED_OUT":

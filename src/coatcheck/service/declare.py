@@ -159,7 +159,7 @@ class Service:
         self.name = name
         self.version = version
         self.published = _published or not _builtin
-        """Whether the catalogue has it. Most of Coatcheck's own are behind surfaces instead."""
+        """Whether the catalogue has it. Most of Coatcheck's own services are behind products."""
         self.internal = _internal
         """Whether its jobs are a product's own work, which nobody submits."""
         self._endpoints: dict[str, Endpoint] = {}

@@ -1,8 +1,8 @@
 """In-memory job statistics, flushed to the roll-ups in the database.
 
-There is one tally per database in a process: a server's engine and its maintenance loops share it.
-Everything here is called once per batch, after the batch's commit. What a killed process had not
-flushed is lost (docs/adr/0028).
+There is one ``JobStats`` per database in a process: a server's engine and its maintenance loops
+share it. Everything here is called once per batch, after the batch's commit. What a killed process
+had not flushed is lost (docs/adr/0028).
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class JobStats:
 
 
 class NoJobStats(JobStats):
-    """A tally that discards everything, for callers that nobody flushes."""
+    """Statistics that discard everything, for callers that nobody flushes."""
 
     def _of(self, org: str, lane: str) -> JobCounts:  # noqa: ARG002 - counted for nobody
         return JobCounts()
@@ -182,7 +182,7 @@ _tallies: Final[WeakValueDictionary[str, JobStats]] = WeakValueDictionary()
 
 
 def job_stats_of(database_url: str) -> JobStats:
-    """The process's tally for a database. It is dropped, unflushed, with its last user."""
+    """The process's statistics for a database. They are dropped, unflushed, with the last user."""
     job_stats = _tallies.get(database_url)
     if job_stats is None:
         job_stats = _tallies[database_url] = JobStats()

@@ -33,7 +33,7 @@ from coatcheck.telemetry.instruments import (
     histogram,
 )
 from coatcheck.telemetry.job_stats import Counted
-from coatcheck.telemetry.snapshots import Snapshot, shown, taken
+from coatcheck.telemetry.snapshots import Snapshot, render, take_snapshot
 from coatcheck.version import __version__
 
 _ROWS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -466,7 +466,7 @@ def snapshot(kind: str) -> Snapshot:
     used = time.process_time()
     _cpu_seconds.labels(kind).inc(max(0.0, used - _cpu_seconds_shown))
     _cpu_seconds_shown = used
-    return taken(REGISTRY, ACROSS)
+    return take_snapshot(REGISTRY, ACROSS)
 
 
 def exposition(kind: str = "serve") -> bytes:
@@ -474,4 +474,4 @@ def exposition(kind: str = "serve") -> bytes:
     python = CollectorRegistry()
     ProcessCollector(registry=python)
     PlatformCollector(registry=python)
-    return shown(snapshot(kind), taken(python, {}))
+    return render(snapshot(kind), take_snapshot(python, {}))

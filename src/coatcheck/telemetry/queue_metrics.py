@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import HELD, WAITING, State
 from coatcheck.telemetry.instruments import DeclaredMetric
-from coatcheck.telemetry.snapshots import Snapshot, taken
+from coatcheck.telemetry.snapshots import Snapshot, take_snapshot
 
 DATABASE_UP: Final = DeclaredMetric(
     "coatcheck_database_up", "gauge", "1 if the database answered this scrape.", ()
@@ -73,10 +73,10 @@ def queue_snapshot(queue: Queue | None) -> Snapshot:
     up = _gauge(DATABASE_UP, registry)
     if queue is None:
         up.set(0)
-        return taken(registry, {})
+        return take_snapshot(registry, {})
     up.set(1)
     if not queue.is_counted:
-        return taken(registry, {})
+        return take_snapshot(registry, {})
     depth, oldest = _gauge(DEPTH, registry), _gauge(OLDEST, registry)
     for lane in Lane:
         oldest.labels(lane.value)
@@ -90,7 +90,7 @@ def queue_snapshot(queue: Queue | None) -> Snapshot:
     sealed = _gauge(SEALED, registry)
     for key_id, secrets in queue.sealed_secrets.items():
         sealed.labels(key_id or _UNSEALED).set(secrets)
-    return taken(registry, {})
+    return take_snapshot(registry, {})
 
 
 def _gauge(declared: DeclaredMetric, registry: CollectorRegistry) -> Gauge:

@@ -56,7 +56,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(list[_StoredSample])
 
 
-def taken(registry: CollectorRegistry, across: Mapping[str, Across]) -> Snapshot:
+def take_snapshot(registry: CollectorRegistry, across: Mapping[str, Across]) -> Snapshot:
     """A snapshot of a registry."""
     snapshot: Snapshot = {}
     for metric in registry.collect():
@@ -150,7 +150,7 @@ def bounded(snapshot: Snapshot, rows_max: int) -> Snapshot:
     return {name: _bounded(family, rows_max) for name, family in snapshot.items()}
 
 
-def shown(*snapshots: Snapshot) -> bytes:
+def render(*snapshots: Snapshot) -> bytes:
     """Render as Prometheus text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_SnapshotCollector(snapshots))

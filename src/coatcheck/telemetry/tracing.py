@@ -5,8 +5,8 @@ it on: handlers find it as OpenTelemetry's current context; upstreams, remotes a
 receivers get it as a header. That needs no set-up here.
 
 With ``OTEL_EXPORTER_OTLP_ENDPOINT`` set, processes also record their own spans and export them by
-OTLP over HTTP (``exporting.py``). Without it, OpenTelemetry is not even imported until the first
-job that belongs to a trace.
+OTLP over HTTP. Without it, OpenTelemetry is not even imported until the first job that belongs to a
+trace.
 
 Spans contain ids and names, never payloads; of an error they contain its type and no text.
 """
@@ -86,7 +86,7 @@ _tracer: Tracer | None = None
 _export: SpanExport | None = None
 
 
-class Part:
+class TraceSpan:
     """One span being recorded, or a no-op with the same interface if nothing is recorded."""
 
     __slots__ = ("_span",)
@@ -107,10 +107,10 @@ class Part:
             self._span.set_status(StatusCode.ERROR, why)
 
 
-_NOT_RECORDED: Final = Part()
+_NOT_RECORDED: Final = TraceSpan()
 
 
-def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
+def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether OpenTelemetry's variables configure an exporter."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == _TRUE:
         return False
@@ -125,7 +125,7 @@ def start(kind: str) -> bool:
     ``kind`` is the kind of process. It becomes the service name, unless OTEL_SERVICE_NAME is set.
     """
     global _export, _tracer  # one per process, like its logs
-    if _tracer is None and is_wanted():
+    if _tracer is None and is_configured():
         from coatcheck.telemetry.tracing import SpanExport
 
         _export = SpanExport(kind)
@@ -156,7 +156,7 @@ def current() -> str | None:
 
 
 @contextmanager
-def span(name: str, kind: Kind, parent: str | None, attributes: Attributes) -> Iterator[Part]:
+def span(name: str, kind: Kind, parent: str | None, attributes: Attributes) -> Iterator[TraceSpan]:
     """Run a block as a child span of ``parent``, or as the root of a new trace without one.
 
     It is OpenTelemetry's current span meanwhile. An exception marks it as failed, with its type.
@@ -181,7 +181,7 @@ def span(name: str, kind: Kind, parent: str | None, attributes: Attributes) -> I
         record_exception=False,
         set_status_on_exception=False,
     )
-    part = Part(begun)
+    part = TraceSpan(begun)
     try:
         with _as_current(set_span_in_context(begun, above), written(begun)):
             yield part

@@ -1,4 +1,4 @@
-"""Work that ends as soon as its job is cancelled."""
+"""Runs a coroutine that stops as soon as its job is cancelled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 async def unless_cancelled(job: Job, work: Coroutine[Any, Any, Value]) -> Value:
-    """What ``work`` returns; it is stopped as soon as somebody cancels the job."""
+    """Await ``work``, and stop it as soon as the job is cancelled. Raises JobCancelled then."""
     working = asyncio.create_task(work)
     cancelled = asyncio.create_task(job.wait_cancelled())
     try:

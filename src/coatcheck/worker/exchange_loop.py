@@ -1,8 +1,8 @@
-"""The counter of the coat check: finished work is handed in, new work is taken out.
+"""The exchange loop: records the outcomes of finished jobs and claims new ones.
 
-One loop over one connection. While a statement is in flight, handlers go on and their results
-gather; the next statement takes them all. It sends as soon as there is something to say (no timer,
-so an idle worker adds no latency), and asks for work with whatever it sends.
+One loop uses one connection. While a statement is in flight, handlers go on and their results
+accumulate; the next statement records all of them. The loop sends as soon as it has something to
+send (without a timer, so an idle worker adds no latency), and each exchange also claims jobs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter as Numbers
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
@@ -35,6 +35,8 @@ from coatcheck.telemetry.job_stats import NoJobStats, job_stats_of
 from coatcheck.worker.lease import LeaseRenewer
 from coatcheck.worker.slots import SlotPool
 
+_log = logging.getLogger(__name__)
+
 _SUCCESSES_BEFORE_FASTER = 3
 
 
@@ -58,28 +60,27 @@ class PollInterval:
         self.seconds = min(self._max, self.seconds * 2)
 
 
-_log = logging.getLogger(__name__)
 _FEW_JOBS = 32
 _TURNS_FOR_SHORT_JOBS = 3
 _LOOK_AGAIN_SECONDS_MIN = 0.005
-"""Tokens that come faster than this are taken several at a time."""
-_IDS_TOLD_MAX = 200
-"""More finished jobs than this in one batch are told as "look yourself"."""
+"""If rate tokens become due faster than this, a claim takes several at a time."""
+_IDS_NOTIFIED_MAX = 200
+"""A notification names at most this many jobs; with more, it says that any job may have changed."""
 
 Claims = Callable[[Connection, ClaimOrder], Awaitable[list[ClaimedJob]]]
-"""A way of taking out work, in place of the engine's own. It claims under the order's lease, and in
-each lane no more than there is room for. It takes all it can, or says that there may be more by the
-order's ``look_again_seconds``. The line need not wait for the disk."""
+"""Claims jobs in place of the engine's own claim: under the order's lease, and at most
+as many jobs of each lane as there is room for. It claims all it can, or sets the order's
+``look_again_seconds`` if there may be more. The connection need not wait for the disk."""
 
 
 class ExchangeLoop:
-    """Exchanges finished jobs for new ones, until told to stop asking."""
+    """Records finished jobs and claims new ones, until ``stop_asking``."""
 
     def __init__(
         self,
         db: Connection,
-        claim_line: Connection,
-        keeper: LeaseRenewer,
+        claim_db: Connection,
+        renewer: LeaseRenewer,
         notifier: Notifier,
         slot_pools: Mapping[Lane, SlotPool],
         endpoints: Mapping[str, Endpoint],
@@ -92,8 +93,8 @@ class ExchangeLoop:
         claims: Claims | None = None,
     ) -> None:
         self._db = db
-        self._claim_db = claim_line
-        self._keeper = keeper
+        self._claim_db = claim_db
+        self._renewer = renewer
         self._notifier = notifier
         self._slot_pools = slot_pools
         self._served = endpoints
@@ -105,14 +106,14 @@ class ExchangeLoop:
         self._accept = accept
         self._on_ended = on_ended
         self._claims = claims
-        # Nobody submitted what products run for themselves.
+        # Jobs that products run for themselves were submitted by nobody: they are not counted.
         counted = not all(endpoint.internal for endpoint in endpoints.values())
         self._job_stats = job_stats_of(db.database_url) if counted else NoJobStats()
         self._completions: list[FinishedJob] = []
         self._settlements: list[Settlement] = []
         self._cursors: dict[str, Cursor] = {}
         self._turns: dict[str, ClaimRotation] = {}
-        self._reason = asyncio.Event()
+        self._wake = asyncio.Event()
         self._work_may_wait = True
         self._limits_unknown = True
         self._limits_seen_at = 0.0
@@ -127,106 +128,112 @@ class ExchangeLoop:
         self.rejected = 0
         self._asking = True
         self._failing_since: float | None = None
-        self.leave_out(())
+        self.exclude(())
 
-    # What others tell the counter
+    # Called by the worker
 
-    def hand_in(self, completion: FinishedJob) -> None:
+    def complete(self, completion: FinishedJob) -> None:
+        """Record a job that completed, with the next exchange."""
         self._completions.append(completion)
-        self._reason.set()
+        self._wake.set()
 
     def settle(self, settlement: Settlement) -> None:
+        """Record any other outcome of an attempt."""
         self._settlements.append(settlement)
-        self._reason.set()
+        self._wake.set()
 
     def look_for_work(self) -> None:
-        """Work may have come; or, after a gap, anything may have changed."""
+        """Claim now: jobs may have been queued, or, after a gap, anything may have changed."""
         self._work_may_wait = True
-        self._reason.set()
+        self._wake.set()
 
     def look_for_limits(self) -> None:
-        """Limits may have been set or taken away."""
+        """Read the limits again and claim: limits may have been set or cleared."""
         self._limits_unknown = True
         self.look_for_work()
 
-    def leave_out(self, endpoints: Collection[str]) -> None:
-        """Claim no jobs of these endpoints, and those of all others, until told otherwise."""
+    def exclude(self, endpoints: Collection[str]) -> None:
+        """Claim jobs of all endpoints but these, until the next call."""
         served = {name: each for name, each in self._served.items() if name not in endpoints}
         self._endpoints = list(served)
         self._timeouts = [each.timeout_seconds for each in served.values()]
         self.look_for_work()
 
-    def give_back(self, lease: int) -> None:
-        """Give back whatever is held under a lease that nobody here knows of."""
+    def release(self, lease: int) -> None:
+        """Release the jobs of a lease that no part of this worker knows."""
         self._lost_claims.append(lease)
-        self._reason.set()
+        self._wake.set()
 
     def leases(self) -> set[int]:
-        """Of the claim under way, those to be given back, and the jobs to be handed in."""
+        """The leases of the claim in flight, of claims to release, and of outcomes to record."""
         jobs = [done.job for done in self._completions]
         jobs += [settlement.job for settlement in self._settlements]
         known = {job.lease for job in jobs} | set(self._lost_claims)
         return known if self._claim_underway is None else known | {self._claim_underway}
 
     def stop_asking(self) -> None:
-        """Take no new work; go on handing in."""
+        """Claim no more; keep recording outcomes."""
         self._asking = False
-        self._reason.set()
+        self._wake.set()
 
     def failing_for(self) -> float:
-        """Seconds for which finished work could not be handed in."""
+        """For how many seconds outcomes could not be recorded."""
         return 0.0 if self._failing_since is None else time.monotonic() - self._failing_since
 
     @property
     def poll_seconds(self) -> float:
-        """How often it looks for work that nobody told it of."""
+        """The interval at which it claims without a notification."""
         return self._poll.seconds
 
     @property
     def quiet(self) -> bool:
-        """Whether everything finished has been handed in, and no claim is under way or unclear."""
-        return not (self._serving or self._has_something_to_say())
+        """Whether all outcomes are recorded, and no claim is in flight or uncertain."""
+        return not (self._serving or self._has_something_to_send())
 
     # The loop
 
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Exchange until cancelled."""
         while True:
-            await self._wait_for_a_reason()
+            await self._wait_for_work()
             try:
                 await self.serve_once()
             except (DatabaseUnavailable, OutcomeUnknown) as error:
                 self._failed()
                 _log.warning(
-                    "the database is away; trying again in %.1f s: %s", self._poll.seconds, error
+                    "the database is unreachable; retrying in %.1f s: %s",
+                    self._poll.seconds,
+                    error,
                 )
                 await self._pause()
             except Exception:  # noqa: BLE001 - whatever it was, the loop has to go on
-                # What the database refuses of one job must not end all the others with this
-                # worker. While it goes on, the leases are left to end (see lease.py).
+                # If the database refuses one job, the worker's other jobs must not fail with it.
+                # While this lasts, the leases expire (see lease.py).
                 self._failed()
-                _log.exception("the database refused; trying again in %.1f s", self._poll.seconds)
-                self._drop_what_nobody_holds()
+                _log.exception(
+                    "the database refused a statement; retrying in %.1f s", self._poll.seconds
+                )
+                self._drop_expired_results()
                 await self._pause()
             else:
                 self._poll.succeeded()
                 self._failing_since = None
 
     async def serve_once(self) -> None:
-        """Hand in everything there is, take out what there is room for."""
-        only_tokens = self._token_due and not (self._work_may_wait or self._has_something_to_say())
-        self._reason.clear()
+        """Record all outcomes, and claim jobs for the free slots."""
+        only_tokens = self._token_due and not (self._work_may_wait or self._has_something_to_send())
+        self._wake.clear()
         self._work_may_wait = self._token_due = False
         self._serving = True
         try:
-            await self._give_back_lost_claims()
+            await self._release_lost_claims()
             if self._settlements:
                 await self._send_settlements()
             if self._claims is not None:
                 await self._exchange(room=False)
-                await self._claim_otherwise(self._claims)
+                await self._claim_with(self._claims)
                 return
-            # By turns, so that neither kind of flow can starve the other of room.
+            # They alternate, so that neither limited nor unlimited queues take all the room.
             self._limited_first = not self._limited_first
             if only_tokens:
                 await self._claim_limited()
@@ -244,9 +251,9 @@ class ExchangeLoop:
         if self._failing_since is None:
             self._failing_since = time.monotonic()
 
-    def _drop_what_nobody_holds(self) -> None:
-        """Results that are refused for longer than any lease lasts can only be too late by now."""
-        if self.failing_for() > self._keeper.longest_seconds:
+    def _drop_expired_results(self) -> None:
+        """Drop results that were refused for longer than the longest lease: all are too late."""
+        if self.failing_for() > self._renewer.longest_seconds:
             late = [done.job for done in self._completions]
             late += [settlement.job for settlement in self._settlements]
             for job in late:
@@ -254,9 +261,9 @@ class ExchangeLoop:
             self._completions.clear()
             self._settlements.clear()
 
-    async def _wait_for_a_reason(self) -> None:
+    async def _wait_for_work(self) -> None:
         has_room = self._has_room()
-        if self._has_something_to_say() or (self._work_may_wait and has_room):
+        if self._has_something_to_send() or (self._work_may_wait and has_room):
             return
         seconds = self._poll.seconds
         for_a_token = False
@@ -266,22 +273,22 @@ class ExchangeLoop:
             seconds = min(seconds, until_token)
         try:
             async with asyncio.timeout(seconds):
-                await self._reason.wait()
+                await self._wake.wait()
         except TimeoutError:
             self._token_due = for_a_token
             self._work_may_wait = not for_a_token
 
-    def _has_something_to_say(self) -> bool:
+    def _has_something_to_send(self) -> bool:
         return bool(self._completions or self._settlements or self._lost_claims)
 
     async def _pause(self) -> None:
-        # New results are no reason to hurry a database that is away; its return is (see on_gap).
+        # New results do not shorten the pause; the return of the database does (see on_gap).
         deadline = time.monotonic() + self._poll.seconds
         while (remaining := deadline - time.monotonic()) > 0 and not self._work_may_wait:
-            self._reason.clear()
+            self._wake.clear()
             try:
                 async with asyncio.timeout(remaining):
-                    await self._reason.wait()
+                    await self._wake.wait()
             except TimeoutError:
                 break
         self._work_may_wait = True
@@ -290,12 +297,12 @@ class ExchangeLoop:
         return any(room for room, _ in self._room())
 
     def _room(self) -> list[tuple[int, set[str] | None]]:
-        """The room in each lane; none in a lane whose lease is not certain to hold. Where the only
-        slots left are kept for organisations that hold none, those that hold some are named."""
+        """The room in each lane; none in a lane whose lease is not certain to hold. If only the
+        reserved slots are free, with the organisations that hold slots and cannot have those."""
         now = time.monotonic()
         rooms: list[tuple[int, set[str] | None]] = []
         for lane, slots in self._slot_pools.items():
-            if not self._asking or not self._keeper.holds(lane, now):
+            if not self._asking or not self._renewer.holds(lane, now):
                 rooms.append((0, None))
             elif room := slots.room():
                 rooms.append((room, None))
@@ -307,11 +314,11 @@ class ExchangeLoop:
 
     async def _send_settlements(self) -> None:
         batch = self._settlements[:CLAIM_ROWS_MAX]
-        with self._handing_in([settlement.job for settlement in batch]):
+        with self._recording([settlement.job for settlement in batch]):
             settled = await leases.settle(self._db, batch, self._keep_failed_seconds)
         crash_point("settle.committed_not_notified")
         del self._settlements[: len(batch)]
-        ended: Numbers[tuple[str, State]] = Numbers()
+        ended: Counter[tuple[str, State]] = Counter()
         newest = newest_leases(settlement.job for settlement in batch)
         for settlement in batch:
             job, now = settlement.job, settled.get(settlement.job.uuid)
@@ -355,9 +362,9 @@ class ExchangeLoop:
             return
         crash_point("finish.before_statement" if completions else "claim.before_statement")
         sent_at = time.monotonic()
-        with self._claiming(order), self._handing_in([done.job for done in completions]):
+        with self._claiming(order), self._recording([done.job for done in completions]):
             claimed, accepted = await leases.exchange(
-                # A claim alone need not wait for the disk: see Worker.
+                # A claim without completions need not wait for the disk: see Worker.
                 self._db if completions else self._claim_db,
                 order,
                 completions,
@@ -371,12 +378,12 @@ class ExchangeLoop:
             metrics.record_finish_flush(len(completions))
             self._completed(completions, accepted)
         if 0 < len(claimed) <= _FEW_JOBS:
-            # Let handlers that end at once do so, and hand them in with the next question instead
-            # of behind it. With many jobs the question goes first: the server then works meanwhile.
+            # Handlers that end at once end here, and the next exchange records them instead of
+            # the one after. With many jobs the next exchange goes first: the server is then busy.
             for _ in range(_TURNS_FOR_SHORT_JOBS):
                 await asyncio.sleep(0)
 
-    async def _claim_otherwise(self, claims: Claims) -> None:
+    async def _claim_with(self, claims: Claims) -> None:
         order = self._order()
         if any(order.room):
             crash_point("claim.before_statement")
@@ -389,7 +396,7 @@ class ExchangeLoop:
 
     async def _claim_limited(self) -> None:
         now = time.monotonic()
-        # Asked now and then as well: whoever set a limit may have ended before it told anybody.
+        # Also read periodically: a process that set a limit may have died before it notified us.
         if self._limits_unknown or now - self._limits_seen_at >= self._poll.seconds:
             self._limits_unknown = False
             self._limits_seen_at = now
@@ -402,20 +409,20 @@ class ExchangeLoop:
         order = self._order()
         if any(order.room):
             with self._claiming(order):
-                # Durable at once: a limit must hold across a crash of the server, too.
+                # Durable at once: a limit must hold even if PostgreSQL crashes.
                 claimed = await leases.claim_limited(self._db, order)
             self._look_again_in(order.look_again_seconds)
             self._take(claimed)
 
     def _look_again_in(self, seconds: float | None) -> None:
-        """When what waits for nothing but its rate can be claimed; at the next poll, if None."""
+        """Claim again after ``seconds``, when a rate token is due. None: at the next poll."""
         self._look_again_at = None
         if seconds is not None:
             self._look_again_at = time.monotonic() + max(seconds, _LOOK_AGAIN_SECONDS_MIN)
 
     @contextmanager
     def _claiming(self, order: ClaimOrder) -> Iterator[None]:
-        """Remember the lease of a claim that may have been committed without our knowing."""
+        """If the claim fails, remember its lease: the claim may have been committed anyway."""
         self._claim_underway = order.lease
         try:
             yield
@@ -426,22 +433,22 @@ class ExchangeLoop:
             self._claim_underway = None
 
     @contextmanager
-    def _handing_in(self, jobs: list[ClaimedJob]) -> Iterator[None]:
-        """Remember the jobs of a hand-in that may have been committed without our knowing."""
+    def _recording(self, jobs: list[ClaimedJob]) -> Iterator[None]:
+        """If the answer is lost, remember the jobs: their outcomes may have been committed."""
         try:
             yield
         except OutcomeUnknown:
             self._unsure.update((job.uuid, job.lease) for job in jobs)
             raise
 
-    async def _give_back_lost_claims(self) -> None:
+    async def _release_lost_claims(self) -> None:
         while self._lost_claims:
             lease = self._lost_claims[-1]
-            given_back = await leases.release_claim(self._db, lease, self._keep_failed_seconds)
+            released = await leases.release_claim(self._db, lease, self._keep_failed_seconds)
             self._lost_claims.remove(lease)  # others may have been added meanwhile
-            if given_back:
-                _log.info("gave back %d jobs of a claim whose answer was lost", len(given_back))
-                self._tell(given_back)
+            if released:
+                _log.info("released %d jobs of a claim whose answer was lost", len(released))
+                self._notify(released)
 
     def _order(self, *, room: bool = True) -> ClaimOrder:
         rooms = self._room() if room else [(0, None)] * len(self._slot_pools)
@@ -450,7 +457,7 @@ class ExchangeLoop:
             room=[places for places, _ in rooms],
             endpoints=self._endpoints,
             timeouts=self._timeouts,
-            lease=self._keeper.fresh_lease(),
+            lease=self._renewer.fresh_lease(),
             cursors=self._cursors,
             turns=self._turns,
             holders=[holders for _, holders in rooms],
@@ -458,7 +465,7 @@ class ExchangeLoop:
 
     def _take(self, claimed: list[ClaimedJob]) -> None:
         if claimed:
-            self._work_may_wait = True  # where there was some, there may be more
+            self._work_may_wait = True  # there may be more
             self._begin(claimed)
 
     def _begin(self, claimed: list[ClaimedJob]) -> None:
@@ -468,11 +475,11 @@ class ExchangeLoop:
             self._accept(claimed)
 
     def _completed(self, completions: list[FinishedJob], accepted: set[UUID]) -> None:
-        told = [completion.job for completion in completions]
+        jobs = [completion.job for completion in completions]
         if len(accepted) < len(completions):
-            newest = newest_leases(told)
+            newest = newest_leases(jobs)
             late = [
-                job for job in told if job.uuid not in accepted or job.lease != newest[job.uuid]
+                job for job in jobs if job.uuid not in accepted or job.lease != newest[job.uuid]
             ]
             for job in late:
                 self._too_late(job)
@@ -492,21 +499,21 @@ class ExchangeLoop:
         if not self._on_ended.keys().isdisjoint(ran):
             for completion in completions:
                 self._ended(completion.job)
-        self._settled(told)
+        self._settled(jobs)
 
     def _ended(self, job: ClaimedJob) -> None:
-        tell = self._on_ended.get(job.endpoint)
-        if tell is not None:
-            tell(job)
+        callback = self._on_ended.get(job.endpoint)
+        if callback is not None:
+            callback(job)
 
     def _too_late(self, job: ClaimedJob) -> None:
         if (job.uuid, job.lease) in self._unsure:
-            # Sent before, and its answer lost: most likely it was accepted then.
+            # Sent before, and the answer was lost: most likely it was accepted then.
             return
         self.rejected += 1
         metrics.record_refused_result()
         _log.warning(
-            "a result came too late: the job had been taken from this worker",
+            "a result came too late: this worker no longer held the job",
             extra={
                 "job_id": to_text(job.uuid),
                 "endpoint": job.endpoint,
@@ -517,24 +524,24 @@ class ExchangeLoop:
     def _settled(self, jobs: list[ClaimedJob]) -> None:
         if self._unsure:
             self._unsure.difference_update((job.uuid, job.lease) for job in jobs)
-        self._tell([job.uuid for job in jobs])
+        self._notify([job.uuid for job in jobs])
 
-    def _tell(self, job_ids: list[UUID]) -> None:
-        few = len(job_ids) <= _IDS_TOLD_MAX
-        self._notifier.say(CHANGED, [job_id.hex for job_id in job_ids] if few else None)
+    def _notify(self, job_ids: list[UUID]) -> None:
+        few = len(job_ids) <= _IDS_NOTIFIED_MAX
+        self._notifier.notify(CHANGED, [job_id.hex for job_id in job_ids] if few else None)
 
 
 def _end_of(completion: FinishedJob) -> tuple[UUID, str, str, str | None, int, float]:
-    """What the line of a job that completed says (``EventLog.jobs_completed``)."""
+    """The fields of a completed job's log line (``EventLog.jobs_completed``)."""
     job = completion.job
     return job.uuid, job.org, job.endpoint, job.request_id, job.attempt, completion.ran_seconds
 
 
 def newest_leases(jobs: Iterable[ClaimedJob]) -> dict[UUID, int]:
-    """Of each job, the lease that it can be held under: that of this worker's latest claim.
+    """The lease of each job under which it can be held: that of this worker's latest claim.
 
-    A worker has two claims of a job where a crash of the server took the first one back. What the
-    database answers by the job's id is then an answer to the later one.
+    A worker has two claims of a job if a crash of PostgreSQL undid the first one. An answer of the
+    database for the job's id then belongs to the later one.
     """
     newest: dict[UUID, int] = {}
     for job in jobs:

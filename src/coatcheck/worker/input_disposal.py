@@ -39,7 +39,7 @@ class InputDisposal:
         self._db = Connection(
             settings.database_url, name="worker disposal", server_settings=PINNED_PLANS
         )
-        self._shredder = InputDeleter(self._db, blobs)
+        self._deleter = InputDeleter(self._db, blobs)
         self._waiting: list[tuple[str, UUID]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -72,7 +72,7 @@ class InputDisposal:
             while self._waiting:
                 jobs, self._waiting = self._waiting, []
                 copies = await inputs.open_blobs(self._db, jobs)
-                await self._shredder.shred([(copy, Mechanism.WORKER) for copy in copies])
+                await self._deleter.delete([(copy, Mechanism.WORKER) for copy in copies])
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             self._waiting.clear()
             _log.info("leaving the inputs of ended jobs to maintenance: %s", error)

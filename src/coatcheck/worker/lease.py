@@ -58,7 +58,7 @@ class LeaseRenewer:
     def __init__(
         self,
         db: Connection,
-        registry_line: Connection,
+        registry_db: Connection,
         lanes: Mapping[Lane, LanePolicy],
         *,
         name: str,
@@ -68,10 +68,10 @@ class LeaseRenewer:
         on_cancel: Callable[[UUID], None],
         on_lost: Callable[[Lane], None],
         on_held_again: Callable[[], None],
-        handing_in_failed_for: Callable[[], float],
+        recording_failed_for: Callable[[], float],
     ) -> None:
         self._db = db
-        self._registry_line = registry_line
+        self._registry_db = registry_db
         self._lanes = dict(lanes)
         self._name = name
         self._version = version
@@ -82,7 +82,7 @@ class LeaseRenewer:
         self._on_cancel = on_cancel
         self._on_lost = on_lost
         self._on_held_again = on_held_again
-        self._handing_in_failed_for = handing_in_failed_for
+        self._recording_failed_for = recording_failed_for
         self._shortest = min(policy.ack_seconds for policy in lanes.values())
         self.longest_seconds = max(policy.ack_seconds for policy in lanes.values())
         self.interval = min(5.0, self._shortest / 6)
@@ -94,7 +94,7 @@ class LeaseRenewer:
         """Start a boot: all leases from now on belong to it, and so do the published services."""
         sent_at = time.monotonic()
         self.boot = await leases.register(
-            self._registry_line,
+            self._registry_db,
             self._name,
             self._version,
             self._lanes,
@@ -107,7 +107,7 @@ class LeaseRenewer:
         self._renewed(sent_at)
 
     async def deregister(self) -> None:
-        await leases.deregister(self._registry_line, self.boot)
+        await leases.deregister(self._registry_db, self.boot)
 
     def fresh_lease(self) -> int:
         self._claims += 1
@@ -117,7 +117,7 @@ class LeaseRenewer:
         """Whether the lane's jobs are certainly still ours."""
         return now - self._renewed_at < self._lanes[lane].ack_seconds * 2 / 3
 
-    def give_up_what_is_lost(self, now: float) -> None:
+    def stop_lost_lanes(self, now: float) -> None:
         """Stop the lanes whose lease has expired. Also called before a renewal: after a long pause,
         a renewal would make the lanes look held again although others hold their jobs already."""
         for lane in self._lanes:
@@ -132,7 +132,7 @@ class LeaseRenewer:
             # delay the next one, and cost a lane with the shortest lease its jobs.
             await asyncio.sleep(max(0.0, sent_at + self.interval - time.monotonic()))
             sent_at = time.monotonic()
-            if self._handing_in_failed_for() > self._shortest / 2:
+            if self._recording_failed_for() > self._shortest / 2:
                 _log.warning("results cannot be recorded: letting the leases expire")
                 continue
             await self.renew()
@@ -140,7 +140,7 @@ class LeaseRenewer:
     async def renew(self) -> None:
         """Send one heartbeat. A missed one is harmless; the next may be answered."""
         sent_at = time.monotonic()
-        self.give_up_what_is_lost(sent_at)
+        self.stop_lost_lanes(sent_at)
         try:
             async with asyncio.timeout(self._heartbeat_timeout(sent_at)):
                 to_cancel = await leases.heartbeat(self._db, self.boot)
@@ -149,7 +149,7 @@ class LeaseRenewer:
             # start over.
             _log.warning("this worker was declared dead; it registers again")
             self._renewed_at = float("-inf")
-            self.give_up_what_is_lost(sent_at)
+            self.stop_lost_lanes(sent_at)
             await self._register_again()
             return
         except (DatabaseUnavailable, OutcomeUnknown, TimeoutError) as error:

@@ -42,14 +42,14 @@ class LeaseReconciler:
         running: Callable[[], Collection[RunningJob]],
         known: Callable[[], set[int]],
         lose: Callable[[RunningJob], None],
-        give_back: Callable[[int], None],
+        release: Callable[[int], None],
     ) -> None:
         self._db = db
         self._boot = boot
         self._running = running
         self._known = known
         self._lose = lose
-        self._give_back = give_back
+        self._release = release
         self._lost: set[RunningJob] = set()
         self._unknown: set[int] = set()
 
@@ -58,16 +58,16 @@ class LeaseReconciler:
         while True:
             await asyncio.sleep(seconds)
             try:
-                await self.look()
+                await self.check()
             except (DatabaseUnavailable, OutcomeUnknown) as error:
                 _log.info("checking this worker's leases later: %s", error)
             except Exception:  # noqa: BLE001 - the next check follows; jobs go on meanwhile
                 _log.exception("checking this worker's leases failed")
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check once. Acts on what was already found the time before."""
         began = set(self._running())
-        held = await leases.holdings(self._db, self._boot())
+        held = await leases.held_jobs(self._db, self._boot())
         still = {(each.job_id, each.lease) for each in held}
         lost = {each for each in began & set(self._running()) if not _is_one_of(still, each)}
         for running in lost & self._lost:
@@ -81,7 +81,7 @@ class LeaseReconciler:
         unknown = {each.lease for each in held if not each.begun} - self._known()
         for lease in unknown & self._unknown:
             _log.warning("found leases in the database that this worker does not know")
-            self._give_back(lease)
+            self._release(lease)
         self._unknown = unknown
 
 

@@ -50,7 +50,7 @@ _BYTES_PER_STATEMENT = 4 * 1024 * 1024
 _Event = tuple[ClaimedJob, str, bytes]
 Result = TypeVar("Result")
 
-_LAST_WORDS_SECONDS = 1.0
+_SETTLE_STOPPED_SECONDS = 1.0
 """How long the reports of a stopped job may delay its end."""
 
 _encode = msgspec.json.Encoder().encode
@@ -117,12 +117,12 @@ class ReportWriter:
         if refused is not None:
             raise refused
 
-    async def last_words(self, claimed: ClaimedJob) -> None:
+    async def settle_stopped(self, claimed: ClaimedJob) -> None:
         """Store the reports of a stopped job, if that is quick; its uploads are dropped."""
         for upload in self._uploads.pop(id(claimed), ()):
             upload.cancel()
         try:
-            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+            async with asyncio.timeout(_SETTLE_STOPPED_SECONDS):
                 await self.settle(claimed)
         except TimeoutError:
             self.forget(claimed)
@@ -171,7 +171,7 @@ class ReportWriter:
                 self._remove(progress, events)
                 changed = {entry[0].uuid.hex for entry in progress.values()}
                 changed.update(event[0].uuid.hex for event in events)
-                self._notifier.say(CHANGED, changed)
+                self._notifier.notify(CHANGED, changed)
                 async with self._sent:
                     self._sent.notify_all()
             # Dropped reports made room, too.
@@ -241,13 +241,13 @@ class ReportWriter:
     async def _store(self, claimed: ClaimedJob, attachment: Attachment) -> None:
         blobs = self._blobs()
         stored = await blobs.put(
-            artifact_key(await _until_back(self._deployment_id), claimed.uuid),
+            artifact_key(await _until_available(self._deployment_id), claimed.uuid),
             attachment.data,
             media_type=attachment.media_type,
             file_name=attachment.name,
         )
         crash_point("artifact.blob_stored")
-        ours, replaced = await _until_back(
+        ours, replaced = await _until_available(
             partial(
                 reports.add_artifact,
                 self._db,
@@ -262,7 +262,7 @@ class ReportWriter:
         if not ours:
             await blobs.delete([stored.key])
         elif replaced is not None:
-            await _until_back(partial(ArtifactDeleter(self._db, blobs).shred, [replaced]))
+            await _until_available(partial(ArtifactDeleter(self._db, blobs).delete, [replaced]))
 
 
 class WaitingBytes:
@@ -310,7 +310,7 @@ class WaitingBytes:
         )
 
 
-async def _until_back(operation: Callable[[], Awaitable[Result]]) -> Result:
+async def _until_available(operation: Callable[[], Awaitable[Result]]) -> Result:
     """Retry an idempotent operation until the database is available, as for other reports.
 
     An outage is not the job's failure. If its lease expires meanwhile, the job is stopped and its
@@ -327,16 +327,16 @@ async def _until_back(operation: Callable[[], Awaitable[Result]]) -> Result:
 class JobReporter:
     """Receives the reports of one job."""
 
-    __slots__ = ("claimed", "desk", "used")
+    __slots__ = ("claimed", "used", "writer")
 
-    def __init__(self, desk: ReportWriter, claimed: ClaimedJob) -> None:
-        self.desk = desk
+    def __init__(self, writer: ReportWriter, claimed: ClaimedJob) -> None:
+        self.writer = writer
         self.claimed = claimed
         self.used = False
 
     def report(self, report: Report) -> Awaitable[None]:
         self.used = True
-        return self.desk.take(self.claimed, report)
+        return self.writer.take(self.claimed, report)
 
 
 class _ReportBudget:
@@ -352,5 +352,5 @@ class _ReportBudget:
         return self._store.room(self._claimed).__await__()
 
 
-def _log_data(db: LogLine) -> dict[str, object]:
-    return {"level": db.level, "message": db.message, "fields": db.fields}
+def _log_data(line: LogLine) -> dict[str, object]:
+    return {"level": line.level, "message": line.message, "fields": line.fields}

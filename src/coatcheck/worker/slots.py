@@ -26,6 +26,8 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CLAIM_ROWS_MAX
 from coatcheck.job import Job
 
+_log = logging.getLogger(__name__)
+
 
 class StopReason(Enum):
     """Why a handler is stopped from outside."""
@@ -91,7 +93,6 @@ class RunningJob:
             self.task.cancel()
 
 
-_log = logging.getLogger(__name__)
 _AHEAD_SECONDS = 0.05
 _AHEAD_JOBS_MAX = 2 * CLAIM_ROWS_MAX
 _BURST_SECONDS = 0.002

@@ -120,34 +120,34 @@ class Worker:
         if not self._endpoints:
             raise SettingsInvalid("a worker needs at least one service with an endpoint")
         dsn = settings.database_url
-        self._exchange_line = Connection(dsn, name="worker exchange", server_settings=PINNED_PLANS)
+        self._exchange_db = Connection(dsn, name="worker exchange", server_settings=PINNED_PLANS)
         self._claim_db = Connection(
             dsn, name="worker claim", server_settings={**PINNED_PLANS, **_ASYNC_COMMIT}
         )
-        self._heartbeat_line = Connection(
+        self._heartbeat_db = Connection(
             dsn, name="worker heartbeat", server_settings={**PINNED_PLANS, **_ASYNC_COMMIT}
         )
         self._report_db = Connection(dsn, name="worker reports", server_settings=PINNED_PLANS)
-        self._lines = [
-            self._exchange_line,
+        self._connections = [
+            self._exchange_db,
             self._claim_db,
-            self._heartbeat_line,
+            self._heartbeat_db,
             self._report_db,
         ]
         if notifier is None:
             notify_db = Connection(dsn, name="worker notify")
             notifier = Notifier(notify_db)
-            self._lines.append(notify_db)
+            self._connections.append(notify_db)
         self._notifier = notifier
         self._slot_pools = {
             lane: SlotPool(policy.concurrency, self._run, reserved=policy.reserved)
             for lane, policy in settings.lanes.items()
             if policy.concurrency > 0
         }
-        self._keeper = LeaseRenewer(
-            self._heartbeat_line,
+        self._renewer = LeaseRenewer(
+            self._heartbeat_db,
             # A boot number that is lost in a crash of PostgreSQL could be given out twice.
-            self._exchange_line,
+            self._exchange_db,
             settings.lanes,
             name=name or f"{socket.gethostname()}:{os.getpid()}",
             version=__version__,
@@ -156,12 +156,12 @@ class Worker:
             on_cancel=self._cancel,
             on_lost=self._lose,
             on_held_again=self._held_again,
-            handing_in_failed_for=self._handing_in_failed_for,
+            recording_failed_for=self._recording_failed_for,
         )
         self._exchange = ExchangeLoop(
-            self._exchange_line,
+            self._exchange_db,
             self._claim_db,
-            self._keeper,
+            self._renewer,
             self._notifier,
             self._slot_pools,
             self._endpoints,
@@ -186,7 +186,7 @@ class Worker:
             running=lambda: self._running,
             known=self._leases,
             lose=lambda running: running.stop(StopReason.LOST, time.monotonic()),
-            give_back=self._exchange.give_back,
+            release=self._exchange.release,
         )
         self._threads_held: dict[str, int] = {}
         """Endpoints whose jobs are not claimed now, with the number of threads that cause it."""
@@ -200,14 +200,14 @@ class Worker:
 
     @property
     def boot(self) -> int:
-        return self._keeper.boot
+        return self._renewer.boot
 
     @property
     def rejected(self) -> int:
         """How many results arrived too late and were refused."""
         return self._exchange.rejected
 
-    def _handing_in_failed_for(self) -> float:
+    def _recording_failed_for(self) -> float:
         return self._exchange.failing_for()
 
     def stop(self) -> None:
@@ -223,22 +223,22 @@ class Worker:
         if any(endpoint.kind == "isolated" for endpoint in self._endpoints.values()):
             close_to_others()  # isolated handlers run as this user, and must not read its secrets
         temp_root = TempRoot(self._settings.temp_dir)
-        self._keeper.temp_dir = temp_root.directory
+        self._renewer.temp_dir = temp_root.directory
         self._executors = executors = Executors(self._settings, temp_root)
         try:
             # Registering publishes: once this worker shows as registered, its services work.
-            for step in (self._declare_limits, self._keeper.register, self._log_conflicts):
+            for step in (self._declare_limits, self._renewer.register, self._log_conflicts):
                 if not await self._retried_step(step):
                     return await self._close_connections()
             await self._listener.start()
             loops = [
                 asyncio.create_task(loop, name=f"worker {name}")
                 for name, loop in (
-                    ("counter", self._exchange.run()),
-                    ("lease", self._keeper.run()),
+                    ("exchange", self._exchange.run()),
+                    ("lease", self._renewer.run()),
                     ("watch", self._watch()),
-                    ("starts", self._show_starts()),
-                    ("holdings", self._reconciler.run(self._keeper.interval)),
+                    ("starts", self._run_start_recorder()),
+                    ("lease reconciler", self._reconciler.run(self._renewer.interval)),
                     ("tidy", self._tidy(temp_root)),
                     ("threads", self._store_held_threads()),
                 )
@@ -366,7 +366,7 @@ class Worker:
             crash_point("run.handler_returned")
             if endpoint.starts_itself and not running.marked:
                 # It may have ended right after it began; webhooks for every state need both.
-                await self._show_what_started(time.monotonic())
+                await self._record_starts(time.monotonic())
                 # If that found it lost, the interruption must hit this job, not the slot's next.
                 await asyncio.sleep(0)
             if reporter.used:
@@ -382,7 +382,7 @@ class Worker:
                 else self._stopped(running.stop_reason, timeout)
             )
             if reporter.used:
-                await self._reports.last_words(claimed)
+                await self._reports.settle_stopped(claimed)
         except BlobStoreUnavailable as error:
             # Whatever the handler did about it: an unavailable store is not the handler's fault.
             _log.warning("the job's attachment could not be stored: %s", error)
@@ -449,7 +449,7 @@ class Worker:
         """Turn the outcome of an attempt into an event. This is the only place that does."""
         match outcome:
             case Completed(result):
-                self._exchange.hand_in(FinishedJob(job, result, ran))
+                self._exchange.complete(FinishedJob(job, result, ran))
             case Failed(code, message):
                 self._exchange.settle(
                     Settlement(job, TransitionEvent.FAIL, code, message, 0.0, ran)
@@ -518,9 +518,9 @@ class Worker:
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             now = time.monotonic()
-            self._keeper.give_up_what_is_lost(now)
-            self._stop_what_overstays(now)
-            self._give_back_what_is_stuck(now)
+            self._renewer.stop_lost_lanes(now)
+            self._stop_overdue(now)
+            self._release_stuck(now)
             self._look_at_threads()
             for lane, pool in self._slot_pools.items():
                 metrics.set_running(lane, pool.busy, worker=self)
@@ -537,7 +537,7 @@ class Worker:
             if (threads := self._executors.threads_held_against(endpoint))
         }
         if held.keys() != self._threads_held.keys():
-            self._exchange.leave_out(held)
+            self._exchange.exclude(held)
             for name in held.keys() - self._threads_held.keys():
                 metrics.record_bound_met("threads")
                 _log.warning(
@@ -560,7 +560,7 @@ class Worker:
             if now == stored:
                 continue
             try:
-                await leases.tell_of_held_threads(self._report_db, *now)
+                await leases.set_held_threads(self._report_db, *now)
             except (DatabaseUnavailable, OutcomeUnknown) as error:
                 _log.info("held threads not stored yet: %s", error)
             else:
@@ -594,7 +594,7 @@ class Worker:
     def _held_again(self) -> None:
         self._exchange.look_for_work()
 
-    def _stop_what_overstays(self, now: float) -> None:
+    def _stop_overdue(self, now: float) -> None:
         for running in self._running:
             if running.stop_reason is not None:
                 if now - running.stopped_at > _STOP_AGAIN_SECONDS:
@@ -607,7 +607,7 @@ class Worker:
             ):
                 running.stop(StopReason.CANCEL, now)
 
-    def _give_back_what_is_stuck(self, now: float) -> None:
+    def _release_stuck(self, now: float) -> None:
         """Release jobs claimed ahead, on the assumption that all are short, that wait behind long
         ones."""
         for pool in self._slot_pools.values():
@@ -620,15 +620,15 @@ class Worker:
             running.shown_from = time.monotonic()
             self._start_reported.set()
 
-    async def _show_starts(self) -> None:
+    async def _run_start_recorder(self) -> None:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WATCH_SECONDS):
                     await self._start_reported.wait()
             self._start_reported.clear()
-            await self._show_what_started(time.monotonic())
+            await self._record_starts(time.monotonic())
 
-    async def _show_what_started(self, now: float) -> None:
+    async def _record_starts(self, now: float) -> None:
         due = [
             running
             for running in self._running
@@ -647,7 +647,7 @@ class Worker:
             return
         crash_point("mark_started.committed")
         if held:
-            self._notifier.say(CHANGED, {job_id.hex for job_id in held})
+            self._notifier.notify(CHANGED, {job_id.hex for job_id in held})
         newest = newest_leases(running.claimed for running in due)
         for running in due:
             running.marked = True
@@ -719,14 +719,14 @@ class Worker:
         await self._notifier.drain()
         await self._stats_recorder.stop()
         try:
-            await self._keeper.deregister()
+            await self._renewer.deregister()
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info("not deregistered: %s", error)
         await self._close_connections()
 
     async def _close_connections(self) -> None:
-        for db in self._lines:
-            await db.close()
+        for connection in self._connections:
+            await connection.close()
 
     def _open_blobs(self) -> BlobContainer:
         if self._blobs is None:

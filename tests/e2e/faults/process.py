@@ -21,7 +21,7 @@ from coatcheck import Engine, Settings, Ticket
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.cli.environment import prepare
-from coatcheck.cli.process import delivering, run_until_told
+from coatcheck.cli.process import delivering, run_until_signal
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.election import session_that_ends_if_silent
 from coatcheck.domain.ids import from_text, new_id, to_text
@@ -69,11 +69,11 @@ async def run_until_stopped(worker: Worker, stop: asyncio.Event) -> None:
         await worker.ready.wait()
         say("ready", boot=worker.boot, clock=time.time())
 
-    async def stop_when_told() -> None:
+    async def stop_on_signal() -> None:
         await stop.wait()
         worker.stop()
 
-    tasks = [asyncio.create_task(announce()), asyncio.create_task(stop_when_told())]
+    tasks = [asyncio.create_task(announce()), asyncio.create_task(stop_on_signal())]
     try:
         await worker.run()
     finally:
@@ -264,38 +264,38 @@ def main() -> None:
     prepare(settings)
     match role:
         case "worker":
-            run_until_told(lambda stop: work(settings, stop))
+            run_until_signal(lambda stop: work(settings, stop))
         case "disposing_worker":
-            run_until_told(lambda stop: work_and_dispose(settings, stop))
+            run_until_signal(lambda stop: work_and_dispose(settings, stop))
         case "batch_worker":
-            run_until_told(lambda stop: work_on_batches(settings, stop))
+            run_until_signal(lambda stop: work_on_batches(settings, stop))
         case "llm_worker":
-            run_until_told(lambda stop: ask_models(settings, stop))
+            run_until_signal(lambda stop: ask_models(settings, stop))
         case "remote_worker":
-            run_until_told(lambda stop: work_remotely(settings, stop))
+            run_until_signal(lambda stop: work_remotely(settings, stop))
         case "upkeep":
-            run_until_told(lambda stop: keep_up(settings, stop))
+            run_until_signal(lambda stop: keep_up(settings, stop))
         case "deliver":
-            run_until_told(lambda stop: deliver(settings, stop))
+            run_until_signal(lambda stop: deliver(settings, stop))
         case "meter":
-            run_until_told(lambda stop: meter(settings, stop, arguments[0]))
+            run_until_signal(lambda stop: meter(settings, stop, arguments[0]))
         case "serve":
-            run_until_told(lambda stop: serve(settings, stop))
+            run_until_signal(lambda stop: serve(settings, stop))
         case "submit":
-            run_until_told(lambda _: submit(settings, json.loads(arguments[0])))
+            run_until_signal(lambda _: submit(settings, json.loads(arguments[0])))
         case "hand_in":
-            run_until_told(lambda _: hand_in(settings, json.loads(arguments[0]), arguments[1]))
+            run_until_signal(lambda _: hand_in(settings, json.loads(arguments[0]), arguments[1]))
         case "cancel":
-            run_until_told(lambda _: cancel(settings, arguments[0]))
+            run_until_signal(lambda _: cancel(settings, arguments[0]))
         case "look":
-            run_until_told(lambda _: look(settings, arguments[0]))
+            run_until_signal(lambda _: look(settings, arguments[0]))
         case "create_batch":
             payload, count, key = json.loads(arguments[0]), int(arguments[1]), arguments[2]
-            run_until_told(lambda _: create_batch(settings, payload, count, key))
+            run_until_signal(lambda _: create_batch(settings, payload, count, key))
         case "cancel_batch":
-            run_until_told(lambda _: cancel_batch(settings, arguments[0]))
+            run_until_signal(lambda _: cancel_batch(settings, arguments[0]))
         case "rerun_batch":
-            run_until_told(lambda _: rerun_batch(settings, *arguments))
+            run_until_signal(lambda _: rerun_batch(settings, *arguments))
         case _:
             raise SystemExit(f"there is no role {role}")
 

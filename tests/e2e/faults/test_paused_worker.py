@@ -9,7 +9,7 @@ from tests.e2e.faults.lab_process import LabProcess
 from tests.e2e.faults.laboratory import Laboratory
 
 SHORT_LEASE = "urgent=2,standard=2"
-TOO_LATE = "a result came too late: the job had been taken from this worker"
+TOO_LATE = "a result came too late: this worker no longer held the job"
 
 
 async def test_the_process_of_an_isolated_job_is_killed_when_its_worker_wakes_up(

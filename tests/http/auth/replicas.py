@@ -35,7 +35,7 @@ class Replica:
         return self.listener.backend_pid is not None
 
     def _heard(self, payload: str) -> None:
-        self.authenticator.heard(payload)
+        self.authenticator.on_keys_changed(payload)
         self._news.set()
 
     async def news(self) -> None:

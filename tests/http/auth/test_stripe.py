@@ -352,7 +352,7 @@ async def test_a_change_is_told_to_every_replica_at_once(
     heard = asyncio.Event()
 
     def hear(payload: str) -> None:
-        subscriptions.heard(payload)
+        subscriptions.on_keys_changed(payload)
         heard.set()
 
     listener = NotificationListener(

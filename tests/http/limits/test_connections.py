@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from coatcheck.http.connections import Arrival, ClientAddresses, Connections
+from coatcheck.http.connections import Arrival, ClientAddresses, ConnectionLimits
 from coatcheck.http.memory_budget import ByteBudget
 from coatcheck.http.protocol import BoundedProtocol, Bounds
 from tests.http.limits.wire import GET, Site, Wire, assert_problem, connected, site
@@ -170,14 +170,14 @@ def test_connections_that_do_not_end_when_closed_make_room_for_so_many_only(
 ) -> None:
     monkeypatch.setattr("coatcheck.http.connections.OVER_MAX", 3)
     everyone: list[_Idle] = []
-    counted = Connections(10, 0)
+    counted = ConnectionLimits(10, 0)
     arrivals = []
     for _ in range(40):
         everyone.append(_Idle())
-        arrivals.append(counted.arrived(everyone[-1], None, everyone, 0.0))
-    assert arrivals[:10] == [Arrival.WELCOME] * 10
-    assert arrivals.count(Arrival.WELCOME) <= 10 + 3 + 1
-    assert arrivals[-1] is Arrival.CUT_OFF
+        arrivals.append(counted.opened(everyone[-1], None, everyone, 0.0))
+    assert arrivals[:10] == [Arrival.ACCEPT] * 10
+    assert arrivals.count(Arrival.ACCEPT) <= 10 + 3 + 1
+    assert arrivals[-1] is Arrival.ABORT
 
 
 async def test_an_answer_that_is_read_slowly_arrives_whole() -> None:

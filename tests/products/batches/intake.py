@@ -135,7 +135,7 @@ class Intake:
     async def take_in(self, part: NewPart | UUID) -> IngestReport:
         """Do what a worker does for the part's job."""
         uuid = part if isinstance(part, UUID) else part.uuid
-        return await self.ingester().take_in(IngestRequest(ORG, uuid))
+        return await self.ingester().ingest(IngestRequest(ORG, uuid))
 
     def ingester(self) -> Ingester:
         return Ingester(self.line, self.blobs, self.notifier)

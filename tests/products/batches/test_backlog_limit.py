@@ -136,7 +136,7 @@ async def test_a_staged_list_is_taken_in_as_far_as_there_is_room_and_then_on(
     await house.take_in_lists()
     job = told(await small.post(JOBS, json=ADD | {"source": {"upload_id": upload}}), 202)
     await ingested(small, job, LIMIT)
-    assert f"{LIMIT} jobs waiting" in await paused(dsn)
+    assert f"{LIMIT} waiting jobs" in await paused(dsn)
     assert await waiting(dsn) == LIMIT
     other = (await house.replica()).http  # which has counted nothing yet
     auth = {"Authorization": small.headers["Authorization"]}

@@ -14,7 +14,7 @@ from coatcheck.domain.errors import TargetUnreachable
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.products.batches import task_lists
 from coatcheck.products.batches.ingest import Ingester, IngestRequest
-from coatcheck.products.batches.model import IngestOrder, NewPart, NewTask, task_id
+from coatcheck.products.batches.model import IngestSnapshot, NewPart, NewTask, task_id
 from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.ingest import Overtaken
 from coatcheck.products.batches.queries.task_copy import TaskBlock, TaskChunk, encode
@@ -40,12 +40,12 @@ def block(*inputs: bytes) -> TaskBlock:
     return TaskBlock(inputs, [None] * len(inputs), None, [], len(inputs), size)
 
 
-async def chunk_of(order: IngestOrder, *blocks: TaskBlock) -> TaskChunk:
+async def chunk_of(order: IngestSnapshot, *blocks: TaskBlock) -> TaskChunk:
     return await encode(order, order.run_tasks, blocks)
 
 
-async def order_of(intake: Intake, part: NewPart) -> IngestOrder:
-    found = await ingest.order_of(intake.line, ORG, part.uuid)
+async def order_of(intake: Intake, part: NewPart) -> IngestSnapshot:
+    found = await ingest.read_snapshot(intake.line, ORG, part.uuid)
     assert found is not None
     return found
 
@@ -132,8 +132,8 @@ async def test_two_who_take_a_list_in_side_by_side_write_each_task_once(
     new, part = await intake.create(b"\n".join(lines))
     request = IngestRequest(ORG, part.uuid)
     await asyncio.gather(
-        intake.ingester().take_in(request),
-        Ingester(other_line, intake.blobs, intake.notifier).take_in(request),
+        intake.ingester().ingest(request),
+        Ingester(other_line, intake.blobs, intake.notifier).ingest(request),
     )
 
     tasks = await intake.tasks(new.run)
@@ -155,7 +155,7 @@ async def test_tasks_added_while_a_list_comes_in_stand_between_its_own(
     added = 0
 
     async def with_others_between(
-        line: Connection, order: IngestOrder, chunk: TaskChunk, **how: Any
+        line: Connection, order: IngestSnapshot, chunk: TaskChunk, **how: Any
     ) -> TaskChunk:
         nonlocal added
         written = await write(line, order, chunk, **how)
@@ -189,7 +189,7 @@ async def test_a_list_comes_in_however_fast_others_add_tasks(
     write = ingest.write_chunk
 
     async def overtaken_unless_locking(
-        line: Connection, order: IngestOrder, chunk: TaskChunk, **how: Any
+        line: Connection, order: IngestSnapshot, chunk: TaskChunk, **how: Any
     ) -> TaskChunk:
         await intake.batches.add(
             ORG, new.uuid, NewPart(new_id(), "inline"), [NewTask(b"0")], endpoint=ENDPOINT
@@ -209,4 +209,4 @@ async def test_a_database_that_goes_away_costs_no_attempt(intake: Intake) -> Non
     away = Connection("postgresql://nobody@127.0.0.1:1/nothing", name="away")
 
     with pytest.raises(TargetUnreachable):
-        await Ingester(away, intake.blobs, intake.notifier).take_in(IngestRequest(ORG, part.uuid))
+        await Ingester(away, intake.blobs, intake.notifier).ingest(IngestRequest(ORG, part.uuid))

@@ -184,9 +184,9 @@ async def test_a_line_longer_than_a_task_may_be_is_bad_and_the_next_are_not(
 @pytest.mark.parametrize(
     ("data", "code", "message"),
     [
-        (b"\n \r\n\n", "list_empty", "no line that is not blank"),
-        (b"oops\n\n[1,\n", "no_usable_line", "2 of 3 are bad"),
-        ("eins\nzwei\n".encode("utf-16"), "no_usable_line", "are bad"),
+        (b"\n \r\n\n", "list_empty", "only blank lines"),
+        (b"oops\n\n[1,\n", "no_usable_line", "of 3 lines 2 are invalid"),
+        ("eins\nzwei\n".encode("utf-16"), "no_usable_line", "are invalid"),
     ],
 )
 async def test_a_list_without_a_task_is_a_dead_letter(

@@ -136,7 +136,7 @@ async def test_tasks_taken_in_before_a_list_failed_stay_and_the_run_cannot_compl
     new = new_batch()
     part = await intake.uploaded(b"1\n2\n")
     await intake.batches.create(new, part)
-    order = await ingest.order_of(intake.line, ORG, part.uuid)
+    order = await ingest.read_snapshot(intake.line, ORG, part.uuid)
     assert order is not None
     block = TaskBlock([b"1"], [None], None, (), 1, 2)
     await ingest.write_chunk(intake.line, order, await encode(order, 0, [block]), is_last=False)

@@ -25,7 +25,7 @@ from coatcheck.products.batches.model import (
     task_id,
 )
 from coatcheck.products.batches.queries import ingest
-from coatcheck.products.batches.queries.ingest import Repeated
+from coatcheck.products.batches.queries.ingest import RepeatedTask
 from tests.db.edge_guard import unguarded
 from tests.products.batches.intake import ORG, Intake, new_batch
 from tests.products.batches.recount import counters_equal_recounts
@@ -140,10 +140,10 @@ async def test_a_chunk_of_a_rerun_is_written_once(intake: Intake) -> None:
     await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
     run = (await intake.view(new)).current.uuid
     part = await intake.sql.fetchval("SELECT id FROM batch_parts WHERE run_id = $1", run)
-    order = await ingest.order_of(intake.line, ORG, part)
+    order = await ingest.read_snapshot(intake.line, ORG, part)
     assert order is not None
     places = [TaskPlace(new.run, number) for number in (0, 1)]
-    chunk = [Repeated(place, place.number, place) for place in places]
+    chunk = [RepeatedTask(place, place.number, place) for place in places]
     await ingest.write_rerun_chunk(intake.line, order, chunk, 2, is_last=False)
 
     with pytest.raises(ingest.Overtaken):
@@ -185,7 +185,7 @@ async def test_a_rerun_that_failed_half_way_goes_on_in_the_next_run_where_it_sto
     await intake.batches.rerun(to_text(new.uuid), selection, org=ORG)
     second = (await intake.view(new)).current.uuid
     (half,) = await parts_of(intake, second)
-    order = await ingest.order_of(intake.line, ORG, half)
+    order = await ingest.read_snapshot(intake.line, ORG, half)
     assert order is not None
     async for _ in rerunning.chunks(intake.line, order):
         break
@@ -214,7 +214,7 @@ async def test_a_rerun_of_the_whole_batch_does_not_take_along_what_another_left_
     await intake.batches.rerun(to_text(new.uuid), Selection([TaskStatus.FAILED]), org=ORG)
     second = (await intake.view(new)).current.uuid
     (half,) = await parts_of(intake, second)
-    order = await ingest.order_of(intake.line, ORG, half)
+    order = await ingest.read_snapshot(intake.line, ORG, half)
     assert order is not None
     async for _ in rerunning.chunks(intake.line, order):
         break

@@ -30,7 +30,7 @@ async def test_a_list_is_taken_in_from_where_it_was_left_off_and_then_deleted(
     new = new_batch()
     part = await (intake.uploaded(DATA) if how == "uploaded" else intake.staged(new.uuid, DATA))
     await intake.batches.create(new, part)
-    order = await ingest.order_of(intake.line, ORG, part.uuid)
+    order = await ingest.read_snapshot(intake.line, ORG, part.uuid)
     assert order is not None
     begun = LINES[:1_234]
     size = sum(len(line) + 1 for line in begun)

@@ -211,8 +211,8 @@ async def test_of_a_long_list_a_status_is_walked_in_bounded_steps(
     working_house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages may be short, and not be the last; nothing is left out and nothing comes twice."""
-    monkeypatch.setattr("coatcheck.products.batches.task_repository.LOOKED_AT_MAX", 4)
-    monkeypatch.setattr("coatcheck.products.batches.task_repository.LOOKED_AT_STEP", 2)
+    monkeypatch.setattr("coatcheck.products.batches.task_repository.SCANNED_MAX", 4)
+    monkeypatch.setattr("coatcheck.products.batches.task_repository.SCANNED_STEP", 2)
     http = working_house.http
     numbers = [*range(1, 15), -1, -2]
     body = b"".join(b'{"a": %d}\n' % n for n in numbers)

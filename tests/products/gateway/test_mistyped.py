@@ -20,7 +20,7 @@ async def buy() -> str:
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("shopp/async/buy", "There is no such service. One in Python is known once a worker"),
+        ("shopp/async/buy", "There is no such service. A Python service exists once a worker"),
         ("shop/v7/async/buy", "The service has no such version; it has 1."),
         ("shop/async/bye", "The service has no such path; it has POST /buy."),
         ("shop/bye", "The service has no such path; it has POST /buy."),

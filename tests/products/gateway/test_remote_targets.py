@@ -26,7 +26,7 @@ from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-GUIDE = "run-functions-elsewhere"
+GUIDE = "run-functions-on-a-remote"
 KEY = "the-remotes-own-key"
 SLOTS = 2
 HELLO = {"text": "hello", "language": "en"}

@@ -107,16 +107,16 @@ from collections import deque
 from coatcheck.archives import ArchiveReader
 from coatcheck.products.graphs.parser_process import ParserLimits
 from coatcheck.products.graphs.parser_wire import Work
-from coatcheck.products.graphs.parsers import Parsers
+from coatcheck.products.graphs.parsers import ParserPool
 
 limits = ParserLimits(20, 80, 2**20, 256)
-with ArchiveReader(sys.argv[1]) as reader, Parsers(reader, 1, limits) as crew:
-    crew._add()
-    (parser,) = crew._parsers
+with ArchiveReader(sys.argv[1]) as reader, ParserPool(reader, 1, limits) as pool:
+    pool._add()
+    (parser,) = pool._parsers
     parser.give(Work(0))
     select.select([parser.socket], [], [])
     parser.since -= 81
-    (done,) = crew._replace_overdue(deque())
+    (done,) = pool._replace_overdue(deque())
     print(type(done.answer).__name__)
 """
 
@@ -233,7 +233,8 @@ async def test_a_graph_that_needs_too_much_memory_fails_for_good(tmp_path: Path)
         (
             OSError(errno.ENOSPC, "canary", "/canary"),
             Retryable(
-                "disk_unavailable", "the graph could not be put on disk: No space left on device"
+                "disk_unavailable",
+                "the graph could not be written to disk: No space left on device",
             ),
         ),
     ],
@@ -299,21 +300,21 @@ async def test_parsers_have_the_priority_that_their_analysis_was_given(analyst: 
 def test_all_analyses_share_the_cores_and_each_has_one_at_least() -> None:
     shares = CoreShares(2)
     with ExitStack() as under_way:
-        taken = [under_way.enter_context(shares.taken("acme")) for _ in range(4)]
+        taken = [under_way.enter_context(shares.allocate("acme")) for _ in range(4)]
         assert [share.parsers for share in taken] == [2, 1, 1, 1]
         priorities = [share.niceness for share in taken]
         assert priorities == sorted(priorities)
         assert priorities[0] < priorities[-1] <= NICENESS_MAX
         # Whoever has none under way gets one, before all of the others'.
-        other = under_way.enter_context(shares.taken("bystander"))
+        other = under_way.enter_context(shares.allocate("bystander"))
         assert other == Share(parsers=1, niceness=0)
-    with shares.taken("acme") as alone:
+    with shares.allocate("acme") as alone:
         assert alone.parsers == 2
 
 
 def test_the_work_of_an_organisation_weighs_little_more_than_one_process_of_anothers() -> None:
     shares = CoreShares(2)
     with ExitStack() as under_way:
-        taken = [under_way.enter_context(shares.taken("acme")) for _ in range(3)]
+        taken = [under_way.enter_context(shares.allocate("acme")) for _ in range(3)]
         weight = sum(share.parsers / share.slower for share in taken)
     assert weight < 2

@@ -170,7 +170,7 @@ async def test_a_folder_that_could_not_be_removed_is_not_said_to_be_gone(
 async def test_a_folder_that_could_not_be_removed_is_removed_later(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "_TIDY_SECONDS", 0.1)
+    monkeypatch.setattr(executor, "_CLEANUP_SECONDS", 0.1)
     with monkeypatch.context() as stubborn:
         stubborn.setattr(TempRoot, "remove", lambda *_: None)
         await house.analyse_archives()

@@ -268,7 +268,7 @@ async def test_where_no_model_is_set_the_result_says_so(tmp_path: Path) -> None:
     assert result["domainNaming"] == {
         "by": "clustering",
         "reason": "not_configured",
-        "message": "No model that names domains is set.",
+        "message": "No model for naming domains is configured.",
     }
 
 
@@ -278,8 +278,8 @@ def test_a_busy_model_says_when_to_come_back(asked: str, seconds: float) -> None
     answer = httpx2.Response(429, headers={"Retry-After": asked}, request=request)
     with pytest.raises(httpx2.HTTPStatusError) as refused:
         answer.raise_for_status()
-    trouble = naming._trouble(refused.value)
-    assert (trouble.may_pass, trouble.after) == (True, seconds)
+    failure = naming._failure(refused.value)
+    assert (failure.is_transient, failure.after) == (True, seconds)
 
 
 async def test_a_model_that_does_not_answer_is_not_waited_for(

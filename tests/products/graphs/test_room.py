@@ -13,7 +13,7 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.domain.errors import RateLimited
 from coatcheck.http import upload_limits
-from coatcheck.http.upload_limits import UPLOADS_MAX, UPLOADS_OF_ONE_ORG_MAX, UploadRoom
+from coatcheck.http.upload_limits import UPLOADS_MAX, UPLOADS_OF_ONE_ORG_MAX, UploadSlots
 from coatcheck.products.graphs import submit_routes
 from tests.products.graphs.archives import MIB, PROGRAM, post, zipped
 from tests.products.graphs.gated import post_through
@@ -26,7 +26,7 @@ LARGE = zipped({"noise.bin": bytes(10 * MIB)}, method=0)
 class Uploads:
     """Uploads that have begun and go on until they are told to end."""
 
-    def __init__(self, places: UploadRoom) -> None:
+    def __init__(self, places: UploadSlots) -> None:
         self._places = places
         self._end = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -47,13 +47,13 @@ class Uploads:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _one(self, org: str) -> None:
-        async with self._places.entered(org):
+        async with self._places.slot(org):
             self.entered += 1
             await self._end.wait()
 
 
 async def test_one_organisation_does_not_fill_the_room() -> None:
-    places = UploadRoom()
+    places = UploadSlots()
     uploads = Uploads(places)
     await uploads.begin(*["greedy"] * 50)
     assert uploads.entered == UPLOADS_OF_ONE_ORG_MAX
@@ -64,7 +64,7 @@ async def test_one_organisation_does_not_fill_the_room() -> None:
 
 
 async def test_there_is_room_for_so_many_in_all() -> None:
-    uploads = Uploads(UploadRoom())
+    uploads = Uploads(UploadSlots())
     await uploads.begin(*(f"org-{number}" for number in range(50)))
     assert uploads.entered == UPLOADS_MAX
     await uploads.end()
@@ -72,13 +72,13 @@ async def test_there_is_room_for_so_many_in_all() -> None:
 
 
 async def test_who_gives_up_or_waits_in_vain_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = UploadRoom()
+    places = UploadSlots()
     uploads = Uploads(places)
     await uploads.begin(*(f"org-{number}" for number in range(UPLOADS_MAX)))
     with monkeypatch.context() as impatient:
         impatient.setattr(upload_limits, "WAIT_SECONDS_MAX", 0.05)
         with pytest.raises(RateLimited):
-            async with places.entered("late"):
+            async with places.slot("late"):
                 raise AssertionError("there is no room")
     waiting = Uploads(places)
     await waiting.begin("late", "later")

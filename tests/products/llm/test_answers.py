@@ -16,7 +16,7 @@ from coatcheck.products.llm.answers import (
     AnswerInvalid,
     AnswerTooLarge,
     ChatAnswer,
-    TargetSaidError,
+    TargetError,
     all_choices,
 )
 
@@ -216,7 +216,7 @@ def test_what_is_not_of_the_ollama_api_is_refused(bad: bytes) -> None:
     [(b'"out of memory"', "out of memory"), (b'{"code": 7}', ""), (b"7", "")],
 )
 def test_an_error_in_the_stream_is_an_error(said: bytes, text: str) -> None:
-    with pytest.raises(TargetSaidError) as error:
+    with pytest.raises(TargetError) as error:
         ChatAnswer("chat").add(b'{"error": ' + said + b"}")
     assert str(error.value) == text
 
@@ -249,7 +249,7 @@ def test_embeddings_come_in_one_object() -> None:
     assert json.loads(answer.whole()) == whole
     with pytest.raises(AnswerInvalid):
         ChatAnswer("embed").add(line(HEAD | {"done": True}))
-    with pytest.raises(TargetSaidError, match="no such thing"):
+    with pytest.raises(TargetError, match="no such thing"):
         ChatAnswer("embed").add(line({"error": "no such thing"}))
     with pytest.raises(AnswerTooLarge):
         ChatAnswer("embed", bytes_max=10).add(line(whole))

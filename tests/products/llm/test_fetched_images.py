@@ -81,7 +81,7 @@ async def test_an_image_is_fetched_and_sent_along(talk: Talking) -> None:
 @pytest.mark.parametrize(
     ("body", "head", "why"),
     [
-        (b"<svg/>", {}, "no PNG, JPEG, GIF or WebP"),
+        (b"<svg/>", {}, "not a PNG, JPEG, GIF or WebP"),
         (PNG, {"status": "404 Not Found"}, "answers 404"),
         (PNG, {"status": "302 Found", "headers": "location: /other.png\r\n"}, "redirects"),
         (PNG + bytes(5_000), {}, "too large"),
@@ -147,9 +147,9 @@ async def test_the_address_is_checked_again_when_it_is_fetched(talk: Talking) ->
     async with image_host() as (host, url):
         host.says(PNG)
         body = json.dumps({"messages": [{"role": "user", "content": "", "images": [url]}]}).encode()
-        assert base64.b64encode(PNG) in await fetcher.put_in(body, "default")
+        assert base64.b64encode(PNG) in await fetcher.inline_images(body, "default")
         with pytest.raises(Exception, match="may not be fetched"):
-            await strict.put_in(body, "default")
+            await strict.inline_images(body, "default")
     assert len(host.requests) == 1
     for each in (fetcher, strict):
         await each.aclose()

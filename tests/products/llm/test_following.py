@@ -188,7 +188,7 @@ async def test_followers_that_are_woken_together_share_a_read(
     async def one_read_served_all() -> bool:
         """Whoever was reading just then is woken, too, and reads a moment later: then, again."""
         reads.clear()
-        engine._watcher.heard(",".join(ticket.uuid.hex for ticket in tickets))
+        engine._watcher.on_notification(",".join(ticket.uuid.hex for ticket in tickets))
         await eventually_async(all_have_read, "all have read")
         return reads == [4]
 

@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.model import Model
 
 from coatcheck.domain.ids import new_id, to_text
-from coatcheck.products.llm.openai.answers import ChatAnswering, ChunkMaker, model_list
+from coatcheck.products.llm.openai.answers import ChatTranslator, ChunkMaker, model_list
 from coatcheck.products.llm.openai.native import NoLogprobs, NotCalled, Untranslatable
 from coatcheck.products.llm.openai.tools import ForcedCall, OfferedFunction
 
@@ -37,9 +37,9 @@ def said(content: str, **message: Any) -> dict[str, Any]:
 
 
 def chunks(
-    *objects: dict[str, Any], answering: ChatAnswering | None = None, **options: Any
+    *objects: dict[str, Any], translator: ChatTranslator | None = None, **options: Any
 ) -> list[ChatCompletionChunk]:
-    maker = ChunkMaker(JOB, "small", answering or ChatAnswering(**options))
+    maker = ChunkMaker(JOB, "small", translator or ChatTranslator(**options))
     made = [each for native in objects for each in maker.events(json.dumps(native).encode())]
     # Strictly: the package itself takes whatever comes.
     return [
@@ -51,7 +51,7 @@ def chunks(
 
 
 def whole(native: dict[str, Any], job: UUID = JOB, **options: Any) -> ChatCompletion:
-    made = ChatAnswering(**options).whole(job, "small", json.dumps(native).encode())
+    made = ChatTranslator(**options).whole(job, "small", json.dumps(native).encode())
     return ChatCompletion.model_validate_json(msgspec.json.encode(made), strict=True)
 
 
@@ -317,7 +317,7 @@ def test_a_target_that_knows_no_log_probabilities_is_told_from_one_that_does() -
 
 def test_the_openai_package_reads_on_after_a_pause() -> None:
     """A comment tells it that the connection is alive, between events that have ids."""
-    framing = ChatAnswering().framing(JOB, "small")
+    framing = ChatTranslator().framing(JOB, "small")
     first = framing.output(7, json.dumps(said("Hel")).encode()) + framing.idle() + framing.idle()
     rest = framing.output(8, json.dumps(said("lo")).encode())
     body = first + rest + framing.idle() + framing.end()

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.products.llm.openai.answers import ChatAnswering
-from coatcheck.products.llm.openai.fields import CompletionOrder
-from coatcheck.products.llm.openai.requests import read_order
+from coatcheck.products.llm.openai.answers import ChatTranslator
+from coatcheck.products.llm.openai.fields import TranslatedRequest
+from coatcheck.products.llm.openai.requests import translate_chat
 
 HELLO = [{"role": "user", "content": "Hello"}]
 WEATHER = {
@@ -25,9 +25,9 @@ WEATHER = {
 }
 
 
-def order(**fields: Any) -> CompletionOrder:
+def order(**fields: Any) -> TranslatedRequest:
     whole = {"model": "small", "messages": HELLO} | fields
-    return read_order(msgspec.json.decode(json.dumps(whole), type=dict[str, msgspec.Raw]))
+    return translate_chat(msgspec.json.decode(json.dumps(whole), type=dict[str, msgspec.Raw]))
 
 
 def native(**fields: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_a_plain_question_says_no_more_than_was_asked() -> None:
     assert native() == {"model": "small", "messages": HELLO}
     plain = order()
     assert (plain.kind, plain.stream, plain.turns, plain.image_urls) == ("chat", False, [], {})
-    assert plain.answering == ChatAnswering()
+    assert plain.translator == ChatTranslator()
 
 
 def test_options_get_the_names_that_ollama_has_for_them() -> None:
@@ -209,9 +209,9 @@ def test_effort_becomes_thinking(effort: str, think: object) -> None:
 
 
 def test_usage_is_told_in_a_stream_if_it_is_asked_for() -> None:
-    assert order(stream=True).answering == ChatAnswering()
+    assert order(stream=True).translator == ChatTranslator()
     asked = order(stream=True, stream_options={"include_usage": True})
-    assert (asked.stream, asked.answering) == (True, ChatAnswering(include_usage=True))
+    assert (asked.stream, asked.translator) == (True, ChatTranslator(include_usage=True))
     with pytest.raises(InvalidParameter, match="stream_options"):
         order(stream_options={"include_usage": True})
 

@@ -23,13 +23,13 @@ SAID = [
 
 @pytest.mark.parametrize(("body", "kept"), SAID)
 def test_what_a_target_says_is_kept_in_one_line_that_can_be_shown(body: bytes, kept: str) -> None:
-    signal = outcomes.refusal("box", 500, {}, outcomes.said_in(body), NOW)
+    signal = outcomes.refusal("box", 500, {}, outcomes.error_text(body), NOW)
     assert str(signal) == f"The target box answered 500: {kept}"
 
 
 @pytest.mark.parametrize("body", [b"", b" \n", b'{"error": ""}', b"\x00\x01"])
 def test_nothing_said_is_nothing_kept(body: bytes) -> None:
-    signal = outcomes.refusal("box", 500, {}, outcomes.said_in(body), NOW)
+    signal = outcomes.refusal("box", 500, {}, outcomes.error_text(body), NOW)
     assert str(signal) == "The target box answered 500."
 
 

@@ -64,14 +64,14 @@ async def test_a_job_nobody_has_taken_says_that_no_target_can_be_reached(waiting
     job_id = await queued(waiting)
     line = waiting.parts.tenants
     # One that is set no more says nothing of those that are.
-    await queries.note_unreachable(line, "of old", "it was taken away", 30.0)
+    await queries.mark_unreachable(line, "of old", "it was taken away", 30.0)
     assert await why(waiting, job_id, "queue")
-    await queries.note_unreachable(line, "default", "connection refused", 30.0)
+    await queries.mark_unreachable(line, "default", "connection refused", 30.0)
     said = await why(waiting, job_id, "target_unreachable")
     assert "connection refused" in said["detail"]
     assert said["detail"].startswith("No target can be reached;")
     assert said["since"] < said["next_try_at"]
-    await queries.note_alive(line, "default")
+    await queries.mark_reachable(line, "default")
     assert await why(waiting, job_id, "queue")
 
 

@@ -57,7 +57,7 @@ async def test_no_prompt_answer_token_or_error_text_is_logged(
         await chats.end_of(ticket)
     logged = "\n".join(record.getMessage() + str(record.__dict__) for record in caplog.records)
     assert "a job failed with no attempt left" in logged
-    assert "a target did not say what it has" in logged
-    assert "a target is away" in logged
+    assert "cannot read the models of a target" in logged
+    assert "a target is unreachable" in logged
     for secret in (PROMPT, SAID, TOKEN, *words):
         assert secret not in logged

@@ -190,7 +190,7 @@ async def test_an_answer_without_end_is_not_taken_in(
 async def test_a_target_that_says_nothing_is_not_waited_for_without_end(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct_client, "ASK_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(direct_client, "POST_SECONDS_MAX", 0.2)
     for upstream in (pair.left, pair.right):
         upstream.plan(Fault("hang", path="/api/embed"))
     answer = await pair.house.http.post("/api/embed", json={"model": "embedder", "input": "one"})

@@ -16,7 +16,7 @@ from coatcheck.domain.limits import LLM_DROPS_MAX
 from coatcheck.products.llm import queries, target_monitor
 from coatcheck.products.llm.repository import LlmRepository
 from coatcheck.products.llm.target_monitor import TargetMonitor
-from coatcheck.products.llm.upstream import Looked, Upstream
+from coatcheck.products.llm.upstream import TargetDocument, Upstream
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.telemetry import metrics
 from examples.ollama_upstream import OllamaUpstream
@@ -48,7 +48,7 @@ async def waits(chats: Chats, job_id: str) -> JobView:
 @pytest.fixture
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Targets are looked at once: after that it is a job that finds them away."""
-    monkeypatch.setattr(target_monitor, "_LOOKS_APART_SECONDS", 3_600.0)
+    monkeypatch.setattr(target_monitor, "_LOOK_INTERVAL_MIN_SECONDS", 3_600.0)
     monkeypatch.setattr(target_monitor, "_BUSY_LOOK_SECONDS", 3_600.0)
 
 
@@ -198,12 +198,12 @@ async def test_a_worker_that_starts_probes_what_the_last_one_found_away(
 
 
 @asynccontextmanager
-async def landscape_of(dsn: str, target: OllamaUpstream) -> AsyncIterator[TargetMonitor]:
+async def monitor_of(dsn: str, target: OllamaUpstream) -> AsyncIterator[TargetMonitor]:
     line = Connection(dsn, name="tests")
     async with Upstream() as upstream:
-        landscape = TargetMonitor(line, upstream, [LlmTarget("box", target.url)], lambda: None)
-        async with landscape:
-            yield landscape
+        monitor = TargetMonitor(line, upstream, [LlmTarget("box", target.url)], lambda: None)
+        async with monitor:
+            yield monitor
     await line.close()
 
 
@@ -211,26 +211,26 @@ async def test_what_a_target_has_and_has_loaded_is_known(dsn: str, tmp_path: Pat
     async with (
         OllamaUpstream(["one", "two"], tokens_per_second=0) as target,
         Chats(dsn, tmp_path, [LlmTarget("box", target.url)]) as chats,
-        landscape_of(dsn, target) as landscape,
+        monitor_of(dsn, target) as monitor,
     ):
 
         async def known() -> bool:
-            [offer] = landscape.offers()
+            [offer] = monitor.offers()
             return offer.models == {"one:latest", "two:latest"} and offer.concurrency == 1
 
         await eventually_async(known, "the target was looked at")
-        assert landscape.offers()[0].resident == frozenset()
+        assert monitor.offers()[0].resident == frozenset()
         await chats.work()
         await chats.answer_of(await chats.submit({"model": "one", "messages": [{"role": "user"}]}))
-        landscape.began("box", "one:latest", loading=True)
-        assert landscape.offers()[0].resident == frozenset()
-        landscape.loaded("box", "one:latest")
-        assert landscape.offers()[0].resident == {"one:latest"}
+        monitor.began("box", "one:latest", loading=True)
+        assert monitor.offers()[0].resident == frozenset()
+        monitor.loaded("box", "one:latest")
+        assert monitor.offers()[0].resident == {"one:latest"}
 
         async def unloaded() -> bool:
-            landscape.ended("box", "one:latest", loading=False)  # it looks again
-            landscape.began("box", "one:latest", loading=False)
-            return landscape.offers()[0].resident == frozenset()
+            monitor.ended("box", "one:latest", loading=False)  # it looks again
+            monitor.began("box", "one:latest", loading=False)
+            return monitor.offers()[0].resident == frozenset()
 
         target.memory.empty()
         await eventually_async(unloaded, "the look found the model gone")
@@ -241,35 +241,35 @@ async def test_a_look_from_before_a_model_was_loaded_does_not_unload_it(
 ) -> None:
     async with (
         OllamaUpstream(["one"], tokens_per_second=0) as target,
-        landscape_of(dsn, target) as landscape,
+        monitor_of(dsn, target) as monitor,
     ):
-        [view] = landscape._views.values()
-        look = landscape._upstream.look
+        [view] = monitor._targets.values()
+        look = monitor._upstream.get
 
         async def at_rest() -> bool:
             return view.looked_at and view.looking is None
 
         await eventually_async(at_rest, "the target was looked at")
-        monkeypatch.setattr(landscape, "_look_soon", lambda _: None)  # only the looks below
+        monkeypatch.setattr(monitor, "_look_soon", lambda _: None)  # only the looks below
 
-        async def overtaken(of: LlmTarget, path: str) -> Looked:
+        async def overtaken(of: LlmTarget, path: str) -> TargetDocument:
             looked = await look(of, path)
-            landscape.loaded("box", "one:latest")
+            monitor.loaded("box", "one:latest")
             return looked
 
-        monkeypatch.setattr(landscape._upstream, "look", overtaken)
-        await landscape._look_at_resident(view)
-        assert landscape.offers()[0].resident == {"one:latest"}
+        monkeypatch.setattr(monitor._upstream, "get", overtaken)
+        await monitor._look_at_resident(view)
+        assert monitor.offers()[0].resident == {"one:latest"}
         # Who asks now is told by a list that was made after it.
-        monkeypatch.setattr(landscape._upstream, "look", look)
-        await landscape._look_at_resident(view)
-        assert landscape.offers()[0].resident == frozenset()
+        monkeypatch.setattr(monitor._upstream, "get", look)
+        await monitor._look_at_resident(view)
+        assert monitor.offers()[0].resident == frozenset()
 
 
 async def test_a_target_that_is_idle_is_hardly_looked_at(dsn: str, tmp_path: Path) -> None:
     async with (
         OllamaUpstream(tokens_per_second=0) as target,
-        landscape_of(dsn, target) as landscape,
+        monitor_of(dsn, target) as monitor,
     ):
 
         async def looked() -> bool:
@@ -277,31 +277,31 @@ async def test_a_target_that_is_idle_is_hardly_looked_at(dsn: str, tmp_path: Pat
 
         await eventually_async(looked, "it was looked at")
         for _ in range(50):
-            await landscape.tick()
+            await monitor.tick()
         assert target.seen.paths == {"/api/tags": 1, "/api/ps": 1}
 
 
 async def test_a_target_that_is_found_away_twice_is_probed_once(dsn: str, tmp_path: Path) -> None:
-    async with OllamaUpstream() as target, landscape_of(dsn, target) as landscape:
+    async with OllamaUpstream() as target, monitor_of(dsn, target) as monitor:
         await target.go_away()
         for _ in range(3):
-            await landscape.found_away("box", "it is away")
+            await monitor.mark_unreachable("box", "it is away")
         line = Connection(dsn, name="tests")
         [state] = await queries.target_states(line)
         await line.close()
         assert state.unreachable_since is not None
-        assert landscape.offers()[0].concurrency == 0
+        assert monitor.offers()[0].concurrency == 0
         assert b'coatcheck_llm_target_up{target="box"} 0.0' in metrics.exposition()
         target.seen.reset()
         await target.come_back()
 
         async def back() -> bool:
-            return landscape.offers()[0].concurrency == 1
+            return monitor.offers()[0].concurrency == 1
 
         await eventually_async(back, "the prober found it")
         assert target.seen.paths["/api/version"] == 1
         assert b'coatcheck_llm_target_up{target="box"} 1.0' in metrics.exposition()
-        assert MODEL + ":latest" in (landscape.offers()[0].models or ())
+        assert MODEL + ":latest" in (monitor.offers()[0].models or ())
 
 
 async def test_one_that_runs_takes_over_to_probe_when_nobody_does_any_more(
@@ -310,20 +310,20 @@ async def test_one_that_runs_takes_over_to_probe_when_nobody_does_any_more(
     line = Connection(dsn, name="tests")
     monkeypatch.setattr(target_monitor, "_STATES_SECONDS", 0.0)
     monkeypatch.setattr(target_monitor, "_TICK_SECONDS", 0.05)
-    async with OllamaUpstream() as target, landscape_of(dsn, target) as landscape:
+    async with OllamaUpstream() as target, monitor_of(dsn, target) as monitor:
 
         async def offered() -> bool:
-            return landscape.offers()[0].concurrency == 1
+            return monitor.offers()[0].concurrency == 1
 
         async def not_offered() -> bool:
-            return landscape.offers()[0].concurrency == 0
+            return monitor.offers()[0].concurrency == 0
 
         await eventually_async(offered, "it was looked at")
-        await landscape.tick()
-        await queries.note_unreachable(line, "box", "somebody found it away", 3_600)
+        await monitor.tick()
+        await queries.mark_unreachable(line, "box", "somebody found it away", 3_600)
         await eventually_async(not_offered, "that is known")
         for _ in range(5):
-            await landscape.tick()
+            await monitor.tick()
         assert target.seen.paths["/api/version"] == 0, "somebody else probes it"
         monkeypatch.setattr(target_monitor, "_OVERDUE_SECONDS", 0.0)
         await eventually_async(offered, "it was probed, and is offered again")

@@ -58,7 +58,7 @@ async def test_an_answer_that_breaks_off_is_asked_for_again_and_given_once(
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a target dropped is asked for again without a pause."""
     monkeypatch.setattr(executor, "DROP_BACKOFF", Backoff(0.0, 0.0, 0.0))
-    monkeypatch.setattr(target_monitor, "PROBES_APART_SECONDS", 0.0)
+    monkeypatch.setattr(target_monitor, "PROBE_INTERVAL_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -70,8 +70,8 @@ async def test_a_target_that_drops_every_answer_and_is_there_is_not_asked_for_ev
         view = await chats.end_of(await chats.submit(retries=0))
         assert (view.state, view.error_code) == (State.FAILED, "target_connection_lost")
         assert view.error_message == (
-            "The target box broke the connection in the middle of the answer 5 times, and was "
-            "there again each time: what is asked may be what breaks it."
+            "The target box broke the connection in the middle of the answer 5 times, and "
+            "answered again each time: the request may be what breaks it."
         )
         assert target.seen.paths["/api/chat"] == LLM_DROPS_MAX == 5
         assert (view.crashes, view.interruptions, view.unreachables) == (0, 0, 0)
@@ -112,8 +112,8 @@ async def test_a_drop_is_told_by_the_job_its_explanation_and_its_timeline(
         view = await chats.until(ticket, State.RETRYING)
         assert (view.error_code, view.failures) == ("target_connection_lost", 0)
         assert view.error_message == (
-            "The connection to the target box broke in the middle of the answer (1 of 5), and the "
-            "target is there."
+            "The connection to the target box broke in the middle of the answer (1 of 5), but the "
+            "target answers."
         )
         explanation = await chats.engine.explainer.explain(view)
         (blocker,) = explanation.blockers
@@ -142,10 +142,10 @@ async def test_what_does_not_pass_is_tried_until_no_try_is_left(dsn: str, tmp_pa
 MAY_PASS = {
     "target_error: The target box answered 500: boom": Fault("error", message="boom"),
     "target_error: The target box answered 502.": Fault("error", status=502, message=" "),
-    "target_error: The target box broke off: gone": Fault(
+    "target_error: The target box ended its answer with an error: gone": Fault(
         "error_line", message="gone", after_tokens=2
     ),
-    "target_answer_invalid: The target box answered what is not of the Ollama API.": Fault(
+    "target_answer_invalid: The answer of the target box is not one of the Ollama API.": Fault(
         "garbage"
     ),
     "target_refused_us: The target box answered 401: no": Fault("error", status=401, message="no"),
@@ -258,7 +258,7 @@ async def test_a_target_that_says_nothing_but_is_alive_spends_a_try(
 async def test_a_target_that_fell_asleep_in_its_answer_spends_none(
     dsn: str, tmp_path: Path
 ) -> None:
-    async with chats_with(dsn, tmp_path, {"doubt_seconds": 0.1}) as (chats, target):
+    async with chats_with(dsn, tmp_path, {"stall_probe_seconds": 0.1}) as (chats, target):
         target.plan(Fault("hang", path="/api/chat", after_tokens=2))
         ticket = await chats.submit()
         await chats.until_streaming(ticket, 2)
@@ -278,7 +278,7 @@ async def test_a_target_that_fell_asleep_in_its_answer_spends_none(
 
 
 async def test_a_target_that_thinks_for_long_is_waited_for(dsn: str, tmp_path: Path) -> None:
-    async with chats_with(dsn, tmp_path, {"doubt_seconds": 0.05}) as (chats, target):
+    async with chats_with(dsn, tmp_path, {"stall_probe_seconds": 0.05}) as (chats, target):
         target.plan(Fault("hang", path="/api/chat", after_tokens=2))
         ticket = await chats.submit()
 

@@ -76,7 +76,7 @@ async def test_a_line_that_is_too_long_is_not_read_to_its_end() -> None:
 
 
 async def test_a_look_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_module, "LOOK_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(upstream_module, "GET_SECONDS_MAX", 0.05)
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -86,7 +86,7 @@ async def test_a_look_that_takes_too_long_is_given_up(monkeypatch: pytest.Monkey
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, Upstream() as upstream:
         with pytest.raises(httpx2.ReadTimeout):
-            await upstream.look(LlmTarget("box", url), "/api/ps")
+            await upstream.get(LlmTarget("box", url), "/api/ps")
 
 
 async def test_how_long_a_model_stays_is_read_by_the_targets_own_clock(dsn: str) -> None:
@@ -105,14 +105,14 @@ async def test_how_long_a_model_stays_is_read_by_the_targets_own_clock(dsn: str)
     async with (
         answering(head.encode() + body) as url,
         Upstream() as upstream,
-        TargetMonitor(line, upstream, [LlmTarget("box", url)], lambda: None) as landscape,
+        TargetMonitor(line, upstream, [LlmTarget("box", url)], lambda: None) as monitor,
     ):
 
         async def looked() -> bool:
-            return bool(landscape.offers()[0].resident)
+            return bool(monitor.offers()[0].resident)
 
         await eventually_async(looked, "the target was looked at")
-        [offer] = landscape.offers()
+        [offer] = monitor.offers()
         assert offer.resident == {"stays:latest", "no-time:7b"}
         assert offer.models == {"stays:latest", "gone:latest", "no-time:7b"}
     await line.close()
@@ -135,10 +135,10 @@ async def test_a_target_without_lists_is_offered_for_every_model(dsn: str, answe
     async with (
         answering(answer) as url,
         Upstream() as upstream,
-        TargetMonitor(line, upstream, [LlmTarget("box", url)], told.set) as landscape,
+        TargetMonitor(line, upstream, [LlmTarget("box", url)], told.set) as monitor,
     ):
-        assert landscape.offers()[0].concurrency == 0
+        assert monitor.offers()[0].concurrency == 0
         await told.wait()
-        [offer] = landscape.offers()
+        [offer] = monitor.offers()
         assert (offer.concurrency, offer.models, offer.resident) == (1, None, frozenset())
     await line.close()

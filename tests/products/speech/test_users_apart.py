@@ -113,7 +113,7 @@ async def acting_for(
         if org is None and user is None:
             await connection.execute("SET LOCAL ROLE coatcheck_user")
         else:
-            await connection.fetch(sql("act_for"), org, user)
+            await connection.fetch(sql("set_user_role"), org, user)
         yield
 
 
@@ -204,8 +204,11 @@ async def test_what_the_surface_reads_is_read_behind_the_wall(
     """Were the first wall forgotten, the second would still stand: the policies alone, changed to
     show nothing, make everything vanish for its reader, and for nobody else."""
     mine = await Estate.of(studio, "fay")
-    desk, reader = studio.house.engine.extension(SpeechRepository), SpeechReader("default", "fay")
-    assert (await desk.task(reader, mine.task)).spoken.id == mine.generation
+    repository, reader = (
+        studio.house.engine.extension(SpeechRepository),
+        SpeechReader("default", "fay"),
+    )
+    assert (await repository.task(reader, mine.task)).spoken.id == mine.generation
     walls = await connection.fetch(
         "SELECT polrelid::regclass::text AS name, pg_get_expr(polqual, polrelid) AS shows"
         " FROM pg_policy WHERE polname = 'own_rows'"
@@ -215,16 +218,16 @@ async def test_what_the_surface_reads_is_read_behind_the_wall(
         await connection.execute(f"ALTER POLICY own_rows ON {table} USING (false)")
     try:
         with pytest.raises(JobNotFound):
-            await desk.task(reader, mine.task)
+            await repository.task(reader, mine.task)
         with pytest.raises(GenerationNotFound):
-            await desk.generation(reader, mine.generation)
+            await repository.generation(reader, mine.generation)
         with pytest.raises(VoiceNotFound):
-            await desk.voice(reader, mine.voice)
-        assert list(await desk.tasks(reader)) == list(await desk.voices(reader)) == []
+            await repository.voice(reader, mine.voice)
+        assert list(await repository.tasks(reader)) == list(await repository.voices(reader)) == []
         assert (await studio.house.engine.get(mine.task)).terminal
     finally:
         for wall in walls:
             await connection.execute(
                 f"ALTER POLICY own_rows ON {wall['name']} USING ({wall['shows']})"
             )
-    assert (await desk.task(reader, mine.task)).spoken.id == mine.generation
+    assert (await repository.task(reader, mine.task)).spoken.id == mine.generation

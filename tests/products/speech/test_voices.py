@@ -109,11 +109,11 @@ async def test_a_voice_that_is_deleted_is_gone_at_once_and_its_audio_soon(studio
 async def test_an_upload_that_never_ended_is_removed_and_told_if_it_ends_after_all(
     studio: Studio,
 ) -> None:
-    desk, blobs = studio.house.engine.extension(SpeechRepository), studio.house.engine.blobs
-    uuid, key = await desk.begin_voice(ALICE)
+    repository, blobs = studio.house.engine.extension(SpeechRepository), studio.house.engine.blobs
+    uuid, key = await repository.create_voice(ALICE)
     await blobs.put(key, a_wav())
     with pytest.raises(VoiceNotFound):
-        await desk.voice(ALICE, to_text(uuid))
+        await repository.voice(ALICE, to_text(uuid))
     await _tick(studio)
     assert await blobs.get(key), "it may still be on its way"
     line = Connection(studio.house.settings.database_url, name="tests")
@@ -125,7 +125,7 @@ async def test_an_upload_that_never_ended_is_removed_and_told_if_it_ends_after_a
         await blobs.get(key)
     assert await line.fetch("SELECT FROM voices WHERE id = $1", uuid) == []
     await line.close()
-    assert await desk.finish_voice(ALICE, uuid, size=1, sha256=b"", seconds=1.0) is None
+    assert await repository.complete_voice(ALICE, uuid, size=1, sha256=b"", seconds=1.0) is None
 
 
 async def test_what_a_killed_upload_left_in_the_folder_is_removed_by_its_age(

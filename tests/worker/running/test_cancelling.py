@@ -224,7 +224,7 @@ async def test_a_cancellation_that_was_never_announced_is_found_with_the_next_he
     await workshop.sql.execute(
         "UPDATE jobs SET state = 'cancel_requested' WHERE id = $1", ticket.uuid
     )
-    await worker._keeper.renew()
+    await worker._renewer.renew()
 
     assert (await workshop.end_of(ticket)).state is State.CANCELLED
 

@@ -74,7 +74,7 @@ async def undo_the_claim(workshop: Workshop, ticket: Ticket) -> None:
 async def look_twice(worker: Worker) -> None:
     """What a worker does now and then: what it finds for the second time is acted upon."""
     for _ in range(2):
-        await worker._reconciler.look()
+        await worker._reconciler.check()
 
 
 async def test_an_attempt_whose_claim_was_undone_is_stopped_and_its_job_runs_again(
@@ -209,17 +209,17 @@ async def test_a_look_gives_back_what_never_began_and_leaves_alone_what_has(
         running=lambda: (),
         known=set,
         lose=lambda running: None,
-        give_back=given_back.append,
+        release=given_back.append,
     )
-    await holdings.look()
-    await holdings.look()
+    await holdings.check()
+    await holdings.check()
     assert given_back == []
 
     async with unguarded(workshop.sql):
         await workshop.sql.execute("UPDATE jobs SET state = 'dispatching'")
-    await holdings.look()
+    await holdings.check()
     assert given_back == []
-    await holdings.look()
+    await holdings.check()
     (lease,) = given_back
     assert lease >> 40 == worker.boot
 
@@ -245,12 +245,12 @@ async def test_an_attempt_that_is_being_stopped_is_not_interrupted_by_every_look
     await began.wait()
     await workshop.take_away(ticket)
     for _ in range(5):
-        await worker._reconciler.look()
+        await worker._reconciler.check()
         await asyncio.sleep(0)
     # Nor by its start mark, which comes late, and finds that it is not held.
     (running,) = worker._running
     running.marked = False
-    await worker._show_what_started(time.monotonic() + 1)
+    await worker._record_starts(time.monotonic() + 1)
     await asyncio.sleep(0)
     assert running.marked
     assert interruptions == 1
@@ -268,8 +268,8 @@ async def test_a_standby_is_not_asked_what_a_worker_holds(
     await worker._report_db.run(
         lambda connection: connection.execute("SET search_path = public, pg_catalog")
     )
-    with pytest.raises(DatabaseUnavailable, match="takes no writes"):
-        await leases.holdings(worker._report_db, worker.boot)
+    with pytest.raises(DatabaseUnavailable, match="does not accept writes"):
+        await leases.held_jobs(worker._report_db, worker.boot)
 
 
 async def test_of_two_leases_that_are_given_back_at_once_neither_is_forgotten(
@@ -278,16 +278,16 @@ async def test_of_two_leases_that_are_given_back_at_once_neither_is_forgotten(
     release = leases.release_claim
     released: list[int] = []
     worker = await workshop.start_worker(Handlers().service)
-    first, second = worker._keeper.fresh_lease(), worker._keeper.fresh_lease()
+    first, second = worker._renewer.fresh_lease(), worker._renewer.fresh_lease()
 
     async def while_another_comes(line: Connection, lease: int, keep: float) -> list[UUID]:
         released.append(lease)
         if lease == first:
-            worker._exchange.give_back(second)
+            worker._exchange.release(second)
         return await release(line, lease, keep)
 
     monkeypatch.setattr(leases, "release_claim", while_another_comes)
-    worker._exchange.give_back(first)
+    worker._exchange.release(first)
     await until_true(lambda: released == [first, second], "both are given back, once each")
 
 

@@ -52,8 +52,8 @@ async def test_one_missed_heartbeat_is_nothing(
     await workshop.until_state(ticket, State.PROCESSING)
     with monkeypatch.context() as patch:
         patch.setattr(leases, "heartbeat", _unanswered)
-        await worker._keeper.renew()
-    await worker._keeper.renew()
+        await worker._renewer.renew()
+    await worker._renewer.renew()
     gate.set()
     view = await workshop.end_of(ticket)
 
@@ -76,7 +76,7 @@ async def test_handlers_are_stopped_before_their_lease_ends_and_the_job_is_given
         )
         assert handlers.interrupted == 1
         assert view.state is State.QUEUED
-        assert not worker._keeper.holds(Lane.STANDARD, asyncio.get_running_loop().time())
+        assert not worker._renewer.holds(Lane.STANDARD, asyncio.get_running_loop().time())
     # Once its heartbeats are answered again, it claims again.
     view = await workshop.end_of(ticket)
 
@@ -93,7 +93,7 @@ async def test_a_worker_whose_registration_is_gone_stops_its_jobs_and_registers_
     ticket = await workshop.engine.submit("lab.post__hang_once", retries=0)
     await workshop.until_state(ticket, State.PROCESSING)
     await workshop.sql.execute("DELETE FROM workers")
-    await worker._keeper.renew()
+    await worker._renewer.renew()
     view = await workshop.end_of(ticket)
 
     assert worker.boot > boot

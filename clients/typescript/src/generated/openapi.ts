@@ -43,9 +43,9 @@ export interface components {
         };
         /**
          * ArtifactItem
-         * @description A file that a job made. ``url`` takes the caller's credential; ``signed_url`` needs none, and
-         *         is good until ``signed_url_expires_at``. ``expires_at`` is when the file goes with its job; null
-         *         if that is not known yet.
+         * @description A file that a job made. ``url`` needs the caller's credential. ``signed_url`` needs none and
+         *         is valid until ``signed_url_expires_at``. ``expires_at`` is when the file is deleted with its
+         *         job; null if that is not known yet.
          */
         ArtifactItem: {
             bytes: number;
@@ -89,7 +89,7 @@ export interface components {
         };
         /**
          * BadLineItem
-         * @description A line that is no task, by its number in its list, counted from 1.
+         * @description An invalid line, by its number in its list, counted from 1.
          */
         BadLineItem: {
             code: string;
@@ -98,7 +98,7 @@ export interface components {
         };
         /**
          * BadLinePage
-         * @description Invalid lines. The first thousand of each list are kept.
+         * @description Invalid lines. The first 1,000 of each list are stored.
          */
         BadLinePage: {
             items: components["schemas"]["BadLineItem"][];
@@ -114,11 +114,11 @@ export interface components {
         };
         /**
          * BatchJob
-         * @description A job. Counts and ingest are those of its current run, the last of ``runs``; ``job_counts``
-         *         those of the job as a whole: each task once, by its latest result over all runs.
+         * @description A job. ``counts`` and ``ingest`` are those of its current run, the last of ``runs``.
+         *         ``job_counts`` are those of the job as a whole: each task once, by its latest result.
          *
-         *         ``completed`` means that every task has ended, whatever its end. ``progress`` goes from 0 to 1.
-         *         In a list of jobs, ``runs`` has the current one only.
+         *         ``completed`` means that every task has ended, also if some failed. ``progress`` goes from 0 to
+         *         1. In a list of jobs, ``runs`` has only the current one.
          */
         BatchJob: {
             cancel_requested: boolean;
@@ -147,7 +147,7 @@ export interface components {
         };
         /**
          * BatchPage
-         * @description Jobs, newest first. ``next`` is the ``cursor`` of the page after this one.
+         * @description Jobs, newest first. ``next`` is the ``cursor`` of the next page.
          */
         BatchPage: {
             items: components["schemas"]["BatchJob"][];
@@ -155,7 +155,7 @@ export interface components {
         };
         /**
          * BatchRate
-         * @description How many tasks are begun in a second: of the run, and of those that share a key.
+         * @description How many tasks start per second: of the run, and of those that share a key.
          */
         BatchRate: {
             key: string | null;
@@ -164,8 +164,8 @@ export interface components {
         };
         /**
          * BatchRunBody
-         * @description One run of a job's tasks. A rerun is a run more, which names its parent: the run that it took
-         *         tasks of. With ``repeats_all`` it took them of the job as a whole, as of its parent.
+         * @description One run of a job's tasks. A rerun adds a run, which names its parent: the run that its tasks
+         *         come from. With ``repeats_all`` they come from the job as a whole, as of its parent.
          */
         BatchRunBody: {
             completed_at: string | null;
@@ -182,11 +182,11 @@ export interface components {
         };
         /**
          * BatchTaskBody
-         * @description A task. ``result`` is there once it has succeeded, ``error`` if its last attempt failed.
+         * @description A task. ``result`` is set when it has succeeded, ``error`` if its last attempt failed.
          *
-         *         ``index`` is its number in its run, ``job_index`` its number in the job, which it keeps in every
-         *         run that runs it again. A page has no room for a long result: ``result_url`` says where it is.
-         *         ``expires_at`` is its job's: a task goes with its job. Null while the job goes on.
+         *         ``index`` is its number in its run. ``job_index`` is its number in the job, which stays the same
+         *         in every rerun. A page leaves long results out; ``result_url`` is then the result's URL.
+         *         ``expires_at`` is when the job, and the task with it, is deleted; null until the job ends.
          */
         BatchTaskBody: {
             attempts: number;
@@ -209,7 +209,7 @@ export interface components {
         };
         /**
          * BatchUrls
-         * @description Where all that can be done with a job is done, as paths of this server.
+         * @description The URLs of a job's operations, as paths of this server.
          */
         BatchUrls: {
             bad_lines: string;
@@ -229,7 +229,7 @@ export interface components {
         BlockerKind: "backoff" | "concurrency_limit" | "heartbeat_lost" | "lane_full" | "model_loading" | "no_worker" | "paused" | "queued_behind" | "rate_limit" | "running" | "running_elsewhere" | "scheduled" | "target_unreachable" | "threads_held" | "waiting_for_input";
         /**
          * BulkAnswer
-         * @description What came of each job. ``more``: the filter may find others, if it is asked again.
+         * @description The result for each job. ``more``: the filter may find further jobs in another request.
          */
         BulkAnswer: {
             items: components["schemas"]["BulkItem"][];
@@ -237,7 +237,7 @@ export interface components {
         };
         /**
          * BulkFilter
-         * @description Which jobs are meant: those of ``GET /jobs`` with the same fields.
+         * @description A filter of jobs, with the fields of ``GET /jobs``.
          */
         BulkFilter: {
             /** @default null */
@@ -259,8 +259,8 @@ export interface components {
         };
         /**
          * BulkItem
-         * @description What came of one job. ``new_id`` is the new job of a retry; ``code`` and ``message`` say why
-         *         nothing was done.
+         * @description The result for one job. ``new_id`` is the new job of a retry; ``code`` and ``message`` say
+         *         why the action failed.
          */
         BulkItem: {
             code: string | null;
@@ -271,8 +271,8 @@ export interface components {
         };
         /**
          * BulkOrder
-         * @description What is to be done with which jobs: those of ``ids``, or so many that a ``filter`` finds, the
-         *         newest first.
+         * @description An action for many jobs: those of ``ids``, or those that a ``filter`` finds, newest first, up
+         *         to ``limit``.
          */
         BulkOrder: {
             /** @enum {unknown} */
@@ -286,12 +286,12 @@ export interface components {
         };
         /**
          * CalledBack
-         * @description It arrived; it need not be sent again.
+         * @description The callback was received; it need not be sent again.
          */
         CalledBack: Record<string, unknown>;
         /**
          * ChatArtifactItem
-         * @description A file that the job made: an image of its answer, or an answer that is too long for a row.
+         * @description A file of a job: an image of its answer, or an answer too large for a row.
          */
         ChatArtifactItem: {
             bytes: number;
@@ -318,9 +318,9 @@ export interface components {
         };
         /**
          * ChatJob
-         * @description A job. ``result`` is what the target would have answered to a request that does not stream;
-         *         null until the job is done. In an event, where a long one has no room, it is null as well: it is
-         *         found in ``artifacts`` then, and where the job is read.
+         * @description A job. ``result`` is the target's answer to a request that does not stream; null until the
+         *         job is done. In an event, a long result is null as well: ``artifacts`` has it, and a read of the
+         *         job.
          */
         ChatJob: {
             artifacts: components["schemas"]["ChatArtifactItem"][];
@@ -359,7 +359,7 @@ export interface components {
         };
         /**
          * ChatJobPage
-         * @description Jobs, newest first. ``next`` is the cursor of the page after this one; null on the last.
+         * @description Jobs, newest first. ``next`` is the cursor of the next page; null on the last page.
          */
         ChatJobPage: {
             items: components["schemas"]["ChatJobItem"][];
@@ -367,7 +367,7 @@ export interface components {
         };
         /**
          * ChatTicket
-         * @description A job that is safe.
+         * @description A job that is stored.
          */
         ChatTicket: {
             job_id: string;
@@ -377,7 +377,7 @@ export interface components {
         };
         /**
          * ChatUrls
-         * @description Where the job is read, followed and cancelled.
+         * @description The URLs to read, follow and cancel the job.
          */
         ChatUrls: {
             cancel: string;
@@ -386,8 +386,8 @@ export interface components {
         };
         /**
          * ChatWaiting
-         * @description Why a job waits: ``target_unreachable``, ``backoff``, ``queue`` or ``no_worker``; since when,
-         *         and when it is tried next, if that is known.
+         * @description Why a job waits: ``target_unreachable``, ``backoff``, ``queue`` or ``no_worker``; since when;
+         *         and when it is tried next, if known.
          */
         ChatWaiting: {
             detail: string;
@@ -397,8 +397,7 @@ export interface components {
         };
         /**
          * Clone
-         * @description In which language the voice's recording is spoken, and what is said in it; and who is told
-         *         of the clone.
+         * @description The language and the transcript of the voice's recording, and webhook URLs.
          */
         Clone: {
             language: string;
@@ -433,7 +432,7 @@ export interface components {
         };
         /**
          * CreatedApiKey
-         * @description A key that was just made. ``key`` is shown here and never again.
+         * @description A new key. ``key`` is shown in this response and never again.
          */
         CreatedApiKey: {
             created_at: string;
@@ -449,7 +448,7 @@ export interface components {
         };
         /**
          * CreatedWebhookEndpoint
-         * @description One that was just made, with the secret that signs what it is told.
+         * @description A new endpoint, with the secret that signs its messages.
          */
         CreatedWebhookEndpoint: {
             created_at: string;
@@ -466,7 +465,7 @@ export interface components {
         };
         /**
          * DeadLetterItem
-         * @description A list that could not be taken in, and why. ``lines`` and ``tasks`` are what was.
+         * @description A list whose ingest failed, with the error. ``lines`` and ``tasks`` were ingested before.
          */
         DeadLetterItem: {
             created_at: string;
@@ -483,7 +482,7 @@ export interface components {
         };
         /**
          * DeadLetterPage
-         * @description Lists that could not be taken in, newest first.
+         * @description Lists whose ingest failed, newest first.
          */
         DeadLetterPage: {
             items: components["schemas"]["DeadLetterItem"][];
@@ -491,7 +490,7 @@ export interface components {
         };
         /**
          * DeadLetterUrls
-         * @description Where the list is tried again, and where its job is.
+         * @description The URL that retries the ingest, and the job's.
          */
         DeadLetterUrls: {
             job: string;
@@ -505,8 +504,7 @@ export interface components {
         DeliveryStatus: "delivered" | "disabled" | "exhausted" | "pending";
         /**
          * DesignPreview
-         * @description What a voice is to be like, in words, and what it is to say in which language; and who is
-         *         told of it.
+         * @description The description of a voice, a text that it speaks with its language, and webhook URLs.
          */
         DesignPreview: {
             description: string;
@@ -519,7 +517,7 @@ export interface components {
         };
         /**
          * Detail
-         * @description One thing that is wrong with a request.
+         * @description One fault of a request.
          */
         Detail: {
             field: string;
@@ -528,8 +526,8 @@ export interface components {
         };
         /**
          * DomainNaming
-         * @description Who named the domains: ``llm``; or ``clustering``, and why. ``attempts`` is how often the
-         *         model was asked.
+         * @description Who named the domains: ``llm``; or ``clustering``, with the reason. ``attempts`` counts the
+         *         requests to the model.
          */
         DomainNaming: {
             /** @default null */
@@ -614,7 +612,7 @@ export interface components {
          * EndpointSecretView
          * @description The signing secret. After a rotation ``previous`` stays valid until it expires.
          *
-         *         ``generation`` counts the secrets: name it with a rotation, and the rotation is made once.
+         *         ``generation`` counts the secrets. A rotation that names it is made only once.
          */
         EndpointSecretView: {
             generation: number;
@@ -626,7 +624,7 @@ export interface components {
         };
         /**
          * Error
-         * @description Why a job failed. ``code`` is stable; ``message`` may be the target's own.
+         * @description Why a job failed. ``code`` is stable; ``message`` may quote the target.
          */
         Error: {
             code: string;
@@ -636,9 +634,9 @@ export interface components {
          * ExplainedBlocker
          * @description One thing that a job waits for, or what it does.
          *
-         *         ``key`` names a limit, ``limit`` is what it allows and ``held`` how many have it; ``holders``
-         *         are some of them, those that the caller may see. ``limit`` and ``held`` are null where they
-         *         would tell of other organisations.
+         *         ``key`` names a limit, ``limit`` is its value and ``held`` how much of it is in use. ``holders``
+         *         are ids of jobs that use it, as far as the caller may see them. ``limit`` and ``held`` are null
+         *         where they would reveal something about other organisations.
          */
         ExplainedBlocker: {
             held: number | null;
@@ -652,7 +650,7 @@ export interface components {
         };
         /**
          * ExplainedEta
-         * @description Seconds from now: half of such jobs, and nine of ten, have started or ended by then.
+         * @description Seconds from now until 50 % and 90 % of such jobs have started or ended.
          */
         ExplainedEta: {
             end_p50: number;
@@ -662,8 +660,8 @@ export interface components {
         };
         /**
          * ExplainedJob
-         * @description Why a job waits, or what it does. ``summary`` is for people; ``position`` counts from 1, in
-         *         the job's own line and lane; the blockers are in order, the one that decides first.
+         * @description Why a job waits, or what it does. ``summary`` is for people. ``position`` counts from 1, in
+         *         the queue of the job's key and lane. The blockers are in order: the decisive one comes first.
          */
         ExplainedJob: {
             blockers: components["schemas"]["ExplainedBlocker"][];
@@ -677,8 +675,8 @@ export interface components {
         };
         /**
          * ExportBody
-         * @description An export. Once it has completed, ``url`` is where its zip is, good for anybody. With
-         *         ``all_runs`` it is of the job as a whole, as of this run.
+         * @description An export. When it has completed, ``url`` is the URL of its zip, which anybody can use. With
+         *         ``all_runs`` it has the tasks of the job as a whole, as of this run.
          */
         ExportBody: {
             all_runs: boolean;
@@ -700,7 +698,7 @@ export interface components {
         };
         /**
          * ExportPage
-         * @description The exports of a job that are kept, newest first.
+         * @description The exports of a job that have not expired, newest first.
          */
         ExportPage: {
             items: components["schemas"]["ExportBody"][];
@@ -708,7 +706,7 @@ export interface components {
         /**
          * ExportRequest
          * @description What to export: a run, or ``all`` for the job as a whole, which is each task with its latest
-         *         result. Without it the current run.
+         *         result. The default is the current run.
          */
         ExportRequest: {
             /** @default null */
@@ -716,7 +714,7 @@ export interface components {
         };
         /**
          * ExportUrls
-         * @description Where an export is read, and its job.
+         * @description The URLs of an export and of its job.
          */
         ExportUrls: {
             job: string;
@@ -724,7 +722,7 @@ export interface components {
         };
         /**
          * Filter
-         * @description Which tasks to run again: of any of these statuses, and of any of these error codes.
+         * @description Which tasks to rerun: those with any of these statuses and any of these error codes.
          */
         Filter: {
             /** @default null */
@@ -734,7 +732,7 @@ export interface components {
         };
         /**
          * ForgottenServices
-         * @description The endpoints that were taken out of the catalogue, and those that stay because live workers
+         * @description The endpoints that were removed from the catalogue, and those that stay because live workers
          *         publish them.
          */
         ForgottenServices: {
@@ -765,13 +763,13 @@ export interface components {
         };
         /**
          * GatewayJob
-         * @description A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended.
+         * @description A job. A completed job has its ``result_summary``; ``terminal`` says that the job has ended.
          *
-         *         A page leaves results out, and an event leaves out one that is long: ``result_omitted`` is then
-         *         true, and ``result_url`` is where the job is found with its whole result.
+         *         A page leaves results out, and an event leaves out a long result: ``result_omitted`` is then
+         *         true, and ``result_url`` returns the job with its whole result.
          *
-         *         ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is what the
-         *         remote calls it, once it was spawned.
+         *         ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is the remote's
+         *         id of it, once the remote has started it.
          */
         GatewayJob: {
             attempt_count: number;
@@ -818,10 +816,10 @@ export interface components {
         };
         /**
          * GatewayJobStatuses
-         * @description The jobs that were asked for, in that order, and the ids that name none.
+         * @description The requested jobs, in the requested order, and the ids that were not found.
          *
-         *         A result longer than 64 KiB is left out; of more than 64 jobs also one that is longer than
-         *         4 MiB divided by their number.
+         *         A result longer than 64 KiB is left out; for more than 64 jobs, also a result that is longer
+         *         than 4 MiB divided by their number.
          */
         GatewayJobStatuses: {
             items: components["schemas"]["GatewayJob"][];
@@ -829,7 +827,7 @@ export interface components {
         };
         /**
          * GatewayProgress
-         * @description How far a job says it is, from 0 to 1, and in words.
+         * @description A job's reported progress: a fraction from 0 to 1, and a note.
          */
         GatewayProgress: {
             fraction: number;
@@ -837,7 +835,7 @@ export interface components {
         };
         /**
          * GatewayTicket
-         * @description A job was handed in. Its result is found at ``poll_url``.
+         * @description A submitted job. Read its result from ``poll_url``.
          */
         GatewayTicket: {
             artifacts_url: string;
@@ -850,8 +848,8 @@ export interface components {
         };
         /**
          * Generate
-         * @description What is to be said, in which language, by which voice; and who is told of it. ``clone_id`` is
-         *         the task that cloned the voice, if it is to be said with what came of that.
+         * @description A text to speak, its language and voice, and webhook URLs. ``clone_id`` is the task that
+         *         cloned the voice, to speak the text with that clone.
          */
         Generate: {
             /** @default null */
@@ -866,7 +864,7 @@ export interface components {
         };
         /**
          * Generation
-         * @description What is, or was, to be said. The audio's fields are null until it is there. A preview of a
+         * @description A text to speak, and its audio. The audio's fields are null until it exists. A preview of a
          *         voice's design has no voice.
          */
         Generation: {
@@ -893,7 +891,7 @@ export interface components {
         };
         /**
          * GenerationPage
-         * @description Generations, newest first. ``next`` is the cursor of the page after this one.
+         * @description Generations, newest first. ``next`` is the cursor of the next page.
          */
         GenerationPage: {
             items: components["schemas"]["Generation"][];
@@ -901,7 +899,7 @@ export interface components {
         };
         /**
          * GraphBody
-         * @description What there is, and how it hangs together.
+         * @description The nodes and the relationships between them.
          */
         GraphBody: {
             nodes: components["schemas"]["GraphNode"][];
@@ -909,9 +907,9 @@ export interface components {
         };
         /**
          * GraphCalls
-         * @description What became of the calls: resolved to a definition, leading out of the archive, or neither.
+         * @description Counts of calls: resolved to a definition, leading out of the archive, or unresolved.
          *
-         *         ``resolvedRate`` is the share of the first among those that do not lead out.
+         *         ``resolvedRate`` is the share of resolved calls among those that do not lead out.
          */
         GraphCalls: {
             external: number;
@@ -922,7 +920,7 @@ export interface components {
         };
         /**
          * GraphCompleted
-         * @description For the OpenAPI document: an envelope whose job has ended.
+         * @description A job that has ended, as the OpenAPI document describes it.
          */
         GraphCompleted: {
             /** @default null */
@@ -939,7 +937,7 @@ export interface components {
         };
         /**
          * GraphDomain
-         * @description A part of the code. ``uses`` are ids of other domains.
+         * @description A part of the code. ``uses`` has the ids of other domains.
          */
         GraphDomain: {
             description: string;
@@ -958,9 +956,9 @@ export interface components {
         };
         /**
          * GraphJobBody
-         * @description A job. ``result`` is there once it has completed, ``error`` if it has failed.
+         * @description A job. A completed job has a ``result``, a failed one an ``error``.
          *
-         *         An event has no room for a large result: it says by ``resultUrl`` where that is.
+         *         An event has no room for a large result: it has a ``resultUrl`` instead.
          */
         GraphJobBody: {
             /** @default false */
@@ -984,8 +982,8 @@ export interface components {
         };
         /**
          * GraphNode
-         * @description Labels: Directory, File, Class, Function, Type, Module (external, and ExternalDependency as
-         *         well), Domain, Subdomain.
+         * @description A node. Its labels are Directory, File, Class, Function, Type, Module (external, with
+         *         ExternalDependency as a second label), Domain and Subdomain.
          */
         GraphNode: {
             id: string;
@@ -994,7 +992,7 @@ export interface components {
         };
         /**
          * GraphProgress
-         * @description How far the analysis is, from 0 to 1, and in words: files parsed of all.
+         * @description The progress of the analysis: a fraction from 0 to 1, and a note such as the files parsed.
          */
         GraphProgress: {
             fraction: number;
@@ -1002,9 +1000,9 @@ export interface components {
         };
         /**
          * GraphRelationship
-         * @description Types: contains, declares, imports, calls, inherits; beside three of these contains_file and
-         *         child_directory, defines_function and declares_class, and extends; belongsTo, partOf and
-         *         dependsOn for domains.
+         * @description A relationship. Its types are contains, declares, imports, calls and inherits. Three of these
+         *         have aliases: contains_file and child_directory, defines_function and declares_class, extends.
+         *         Domains have belongsTo, partOf and dependsOn.
          */
         GraphRelationship: {
             endNode: string;
@@ -1015,10 +1013,10 @@ export interface components {
         };
         /**
          * GraphResult
-         * @description The result. Paths, names, signatures and line numbers; never source text.
+         * @description The result. It has paths, names, signatures and line numbers, never source text.
          *
-         *         ``domain`` and ``supermodel`` have the fields from ``runId`` to ``classAssignments``,
-         *         ``supermodel`` those after them as well.
+         *         ``domain`` and ``supermodel`` have the fields from ``runId`` to ``classAssignments``;
+         *         ``supermodel`` also has those after them.
          */
         GraphResult: {
             /** @default null */
@@ -1055,7 +1053,7 @@ export interface components {
         };
         /**
          * GraphSubdomain
-         * @description A part of a domain: paths of its files, ids of what they declare.
+         * @description A part of a domain: the paths of its files, and the ids of their functions and classes.
          */
         GraphSubdomain: {
             classes: string[];
@@ -1070,7 +1068,7 @@ export interface components {
         };
         /**
          * GraphUrls
-         * @description Where the job is read, followed, cancelled, and where its deletion receipt is.
+         * @description The URLs to read, follow and cancel the job, and of its deletion receipt.
          */
         GraphUrls: {
             cancel: string;
@@ -1094,7 +1092,7 @@ export interface components {
         };
         /**
          * HostedServicePage
-         * @description Services, by name. ``next`` is the cursor of the page after this one, if there is one.
+         * @description Services, sorted by name. ``next`` is the cursor of the next page, if there is one.
          */
         HostedServicePage: {
             items: components["schemas"]["HostedServiceSummary"][];
@@ -1102,7 +1100,7 @@ export interface components {
         };
         /**
          * HostedServiceSummary
-         * @description A service as a list shows it: without its endpoints, which are at ``url``.
+         * @description A service in a list: without its endpoints, which ``url`` returns.
          */
         HostedServiceSummary: {
             created_at: string;
@@ -1141,9 +1139,10 @@ export interface components {
         };
         /**
          * IngestBody
-         * @description How far the lists were taken in. Lines that are no task are counted, and listed by number.
+         * @description How many lines of the lists were ingested, and how many of them are invalid.
          *
-         *         ``error`` says why a list could not be taken in: then it is a dead letter, see ``/v1/dlq``.
+         *         ``error`` says why the ingest of a list failed. The list is then a dead letter, see
+         *         ``/v1/dlq``.
          */
         IngestBody: {
             bad_lines: number;
@@ -1159,7 +1158,7 @@ export interface components {
         };
         /**
          * JobProgress
-         * @description How far a job says it is, from 0 to 1, and in words.
+         * @description A job's reported progress: a fraction from 0 to 1, and a note.
          */
         JobProgress: {
             fraction: number;
@@ -1181,15 +1180,15 @@ export interface components {
         };
         /**
          * LlmState
-         * @description Where a job stands. ``loading``: its model is being loaded by the target.
+         * @description The state of a job. ``loading``: the target is loading the model.
          * @enum {unknown}
          */
         LlmState: "done" | "failed" | "loading" | "queued" | "working";
         /**
          * LogItem
-         * @description A log line, an alert, or what became of an attempt that did not complete.
+         * @description A log line, an alert, or the outcome of an attempt that did not complete.
          *
-         *         ``level`` is there for log lines. ``data`` holds what else there is.
+         *         Only log lines have a ``level``. ``data`` has all other fields.
          */
         LogItem: {
             at: string;
@@ -1202,7 +1201,7 @@ export interface components {
         };
         /**
          * LogPage
-         * @description What a job said, in order. ``next`` is what to ask for ``after`` to go on.
+         * @description A job's log, in order. ``next`` is the value of ``after`` for the next page.
          */
         LogPage: {
             items: components["schemas"]["LogItem"][];
@@ -1210,7 +1209,7 @@ export interface components {
         };
         /**
          * Logprob
-         * @description A token and how likely it was.
+         * @description A token and its log probability.
          */
         Logprob: {
             /** @default null */
@@ -1220,7 +1219,7 @@ export interface components {
         };
         /**
          * Logprobs
-         * @description How likely each token of the text was.
+         * @description The log probability of each token of the text.
          */
         Logprobs: {
             content: components["schemas"]["TokenLogprob"][];
@@ -1237,7 +1236,7 @@ export interface components {
         };
         /**
          * Me
-         * @description A caller. ``operator``: may look at every organisation of the deployment.
+         * @description A caller. ``operator``: may read every organisation of the deployment.
          */
         Me: {
             key_id: string | null;
@@ -1250,7 +1249,7 @@ export interface components {
         };
         /**
          * Message
-         * @description What the model said.
+         * @description A message of the model.
          */
         Message: {
             content: string | null;
@@ -1266,7 +1265,7 @@ export interface components {
         };
         /**
          * MessageItem
-         * @description What the model said.
+         * @description A message of the model.
          */
         MessageItem: {
             content: components["schemas"]["OutputText"][];
@@ -1283,9 +1282,9 @@ export interface components {
         };
         /**
          * MessageReport
-         * @description What came of a message: the status that the receiver answered, or why there was no answer.
+         * @description The result of a message: the status that the receiver answered, or why there was none.
          *
-         *         ``retry_after`` is for how many seconds a receiver that answered 429 or 503 wants peace.
+         *         ``retry_after`` is the Retry-After of a receiver that answered 429 or 503, in seconds.
          */
         MessageReport: {
             /** @default null */
@@ -1299,14 +1298,14 @@ export interface components {
         };
         /**
          * MessageReports
-         * @description What came of messages.
+         * @description The results of messages.
          */
         MessageReports: {
             reports: components["schemas"]["MessageReport"][];
         };
         /**
          * Metadata
-         * @description What was analysed, and when.
+         * @description When the analysis ran, and the files and languages that it covered.
          */
         Metadata: {
             analysisEndTime: string;
@@ -1316,7 +1315,7 @@ export interface components {
         };
         /**
          * Model
-         * @description A model that can be asked for.
+         * @description A model that a target lists.
          */
         Model: {
             created: number;
@@ -1330,7 +1329,7 @@ export interface components {
         };
         /**
          * ModelList
-         * @description The models that there are.
+         * @description The models of all targets.
          */
         ModelList: {
             data: components["schemas"]["Model"][];
@@ -1342,7 +1341,7 @@ export interface components {
         };
         /**
          * MoreTasks
-         * @description Tasks to add to an open job: ``tasks``, or a staged ``source``.
+         * @description Tasks to add to an open job: ``tasks``, or an uploaded ``source``.
          */
         MoreTasks: {
             /** @default null */
@@ -1352,7 +1351,7 @@ export interface components {
         };
         /**
          * NewApiKey
-         * @description What a new key shall be like. Without ``scopes``: submit and read.
+         * @description The properties of a new key. Without ``scopes``: submit and read.
          */
         NewApiKey: {
             /** @default null */
@@ -1367,8 +1366,8 @@ export interface components {
         };
         /**
          * NewBatchBody
-         * @description A job to be run. Its tasks are in ``tasks``, in a staged ``source``, or in neither for an
-         *         open job. ``endpoint`` is the path or the key of an endpoint of the service.
+         * @description A job to submit. Its tasks are in ``tasks`` or in an uploaded ``source``; an open job may
+         *         have neither. ``endpoint`` is the path or the key of an endpoint of the service.
          */
         NewBatchBody: {
             /** @default false */
@@ -1404,9 +1403,9 @@ export interface components {
         };
         /**
          * NewWebhookEndpoint
-         * @description Who is to be told, and of what. Without ``events``: of every end.
+         * @description A new endpoint. Without ``events`` it receives the end of every job and group of jobs.
          *
-         *         ``pulled``: nobody is posted to; what there is to tell is taken by whoever asks for it.
+         *         ``pulled``: the endpoint has no URL. Its owner fetches the messages (``coatcheck listen``).
          */
         NewWebhookEndpoint: {
             /** @default  */
@@ -1474,15 +1473,15 @@ export interface components {
         };
         /**
          * OperatedOrgs
-         * @description Every organisation that has a row, by its id.
+         * @description Every organisation that has a row, sorted by id.
          */
         OperatedOrgs: {
             items: components["schemas"]["OperatedOrg"][];
         };
         /**
          * OrgJobBody
-         * @description A job with its result. One of more than 64 KiB is left out (``result_truncated``): it is
-         *         found where the job's own surface shows it.
+         * @description A job with its result. A result of more than 64 KiB is left out (``result_truncated``): the
+         *         job's own product shows it.
          */
         OrgJobBody: {
             attempts: number;
@@ -1527,7 +1526,7 @@ export interface components {
         };
         /**
          * OrgJobError
-         * @description Why the job failed, or its last attempt did.
+         * @description Why the job, or its last attempt, failed.
          */
         OrgJobError: {
             code: string;
@@ -1535,11 +1534,11 @@ export interface components {
         };
         /**
          * OrgJobItem
-         * @description A job, in the words of the engine. ``terminal`` says that it has ended.
+         * @description A job with the engine's states. ``terminal`` says that it has ended.
          *
-         *         ``endpoint`` is what people call it, ``engine_endpoint`` what workers do. ``attempts`` counts
-         *         failures, crashes, and the attempt that completed or is under way. ``retry_of`` is the job that
-         *         this one is a retry of, ``retried_as`` the newest retry of it.
+         *         ``endpoint`` is the name for people, ``engine_endpoint`` the name that workers use. ``attempts``
+         *         counts failures, crashes, and the attempt that completed or is running. ``retry_of`` is the job
+         *         that this one retries, ``retried_as`` the newest retry of this one.
          */
         OrgJobItem: {
             attempts: number;
@@ -1582,8 +1581,8 @@ export interface components {
         };
         /**
          * OrgJobPageBody
-         * @description Jobs, newest first, without their results. ``next`` is the ``cursor`` of the page after this
-         *         one; a page may be short, or empty, and still have one.
+         * @description Jobs, newest first, without their results. ``next`` is the ``cursor`` of the next page; a
+         *         page may be short, or empty, and still have one.
          */
         OrgJobPageBody: {
             items: components["schemas"]["OrgJobItem"][];
@@ -1591,8 +1590,8 @@ export interface components {
         };
         /**
          * OrgJobUrls
-         * @description Where all that concerns a job is. ``surface`` is the job on the surface that it came by;
-         *         ``retry`` and ``input`` are there while it can be retried, and read.
+         * @description The URLs of a job. ``surface`` is the job in its product's own API; ``retry`` and ``input``
+         *         are null if the job cannot be retried, or its input not be read.
          */
         OrgJobUrls: {
             artifacts: string;
@@ -1620,7 +1619,7 @@ export interface components {
         };
         /**
          * OutputText
-         * @description A text that the model said.
+         * @description A text of the model.
          */
         OutputText: {
             /** @default [] */
@@ -1638,7 +1637,7 @@ export interface components {
         };
         /**
          * OverviewBody
-         * @description An organisation, or with ``*`` all of them, over a span of time and now.
+         * @description The overview of an organisation; of all organisations, if ``org_id`` is ``*``.
          */
         OverviewBody: {
             bucket_seconds: number;
@@ -1653,7 +1652,7 @@ export interface components {
         };
         /**
          * OverviewFailure
-         * @description How many jobs failed with an error.
+         * @description The number of jobs that failed with an error code.
          */
         OverviewFailure: {
             code: string;
@@ -1661,7 +1660,7 @@ export interface components {
         };
         /**
          * OverviewFlow
-         * @description A line that jobs stand in. Unless ``exact``, more is queued than was counted.
+         * @description The queue of one queue key. Unless ``exact``, ``queued`` is a lower bound.
          */
         OverviewFlow: {
             endpoint: string;
@@ -1675,7 +1674,7 @@ export interface components {
         };
         /**
          * OverviewLane
-         * @description What of a lane has not ended. Unless ``exact``, more is queued than was counted.
+         * @description The jobs of a lane that have not ended. Unless ``exact``, ``queued`` is a lower bound.
          */
         OverviewLane: {
             exact: boolean;
@@ -1688,10 +1687,10 @@ export interface components {
         };
         /**
          * OverviewPointBody
-         * @description What happened from ``at`` on, for ``bucket_seconds``.
+         * @description Statistics of the ``bucket_seconds`` from ``at`` on.
          *
-         *         ``started`` and ``retried`` count attempts, the others jobs. ``start_*`` is how long jobs had
-         *         been due when they were started, ``run_*`` how long attempts ran; null where there were none.
+         *         ``started`` and ``retried`` count attempts, the others count jobs. ``start_*`` is how long jobs
+         *         had been due when they started, ``run_*`` how long attempts ran; null if there were none.
          */
         OverviewPointBody: {
             at: string;
@@ -1709,7 +1708,7 @@ export interface components {
         };
         /**
          * OverviewWorker
-         * @description A worker process; ``slots`` is how many jobs it runs at a time in each of ``lanes``.
+         * @description A worker process. ``slots`` is how many jobs it runs at a time, for each of ``lanes``.
          */
         OverviewWorker: {
             alive: boolean;
@@ -1725,7 +1724,7 @@ export interface components {
         };
         /**
          * Problem
-         * @description What went wrong. ``code`` is stable and machine-readable; ``message`` repeats ``detail``.
+         * @description An error. ``code`` is stable and machine-readable; ``message`` repeats ``detail``.
          */
         Problem: {
             code: string;
@@ -1749,10 +1748,10 @@ export interface components {
         };
         /**
          * Rate
-         * @description How fast tasks are begun: of the whole run, and of those that share a key.
+         * @description How many tasks start per second: of the whole run, and of those that share a key.
          *
-         *         ``key`` names the field of a task that is the key, with dots between the names of nested ones;
-         *         of a URL its host is. Without ``key_per_second`` it is ``per_second`` that counts for each key.
+         *         ``key`` names the field of a task that is the key, with dots between nested names. If the field
+         *         is a URL, its host is the key. Without ``key_per_second``, ``per_second`` applies to each key.
          */
         Rate: {
             /** @default null */
@@ -1764,7 +1763,7 @@ export interface components {
         };
         /**
          * RateLimitView
-         * @description So many requests in each window of so many seconds.
+         * @description A rate limit: ``requests`` in each window of ``seconds``.
          */
         RateLimitView: {
             requests: number;
@@ -1772,7 +1771,7 @@ export interface components {
         };
         /**
          * Ready
-         * @description The process can do its work; ``checks`` says what each check found.
+         * @description The process is ready; ``checks`` has the result of each check.
          */
         Ready: {
             checks: {
@@ -1786,7 +1785,7 @@ export interface components {
         };
         /**
          * ReasoningItem
-         * @description What the model thought, before it said anything.
+         * @description The model's reasoning, which comes before its answer.
          */
         ReasoningItem: {
             id: string;
@@ -1860,7 +1859,8 @@ export interface components {
         };
         /**
          * ReplayBody
-         * @description How many are sent again. With ``next`` there are more: order again, with it as ``cursor``.
+         * @description The number of deliveries that are sent again. With ``next`` there are more: send the request
+         *         again, with it as ``cursor``.
          */
         ReplayBody: {
             next: string | null;
@@ -1868,11 +1868,11 @@ export interface components {
         };
         /**
          * ReplayOrder
-         * @description Which deliveries to send again: those made since a moment, and before another.
+         * @description The deliveries to send again: those that were created from ``since`` to before ``until``.
          *
-         *         Without ``statuses`` those that were not taken: exhausted, disabled, and those pending whose
-         *         last try failed. ``cursor`` is ``next`` of the answer before, where there were more than one
-         *         order takes.
+         *         Without ``statuses``: those that failed, which are exhausted, disabled, or pending with a failed
+         *         last try. ``cursor`` is ``next`` of the previous response, if there were more than one request
+         *         replays.
          */
         ReplayOrder: {
             /** @default null */
@@ -1886,8 +1886,8 @@ export interface components {
         };
         /**
          * Rerun
-         * @description A run again, of tasks of ``run``: the id of a run, or ``all`` for the job as a whole, which
-         *         is each task with its latest result. Without it, of the whole job; with a filter, of the current
+         * @description Which tasks to rerun. ``run`` is the id of a run, or ``all`` for the job as a whole, which is
+         *         each task with its latest result. The default is the whole job; with a filter, the current
          *         run.
          */
         Rerun: {
@@ -1898,7 +1898,7 @@ export interface components {
         };
         /**
          * ResponseObject
-         * @description An answer, and what was asked for. ``output`` has its items.
+         * @description An answer, and fields of its request. ``output`` has its items.
          */
         ResponseObject: {
             /** @default false */
@@ -1945,7 +1945,7 @@ export interface components {
         };
         /**
          * ResponseUsage
-         * @description How many tokens were read and written. Targets do not say which of them were thoughts.
+         * @description How many tokens were read and written. Targets do not say how many were reasoning.
          */
         ResponseUsage: {
             input_tokens: number;
@@ -1967,7 +1967,7 @@ export interface components {
         };
         /**
          * Rotation
-         * @description ``generation`` is that of the secret to be replaced; whichever signs, if left out.
+         * @description ``generation`` is that of the secret to replace; by default the present one.
          */
         Rotation: {
             /** @default null */
@@ -1975,7 +1975,7 @@ export interface components {
         };
         /**
          * RunFilter
-         * @description What a rerun took of the run before: tasks of these statuses and error codes.
+         * @description Which tasks a rerun took from the runs before it: those of these statuses and error codes.
          */
         RunFilter: {
             /** @default [] */
@@ -2027,15 +2027,15 @@ export interface components {
         };
         /**
          * Source
-         * @description A list that was staged: see ``POST /v1/uploads``.
+         * @description An uploaded list: see ``POST /v1/uploads``.
          */
         Source: {
             upload_id: string;
         };
         /**
          * SpeechMetadata
-         * @description What was asked for. In a list ``text`` is cut after 200 characters; ``text_characters`` is
-         *         how many there are.
+         * @description The input of a task. In a list, ``text`` is cut after 200 characters; ``text_characters`` is
+         *         its full length.
          *
          *         A preview has a ``description`` and no voice. The ``text`` of a clone is the transcript of its
          *         voice's recording.
@@ -2051,9 +2051,9 @@ export interface components {
         };
         /**
          * SpeechResult
-         * @description What was spoken (``audio_``); or, of a clone and only there, what was made of the voice
-         *         (``prompt_``). The URL needs no credential, and is good until then; null if the file was
-         *         deleted. One that begins with a slash is on this server.
+         * @description The spoken audio (``audio_``); or, for a clone only, the prompt made of the voice
+         *         (``prompt_``). The URL needs no credential until it expires; it is null if the file was
+         *         deleted. A URL that begins with a slash is on this server.
          */
         SpeechResult: {
             audio_object_key?: string;
@@ -2067,13 +2067,13 @@ export interface components {
         };
         /**
          * SpeechStatus
-         * @description Where a task stands.
+         * @description The status of a task.
          * @enum {unknown}
          */
         SpeechStatus: "cancelled" | "completed" | "failed" | "pending" | "processing";
         /**
          * SpeechTask
-         * @description A task. ``modal_job_id`` is what the remote calls it, once it was spawned there.
+         * @description A task. ``modal_job_id`` is the remote's id of it, once the remote has started it.
          */
         SpeechTask: {
             cancellation_requested: boolean;
@@ -2096,7 +2096,7 @@ export interface components {
         };
         /**
          * SpeechTaskPage
-         * @description Tasks, newest first. ``next`` is the cursor of the page after this one; null on the last.
+         * @description Tasks, newest first. ``next`` is the cursor of the next page; null on the last page.
          */
         SpeechTaskPage: {
             items: components["schemas"]["SpeechTask"][];
@@ -2104,7 +2104,7 @@ export interface components {
         };
         /**
          * SpeechTicket
-         * @description A task that is safe. A clone speaks nothing, and has no ``generation_id``.
+         * @description A submitted task. A clone speaks nothing, so it has no ``generation_id``.
          */
         SpeechTicket: {
             generation_id: string | null;
@@ -2116,14 +2116,14 @@ export interface components {
         };
         /**
          * SpeechType
-         * @description What a task does: speak a text with a voice, speak one with a voice that is only described,
-         *         or make of a voice what texts are spoken with.
+         * @description The kind of a task: speak a text with a voice, preview a voice that is only described, or
+         *         clone a voice, which makes a prompt that speaks texts.
          * @enum {unknown}
          */
         SpeechType: "clone" | "design_preview" | "generate";
         /**
          * SpeechUrls
-         * @description Where the task is read, followed and cancelled, and what it speaks is found.
+         * @description The URLs to read, follow and cancel the task, and of its generation and artifacts.
          */
         SpeechUrls: {
             artifacts: string;
@@ -2140,7 +2140,7 @@ export interface components {
         State: "cancel_requested" | "cancelled" | "completed" | "dispatching" | "failed" | "finalizing" | "processing" | "queued" | "retrying" | "staged";
         /**
          * Stats
-         * @description What was found, and what was not.
+         * @description Counts of nodes, relationships, files and calls.
          */
         Stats: {
             /** @default null */
@@ -2191,7 +2191,7 @@ export interface components {
         };
         /**
          * StoredBlobBody
-         * @description The blob is there, whole.
+         * @description The blob is stored.
          */
         StoredBlobBody: {
             bytes: number;
@@ -2205,7 +2205,7 @@ export interface components {
         SubjectKind: "batch" | "job" | "task" | "test" | "usage";
         /**
          * SummaryText
-         * @description What the model thought.
+         * @description A text of the model's reasoning.
          */
         SummaryText: {
             text: string;
@@ -2214,14 +2214,14 @@ export interface components {
         };
         /**
          * TakenReports
-         * @description The messages whose lease still held. Of the others nothing was noted.
+         * @description The messages whose lease was still valid. Reports of others were ignored.
          */
         TakenReports: {
             noted: string[];
         };
         /**
          * TakeOrder
-         * @description How many messages at most, and for how many seconds to wait if there is none.
+         * @description The maximum number of messages, and the seconds to wait if there is none.
          */
         TakeOrder: {
             /** @default 10 */
@@ -2231,7 +2231,7 @@ export interface components {
         };
         /**
          * TaskArtifact
-         * @description A file that a task has left. ``url`` is good for anybody until ``expires_at``.
+         * @description A file of a task. Anybody can use ``url`` until ``expires_at``.
          */
         TaskArtifact: {
             bytes: number;
@@ -2243,7 +2243,7 @@ export interface components {
         };
         /**
          * TaskCountsBody
-         * @description Tasks by status. ``total`` is how many were taken in so far; they add up to it.
+         * @description Tasks by status. ``total`` is how many were ingested so far; the others add up to it.
          */
         TaskCountsBody: {
             cancelled: number;
@@ -2263,10 +2263,11 @@ export interface components {
         };
         /**
          * TaskFailures
-         * @description The codes that tasks of a run failed with, the commonest first. With ``all_runs`` those of
-         *         the job as a whole, by each task's latest result, as of this run.
+         * @description The error codes of a run's failed tasks, most frequent first. With ``all_runs`` those of the
+         *         job as a whole, by each task's latest result, as of this run.
          *
-         *         ``counted`` is how many failed tasks were looked at: all of them, or the first of very many.
+         *         ``counted`` is how many failed tasks were counted: all, or only the first if there are very
+         *         many.
          */
         TaskFailures: {
             all_runs: boolean;
@@ -2276,7 +2277,7 @@ export interface components {
         };
         /**
          * TaskPage
-         * @description Tasks of one run, or of all. ``next`` is the ``cursor`` of the page after this one.
+         * @description Tasks of one run, or of the whole job. ``next`` is the ``cursor`` of the next page.
          */
         TaskPage: {
             items: components["schemas"]["BatchTaskBody"][];
@@ -2284,7 +2285,7 @@ export interface components {
         };
         /**
          * TaskUrls
-         * @description Where a task is read, its result alone, its job, and its files.
+         * @description The URLs of a task, its result, its job and its artifacts.
          */
         TaskUrls: {
             artifacts: string;
@@ -2294,7 +2295,7 @@ export interface components {
         };
         /**
          * TextChoice
-         * @description One answer, or what is new of it.
+         * @description One answer, or the new part of it.
          */
         TextChoice: {
             finish_reason: ("length" | "stop" | "tool_calls") | null;
@@ -2306,7 +2307,7 @@ export interface components {
         };
         /**
          * TextCompletion
-         * @description An answer, whole or a part of it.
+         * @description A whole answer, or a part of it.
          */
         TextCompletion: {
             choices: components["schemas"]["TextChoice"][];
@@ -2341,8 +2342,8 @@ export interface components {
         };
         /**
          * TimelineItem
-         * @description Something that happened to a job. ``state`` is where it led, ``attempt`` which attempt it was
-         *         of.
+         * @description An event in a job's history. ``state`` is the state after it, ``attempt`` the number of its
+         *         attempt.
          */
         TimelineItem: {
             at: string;
@@ -2355,7 +2356,7 @@ export interface components {
         };
         /**
          * TokenLogprob
-         * @description A token that was said, and what else could have been.
+         * @description A token of the answer, and the alternatives to it.
          */
         TokenLogprob: {
             /** @default null */
@@ -2367,7 +2368,7 @@ export interface components {
         };
         /**
          * ToolCall
-         * @description One call that the model wants made.
+         * @description A call of the model.
          */
         ToolCall: {
             function: components["schemas"]["Function"];
@@ -2380,7 +2381,7 @@ export interface components {
         };
         /**
          * Upload
-         * @description Where to put a list: by this method, to this URL, with these headers, until then.
+         * @description How to upload a list: the method, URL and headers to use until ``expires_at``.
          */
         Upload: {
             expires_at: string;
@@ -2405,8 +2406,8 @@ export interface components {
         };
         /**
          * UsageItem
-         * @description One endpoint's jobs that ended on one day (UTC), or in the ``hour`` that begins then;
-         *         ``flow`` tells http upstreams apart.
+         * @description The jobs of one endpoint that ended on one day (UTC), or in the hour that begins at ``hour``.
+         *         ``flow`` distinguishes HTTP upstreams.
          */
         UsageItem: {
             attempts: number;
@@ -2425,7 +2426,7 @@ export interface components {
         };
         /**
          * UsageReportDocument
-         * @description A report: its totals, and the usage of each endpoint and queue key.
+         * @description A report: its totals, and the usage of each endpoint and queue key (``flow``).
          */
         UsageReportDocument: {
             created_at: string;
@@ -2466,7 +2467,7 @@ export interface components {
         };
         /**
          * UsageReportSummary
-         * @description A report without its items: what was used from ``first_day`` to ``last_day`` (UTC).
+         * @description A report without its items: the usage from ``first_day`` to ``last_day`` (UTC).
          */
         UsageReportSummary: {
             created_at: string;
@@ -2502,7 +2503,7 @@ export interface components {
         };
         /**
          * Voice
-         * @description A voice. ``audio_url`` is its reference audio, and needs no credential.
+         * @description A voice. ``audio_url`` is the URL of its reference audio, and needs no credential.
          */
         Voice: {
             audio_object_key: string;
@@ -2516,7 +2517,7 @@ export interface components {
         };
         /**
          * VoicePage
-         * @description Voices, newest first. ``next`` is the cursor of the page after this one.
+         * @description Voices, newest first. ``next`` is the cursor of the next page.
          */
         VoicePage: {
             items: components["schemas"]["Voice"][];
@@ -2526,8 +2527,9 @@ export interface components {
          * WebhookDeliveryBody
          * @description One message to one receiver. ``id`` is its ``webhook-id``, the same at every try.
          *
-         *         ``job_id`` is what it tells of: a job or a group of jobs; null for a test. ``endpoint_id`` is
-         *         the registered endpoint that is told; null if the URL came with the job.
+         *         ``job_id`` is the job or the group of jobs that the event is about; null for a test.
+         *         ``endpoint_id`` is the registered endpoint that receives it; null if the submission named the
+         *         URL.
          */
         WebhookDeliveryBody: {
             created_at: string;
@@ -2548,7 +2550,7 @@ export interface components {
         };
         /**
          * WebhookDeliveryPage
-         * @description Deliveries, newest first. ``next`` is the cursor of the page after this one, if any.
+         * @description Deliveries, newest first. ``next`` is the cursor of the next page, if there is one.
          */
         WebhookDeliveryPage: {
             items: components["schemas"]["WebhookDeliveryBody"][];
@@ -2556,7 +2558,7 @@ export interface components {
         };
         /**
          * WebhookEndpointBody
-         * @description Who is told, and of what. ``status`` is ``disabled`` once the receiver has answered 410.
+         * @description An endpoint. ``status`` is ``disabled`` once the receiver has answered 410.
          */
         WebhookEndpointBody: {
             created_at: string;
@@ -2572,7 +2574,7 @@ export interface components {
         };
         /**
          * WebhookEndpointChanges
-         * @description What shall be otherwise. What is left out stays.
+         * @description The properties to change. Others stay the same.
          */
         WebhookEndpointChanges: {
             description?: string;
@@ -2589,9 +2591,9 @@ export interface components {
         };
         /**
          * WebhookMessageBody
-         * @description What is to be posted: ``headers`` with their signature, and ``body``, to the byte.
+         * @description A message to post: ``headers`` with the signature, and ``body``, which must be posted as is.
          *
-         *         ``lease`` goes with the report of what came of it.
+         *         ``lease`` belongs into the report of the result.
          */
         WebhookMessageBody: {
             body: string;
@@ -2606,7 +2608,7 @@ export interface components {
         };
         /**
          * WebhookMessages
-         * @description What was taken; nothing, if nothing came in time.
+         * @description The messages that were taken; none, if there were none in time.
          */
         WebhookMessages: {
             lease_seconds: number;
@@ -2614,7 +2616,7 @@ export interface components {
         };
         /**
          * WholeTask
-         * @description A task with its input, and the files that it has left.
+         * @description A task with its input and its artifacts.
          */
         WholeTask: {
             artifacts: components["schemas"]["TaskArtifact"][];
@@ -2642,9 +2644,9 @@ export interface components {
     parameters: never;
     requestBodies: never;
     headers: {
-        /** @description The same, as the IETF's draft spells it. */
+        /** @description The same in the format of the IETF's draft. */
         RateLimit: string;
-        /** @description Requests in a window, by the limit nearest to being met. */
+        /** @description Requests in a window, of the limit with fewest left. */
         "RateLimit-Limit": number;
         /** @description The limits of the key and of the organisation. */
         "RateLimit-Policy": string;

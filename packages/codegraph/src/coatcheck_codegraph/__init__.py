@@ -1,8 +1,8 @@
-"""A graph of source code: which files, functions and classes there are, and which use which.
+"""A graph of source code: its files, functions and classes, and how they use each other.
 
-Each file is parsed alone into facts (``parse``), the facts of all files are a ``Project``, and
-``resolve`` connects them: imports, calls and base classes lead to declarations of other files.
-``write_document`` writes the result as JSON. Nothing of the code is run, and nothing is fetched.
+``parse`` turns each file into facts, on its own. The facts of all files form a ``Project``, and
+``resolve`` connects them: imports, calls and base classes lead to declarations in other files.
+``write_document`` writes the result as JSON. The code is never run, and nothing is fetched.
 """
 
 from coatcheck_codegraph.document import Processing, write_document

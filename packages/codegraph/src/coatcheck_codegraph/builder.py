@@ -1,4 +1,4 @@
-"""Gathers the facts of one file while its syntax tree is walked."""
+"""Collects the facts of one file during the walk of its syntax tree."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from coatcheck_codegraph.facts import (
 
 _NAME_CHARACTERS_MAX: Final = 200
 _QUALIFIED_CHARACTERS_MAX: Final = 1000
-"""Code may nest declarations without end; what it takes to name them all has to have one."""
+"""Code may nest declarations without limit; the memory for their names must have one."""
 SIGNATURE_CHARACTERS_MAX: Final = 500
 _NAMELESS: Final = "(module)"
 
 
 def text(node: Node | None) -> str:
     """A node's text. For names and types only: nothing else may leave the parser."""
-    content = None if node is None else node.text  # which is made anew whenever it is asked for
+    content = None if node is None else node.text  # a new object on every access
     return "" if content is None else content.decode("utf-8", "replace")
 
 
 def name_of(node: Node | None) -> str:
-    """A node's text as a name, cut where no sane name would end."""
+    """A node's text as a name, cut at a length that no sane name has."""
     written = text(node)
     if written.isidentifier() and len(written) <= _NAME_CHARACTERS_MAX:
         return written
@@ -53,29 +53,29 @@ def end_line_of(node: Node) -> int:
 
 
 def named(*names: str, called: bool = False, is_type: bool = False) -> Ref:
-    """A reference by names alone; the last one called, if so."""
+    """A reference that consists of names; ``called``: the last one is called."""
     last = len(names) - 1
     steps = tuple(Step(name, called and at == last) for at, name in enumerate(names))
     return Ref("name", steps, is_type)
 
 
 def _is_module_name(module: str) -> bool:
-    """Whether a module may be called so, in any language: no blanks, and no longer than a name."""
+    """Whether a module can have this name, in any language: no blanks, not longer than a name."""
     return len(module) <= _NAME_CHARACTERS_MAX and not any(map(str.isspace, module))
 
 
 class Builder:
-    """The facts so far, and where in the file the walk is."""
+    """The facts so far, and the position of the walk in the file."""
 
     def __init__(self, path: str, language: str) -> None:
         self.facts = FileFacts(path, language, 0)
         self._around: list[int] = []
 
-    # Where the walk is
+    # The position of the walk
 
     @property
     def here(self) -> int:
-        """The index of the innermost declaration around, or FILE."""
+        """The index of the innermost declaration around this place, or FILE."""
         return self._around[-1] if self._around else FILE
 
     @property
@@ -91,7 +91,7 @@ class Builder:
 
     @contextmanager
     def inside(self, index: int) -> Iterator[None]:
-        """Whatever is found meanwhile is inside of the declaration ``index``."""
+        """Facts that are added in this context are inside the declaration ``index``."""
         self.enter(index)
         try:
             yield
@@ -99,13 +99,13 @@ class Builder:
             self.leave()
 
     def enter(self, index: int) -> None:
-        """As ``inside``, for a walk that keeps a stack of its own: until ``leave``."""
+        """As ``inside``, until ``leave``: for a walk that keeps an explicit stack."""
         self._around.append(index)
 
     def leave(self) -> None:
         self._around.pop()
 
-    # What it finds
+    # Adding facts
 
     def declare(
         self,
@@ -122,7 +122,7 @@ class Builder:
         partial: bool = False,
         parameters: tuple[int, int] | None = None,
     ) -> int:
-        """Note a declaration; returns its index. Walk its insides within ``inside(index)``."""
+        """Add a declaration; returns its index. Walk its inside within ``inside(index)``."""
         if kind == "namespace" and not _is_module_name(name):
             name = _NAMELESS
         around = self.here_declared

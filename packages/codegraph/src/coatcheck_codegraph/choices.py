@@ -1,4 +1,4 @@
-"""Which declaration a name means where several have it: overloads, prototypes, partial classes."""
+"""Chooses among several declarations of one name: overloads, prototypes, partial classes."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from coatcheck_codegraph.facts import FILE, Ref
 from coatcheck_codegraph.names import FileNames, Neighbourhood
 from coatcheck_codegraph.namespaces import nearest
 
-# What tells functions of one name apart: the types of their parameters, and how many they take.
+# Functions of one name differ in the types of their parameters, and in their number.
 
 _PARAMETER_NAME: Final = re.compile(r"(?<=[\s*&>])\w+(?=\s*(?:\[\s*\]\s*)*(?:,|\)[\s\w&]*$))")
 _SPACE: Final = re.compile(r"\s+")
 
 
 def shape_of(declared: Declared) -> str:
-    """The types of a function's parameters, by which overloads are told apart."""
+    """The types of a function's parameters, which distinguish overloads."""
     _, _, parameters = declared.declaration.signature.partition("(")
     return _SPACE.sub("", _PARAMETER_NAME.sub("", parameters))
 
 
 def is_overloadable(declared: Declared) -> bool:
-    """Whether others may have the name of a function in the same place, and be called by it."""
+    """Whether a function may have overloads: others of the same name in the same place."""
     declaration = declared.declaration
     return declaration.kind == "function" and declaration.parameters is not None
 
 
 def fits(parameters: tuple[int, int] | None, arguments: int) -> bool:
-    """Whether so many arguments can be given to what takes ``parameters``."""
+    """Whether a function with these ``parameters`` accepts this number of arguments."""
     if parameters is None or arguments < 0:
         return True
     least, most = parameters
@@ -38,17 +38,17 @@ def fits(parameters: tuple[int, int] | None, arguments: int) -> bool:
 
 
 def levels_of(entity: Entity | None) -> tuple[tuple[Declared, ...], ...]:
-    """The functions that an entity stands for, if there may be more of its name elsewhere."""
+    """The functions that an entity stands for, if it may have overloads in other places."""
     if isinstance(entity, Declared):
         return ((entity,),) if is_overloadable(entity) else ()
     return entity.levels if isinstance(entity, Overloads) else ()
 
 
-# Which of several declarations a name means, if that is certain.
+# Choosing the declaration that a name means, if that is certain.
 
 _CANDIDATES_MAX: Final = 100
-"""Declarations of one name in one place that are looked at. What more of them in several files
-declare means nothing, and so do overloads; in one file others are redefinitions of one thing."""
+"""The number of candidates that are examined. With more of them, overloads and names declared in
+several files mean nothing; within one file, others are redefinitions of one thing."""
 
 
 class Choices:
@@ -68,10 +68,10 @@ class Choices:
         self._neighbourhood = neighbourhood
         self._definitions: Mapping[Declared, Declared] = {}
         self._parameters: dict[Declared, tuple[int, int]] = {}
-        """What definitions take whose promises have the default values."""
+        """The parameters of definitions whose forward declarations have the default values."""
 
     def know(self, definitions: Mapping[Declared, Declared]) -> None:
-        """From now on, what is declared in one place and defined in another is one thing."""
+        """From now on, treat a forward declaration and its definition as one thing."""
         self._definitions = definitions
         for promise, definition in definitions.items():
             promised, defined = promise.declaration.parameters, definition.declaration.parameters
@@ -82,8 +82,8 @@ class Choices:
     def one_of(
         self, candidates: list[Declared], as_type: bool, called: bool, asker: str
     ) -> Declared | Overloads | None:
-        """The one that a name means among those that declare it in one place, or the overloads
-        that it stands for."""
+        """The declaration that a name means among those in one place, or the overloads that it
+        stands for."""
         if len(candidates) == 1:
             return self._whole.get(candidates[0], candidates[0])
         if not as_type and any(map(is_overloadable, candidates[:_CANDIDATES_MAX])):
@@ -128,8 +128,8 @@ class Choices:
         return around != FILE and self._files[function.path].declaration(around).kind == "class"
 
     def chosen(self, overloads: Overloads, arguments: int, asker: str) -> Declared | None:
-        """The overload that a call with so many arguments runs: if that is one function, and of
-        the nearest that take so many."""
+        """The overload that a call with this number of arguments runs: among the nearest that
+        accept them, if that is one function."""
         levels = [(level, False) for level in overloads.levels]
         levels += [(level, True) for level in overloads.extensions]
         for level, as_method in levels:
@@ -137,18 +137,18 @@ class Choices:
             if fitting:
                 return self._one_function(fitting, asker)
         first = levels[0][0] if levels else ()
-        # One alone is meant whatever it is given: it may have default values that are not seen.
+        # A single function is meant with any arguments: its default values may not be visible.
         return first[0] if len(first) == 1 else None
 
     def _takes(self, function: Declared, arguments: int, as_method: bool) -> bool:
         declaration = function.declaration
         if not as_method and declaration.receiver is not None and arguments >= 0:
-            # An extension that is called by its own name gets the receiver as an argument.
+            # An extension method that is called as a function gets the receiver as an argument.
             arguments -= self._files[function.path].language.extension_methods
         return fits(self._parameters.get(function, declaration.parameters), arguments)
 
     def _one_function(self, fitting: list[Declared], asker: str) -> Declared | None:
-        """The function that all of these are, declared again or for one platform or another."""
+        """The single function that all of these declare, repeatedly or for different platforms."""
         if len(fitting) == 1:
             return fitting[0]
         if len({shape_of(one) for one in fitting}) > 1:
@@ -159,7 +159,7 @@ class Choices:
         return fitting[0] if is_one and len({one.path for one in fitting}) == 1 else None
 
     def _seen(self, candidates: list[Declared], asker: str) -> list[Declared]:
-        """Those that a file sees, if it sees any."""
+        """The candidates that are visible in a file, if any are."""
         if not asker:
             return candidates
         ranks = self._neighbourhood.ranks(self._files[asker])
@@ -180,7 +180,7 @@ class Choices:
         return self._definitions.get(declared, declared)
 
     def agreed(self, found: Sequence[Entity | None]) -> Entity | None:
-        """The entity that all of them are; None if they are not. Overloads come together."""
+        """The one entity that all of them are, if they are; overloads are combined."""
         present = [one for one in found if one is not None]
         if len(present) > 1 and all(map(levels_of, present)):
             nearest = [function for one in present for function in levels_of(one)[0]]
@@ -196,29 +196,28 @@ class Choices:
         return first
 
 
-# Which definition a declaration promises: a prototype in a header, a method in a C++ class.
+# Finding the definition of a forward declaration: a prototype in a header, a method in a C++ class.
 #
-# A promise and its definition are one function. Calls lead to the definition, wherever the file
-# that calls has seen the promise. A ``static`` function keeps its promises in its own file, or in
-# the file that includes them; any other keeps them in whatever file defines it, if that is one.
-# Of several, it is the one that is nearest by its folders, and none if several are as near.
+# A forward declaration (a promise) and its definition are one function. A call leads to the
+# definition if the calling file sees the promise. The definition of a ``static`` promise is in the
+# same file, or in the file that includes it; that of any other may be in any file, if there is one.
+# Of several definitions, the nearest by folders counts, and none if several are equally near.
 
 _MACRO: Final = "#define"
 _FAMILY: Final = {"cpp": "c"}
-"""A header of C may promise what C++ defines. Other languages keep to themselves."""
+"""A header of C may declare what C++ defines. Other languages are not mixed."""
 
 _NOWHERE: Final = Ref("opaque", ())
-"""The receiver of what its name does not lead to."""
+"""The receiver of a function that its name does not lead to."""
 
 _DEFINITIONS_MAX: Final = 100
-"""Of one name, if overloaded or in files other than that of the promise: of more, none is certain.
-"""
+"""Definitions of one name, overloaded or in other files: with more of them, none is certain."""
 
 
 def definitions(
     files: Iterable[FileNames], owners: Mapping[Declared, Declared | Module]
 ) -> dict[Declared, Declared]:
-    """By a function that is declared forward, the one that defines it.
+    """The definition of each forward-declared function.
 
     ``owners`` has the classes of functions that are written outside of them.
     """
@@ -284,7 +283,7 @@ def _only(promise: Declared, candidates: list[Declared]) -> Declared | None:
 
 
 def _take_as_many(promise: Declared, definition: Declared) -> bool:
-    """Whether both have as many parameters. Which of these can be left out, one alone says."""
+    """Whether both have the same number of parameters. Only one of them has the default values."""
     promised, defined = promise.declaration.parameters, definition.declaration.parameters
     return promised is None or defined is None or promised[1] == defined[1]
 
@@ -295,8 +294,8 @@ def _take_as_many(promise: Declared, definition: Declared) -> bool:
 def parts_of(files: Iterable[FileNames]) -> dict[Declared, tuple[Declared, ...]]:
     """The declarations of each class that has several, by the first of them.
 
-    One that only names it (``class A::B`` names A) comes after those that declare it; of these, the
-    longest is first: the class itself, and not what is added to it.
+    A part that only names the class (``class A::B`` names A) comes after those that declare it. Of
+    these, the longest is first: it is the class itself, and not an addition to it.
     """
     groups: dict[tuple[str, tuple[str, ...], str], list[Declared]] = {}
     for names in files:
@@ -317,8 +316,8 @@ def parts_of(files: Iterable[FileNames]) -> dict[Declared, tuple[Declared, ...]]
 def holders_of(
     files: Iterable[FileNames], whole: Mapping[Declared, Declared]
 ) -> dict[str, set[Declared]]:
-    """By name, what has a member or a field of that name inside of it: a class may inherit from
-    hundreds, and not all of them are to be asked for every name."""
+    """The classes that have a member or a field of a name, by that name. A class may inherit from
+    hundreds of others, and searching all of them for every name would be slow."""
     found: dict[str, set[Declared]] = {}
     for names in files:
         for index, members in names.inside.items():
@@ -334,7 +333,7 @@ def holders_of(
 
 
 class WholeMembers:
-    """What classes have that are declared in several parts, however many."""
+    """The members of classes that are declared in several parts."""
 
     def __init__(self, files: Mapping[str, FileNames]) -> None:
         self._files = files
@@ -342,7 +341,7 @@ class WholeMembers:
         self._fields: dict[Declared, dict[str, Declared]] = {}
 
     def of(self, whole: Declared, parts: Iterable[Declared]) -> Mapping[str, list[Declared]]:
-        """What is declared inside of the parts, by name."""
+        """The declarations inside the parts, by name."""
         found = self._members.get(whole)
         if found is None:
             found = self._members[whole] = {}

@@ -1,4 +1,4 @@
-"""Which classes a class inherits from, and in which order."""
+"""The ancestors of a class, in the order of method resolution."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from coatcheck_codegraph.facts import Ref
 from coatcheck_codegraph.language import Outside
 
 _CLASSES_MAX: Final = 200
-"""Of one class: the nearest count, what is further up is left out."""
+"""The number of ancestors of one class that count; more distant ones are left out."""
 
 
 class ClassAncestors:
-    """The bases of classes, and theirs. ``base`` finds out what one of them means."""
+    """Finds bases and ancestors of classes. ``base`` evaluates the reference to a base."""
 
     def __init__(
         self,
@@ -26,20 +26,20 @@ class ClassAncestors:
         self.forget()
 
     def forget(self) -> None:
-        """Find everything out anew."""
+        """Drop the cached results."""
         self._bases: dict[Declared, tuple[Entity | None, ...]] = {}
         self._above: dict[Declared, tuple[Declared, ...]] = {}
         self._known: dict[Declared, tuple[Declared, ...]] = {}
         self._outside: dict[Declared, Outside | None] = {}
         self._own_outsides: dict[Declared, tuple[bool, Outside | None]] = {}
         self._pending: set[Declared] = set()
-        """What is being found the bases of: until then it seems to have none."""
+        """Classes whose bases are being evaluated: until that is done, they seem to have none."""
 
     def of(self, of: Declared) -> tuple[Declared, ...]:
-        """A class and those it inherits from, the nearest first.
+        """A class and its ancestors, nearest first.
 
-        Depth first, left to right; one that is inherited from twice comes after all that extend
-        it.
+        The order is depth first, left to right; an ancestor that is inherited twice comes after all
+        classes that extend it.
         """
         found = self._known.get(of)
         if found is None:
@@ -59,7 +59,7 @@ class ClassAncestors:
         return list(found)
 
     def _ordered(self, of: Declared) -> list[Declared]:
-        """The ancestors of any class. Each is visited once, however many ways lead to it:
+        """The ancestors of any class. Each is visited once, even if several paths lead to it:
         backwards, from the last base to the first, a class after all that it extends."""
         nearest = self._nearest(of)
         order: list[Declared] = []
@@ -78,7 +78,7 @@ class ClassAncestors:
         return order
 
     def _nearest(self, of: Declared) -> set[Declared]:
-        """So many ancestors as count, by the number of steps to them."""
+        """The ancestors that count, by the number of steps to them."""
         found = {of}
         level = [of]
         while level:
@@ -103,7 +103,7 @@ class ClassAncestors:
         return above
 
     def outside_base(self, of: Declared) -> Outside | None:
-        """Where a member comes from that no class of the archive has, if that is certain."""
+        """The external base that has a member which no class of the archive has, if certain."""
         if of in self._outside:
             return self._outside[of]
         found = self._outside_of(of)
@@ -121,7 +121,7 @@ class ClassAncestors:
         return outside
 
     def _own_outside(self, of: Declared) -> tuple[bool, Outside | None]:
-        """Whether all that a class itself extends is known, and the first that is outside."""
+        """Whether all direct bases of a class are known, and the first that is external."""
         found = self._own_outsides.get(of)
         if found is None:
             bases = self.bases(of)
@@ -132,13 +132,13 @@ class ClassAncestors:
         return found
 
     def bases(self, of: Declared) -> tuple[Entity | None, ...]:
-        """What a class extends, in order; None for what is not known."""
+        """The direct bases of a class, in order; None for a base that is not known."""
         return tuple(
             base for part in self._parts.get(of, (of,)) for base in self.bases_of_part(part)
         )
 
     def bases_of_part(self, of: Declared) -> tuple[Entity | None, ...]:
-        """The same for one of the declarations that make up a class."""
+        """The same for one of the declarations of a class."""
         found = self._bases.get(of)
         if found is None:
             self._bases[of] = ()

@@ -1,4 +1,4 @@
-"""The result of an operation as a JSON document, written piece by piece."""
+"""Writes the result of an operation as a JSON document, piece by piece."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _WRITE_BYTES: Final = 256 * 1024
 
 
 class Output(Protocol):
-    """Where a document is written to: a binary file."""
+    """The binary file that a document is written to."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """How the analysis went. Times are RFC 3339; files that were not read are counted by reason,
-    and so are entries of the archive that are no file for anybody to read."""
+    """Figures about the analysis. Times are RFC 3339. Files that were not read are counted by
+    reason, and so are entries of the archive that are not regular files."""
 
     started_at: str
     ended_at: str
@@ -38,8 +38,8 @@ class Processing:
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What a document holds besides the graph of a project: fields before all others, counts,
-    nodes and relationships of its own, and fields after the graph, each a list."""
+    """Additions to a project's graph in a document: fields before all others, counts, nodes and
+    relationships, and fields after the graph, each a list."""
 
     head: Mapping[str, object]
     stats: Mapping[str, int]
@@ -50,7 +50,7 @@ class Additions:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a document holds, for those who do not want to read it."""
+    """A summary of a written document."""
 
     nodes: int
     relationships: int
@@ -64,7 +64,7 @@ def write_document(
     processing: Processing,
     more: Additions | None = None,
 ) -> Written:
-    """Write what ``operation`` shows of a project, and ``more`` if there is any."""
+    """Write the result of ``operation`` on a project, with ``more`` if it is given."""
     graph = Graph(resolution, VIEWS[operation])
     nodes, relationships = graph.count_nodes(), graph.count_relationships()
     if more is not None:

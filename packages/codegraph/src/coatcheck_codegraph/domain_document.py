@@ -1,7 +1,7 @@
-"""Domains as the result shows them, and what belongs to each.
+"""The domains in the result document, with their members.
 
-A domain may yet be renamed when all of this is written. Where a result names or describes one, it
-has a mark instead, which ``DomainMarks`` replaces."""
+A domain may still be renamed after all of this is written. Wherever a result names or describes a
+domain, it therefore has a placeholder, which ``DomainMarks`` replaces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from coatcheck_codegraph.graph import (
 from coatcheck_codegraph.project import MANIFEST
 from coatcheck_codegraph.resolve import Resolution
 
-# How much the files of a project have to do with each other: what domains are found by.
+# The links between the files of a project, from which domains are found.
 
 _IMPORT_WEIGHT: Final = 1.0
 _CALL_WEIGHT: Final = 1.0
@@ -35,7 +35,7 @@ _INHERITANCE_WEIGHT: Final = 2.0
 
 
 def files_of(resolution: Resolution) -> list[DomainFile]:
-    """The files of source code with the names that they declare, in order."""
+    """The source files with the names that they declare, in order."""
     return [
         DomainFile(path, [declaration.name for declaration in facts.declarations])
         for path, facts in resolution.project.files.items()
@@ -44,7 +44,7 @@ def files_of(resolution: Resolution) -> list[DomainFile]:
 
 
 def links_of(resolution: Resolution) -> list[Link]:
-    """Which of ``files_of`` use which, and how much, in order."""
+    """The uses between ``files_of``, with their weights, in order."""
     numbers = {file.path: number for number, file in enumerate(files_of(resolution))}
     weights: defaultdict[tuple[str, str], float] = defaultdict(float)
     for path in numbers:
@@ -64,13 +64,13 @@ def links_of(resolution: Resolution) -> list[Link]:
 
 SAMPLE_PATHS_MAX: Final = 25
 SCHEMA_VERSION: Final = "1.0.0"
-"""Of the result of ``supermodel``."""
+"""The schema version of ``supermodel`` results."""
 _NO_NAME: Final = "archive"
-"""What a repository is called whose files share no folder."""
+"""The name of a repository whose files share no folder."""
 
 
 class SubdomainEntry(msgspec.Struct, rename="camel"):
-    """A part of a domain, with the paths of its files, and the ids of what they declare."""
+    """A part of a domain, with the paths of its files, and the ids of their declarations."""
 
     id: str
     name: str
@@ -84,8 +84,8 @@ class SubdomainEntry(msgspec.Struct, rename="camel"):
 
 
 class DomainEntry(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A domain. ``samplePaths`` is for whoever names it, and is not shown. An empty list of others
-    is shown: clients rely on it."""
+    """A domain. ``samplePaths`` helps to name it, and is not shown. Other lists are shown even if
+    they are empty: clients rely on that."""
 
     id: str
     name: str
@@ -104,8 +104,8 @@ class DomainEntry(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class DomainMarks:
-    """Puts names and descriptions where the marks of domains are, in a document that comes in
-    pieces."""
+    """Replaces the placeholders (marks) of domains with their names and descriptions, in a document
+    that comes in pieces."""
 
     _MARK: Final = re.compile(rb'"\\u0001([nd])(\d{1,9})"')
     _BEGIN: Final = rb'"\u0001'
@@ -128,7 +128,7 @@ class DomainMarks:
         return f"\x01d{domain}"
 
     def feed(self, piece: bytes) -> bytes:
-        """The document as far as it is certain that no mark is cut in two."""
+        """The next part of the document, up to where a mark might be cut in two."""
         unread = self._unread + piece
         end = max(0, len(unread) - self._MARK_BYTES_MAX)
         begin = unread.rfind(
@@ -140,7 +140,7 @@ class DomainMarks:
         return self._replaced(unread[:end])
 
     def finish(self) -> bytes:
-        """The rest of it."""
+        """The rest of the document."""
         return self._replaced(self._unread)
 
     def _replaced(self, data: bytes) -> bytes:
@@ -148,12 +148,12 @@ class DomainMarks:
 
     def _text_of(self, mark: re.Match[bytes]) -> bytes:
         texts, number = self._texts[mark[1]], int(mark[2])
-        # Code may have a name that looks like a mark. It does no harm, and is left alone.
+        # Code may have a name that looks like a mark. It stays as it is, which is harmless.
         return texts[number] if number < len(texts) else mark[0]
 
 
 class Assigned(NamedTuple):
-    """The domains, and what else of the document has to do with them."""
+    """The domains, and their additions to the document."""
 
     domains: list[DomainEntry]
     additions: Additions
@@ -161,7 +161,7 @@ class Assigned(NamedTuple):
 
 @dataclass(slots=True)
 class _Home:
-    """Where a file belongs. ``subdomain`` is the place among those of its domain, if it has any."""
+    """The domain of a file. ``subdomain`` is the index among those of the domain, if it has any."""
 
     domain: int
     subdomain: int | None
@@ -169,7 +169,7 @@ class _Home:
 
 @dataclass(slots=True)
 class _Members:
-    """What is declared in a part, by id."""
+    """The ids of the declarations in a part."""
 
     functions: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
@@ -178,9 +178,9 @@ class _Members:
 def assign(
     resolution: Resolution, operation: Operation, run_id: str = "", version: str = ""
 ) -> Assigned:
-    """Find the domains of a project, and put every file, class and function into one.
+    """Find the domains of a project, and assign every file, class and function to one.
 
-    ``run_id`` is told by the result; ``version`` is what content it was made of.
+    The result repeats ``run_id``, and ``version``, which identifies the analysed content.
     """
     files = files_of(resolution)
     found = find_domains(files, links_of(resolution))
@@ -216,7 +216,7 @@ def assign(
 
 
 class _Assignment:
-    """What belongs where, made one by one: a project may have very many functions."""
+    """The assignments to domains, generated one by one: a project may have very many functions."""
 
     def __init__(
         self, resolution: Resolution, domains: Sequence[Domain], homes: dict[str, _Home]
@@ -238,7 +238,7 @@ class _Assignment:
             self._in_domain.setdefault(domain, []).append(members)
 
     def _placed(self) -> Iterator[tuple[Label, Node, _Home, str]]:
-        """Files, classes and functions, with where they belong and the path of their file."""
+        """Files, classes and functions, with their domain and the path of their file."""
         for node in Graph(self._resolution, VIEWS["domain"]).nodes():
             label = node.labels[0]
             path = str(node.properties.get("filePath", ""))
@@ -300,7 +300,7 @@ class _Assignment:
         }
 
     def about(self, version: str) -> dict[str, object]:
-        """What the whole is, for those who read nothing else of it."""
+        """A summary of the whole result."""
         resolution = self._resolution
         files = resolution.project.files
         languages = Counter(facts.language for facts in files.values())
@@ -350,8 +350,8 @@ class _Assignment:
                 yield Node(_part_id(at, place), ("Subdomain",), about)
 
     def relationships(self) -> Iterator[Relationship]:
-        """Files belong to their domain and, like classes and functions, to their subdomain; these
-        to the domain itself where that has none."""
+        """Files belong to their domain. Files, classes and functions belong to their subdomain;
+        classes and functions belong to the domain if it has no subdomains."""
         for at, domain in enumerate(self._domains):
             for place in range(len(domain.subdomains)):
                 yield relationship("partOf", _part_id(at, place), _id(at))
@@ -422,7 +422,7 @@ def _labels_of(resolution: Resolution) -> Iterator[Label]:
 
 
 def _repository(paths: Iterable[str]) -> str:
-    """The folder that holds all files, as in what is downloaded from a forge; or what says that
+    """The top folder that holds all files, as in an archive from a code host; or a fixed name if
     there is none."""
     tops = {path.partition("/")[0] if "/" in path else "" for path in paths}
     return tops.pop() if len(tops) == 1 and "" not in tops else _NO_NAME

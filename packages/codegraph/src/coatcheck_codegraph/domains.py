@@ -1,11 +1,11 @@
 """Finds the domains of code: groups of files that import and call each other more than others.
 
-Found by a library's community detection (Louvain, over the files of the archive), which is given
-whole numbers and a fixed seed, so that the same archive falls into the same parts. Named by the
-folder they share and the words of their identifiers; someone who understands them may name them
-better, see ``DomainMarks``.
+A library's community detection (Louvain) runs over the files of the archive. It gets whole numbers
+and a fixed seed, so that the same archive always has the same domains. Domains are named after the
+folder that their files share and the words of their identifiers; a caller may rename them, see
+``DomainMarks``.
 
-A domain of some size falls into subdomains, which are found in the same way among its own files."""
+A domain of some size has subdomains, which are found in the same way among its own files."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
     import networkx
 
 
-# What a domain is called: by the folder that its files share, and the words that mark them.
+# A domain is named after the folder that its files share, and the words that are typical of them.
 #
-# The names of files say more of what a part is for than the names in them, those of files that
-# the others of the part lean on most of all; and a word says the more the fewer other files
-# have it.
+# The names of files say more about the purpose of a domain than the names in them. Files that the
+# others use most weigh most, and so do words that few other files have.
 
 _MOST: Final = 0.6
-"""The share of a domain's files that must be in a folder for the domain to be called by it."""
+"""The share of a domain's files that must be in a folder for the domain to be named after it."""
 _KEYWORDS_MAX: Final = 8
 _FILE_NAME_WEIGHT: Final = 2
 _WORD_CHARACTERS_MIN: Final = 3
 _ROOT_CHARACTERS: Final = 5
-"""Words that begin with the same letters are forms of one."""
+"""Words that begin with this many equal letters are forms of one word."""
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _COMMON_WORDS: Final = frozenset(
@@ -47,7 +46,7 @@ _COMMON_WORDS: Final = frozenset(
         """,
     )
 )
-"""Words that any code has, and that say nothing of what it is for."""
+"""Words that any code has, and that say nothing about its purpose."""
 _COMMON_FOLDERS: Final = frozenset(
     re.findall(
         r"\w+",
@@ -57,11 +56,11 @@ _COMMON_FOLDERS: Final = frozenset(
         """,
     )
 )
-"""Folders that any code has: what is above or in them says more."""
+"""Folders that any code has: the folders above or below say more."""
 
 
 class NamedFile(NamedTuple):
-    """What a file is called, what is in it, and how many files of its domain use it or are used."""
+    """A file's name and words, and the number of files in its domain that it uses or is used by."""
 
     path: str
     words: frozenset[str]
@@ -69,7 +68,7 @@ class NamedFile(NamedTuple):
 
 
 class DomainName(NamedTuple):
-    """``folder`` is where most of the domain's files are, if there is such a place."""
+    """A name of a domain. ``folder`` holds most of the domain's files, if one does."""
 
     name: str
     folder: str
@@ -77,15 +76,15 @@ class DomainName(NamedTuple):
 
 
 def words_of(path: str, identifiers: Iterable[str]) -> frozenset[str]:
-    """The words in the names of a file and of what it declares."""
+    """The words in the names of a file and of its declarations."""
     return frozenset(word for text in (_stem(path), *identifiers) for word in _words_in(text))
 
 
 def name_domains(
     domains: Sequence[Sequence[NamedFile]], taken: Mapping[str, str] | None = None
 ) -> list[DomainName]:
-    """A name for each domain, no two alike. ``taken`` are names that others have, each with the
-    folder of whoever has it."""
+    """A unique name for each domain. ``taken`` has the names that are in use, each with the folder
+    of its domain."""
     everywhere = Counter(word for files in domains for file in files for word in file.words)
     top = _common_folder([file.path for files in domains for file in files])
     taken = dict(taken or {})
@@ -101,7 +100,7 @@ def name_domains(
 
 
 def _keywords(files: Sequence[NamedFile], everywhere: Mapping[str, int]) -> tuple[str, ...]:
-    """The words that mark these files: frequent, weighty, and in few other files."""
+    """The words that are typical of these files: frequent, of high weight, rare in other files."""
     frequent = Counter(word for file in files for word in file.words)
     scores = Counter(frequent)
     for file in files:
@@ -116,14 +115,14 @@ def _keywords(files: Sequence[NamedFile], everywhere: Mapping[str, int]) -> tupl
 def _candidates(
     files: Sequence[NamedFile], folder: str, keywords: Sequence[str], taken: Mapping[str, str]
 ) -> Iterator[str]:
-    """Names from the best to one that is free for certain."""
+    """Candidate names, best first; the last is certainly free."""
     parts = [part for part in folder.split("/") if part]
     distinctive = [part for part in parts if part.lower() not in _COMMON_FOLDERS]
     title = _titled(distinctive[-1]) if distinctive else ""
     if title:
         yield title
         if taken.get(title) != folder:
-            # Another folder has this title: the folders above tell the two apart.
+            # Another folder has this title: the folders above distinguish the two.
             above = [
                 *reversed(distinctive[:-1]),
                 *(part for part in parts if part not in distinctive),
@@ -146,14 +145,14 @@ def _candidates(
 
 
 def _says(title: str, word: str) -> bool:
-    """Whether a title has the word already, if perhaps in another form."""
+    """Whether a title already has the word, perhaps in another form."""
     return word[:_ROOT_CHARACTERS].lower() in (
         part[:_ROOT_CHARACTERS].lower() for part in title.split()
     )
 
 
 def _home_folder(paths: Sequence[str]) -> str:
-    """The deepest folder that most of the files are under."""
+    """The deepest folder that contains most of the files."""
     inside: Counter[str] = Counter()
     for path in paths:
         folder = posixpath.dirname(path)
@@ -189,22 +188,22 @@ def _titled(text: str) -> str:
 
 _SEED: Final = 0
 _SAME_FOLDER: Final = 0.05
-"""How much two files hang together that only share a folder: enough for those without any other
-tie, too little to hold against one."""
+"""The weight between files that only share a folder: enough for files without any other link, too
+little to outweigh one."""
 
 _PAIRS_MAX: Final = 200_000
-"""Pairs of files that hang together: of more, the strongest count."""
+"""The number of linked pairs of files; with more, only the strongest count."""
 
 _DIVIDED_FILES_MIN: Final = 6
 _SUBDOMAIN_FILES_MIN: Final = 2
 _RESOLUTIONS: Final = (1.0, 1.5, 2.0)
-"""How finely a domain is looked at, one after the other, until it falls into several parts."""
+"""Resolutions that are tried in turn until a domain splits into several parts."""
 _KEY_FILES_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class DomainFile:
-    """A file, and the names of what it declares."""
+    """A file, and the names of its declarations."""
 
     path: str
     identifiers: Sequence[str]
@@ -212,7 +211,7 @@ class DomainFile:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """That one file uses another, by their numbers, and how much."""
+    """A use of one file by another, by their indexes, with its weight."""
 
     user: int
     used: int
@@ -221,7 +220,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Subdomain:
-    """A part of a domain. ``files`` are numbers of files."""
+    """A part of a domain. ``files`` are indexes of files."""
 
     name: str
     description: str
@@ -232,10 +231,10 @@ class Subdomain:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A part. ``files`` are numbers of files; ``uses`` the places of other domains in the list, and
-    ``strengths`` which share each of them has in all that this one uses of others.
+    """A domain. ``files`` are indexes of files; ``uses`` are indexes of other domains, and
+    ``strengths`` their shares in all uses of other domains.
 
-    ``key_files`` are those that most of its files use or are used by. Every file is in one of the
+    ``key_files`` use, or are used by, the most files of the domain. Every file is in one of the
     ``subdomains``, if there are any.
     """
 
@@ -251,7 +250,7 @@ class Domain:
 
 
 def find_domains(files: Sequence[DomainFile], links: Iterable[Link]) -> list[Domain]:
-    """Every file is in one domain. The largest domain comes first."""
+    """Divide files into domains, largest first. Every file is in one domain."""
     if not files:
         return []
     links = list(links)
@@ -278,10 +277,10 @@ def find_domains(files: Sequence[DomainFile], links: Iterable[Link]) -> list[Dom
 
 
 def _used(links: Iterable[Link], groups: Sequence[Sequence[int]]) -> list[dict[int, float]]:
-    """What each group uses of others: their places, in order, and the share of each."""
+    """The other groups that each group uses: their indexes, in order, and the share of each."""
     home = {file: at for at, group in enumerate(groups) for file in group}
     weights: list[dict[int, float]] = [{} for _ in groups]
-    # In their order, so that sums come out the same whatever the order of links is.
+    # Sorted, so that floating-point sums do not depend on the order of links.
     for link in sorted(links, key=lambda link: (link.user, link.used, link.weight)):
         user, used = home[link.user], home[link.used]
         if user != used:
@@ -300,7 +299,7 @@ def _subdomains(
     divided: Sequence[Sequence[Sequence[int]]],
     domains: Sequence[DomainName],
 ) -> list[tuple[Subdomain, ...]]:
-    """The subdomains of each domain, with names that no other and no domain has."""
+    """The subdomains of each domain, with names that no other subdomain and no domain has."""
     groups = [group for parts in divided for group in parts]
     taken = {domain.name: domain.folder for domain in domains}
     named = iter(name_domains(_as_named(files, links, groups), taken))
@@ -322,7 +321,7 @@ def _subdomains(
 def _divided(
     files: Sequence[DomainFile], graph: networkx.Graph[int], group: Sequence[int]
 ) -> list[list[int]]:
-    """The parts that a domain falls into, the largest first; none if it is one of its own."""
+    """The parts of a domain, largest first; none if it does not divide."""
     import networkx
 
     if len(group) < _DIVIDED_FILES_MIN:
@@ -350,7 +349,7 @@ def _divided(
 
 
 def _of_some_size(within: networkx.Graph[int], parts: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The parts, with those of a single file added to the part that it hangs together with most."""
+    """The parts, with single files merged into the part that they are linked with most."""
     kept = [list(part) for part in parts if len(part) >= _SUBDOMAIN_FILES_MIN]
     if len(kept) < len(parts) and kept:
         home = {number: at for at, part in enumerate(kept) for number in part}

@@ -1,4 +1,4 @@
-"""What a name can mean: a declaration, a module, an object of a class."""
+"""The possible meanings of a name: a declaration, a module, an object of a class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coatcheck_codegraph.language import Outside
 
 @dataclass(slots=True, eq=False)
 class Declared:
-    """A declaration of the archive, used as a value: the class or the function itself.
+    """A declaration in the archive, used as a value: the class or the function itself.
 
     There is one object for each declaration, so that identity is equality.
     """
@@ -26,22 +26,22 @@ class Declared:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """An object of a class, whichever. Its class has one of these."""
+    """Any object of a class. There is one ``Instance`` for each class."""
 
     of: Declared
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A file, as what it can be imported as."""
+    """A file as an importable module."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """Files whose declarations are reached through one name, and a namespace below which there
-    may be others."""
+    """Files whose declarations are reached through one name, and the namespace (``names``), which
+    may contain others."""
 
     paths: tuple[str, ...]
     names: tuple[str, ...] = ()
@@ -49,10 +49,10 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Overloads:
-    """Functions of one name: which of them a call runs, its arguments have to tell.
+    """Functions of one name, of which a call's arguments select one.
 
-    ``levels`` are those of a class, then those of what it extends, and so on; ``extensions`` the
-    same for functions that are declared elsewhere and called as methods.
+    ``levels`` are those of a class, then those of its bases, and so on; ``extensions`` the same for
+    functions that are declared outside the class and called as methods.
     """
 
     levels: tuple[tuple[Declared, ...], ...]

@@ -1,13 +1,13 @@
-"""Finds out what references mean, by names and types, across the files of a project.
+"""Resolves references by names and types, across the files of a project.
 
-Only what is certain counts. A name that two declarations claim with equal right means nothing, and
-so does everything that is reached through it. Declarations of one name in one place are an
-exception: those are redefinitions of one thing, and the first stands for all of them (the last, in
-languages where it replaces the others). Overloads are not one thing: the number of a call's
-arguments has to tell which of them it runs, and the call is not resolved if it does not.
+Only certain results count. A name with two equally good declarations means nothing, and neither
+does anything reached through it. Declarations of one name in one place are an exception: they
+redefine one thing, and the first stands for all of them (the last, in languages where it replaces
+the others). Overloads are different things: the number of a call's arguments must select one of
+them, otherwise the call is not resolved.
 
-Code that refers to itself in circles, or in chains without end, is legal input: whatever is being
-evaluated already means nothing when it is met again, and so does what lies too deep.
+Code may refer to itself in cycles or in endless chains. A reference that is met again while it is
+being evaluated means nothing, and neither does one that is nested too deep.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from coatcheck_codegraph.names import FileNames, Neighbourhood, WildcardImports
 from coatcheck_codegraph.project import Project
 
 _DEPTH_MAX: Final = 40
-"""Evaluations inside of each other. Each takes a handful of Python's stack frames."""
+"""The depth of nested evaluations. Each takes a handful of Python's stack frames."""
 
 _WILDCARDS_FOLLOWED_MAX: Final = 200
-"""Imports of everything that are followed in search of one name."""
+"""The number of wildcard imports that are followed in search of one name."""
 
 _EXPORTED_MAX: Final = 400_000
-"""Names of modules that are remembered at a time, found or not."""
+"""The number of looked-up names of modules that are cached, found or not."""
 
 _Name = tuple[str, int, str, bool, bool]
-"""Where a name is looked up (path, index), the name, whether a type is wanted, whether called."""
+"""A look-up: the place (path, index), the name, whether a type is expected, whether called."""
 
 
 class Evaluator:
-    """Answers what a reference means at a place. Remembers what it found."""
+    """Evaluates references at a place in the code, and caches the results."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -98,7 +98,7 @@ class Evaluator:
         }
 
     def definitions(self) -> dict[tuple[str, int], Declared]:
-        """What is defined elsewhere, and where, by path and index."""
+        """The definitions of forward declarations, by path and index of the latter."""
         return {
             (declared.path, declared.index): definition
             for declared, definition in self._definitions.items()
@@ -127,7 +127,7 @@ class Evaluator:
     # References
 
     def evaluate(self, path: str, scope: int, ref: Ref) -> Entity | None:
-        """What a reference stands for: the value of an expression, or an object of a type."""
+        """The meaning of a reference: the value of an expression, or an object of a type."""
         if self._depth >= _DEPTH_MAX:
             return None
         self._depth += 1
@@ -140,9 +140,9 @@ class Evaluator:
             self._depth -= 1
 
     def callee(self, path: str, scope: int, ref: Ref, arguments: int = -1) -> Entity | None:
-        """What a call runs: a function, a class if it declares no constructor, or the outside.
+        """The target of a call: a function, a class if it declares no constructor, or the outside.
 
-        ``arguments`` is how many it is given, -1 if that is not known.
+        ``arguments`` is their number, -1 if it is not known.
         """
         if len(self._exported) > _EXPORTED_MAX:
             self._exported.clear()
@@ -150,7 +150,7 @@ class Evaluator:
         if isinstance(entity, Module | Package):
             entity = self._module_value(entity)
         if isinstance(entity, Instance):
-            # Only `this(...)` and `super(...)` run a constructor of what they name.
+            # Of objects, only `this(...)` and `super(...)` can be called: they run a constructor.
             entity = entity.of if ref.base in ("self", "super") and not ref.steps else None
         if isinstance(entity, Overloads):
             entity = self._choices.chosen(entity, arguments, path)
@@ -159,9 +159,9 @@ class Evaluator:
         return self._called(entity, arguments, path)
 
     def external_name(self, names: FileNames, ref: Ref, outside: Outside) -> str:
-        """The name that people know a function by that is not in the archive.
+        """The name that people use for a function outside the archive.
 
-        By the import that its name begins with; else it is what is called of the module.
+        It is made from the import that begins the reference; else from the module and the call.
         """
         steps = [step.name for step in ref.steps]
         imported = names.imported.get(FILE, {}).get(steps[0]) if steps else None
@@ -201,7 +201,7 @@ class Evaluator:
             candidates = [
                 one
                 for one in self._own_members(of, pattern.replace("{}", of.declaration.name))
-                # What prepares a class is not what makes an object of it.
+                # A static constructor initialises the class and makes no object.
                 if not (one.declaration.static and is_overloadable(one))
             ]
             if not candidates:
@@ -217,7 +217,7 @@ class Evaluator:
         return None
 
     def _walk(self, path: str, scope: int, ref: Ref) -> Entity | None:
-        """Follows the steps. The last one is not called, even if it says so."""
+        """Follow the steps of a reference. The last step is not called, even if it is marked so."""
         steps = ref.steps
         entity: Entity | None
         if ref.base == "name":
@@ -251,7 +251,7 @@ class Evaluator:
         return entity
 
     def value_of_call(self, entity: Entity) -> Entity | None:
-        """What calling it gives."""
+        """The value that a call of the entity returns."""
         match entity:
             case Declared():
                 if entity.declaration.kind == "class":
@@ -274,8 +274,8 @@ class Evaluator:
                 return None
 
     def _value_of_overloads(self, overloads: Overloads) -> Entity | None:
-        """What calling any of them gives, if that is the same. One that is overridden is not
-        called."""
+        """The value that a call of any of them returns, if all return the same. Overridden ones do
+        not count."""
         shapes: set[str] = set()
         value: Entity | None = None
         for level in (*overloads.levels, *overloads.extensions):
@@ -302,7 +302,7 @@ class Evaluator:
     def lookup(
         self, path: str, scope: int, name: str, as_type: bool = False, called: bool = False
     ) -> Entity | None:
-        """What a bare name means inside of the declaration ``scope`` of a file."""
+        """The meaning of a bare name inside the declaration ``scope`` of a file."""
         names = self.files[path]
         start, index = scope, scope
         while index != FILE:
@@ -329,7 +329,7 @@ class Evaluator:
     def _seen_in(
         self, names: FileNames, index: int, name: str, as_type: bool, called: bool, innermost: bool
     ) -> tuple[bool, Entity | None]:
-        """Whether a name is seen at a place, by itself, and what it means there."""
+        """Whether a bare name is visible at a place, and its meaning there."""
         declared = names.declared[index]
         declaration = declared.declaration
         if declaration.kind == "function":
@@ -362,7 +362,7 @@ class Evaluator:
     def _seen_in_owner(
         self, owner: Declared, names: FileNames, name: str, as_type: bool, called: bool
     ) -> tuple[bool, Entity | None]:
-        """The same for a method that is written outside of its class, which it sees from inside."""
+        """The same for a method that is written outside of its class, whose scope it sees."""
         home = self.files[owner.path]
         if home.language.implicit_self:
             found, entity = self._member_within(owner, name, as_type, called, names.path)
@@ -416,7 +416,7 @@ class Evaluator:
     def _agreed_in(
         self, paths: Sequence[str], name: str, as_type: bool, called: bool
     ) -> Entity | None:
-        """What files declare that are equally near, if that is one thing."""
+        """The declaration of a name in equally near files, if they agree on one."""
         if len(paths) <= _AGREEING_FILES_FEW:
             return self._choices.agreed(
                 [self._declared_in(self.files[path], name, as_type, called) for path in paths]
@@ -430,7 +430,7 @@ class Evaluator:
     def _declared_in(
         self, names: FileNames, name: str, as_type: bool, called: bool
     ) -> Entity | None:
-        """What a file itself declares for others to see."""
+        """A declaration of a file that is visible to other files."""
         if names.facts.variables.get(name) == _UNKNOWN:
             return None  # and something else, perhaps
         candidates = names.members().get(name)
@@ -445,7 +445,7 @@ class Evaluator:
         return self._held.get((path, index, name), None) is _PENDING
 
     def _held_by(self, path: str, index: int, name: str, ref: Ref) -> Entity | None:
-        """What a variable holds, or what a type stands for."""
+        """The value of a variable, or the type that an alias stands for."""
         key = (path, index, name)
         if key not in self._held:
             self._held[key] = _PENDING
@@ -456,7 +456,7 @@ class Evaluator:
     # Imports
 
     def target(self, path: str, ordinal: int) -> Entity | None:
-        """What an import of a file names: its ``Inside.item`` if there is one."""
+        """The target of an import: its ``Inside.item`` if there is one."""
         key = (path, ordinal)
         if key not in self._targets:
             self._targets[key] = None
@@ -471,7 +471,7 @@ class Evaluator:
         return self._targets[key]
 
     def bound(self, path: str, ordinal: int, remote: str, as_type: bool = False) -> Entity | None:
-        """What a name means that an import brings."""
+        """The meaning of a name that an import binds."""
         entity = self.target(path, ordinal)
         if entity is None or not remote:
             return entity
@@ -485,13 +485,13 @@ class Evaluator:
     ) -> Entity | None:
         found = [self.bound(names.path, ordinal, remote, as_type) for ordinal, remote in bound]
         within = [entity for entity in found if entity and not isinstance(entity, Outside)]
-        # Something imported from outside, and what replaces it where it is missing: the latter.
+        # An external import and its fallback in the archive: the fallback counts.
         return self._choices.agreed(within) if within else next((one for one in found if one), None)
 
     def _starred(
         self, names: FileNames, scope: int, name: str, as_type: bool, exported: bool = False
     ) -> Entity | None:
-        """What a name means that a wildcard import brings."""
+        """The meaning of a name that a wildcard import binds."""
         prefix = names.language.private_prefix
         if scope not in names.wildcards or (prefix and name.startswith(prefix)):
             return None
@@ -542,7 +542,7 @@ class Evaluator:
         asker: str,
         language: Language | None = None,
     ) -> Entity | None:
-        """What ``of.name`` means. ``asker`` is the file where that is written."""
+        """The meaning of ``of.name``. ``asker`` is the file that contains the expression."""
         match of:
             case Outside():
                 return of
@@ -557,7 +557,7 @@ class Evaluator:
                 if isinstance(entity, Overloads) and entity.extensions:
                     own = [one for level in entity.levels for one in level]
                     if all(one.declaration.static for one in own):
-                        # An object does not have what its class has for itself.
+                        # An object does not have the class methods of its class.
                         return Overloads((), entity.extensions)
                 return entity
             case Declared():
@@ -613,7 +613,7 @@ class Evaluator:
         return self._wildcards.outside(names, exported=True, is_final=not self._targets_pending)
 
     def _module_value(self, module: Module | Package) -> Entity | None:
-        """What a file itself stands for, if it says so."""
+        """The value that a file exports as itself, if it does."""
         if isinstance(module, Package):
             return None
         value = self.files[module.path].facts.exports.get("")
@@ -659,7 +659,7 @@ class Evaluator:
         return Overloads(levels, extensions) if levels and extensions else entity
 
     def _extensions_of(self, of: Declared, name: str) -> tuple[tuple[Declared, ...], ...]:
-        """The functions that are declared elsewhere to be called as methods."""
+        """The extension methods: functions declared outside the class and called as methods."""
         if not self._extensions:
             return ()
         levels: list[tuple[Declared, ...]] = []
@@ -674,7 +674,7 @@ class Evaluator:
     def _member_within(
         self, of: Declared, name: str, as_type: bool, called: bool, asker: str
     ) -> tuple[bool, Entity | None]:
-        """Whether a class of the archive says of itself that it has a member, and which."""
+        """Whether a class of the archive declares a member of that name itself, and which."""
         of = self._whole.get(of, of)
         holders = self._holders.get(name, _NOBODY)
         ancestors = [one for one in self.ancestors.of(of) if one in holders] if holders else []
@@ -689,7 +689,7 @@ class Evaluator:
         )
         language = self.files[of.path].language
         if (called and not language.calls_variables) or (as_type and language.implicit_self):
-            # Where members need no name before them, a field may have the name of its type.
+            # If members need no qualifier, a field may have the name of its type.
             searches = (self._own_member,)
         for search in searches:
             entity = _first(search, ancestors, name, asker, as_type, called)
@@ -702,12 +702,12 @@ class Evaluator:
     def _own_member(
         self, of: Declared, name: str, asker: str, as_type: bool = False
     ) -> Declared | Overloads | None:
-        """What a class declares itself, inside of it or elsewhere in its name."""
+        """The declarations of a class's own members, inside the class or outside of it."""
         candidates = self._own_members(of, name)
         if (as_type and self.files[of.path].language.implicit_self) or (
             name == of.declaration.name and self._names_constructor(of, name)
         ):
-            # Neither a method nor a constructor hides a class of its name.
+            # A class is not hidden by a method or constructor of its name.
             key = (of, name)
             if key not in self._without_functions:
                 self._without_functions[key] = [
@@ -726,7 +726,7 @@ class Evaluator:
         outside = self._outside_members.get(of)
         if outside is None or name not in outside:
             return inside
-        # In the class is its promise, outside of it the function itself; or another of its name.
+        # The class has the forward declaration; outside is its definition, or an overload.
         if not any(map(is_overloadable, inside)):
             return outside[name]
         key = (of, name)
@@ -792,7 +792,7 @@ class Evaluator:
         return around.instance if scope != index else around
 
     def _class_around(self, path: str, scope: int) -> Declared | Module | None:
-        """The class whose insides these are; for a function that was put into a module, that."""
+        """The class around this place; for a function that was added to a module, the module."""
         names = self.files[path]
         while scope != FILE:
             declared = names.declared[scope]
@@ -805,7 +805,7 @@ class Evaluator:
 
 
 _Search = Callable[[Declared, str, str, bool], Entity | None]
-"""Finds a member of a class by its name, for a file that asks for it, as a type or not."""
+"""Finds a member of a class by its name, as seen from a file, as a type or not."""
 
 
 def _first(
@@ -816,7 +816,7 @@ def _first(
     as_type: bool,
     called: bool,
 ) -> Entity | None:
-    """What the first ancestor has by a name; of overloads that are called, what all have."""
+    """The member of the first ancestor that has the name; for called overloads, those of all."""
     levels: list[tuple[Declared, ...]] = []
     gathered = 0
     for ancestor in ancestors:
@@ -834,7 +834,7 @@ def _first(
 
 
 _OVERLOADS_MAX: Final = 100
-"""Of the ancestors of one class: what is further up than so many is left out."""
+"""The number of overloads in the ancestors of one class; more distant ones are left out."""
 
 
 def _is_one_of_several(of: Declared, name: str) -> bool:
@@ -844,18 +844,18 @@ def _is_one_of_several(of: Declared, name: str) -> bool:
 
 
 _REEXPORTING_FILES_MAX: Final = 50
-"""Above that, what the files of a package re-export is not looked for: they would all be asked."""
+"""In larger packages, re-exports are not searched: every file would have to be."""
 
 _NOBODY: Final[frozenset[Declared]] = frozenset()
 
 _AGREEING_FILES_FEW: Final = 20
-"""Up to that, it is not worth the while to remember what files agree on."""
+"""With fewer files, caching what they agree on is not worth while."""
 
 _PENDING: Final = Package(("<pending>",))
-"""Stands in the place of what is being evaluated."""
+"""The placeholder of an evaluation in progress."""
 
 _UNKNOWN: Final = Ref("opaque", ())
-"""What is held by a name that is there, and of which no more is known."""
+"""The value of a name that exists, but about which nothing else is known."""
 
 _OPAQUE: Final = Package(("<opaque>",))
-"""A field that is there, and of which no more is known."""
+"""A field that exists, but about which nothing else is known."""

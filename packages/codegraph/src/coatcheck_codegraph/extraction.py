@@ -1,8 +1,8 @@
-"""Walks a syntax tree, however deep, and knows what the names around a place stand for.
+"""Walks a syntax tree of any depth, with the names in scope at each place.
 
-Only declarations are entered by recursion, and only so many of them; what is inside of one is
-walked by a list of what is yet to be seen. So neither a chain of a thousand calls nor a file made
-to overflow a stack does.
+Only declarations are entered by recursion, up to a bound; everything inside a declaration is walked
+with an explicit stack. So neither a chain of a thousand calls nor a hostile file overflows the
+stack.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from coatcheck_codegraph.builder import Builder, line_of, text
 from coatcheck_codegraph.facts import Ref, Step
 
 DECLARATIONS_DEEP_MAX: Final = 40
-"""Declarations inside of declarations; what is nested deeper is left out."""
+"""The nesting depth of declarations; deeper ones are left out."""
 
 STEPS_MAX: Final = 32
-"""Names in one reference; of a longer chain only the end is kept, its beginning unknown."""
+"""The number of names in a reference; of a longer chain only the end is kept, without its start."""
 
 UNKNOWN: Final = Ref("opaque", ())
-"""The type of a variable that is known to exist, and no more: it hides others of its name."""
+"""The type of a variable that is only known to exist: it hides outer variables of its name."""
 
 _PLAIN_TYPE: Final = re.compile(r"[\w\s.,<>\[\]?&|*:\\()]*", re.ASCII)
 
 Handler = Callable[[Node], Sequence[Node]]
-"""Notes what a node says, and returns those inside of it that are to be seen, too."""
+"""Records the facts of a node, and returns the nodes inside it to visit next."""
 
 
 class Extraction:
-    """One file's walk. Languages give handlers by the type of node; others are passed through."""
+    """The walk of one file. A language has handlers for types of nodes; other nodes are skipped
+    over, and the walk continues inside them."""
 
     def __init__(self, builder: Builder, handlers: Mapping[str, Handler]) -> None:
         self.builder = builder
@@ -40,7 +41,7 @@ class Extraction:
         self._bounds: list[Mapping[str, Ref]] = []
         self._renamed: list[dict[str, str]] = [{}]
         self._numbered: dict[tuple[int, str], dict[Ref, str]] = {}
-        """By the variables that a name is among: what it holds, and as which of that name."""
+        """By table of variables and name: the unique name for each value."""
 
     def walk(self, nodes: Iterable[Node]) -> None:
         pending = [*nodes]
@@ -61,8 +62,8 @@ class Extraction:
     def inside(
         self, index: int, nodes: Iterable[Node], bounds: Mapping[str, Ref] | None = None
     ) -> None:
-        """Walk what belongs to the declaration ``index``, which has the type parameters ``bounds``,
-        each with the type that it is known to have."""
+        """Walk the inside of the declaration ``index``, which has the type parameters ``bounds``,
+        each with its known type."""
         if len(self._bounds) >= DECLARATIONS_DEEP_MAX:
             return
         self._bounds.append(bounds or {})
@@ -73,13 +74,13 @@ class Extraction:
         self._bounds.pop()
 
     def bound(self, name: str) -> Ref | None:
-        """What is known of a type parameter of that name around here; None if there is none."""
+        """The known type of the type parameter of that name in scope; None if there is none."""
         for bounds in reversed(self._bounds):
             if name in bounds:
                 return bounds[name]
         return None
 
-    # Variables of blocks: two blocks of a function may give one name to two things.
+    # Variables of blocks: two blocks of a function may use one name for two things.
 
     def local(self, name: str, held: Ref | None) -> None:
         """From here on in this function, ``name`` is a variable that holds ``held``."""
@@ -96,7 +97,7 @@ class Extraction:
         self._renamed[-1][name] = unique
 
     def local_name(self, name: str) -> str:
-        """The name by which the variables of a declaration have what ``name`` is here."""
+        """The name under which a declaration's variables have the ``name`` of this place."""
         for renamed in reversed(self._renamed):
             if name in renamed:
                 return renamed[name]
@@ -104,12 +105,12 @@ class Extraction:
 
 
 def nothing(_node: Node) -> Sequence[Node]:
-    """The handler of what holds nothing that is to be seen."""
+    """The handler of nodes whose inside is of no interest."""
     return ()
 
 
 def constructing(made: Ref) -> Ref:
-    """To make an instance of a type."""
+    """A construction of an instance of a type."""
     if not made.steps:
         return made
     last = len(made.steps) - 1
@@ -118,7 +119,7 @@ def constructing(made: Ref) -> Ref:
 
 
 def type_text(node: Node | None, left_out: frozenset[str]) -> str:
-    """A type as it is written, without comments, literals and nodes of the types ``left_out``."""
+    """A type as written, without comments, literals and nodes of the types ``left_out``."""
     if node is None:
         return ""
     plain = text(node)

@@ -1,8 +1,8 @@
-"""What one file says of its structure: all that leaves the process that parsed it.
+"""The facts of one file: its declarations, imports and calls, as the parsing process returns them.
 
-Names, places and types as they are written, never the text around them: no body, no comment, no
-literal, no default value. Languages differ in how they spell these facts, not in what they are;
-what a name means is found out across files, by ``resolve.py`` and the language's ``Rules``.
+Facts are names, positions and types as written, never the text around them: no body, no comment,
+no literal, no default value. Languages differ in how they express these facts, not in their kinds.
+What a name means is found across files, by ``resolve.py`` and the language's ``Rules``.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ import msgspec
 from coatcheck_codegraph.javascript_values.facts import JavaScriptFlow
 
 Kind = Literal["class", "function", "type", "namespace"]
-"""``class``: what can be made and has methods (classes, structs, traits, interfaces, enums, modules
-of Ruby). ``function``: functions and methods. ``type``: aliases and other named types.
-``namespace``: a name around declarations and nothing else; what is inside sees its members by their
-bare names (``mod`` of Rust, ``namespace`` of C++). It is no node of the graph."""
+"""The kind of a declaration.
+
+``class``: anything that has instances and methods (classes, structs, traits, interfaces, enums,
+modules of Ruby). ``function``: functions and methods. ``type``: aliases and other named types.
+``namespace``: a name around declarations and nothing else; code inside sees its members by their
+bare names (``mod`` of Rust, ``namespace`` of C++). It is not a node of the graph."""
 
 Base = Literal["name", "self", "super", "opaque"]
-"""Where a reference begins: at a name, at the object whose method this is, at what its class
-extends, or at something that has no name (the value of a subscript, a literal)."""
+"""The beginning of a reference: a name, the object whose method this is, a base of its class, or
+something that has no name (the value of a subscript, a literal)."""
 
 FILE: Final = -1
-"""The index that stands for the file itself, where one of a declaration is expected."""
+"""The index that stands for the file itself, in place of a declaration's index."""
 
 IMPLIED: Final = "implied"
-"""The kind of an import that is made on the way to another one and binds a name, as ``import a.b``
-does with ``a``. It is no relationship of its own."""
+"""The kind of an import that another one implies and that binds a name, as ``import a.b`` binds
+``a``. It is not a relationship in the graph."""
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A name in a reference, whether it is called there, and whether it is (of) the name of a type
-    where the syntax says so: that of ``new Foo().bar()``, which no method ``Foo`` can be."""
+    """A name in a reference. ``called`` says that it is called there; ``of_type`` that the syntax
+    marks it as the name of a type: ``Foo`` in ``new Foo().bar()`` cannot be a method."""
 
     name: str
     called: bool = False
@@ -41,15 +43,15 @@ class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An expression or a type as far as it is made of names.
+    """An expression or a type, as far as it consists of names.
 
     ``a.b().c`` is ``Ref("name", (Step("a"), Step("b", True), Step("c")))``. So are ``a::b``,
-    ``a->b`` and ``A\\B``: the separator is the language's own affair. To construct is to call the
-    class: ``new Foo()`` and ``Foo()`` are both ``Step("Foo", True)``.
-    ``is_type`` tells a type from a value: the type ``Foo`` means an instance of Foo, the value
-    ``Foo`` the class itself.
-    Without a step, ``self`` is the object (in a static function, the class), and ``super`` is one
-    of what it extends; called so, they are constructors: ``this(...)``, ``super(...)``.
+    ``a->b`` and ``A\\B``: the separators of languages are not recorded. A construction is a call of
+    the class: ``new Foo()`` and ``Foo()`` are both ``Step("Foo", True)``.
+    ``is_type`` distinguishes a type from a value: the type ``Foo`` means an instance of Foo, the
+    value ``Foo`` the class itself.
+    Without a step, ``self`` is the object (in a static function, the class), and ``super`` is an
+    object of a base; if called, they are constructors: ``this(...)``, ``super(...)``.
     """
 
     base: Base
@@ -58,23 +60,23 @@ class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Declaration(msgspec.Struct, array_like=True):
-    """Something that has a name and a range of lines.
+    """A declaration: a name and a range of lines.
 
     ``qualified`` is the name with those of the declarations around it: ``Parser.parse``. ``parent``
-    is the index of the innermost of them, or FILE. ``signature`` shows names and types of
-    parameters and the result, and nothing else. ``bases`` is what a class extends or implements.
+    is the index of the innermost of them, or FILE. ``signature`` has only the names and types of
+    parameters and the result. ``bases`` are the types that a class extends or implements.
     ``receiver`` is the class of a function that is declared outside of it (a Go receiver, a Rust
     impl, ``X::f`` in C++). ``static`` functions have no object, only a class; at the top of a file
-    of C, they are seen in it and what includes it alone. ``returns`` is the type of a function's
-    value, and what a ``type`` stands for. ``locals`` are a function's variables and parameters
-    whose type is evident, by name, ``fields`` the same for the attributes of a class; an ``opaque``
-    one is known to exist, and hides what has its name further out. ``forward`` says that it is
-    declared here and defined elsewhere (a prototype in C, a method without a body in a C++ class).
-    ``partial`` declarations of one qualified name in one package are one thing, in whatever files
-    (C#, Ruby, the namespaces of C++). ``parameters`` is how many arguments a function takes, at
-    least and at most (-1: any number), the receiver of an extension method not counted; of a
-    class, what the constructor takes that it has without declaring one. None, where a name stands
-    for one function whatever it is given.
+    of C, they are visible only in it and in files that include it. ``returns`` is the type of a
+    function's value, or the type that an alias (a ``type``) stands for. ``locals`` are a function's
+    variables and parameters whose type is evident, by name, ``fields`` the same for the attributes
+    of a class; an ``opaque`` one is known to exist, and hides outer variables of its name.
+    ``forward`` says that it is declared here and defined in another place (a prototype in C, a
+    method without a body in a C++ class). ``partial`` declarations of one qualified name in one
+    package are one thing, in any files (C#, Ruby, the namespaces of C++). ``parameters`` are the
+    minimum and maximum numbers of arguments of a function (-1: any number), without the receiver of
+    an extension method; for a class, those of its implicit constructor. None, where a name stands
+    for one function with any arguments.
     """
 
     kind: Kind
@@ -96,9 +98,9 @@ class Declaration(msgspec.Struct, array_like=True):
 
 
 class Binding(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A name that an import brings into the file. ``remote`` is its name over there.
+    """A name that an import brings into the file. ``remote`` is its name in the imported module.
 
-    An empty ``remote`` is the module itself; ``*`` is everything it has (then ``local`` is ``*``,
+    An empty ``remote`` is the module itself; ``*`` is everything in it (then ``local`` is ``*``,
     too).
     """
 
@@ -107,10 +109,10 @@ class Binding(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Import(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """``module`` is as written, in the language's own spelling; ``kind`` is for its rules to read.
+    """An import. ``module`` is as written in the language; only the language's rules read ``kind``.
 
-    ``exported`` says that the bindings can be imported from this file in turn. ``scope`` is the
-    index of the declaration that the import is inside of, or FILE.
+    ``exported`` says that other files can import the bindings from this file. ``scope`` is the
+    index of the declaration around the import, or FILE.
     """
 
     line: int
@@ -124,8 +126,8 @@ class Import(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Call(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A call on ``line``, inside the function or class with the index ``caller``, or FILE.
 
-    The last step of ``callee`` is what is called, with so many ``arguments``: -1 if only running
-    tells (``f(*all)``), or if no function of the language is told from another by them.
+    The last step of ``callee`` is called. ``arguments`` is the number of arguments: -1 if it is
+    known only at run time (``f(*all)``), or if the language has no overloads.
     """
 
     line: int
@@ -135,16 +137,16 @@ class Call(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class FileFacts(msgspec.Struct, array_like=True):
-    """A file. ``package`` is the namespace it says it belongs to (Java, Go, C#, PHP), split.
+    """The facts of a file. ``package`` is its declared namespace (Java, Go, C#, PHP), split.
 
-    ``variables`` are those of the file itself whose type is evident. ``properties`` is for files
-    that say how others are found (``go.mod``, ``package.json``), whose language is ``manifest``.
-    ``broken`` says that the parser found text that is not of the language, and went on after it.
-    ``exports`` is what other files get by a name that no declaration here has
-    (``export { a as b }``); under the empty name, what they get for the file itself
-    (``module.exports = f``). ``python_values`` is how values move in a file of Python
-    (``python_values.facts``), packed; empty, where that is not read. ``javascript_values`` is the
-    same of a file of JavaScript or TypeScript (``javascript_values.facts``).
+    ``variables`` are those of the file itself whose type is evident. ``properties`` belongs to
+    files of the language ``manifest`` (``go.mod``, ``package.json``), which say how other files are
+    found. ``broken`` says that the parser met a syntax error, and continued after it. ``exports``
+    has names that other files can import although no declaration here has them
+    (``export { a as b }``); the empty name stands for the file itself (``module.exports = f``).
+    ``python_values`` is the value flow of a Python file (``python_values.facts``), encoded; empty
+    if it was not extracted. ``javascript_values`` is the same for a JavaScript or TypeScript file
+    (``javascript_values.facts``).
     """
 
     path: str

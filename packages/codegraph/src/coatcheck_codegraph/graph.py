@@ -1,7 +1,7 @@
-"""The graph of a project: nodes and relationships, in the same order always; and its views.
+"""The graph of a project: its nodes and relationships always in a stable order, and its views.
 
-Ids are made from what they stand for, so that the same archive has the same ids, and two archives
-share those of what they have in common."""
+An id is made from what it identifies. So the same archive always has the same ids, and two archives
+have the same ids for what they have in common."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coatcheck_codegraph.entities import Declared
 from coatcheck_codegraph.facts import FILE, Declaration, FileFacts, Kind
 from coatcheck_codegraph.resolve import Resolution
 
-# The operations, and which part of the graph each of them shows.
+# The operations, and the part of the graph that each of them shows.
 
 Operation = Literal["dependency", "call", "domain", "parse", "supermodel"]
 OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
@@ -41,13 +41,13 @@ RelationshipType = Literal[
     "imports",
     "calls",
     "inherits",
-    # Other names of some of these, which published clients read.
+    # Aliases of some of these, which published clients read.
     "contains_file",
     "child_directory",
     "defines_function",
     "declares_class",
     "extends",
-    # Between what there is and the domains that were found.
+    # Between the other nodes and their domains.
     "belongsTo",
     "partOf",
     "dependsOn",
@@ -85,12 +85,12 @@ VIEWS: Final[Mapping[Operation, View]] = {
 
 _ID_CHARACTERS: Final = 16
 _LABELS: Final[dict[Kind, Label]] = {"class": "Class", "function": "Function", "type": "Type"}
-"""A namespace has no node: what it holds is its file's."""
+"""A namespace has no node: its declarations belong to the file."""
 _DECLARES: Final[dict[Label, RelationshipType]] = {
     "Class": "declares_class",
     "Function": "defines_function",
 }
-"""The other name of a declaration, by what is declared."""
+"""The alias of a declaration's relationship, by the declared kind."""
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -108,16 +108,16 @@ class Relationship(msgspec.Struct, frozen=True, rename={"start": "startNode", "e
 
 
 class _End(NamedTuple):
-    """A node that a relationship begins or ends at."""
+    """An end of a relationship."""
 
     id: str
     label: Label
 
 
 class _Edge(NamedTuple):
-    """A relationship before it has an id. ``line`` is 0 where none is known.
+    """A relationship before it has an id. ``line`` is 0 if it is not known.
 
-    ``possible`` says of a call that it is one of several, of which one is run.
+    ``possible``: the call is one of several candidates, of which one runs.
     """
 
     kind: RelationshipType
@@ -128,7 +128,7 @@ class _Edge(NamedTuple):
 
 
 class Graph:
-    """What a view shows of a project's connections."""
+    """The part of a project's connections that a view shows."""
 
     def __init__(self, resolution: Resolution, view: View) -> None:
         self._resolution = resolution
@@ -138,7 +138,7 @@ class Graph:
     # Nodes
 
     def nodes(self) -> Iterator[Node]:
-        """Directories, files with what they declare, and the modules that are outside."""
+        """The nodes: directories, files with their declarations, and external modules."""
         labels = self._view.labels
         if "Directory" in labels:
             yield from map(_directory_node, self._folders())
@@ -157,7 +157,7 @@ class Graph:
                 yield Node(_id("ExternalFunction", name), ("ExternalFunction",), {"name": name})
 
     def count_nodes(self) -> Counter[str]:
-        """How many nodes there are of each label."""
+        """The number of nodes of each label."""
         labels = self._view.labels
         counts: Counter[str] = Counter()
         if "Directory" in labels:
@@ -197,7 +197,7 @@ class Graph:
         return sorted({call.name for calls in self._resolution.external.values() for call in calls})
 
     def _declared(self, path: str) -> list[_End | None]:
-        """The nodes of a file's declarations, by their index; None for what has no node."""
+        """The nodes of a file's declarations, by their index; None for one without a node."""
         ends = self._ends.get(path)
         if ends is None:
             seen: Counter[tuple[str, str]] = Counter()
@@ -231,11 +231,11 @@ class Graph:
                 )
 
     def count_relationships(self) -> Counter[str]:
-        """How many relationships there are of each type."""
+        """The number of relationships of each type."""
         return Counter(edge.kind for edges in self._edges() for edge in edges)
 
     def _edges(self) -> Iterator[Iterable[_Edge]]:
-        """What begins at directories, then what begins in each file."""
+        """The relationships that begin at directories, then those that begin in each file."""
         types = self._view.types
         if "contains" in types:
             yield self._contains()
@@ -323,7 +323,7 @@ class Graph:
 
 
 def relationship(kind: RelationshipType, start: str, end: str) -> Relationship:
-    """A relationship of which there is one between the two nodes."""
+    """A relationship that exists at most once between two nodes."""
     return Relationship(_id(kind, start, end), kind, start, end, {})
 
 

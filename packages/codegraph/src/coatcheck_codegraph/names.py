@@ -1,4 +1,4 @@
-"""Which names a file sees: its own, those of files beside it, those of wildcard imports."""
+"""The names that a file sees: its own, those of neighbouring files, those of wildcard imports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from coatcheck_codegraph.facts import FILE, Declaration, FileFacts
 from coatcheck_codegraph.language import Language, Outside
 from coatcheck_codegraph.project import Project
 
-# The names of one file, by the place in it where they are declared.
+# The names of one file, by the scope that declares them.
 
 ImportedName = tuple[int, str]
-"""Which of the file's imports, and what it is called over there."""
+"""The index of an import of the file, and the name in the imported module."""
 
 
 class FileNames:
-    """What a file declares and imports."""
+    """The names that a file declares and imports."""
 
     __slots__ = ("declared", "facts", "imported", "inside", "language", "path", "wildcards")
 
@@ -33,7 +33,7 @@ class FileNames:
         ]
         self.inside: dict[int, dict[str, list[Declared]]] = {}
         for declared in self.declared:
-            # A method that is written outside of its class is found through the class alone.
+            # A method that is written outside of its class is found only through the class.
             if declared.declaration.receiver is None or language.extension_methods:
                 place = self.inside.setdefault(declared.declaration.parent, {})
                 place.setdefault(declared.declaration.name, []).append(declared)
@@ -48,7 +48,7 @@ class FileNames:
                     names.setdefault(binding.local, []).append((ordinal, binding.remote))
 
     def members(self, index: int = FILE) -> Mapping[str, list[Declared]]:
-        """What is declared directly inside of a declaration, or at the top of the file."""
+        """The declarations directly inside another one, or at the top of the file."""
         return self.inside.get(index, _NOTHING)
 
     def declaration(self, index: int) -> Declaration:
@@ -58,22 +58,22 @@ class FileNames:
 _NOTHING: Mapping[str, list[Declared]] = {}
 
 
-# Which files see each other without an import, and which of them declare a name.
+# Files that see each other without an import, and those of them that declare a name.
 
 _RANKED_FILES_MAX: Final = 500
-"""Files whose neighbours are remembered at a time. In C, each may have thousands of its own."""
+"""The number of files whose neighbours are cached. In C, each may have thousands."""
 
 _DECLARING_FEW: Final = 20
-"""Up to so many files that declare a name are looked through whenever it is asked for."""
+"""If at most this many files declare a name, they are searched every time, without a cache."""
 
 _ANSWERS_MAX: Final = 10_000
-"""Answers about names that more files declare, remembered at a time."""
+"""The number of cached answers about names that more files declare."""
 
 _NOWHERE: Final[Mapping[str, None]] = {}
 
 
 class Neighbourhood:
-    """The neighbours of each file, as the rules of its language have them, by how near they are."""
+    """The neighbours of each file by the rules of its language, ranked by distance."""
 
     def __init__(self, project: Project, files: Mapping[str, FileNames]) -> None:
         self._project = project
@@ -109,7 +109,7 @@ class Neighbourhood:
     def _declaring_within(self, declaring: Mapping[str, None], paths: tuple[str, ...]) -> list[str]:
         if len(paths) <= len(declaring):
             return [path for path in paths if path in declaring]
-        # Large packages are asked for many names: not all of their files each time.
+        # Many names are looked up in large packages, so not all files are searched each time.
         known = self._members_of_tuple.get(id(paths))
         if known is None:
             if len(self._members_of_tuple) >= _RANKED_FILES_MAX:
@@ -118,14 +118,15 @@ class Neighbourhood:
         return [path for path in declaring if path in known[1]]
 
     def nearest_declaring(self, names: FileNames, name: str) -> list[str]:
-        """The neighbours of a file that declare a name, of these the nearest."""
+        """The nearest neighbours of a file that declare a name."""
         declaring = self.declaring(name)
         if not declaring:
             return []
         ranks = self.ranks(names)
         if len(declaring) <= _DECLARING_FEW or len(ranks) <= _DECLARING_FEW:
             return self._nearest_of(declaring, ranks, names.path)
-        # Files of one package have the same neighbours: who sees none of its own sees the same.
+        # Files of one package have the same neighbours, so they share the answer, unless a file
+        # declares the name itself.
         own = names.path if names.path in declaring else ""
         key = (id(ranks), name, own)
         if key not in self._nearest:
@@ -147,14 +148,14 @@ class Neighbourhood:
         return [path for rank, path in ranked if rank == nearest]
 
     def ranks(self, names: FileNames) -> Mapping[str, int]:
-        """How near each neighbour of a file is: less is nearer."""
+        """The distance of each neighbour of a file."""
         ranks = self._ranks.get(names.path)
         if ranks is None:
             if len(self._ranks) >= _RANKED_FILES_MAX:
                 self._ranks.clear()
                 self._ranks_of_tuple.clear()
             neighbours = names.language.rules.neighbours(self._project, names.facts)
-            # A package's files usually share one tuple: then they share this, too.
+            # A package's files usually share one tuple; then they share the ranking, too.
             shared = self._ranks_of_tuple.get(id(neighbours))
             if shared is None:
                 ranks = {}
@@ -170,17 +171,18 @@ class Neighbourhood:
         return ranks
 
 
-# Wildcard imports (``from x import *``): which of them may bring a name.
+# Wildcard imports (``from x import *``) that may bind a name.
 #
-# A file may import all names of thousands of others, and those of others again. So not all of
-# them are asked for every name: a file that has only what is written in it is known by its names,
-# and is asked for none that it does not have.
+# A file may import all names of thousands of others, which import from others again. So not all of
+# them are searched for every name: a file that has only its own declarations is indexed by their
+# names, and is searched for no other name.
 
 _NAMED_BY_FOLDER: Final = "__init__."
-"""How the names of files begin that have what is beside them."""
+"""The beginning of the name of a file that stands for its folder: the files beside it are its
+submodules."""
 
 _PACKAGE_FILES_FEW: Final = 50
-"""Up to that, the files of a package are known by their names, too."""
+"""Packages with at most this many files are indexed by names, too."""
 
 _NOBODY: Final[Mapping[str, None]] = {}
 
@@ -189,8 +191,8 @@ _NOBODY: Final[Mapping[str, None]] = {}
 class _ScopeWildcards:
     """The wildcard imports at one place, by their ordinals.
 
-    ``by_path`` has those of single files and small packages; ``others`` those, too, that may bring
-    what is not written there. ``outside`` is the last of what is not in the archive.
+    ``by_path`` has those of single files and small packages; ``others`` also has those that may
+    bind names which the files do not declare. ``outside`` is the last external module.
     """
 
     by_path: dict[str, list[int]] = field(default_factory=dict)
@@ -199,7 +201,10 @@ class _ScopeWildcards:
 
 
 class WildcardImports:
-    """``target`` finds what an import names; ``added_to`` are modules that other files add to."""
+    """Finds the wildcard imports that may bind a name.
+
+    ``target`` finds the target of an import; ``added_to`` are modules that other files add to.
+    """
 
     def __init__(
         self,
@@ -213,7 +218,7 @@ class WildcardImports:
         self.forget()
 
     def forget(self) -> None:
-        """Find everything out anew."""
+        """Drop the cached results."""
         self._known: dict[tuple[str, int, bool], _ScopeWildcards] = {}
         self._giving: dict[str, dict[str, None]] = {}
         self._plain: dict[str, bool] = {}
@@ -221,11 +226,11 @@ class WildcardImports:
     def bringing(
         self, names: FileNames, scope: int, name: str, exported: bool, is_final: bool
     ) -> Sequence[int]:
-        """The ordinals of the imports that may bring a name to a place, in order: first those of
-        files that have it themselves.
+        """The ordinals of the imports that may bind a name at a place, in order: first those of
+        files that declare it themselves.
 
-        Of those that pass on what they bring alone, if ``exported``. ``is_final`` says that no
-        import is just being followed, so that what is found here is true for good.
+        ``exported``: only imports that re-export their names. ``is_final``: no import is being
+        followed at the moment, so that the result can be cached.
         """
         if scope not in names.wildcards:
             return ()
@@ -239,7 +244,7 @@ class WildcardImports:
         return [*sorted(direct), *wildcards.others] if direct else wildcards.others
 
     def outside(self, names: FileNames, exported: bool, is_final: bool) -> Outside | None:
-        """The last module of a wildcard import that is not in the archive."""
+        """The last external module with a wildcard import."""
         if FILE not in names.wildcards:
             return None
         return self._at(names, FILE, exported, is_final).outside

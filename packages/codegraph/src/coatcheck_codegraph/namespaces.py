@@ -1,4 +1,4 @@
-"""Where the names of a namespace are declared: for languages whose files say which is theirs."""
+"""The declarations of a namespace, for languages whose files declare their namespace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coatcheck_codegraph.project import Project
 Namespace = tuple[str, ...]
 
 _PATHS_FEW: Final = 20
-"""Up to that, paths are compared one by one."""
+"""Up to this number, paths are compared one by one."""
 
 
 class Namespaces:
@@ -41,11 +41,11 @@ class Namespaces:
 
     @cached_property
     def known(self) -> frozenset[Namespace]:
-        """The namespaces that have files, and all that are around one."""
+        """The namespaces that have files, and all namespaces around them."""
         return frozenset(outer for namespace in self.files for outer in prefixes(namespace))
 
     def beside(self, *namespaces: Namespace) -> tuple[tuple[str, ...], ...]:
-        """The files of these namespaces, in order; the same object whenever it is asked for."""
+        """The files of these namespaces, in order; always the same object."""
         found = self._beside.get(namespaces)
         if found is None:
             found = tuple(
@@ -61,10 +61,10 @@ class Namespaces:
         return tuple(self._places.get((namespace, name), ()))
 
     def find(self, names: Namespace, near: str) -> Inside | None:
-        """What a name with its namespace before it means: a declaration, or a namespace.
+        """The meaning of a qualified name: a declaration, or a namespace.
 
-        Of several files that declare it, the one that shares most of its path with ``near`` counts:
-        copies of a package in one archive each have their own.
+        If several files declare it, the one that shares most of its path with ``near`` counts:
+        copies of a package in one archive each use their own.
         """
         for cut in range(len(names) - 1, -1, -1):
             paths = self.declaring(names[:cut], names[cut])
@@ -76,7 +76,7 @@ class Namespaces:
 
 
 def prefixes(namespace: Namespace) -> Iterator[Namespace]:
-    """The namespace itself and those around it, innermost first; not the nameless one."""
+    """The namespace itself and those around it, innermost first, without the global one."""
     for length in range(len(namespace), 0, -1):
         yield namespace[:length]
 
@@ -107,7 +107,7 @@ def nearest(paths: Iterable[str], near: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def _by_folder_above(paths: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
-    """Paths by every folder that they are below, however deep."""
+    """Paths by every folder that contains them, directly or not."""
     found: dict[str, list[str]] = {}
     for path in paths:
         folder = posixpath.dirname(path)
@@ -118,7 +118,7 @@ def _by_folder_above(paths: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
 
 
 class NamespacesByProject:
-    """The namespaces of a language, worked out once for each project."""
+    """The namespaces of a language, computed once for each project."""
 
     def __init__(self, language: str) -> None:
         self._language = language

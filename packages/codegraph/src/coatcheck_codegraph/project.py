@@ -1,4 +1,4 @@
-"""All files of a project, as rules look them up."""
+"""All files of a project, indexed for the languages' rules."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final
 
 from coatcheck_codegraph.facts import Call, Declaration, FileFacts, Ref
 
-# Keeps one of each reference: code says the same things over and over.
+# Equal references are stored once, because code repeats them very often.
 
 
 class Sharing:
-    """References that were met before take the place of their equals."""
+    """Replaces references with equal ones that were met before."""
 
     def __init__(self) -> None:
         self._known: dict[Ref, Ref] = {}
 
     def among(self, facts: FileFacts) -> FileFacts:
-        """The same facts, changed in place to hold no reference twice."""
+        """The same facts, changed in place to share equal references."""
         share = self._known.setdefault
         facts.calls = [
             Call(call.line, call.caller, share(call.callee, call.callee), call.arguments)
@@ -36,10 +36,10 @@ class Sharing:
 
 
 MANIFEST: Final = "manifest"
-"""The language of files that say how others are found."""
+"""The language of files that say how other files are found."""
 
 _ENDINGS_MAX: Final = 1000
-"""Ends of paths whose files are remembered at a time."""
+"""The number of path suffixes that are cached at a time."""
 
 
 class Project:
@@ -86,7 +86,7 @@ class Project:
 
     @cached_property
     def packages(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
-        """The paths of the files of each namespace that files say they belong to."""
+        """The paths of the files of each namespace that files declare."""
         packages: dict[tuple[str, ...], list[str]] = {}
         for path, facts in self.files.items():
             if facts.package:
@@ -114,7 +114,7 @@ class Project:
             folder = posixpath.dirname(folder)
 
     def top_level(self, path: str) -> Iterable[tuple[int, Declaration]]:
-        """The declarations of a file that are inside of no other."""
+        """The declarations of a file that are not inside another."""
         for index, declaration in enumerate(self.files[path].declarations):
             if declaration.parent < 0:
                 yield index, declaration

@@ -1,4 +1,4 @@
-"""Connects the files of a project: which imports, calls and base classes lead where."""
+"""Connects the files of a project by their imports, calls and base classes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from coatcheck_codegraph.python_values.solver import PythonValueSolver
 
 
 class ResolvedCall(NamedTuple):
-    """A call on ``line``, inside of the declaration ``caller`` (or FILE), of ``callee``.
+    """A call on ``line``, inside the declaration ``caller`` (or FILE), of ``callee``.
 
-    ``possible``: it may run others as well, or instead; each of them has a call of its own.
+    ``possible``: it may run others as well, or instead; each of them has its own ``ResolvedCall``.
     """
 
     line: int
@@ -30,7 +30,7 @@ class ResolvedCall(NamedTuple):
 
 
 class ExternalCall(NamedTuple):
-    """A call on ``line``, inside of ``caller``, of something outside, as far as it has a name."""
+    """A call on ``line``, inside ``caller``, of something outside the archive, by its name."""
 
     line: int
     caller: int
@@ -54,7 +54,7 @@ class Inheritance(NamedTuple):
 
 @dataclass(slots=True)
 class CallCounts:
-    """What became of the calls that are written. One with several candidates is ``resolved``."""
+    """Counts of the calls in the code. A call with several candidates is ``resolved``."""
 
     resolved: int = 0
     external: int = 0
@@ -66,7 +66,7 @@ class CallCounts:
 
     @property
     def resolved_rate(self) -> float:
-        """The share of the calls that do not leave the archive whose definition was found."""
+        """The share of resolved calls among those that do not leave the archive."""
         within = self.resolved + self.unresolved
         return round(self.resolved / within, 4) if within else 1.0
 
@@ -83,15 +83,15 @@ class Resolution:
     owners: Mapping[tuple[str, int], Declared] = field(default_factory=dict)
     """The classes of methods that are written outside of them, by path and index."""
     definitions: Mapping[tuple[str, int], Declared] = field(default_factory=dict)
-    """What is declared and then defined elsewhere: where, by path and index of the former."""
+    """The definitions of forward declarations, by path and index of the latter."""
     external: Mapping[str, list[ExternalCall]] = field(default_factory=dict)
-    """Calls that lead out of the archive, if asked for."""
+    """Calls that lead out of the archive, if requested."""
 
 
 def resolve(project: Project, *, external_calls: bool = False) -> Resolution:
-    """Follow every call, base class and import of a project.
+    """Resolve every call, base class and import of a project.
 
-    ``external_calls``: keep those that lead out of the archive, too.
+    ``external_calls``: also keep the calls that lead out of the archive.
     """
     evaluator = Evaluator(project)
     flow = PythonValueSolver(evaluator)
@@ -132,7 +132,7 @@ def _calls(
     targets = flow.targets.get(names.path)
     of_file = flowing.of(names.path)
     for ordinal, call in enumerate(names.facts.calls):
-        # Equal references of a project are one object, and quicker told apart by that.
+        # Equal references of a project are one object, so its identity is a fast key.
         key = (call.caller, id(call.callee), call.arguments)
         if key not in known:
             known[key] = evaluator.callee(names.path, call.caller, call.callee, call.arguments)
@@ -169,22 +169,22 @@ def _calls(
 def _together(
     by_name: Entity | None, by_value: Mapping[Declared, None], flow: PythonValueSolver
 ) -> Collection[Declared]:
-    """What a call runs, by the names that it is written with and by the values that they hold.
+    """The functions that a call runs, combined from names and from followed values.
 
-    Names are right about a function that nothing else can stand for. Values know what a decorator
-    has put in its place, which constructor a class inherits, and what else arrives there.
+    Names are right about a function that nothing can replace. Values know the replacement that a
+    decorator made, the constructor that a class inherits, and other functions that arrive there.
     """
     if not isinstance(by_name, Declared):
         return by_value
     if by_name in flow.decorated and by_name in by_value:
-        # Its decorator returns what it is given, and so do those of others that come along with it.
+        # Its decorator returns the function unchanged, and so do those of the others.
         return [one for one in by_value if one is by_name or one not in flow.decorated]
     if by_name in flow.decorated or by_name.declaration.kind == "class":
         return by_value
     if by_name not in by_value:
         return (by_name,)
     name = (by_name.path, by_name.declaration.qualified)
-    # Others of its name and place are what it has replaced.
+    # Others with its name and place are earlier definitions, which it has replaced.
     return [
         one for one in by_value if one is by_name or (one.path, one.declaration.qualified) != name
     ]
@@ -198,10 +198,10 @@ def _resolved(line: int, caller: int, callees: Collection[Declared]) -> list[Res
 def _flowing(
     call: Call, caller: int, stated: Entity | None, callees: tuple[Declared, ...]
 ) -> Iterable[ResolvedCall]:
-    """What a call runs as its values tell, and as names and types do.
+    """The functions that a call runs, by followed values and by names and types.
 
-    Of its own object, a method runs what the object was made with: not the method that this has of
-    its class by name, if it is overridden.
+    For a call on ``self``, values decide alone: the object may override the method that its class
+    has by name.
     """
     if (
         isinstance(stated, Declared)
@@ -246,11 +246,10 @@ def _imports(evaluator: Evaluator, names: FileNames, used: set[str]) -> list[Res
 def _imported_paths(
     target: Entity | None, bound: list[Entity | None], used: set[str]
 ) -> Iterable[str]:
-    """The files that an import means.
+    """The files that an import refers to.
 
-    A module is its file, and the files of its submodules that the import names; those alone if it
-    names nothing else. Of a package, it is those files that have what is named or used, or the
-    first one.
+    For a module: its file, and the files of submodules that the import names; only the latter if it
+    names nothing else. For a package: the files that have an imported or used name, or the first.
     """
     match target:
         case None:

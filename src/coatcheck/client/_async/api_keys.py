@@ -38,7 +38,7 @@ class AsyncApiKeys:
         It cannot have a scope that the caller lacks. If the answer is lost, the request is not sent
         again: check with ``list_all`` whether the key exists.
         """
-        wanted = given(
+        body = given(
             name=name,
             user=user,
             scopes=None if scopes is None else sorted(set(scopes)),
@@ -49,7 +49,7 @@ class AsyncApiKeys:
             "POST",
             self._addresses.api_keys(),
             headers=JSON_HEADERS,
-            content=encode(wanted),
+            content=encode(body),
             repeatable=False,
         )
         return read(response, ApiKey)

@@ -20,7 +20,7 @@ from coatcheck.client.batch_request import (
     TaskRequest,
     batch_options,
     keyed_headers,
-    rerun_order,
+    rerun_body,
 )
 from coatcheck.client.errors import BatchFailed, ConflictError, NotFoundError
 from coatcheck.client.models import BatchBadLine, BatchExport, BatchTask, DeadLetter, converted
@@ -222,7 +222,7 @@ class AsyncBatches:
             "POST",
             f"{self._url(batch)}/rerun",
             headers=keyed_headers(idempotency_key),
-            content=rerun_order(status, error_code, run),
+            content=rerun_body(status, error_code, run),
         )
         return self._learn(batch, response)
 

@@ -53,7 +53,6 @@ from coatcheck.encoding import encode
 
 TIMEOUT_SECONDS: Final = 30.0
 RETRIES: Final = 4
-"""How long the server holds one long-poll: less than most proxies allow."""
 PAGE_JOBS: Final = 200
 BATCH_JOBS_MAX: Final = 200
 """The maximum number of ids that the server accepts in one request."""
@@ -337,11 +336,11 @@ class AsyncClient:
         self, service: str, job_ids: Iterable[str], *, workspace: str = "default"
     ) -> BatchStatus[AsyncJob]:
         """The states of many jobs by their ids, fetched two hundred at a time."""
-        wanted = tuple(job_ids)
+        ids = tuple(job_ids)
         items: tuple[AsyncJob, ...] = ()
         not_found: tuple[str, ...] = ()
-        for start in range(0, len(wanted), BATCH_JOBS_MAX):
-            query = {"job_ids": ",".join(wanted[start : start + BATCH_JOBS_MAX])}
+        for start in range(0, len(ids), BATCH_JOBS_MAX):
+            query = {"job_ids": ",".join(ids[start : start + BATCH_JOBS_MAX])}
             url = with_query(f"{self._addresses.jobs(service, workspace)}/batch-status", query)
             batch = read_batch(await self._exchange.send("GET", url), self._job)
             items += batch.items

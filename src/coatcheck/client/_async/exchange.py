@@ -79,7 +79,7 @@ class AsyncExchange:
         *,
         at_least: float = 0.0,
     ) -> None:
-        """Wait before the next try, after so many failures in a row; raise ``error`` to give up."""
+        """Wait before the next try, after ``failures`` in a row; raise ``error`` to give up."""
         if isinstance(error, ApiError) and not worth_retrying(error):
             raise error
         retry_after = error.retry_after if isinstance(error, ApiError) else None

@@ -65,7 +65,7 @@ class AsyncWebhooks:
         ``take`` fetches its messages. If the answer is lost, the request is not sent again: check
         with ``list`` whether the endpoint exists.
         """
-        wanted = given(
+        body = given(
             url=url,
             events=None if events is None else list(events),
             description=description,
@@ -75,7 +75,7 @@ class AsyncWebhooks:
             "POST",
             self._addresses.webhooks("endpoints"),
             headers=JSON_HEADERS,
-            content=encode(wanted),
+            content=encode(body),
             repeatable=False,
         )
         return read(response, WebhookEndpoint)
@@ -98,11 +98,11 @@ class AsyncWebhooks:
         description: str | None = None,
     ) -> WebhookEndpoint:
         """Change the given fields, and return the endpoint. Pending messages go to the new URL."""
-        wanted = given(
+        body = given(
             url=url, events=None if events is None else list(events), description=description
         )
         response = await self._exchange.send(
-            "PATCH", self._url(endpoint), headers=JSON_HEADERS, content=encode(wanted)
+            "PATCH", self._url(endpoint), headers=JSON_HEADERS, content=encode(body)
         )
         return read(response, WebhookEndpoint)
 
@@ -203,7 +203,7 @@ class AsyncWebhooks:
         url = f"{self._addresses.webhooks()}/replay"
         if endpoint is not None:
             url = f"{self._url(endpoint)}/replay"
-        order: dict[str, Any] = given(
+        body: dict[str, Any] = given(
             since=_moment(since),
             until=_moment(until),
             statuses=None if statuses is None else list(statuses),
@@ -211,13 +211,13 @@ class AsyncWebhooks:
         replayed = 0
         while True:
             response = await self._exchange.send(
-                "POST", url, headers=JSON_HEADERS, content=encode(order)
+                "POST", url, headers=JSON_HEADERS, content=encode(body)
             )
             answer = read(response, ReplayedDeliveries)
             replayed += answer.replayed
             if answer.next is None:
                 return replayed
-            order["cursor"] = answer.next
+            body["cursor"] = answer.next
 
     async def take(
         self, endpoint: WebhookEndpoint | str, *, limit: int = 10, wait: float = 0.0

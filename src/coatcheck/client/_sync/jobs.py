@@ -248,7 +248,7 @@ class Jobs:
         Each is handled by itself, and the answer has the outcome of each. If the answer to a retry
         is lost, the request is not sent again.
         """
-        wanted = job_filter(
+        filters = job_filter(
             state=state,
             lane=lane,
             surface=surface,
@@ -258,20 +258,20 @@ class Jobs:
             created_after=created_after,
             created_before=created_before,
         )
-        order: dict[str, object] = {"action": action}
+        body: dict[str, object] = {"action": action}
         if ids is not None:
-            if wanted or limit is not None:
+            if filters or limit is not None:
                 raise ValueError("give either ids, or a filter and its limit")
-            order["ids"] = [*ids]
+            body["ids"] = [*ids]
         else:
-            order["filter"] = wanted
+            body["filter"] = filters
             if limit is not None:
-                order["limit"] = limit
+                body["limit"] = limit
         response = self._exchange.send(
             "POST",
             f"{self._addresses.org_jobs()}/bulk",
             headers=JSON_HEADERS,
-            content=encode(order),
+            content=encode(body),
             repeatable=action == "cancel",
         )
         return read(response, BulkOutcomes)

@@ -65,7 +65,7 @@ class Webhooks:
         ``take`` fetches its messages. If the answer is lost, the request is not sent again: check
         with ``list`` whether the endpoint exists.
         """
-        wanted = given(
+        body = given(
             url=url,
             events=None if events is None else list(events),
             description=description,
@@ -75,7 +75,7 @@ class Webhooks:
             "POST",
             self._addresses.webhooks("endpoints"),
             headers=JSON_HEADERS,
-            content=encode(wanted),
+            content=encode(body),
             repeatable=False,
         )
         return read(response, WebhookEndpoint)
@@ -98,11 +98,11 @@ class Webhooks:
         description: str | None = None,
     ) -> WebhookEndpoint:
         """Change the given fields, and return the endpoint. Pending messages go to the new URL."""
-        wanted = given(
+        body = given(
             url=url, events=None if events is None else list(events), description=description
         )
         response = self._exchange.send(
-            "PATCH", self._url(endpoint), headers=JSON_HEADERS, content=encode(wanted)
+            "PATCH", self._url(endpoint), headers=JSON_HEADERS, content=encode(body)
         )
         return read(response, WebhookEndpoint)
 
@@ -201,19 +201,19 @@ class Webhooks:
         url = f"{self._addresses.webhooks()}/replay"
         if endpoint is not None:
             url = f"{self._url(endpoint)}/replay"
-        order: dict[str, Any] = given(
+        body: dict[str, Any] = given(
             since=_moment(since),
             until=_moment(until),
             statuses=None if statuses is None else list(statuses),
         )
         replayed = 0
         while True:
-            response = self._exchange.send("POST", url, headers=JSON_HEADERS, content=encode(order))
+            response = self._exchange.send("POST", url, headers=JSON_HEADERS, content=encode(body))
             answer = read(response, ReplayedDeliveries)
             replayed += answer.replayed
             if answer.next is None:
                 return replayed
-            order["cursor"] = answer.next
+            body["cursor"] = answer.next
 
     def take(
         self, endpoint: WebhookEndpoint | str, *, limit: int = 10, wait: float = 0.0

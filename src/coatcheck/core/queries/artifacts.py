@@ -1,4 +1,5 @@
-"""What remains of artifacts: their records. One method a file of ``sql/artifacts``."""
+"""Queries about artifact records, which outlive their artifacts. One function per file of
+``sql/artifacts``."""
 
 from __future__ import annotations
 
@@ -12,23 +13,23 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.artifacts import (
     ArtifactCopy,
     ArtifactRecord,
+    BlobToDelete,
     Disposal,
-    DoomedBlob,
-    LeftBlob,
+    LeftoverBlob,
 )
 from coatcheck.domain.limits import INPUT_RECORD_SECONDS
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def delete(db: Connection, org: str, job: UUID, name: str) -> list[DoomedBlob]:
-    """Take an artifact from a job that has ended. Its blob, if it had one of that name."""
+async def delete(db: Connection, org: str, job: UUID, name: str) -> list[BlobToDelete]:
+    """Delete an artifact of a job that has ended. Returns its blob, if there was one."""
     rows = await db.fetch(sql("artifacts/delete"), org, job, name)
-    return [DoomedBlob(*row) for row in rows]
+    return [BlobToDelete(*row) for row in rows]
 
 
-async def close(db: Connection, gone: Sequence[DoomedBlob]) -> None:
-    """Say that blobs are gone."""
+async def close(db: Connection, gone: Sequence[BlobToDelete]) -> None:
+    """Record that blobs are deleted."""
     await db.fetch(
         sql("artifacts/close"),
         [blob.org for blob in gone],
@@ -37,23 +38,25 @@ async def close(db: Connection, gone: Sequence[DoomedBlob]) -> None:
     )
 
 
-async def left(
-    db: Connection, rows_max: int, *, grace_seconds: float, after: LeftBlob | None = None
-) -> list[LeftBlob]:
-    """Blobs that somebody doomed longer than ``grace_seconds`` ago and did not say to be gone; a
-    page of them, those after ``after``."""
+async def undeleted_blobs(
+    db: Connection, rows_max: int, *, grace_seconds: float, after: LeftoverBlob | None = None
+) -> list[LeftoverBlob]:
+    """A page of blobs, after ``after``, that were to be deleted more than ``grace_seconds`` ago and
+    are not recorded as deleted."""
     place = (_LONG_AGO, 0) if after is None else (after.deleting_at, after.blob.seq)
-    rows = await db.fetch(sql("artifacts/left"), *place, grace_seconds, rows_max)
-    return [LeftBlob(DoomedBlob(*blob), deleting_at) for *blob, deleting_at in rows]
+    rows = await db.fetch(sql("artifacts/undeleted_blobs"), *place, grace_seconds, rows_max)
+    return [LeftoverBlob(BlobToDelete(*blob), deleting_at) for *blob, deleting_at in rows]
 
 
-async def forget(db: Connection, rows_max: int) -> int:
-    """Forget artifacts whose record was kept long enough. How many."""
-    return len(await db.fetch(sql("artifacts/forget"), float(INPUT_RECORD_SECONDS), rows_max))
+async def prune(db: Connection, rows_max: int) -> int:
+    """Delete records that were kept long enough. Returns how many."""
+    return len(
+        await db.fetch(sql("artifacts/prune_records"), float(INPUT_RECORD_SECONDS), rows_max)
+    )
 
 
 async def record(db: Connection, org: str, job: UUID, name: str) -> ArtifactRecord | None:
-    """What is known of the artifact of a name, whether or not it is still there."""
+    """The record of the artifact of a name, whether or not the artifact still exists."""
     rows = await db.fetch(sql("artifacts/record"), org, job, name)
     if not rows:
         return None

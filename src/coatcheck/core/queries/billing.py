@@ -1,5 +1,5 @@
-"""The plans of organisations, as Stripe's events tell of them. One method a file of
-``sql/billing``; an event is taken in by one transaction, whole or not at all."""
+"""Queries that apply Stripe's events to organisations' plans. One function per file of
+``sql/billing``; one transaction applies an event, whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from coatcheck.db.notifications import KEYS
 from coatcheck.domain.tenants import ACTIVE, PlanChange, PlanEvent
 
 
-async def take_in(db: Connection, event: PlanEvent) -> PlanChange:
-    """Apply an event, unless it was before. Safe to call again with the same one."""
+async def apply_event(db: Connection, event: PlanEvent) -> PlanChange:
+    """Apply an event, unless it was applied before. Safe to repeat with the same event."""
 
     async def apply(connection: RawConnection) -> PlanChange:
         async with connection.transaction():

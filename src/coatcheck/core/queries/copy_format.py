@@ -1,8 +1,8 @@
 """Rows of new jobs in PostgreSQL's binary COPY format, in pieces small enough to overlap.
 
-The driver can encode rows itself, but hands them on half a megabyte at a time: the server waits
-while a piece is made, and we wait while it is taken in. Pieces of 64 KiB keep both at work
-(docs/adr/0010). What a run of jobs has in common is encoded once.
+The driver can encode rows itself, but sends them half a megabyte at a time: the server waits while
+a piece is made, and we wait while the server reads it. Pieces of 64 KiB keep both at work
+(docs/adr/0010). The columns that a run of jobs has in common are encoded once.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ END: Final = struct.pack(">h", -1)
 NULL: Final = struct.pack(">i", -1)
 PIECE_BYTES: Final = 64 * 1024
 _ROW_BYTES: Final = 100
-"""About what a row has besides its payload."""
+"""The approximate size of a row without its payload."""
 _length: Final = struct.Struct(">i").pack
 
 
 async def encoded(
     jobs: Iterable[PlainJob], ids: Sequence[bytes], created: Counter[JobKind]
 ) -> AsyncIterator[bytes]:
-    """The jobs, by these ids, as a COPY stream. ``created`` counts them by kind."""
+    """Jobs with these ids as a COPY stream. ``created`` counts them by kind."""
     created.clear()
     piece = [SIGNATURE]
     size = 0
@@ -74,7 +74,7 @@ async def encoded(
 
 
 def _common(kind: JobKind) -> tuple[bytes, bytes]:
-    """What stands before and after the id in every row of a kind."""
+    """The bytes before and after the id in every row of a kind."""
     before = struct.pack(">h", len(COLUMNS)) + field(kind.org.encode()) + _length(16)
     between = b"".join(
         [
@@ -89,5 +89,5 @@ def _common(kind: JobKind) -> tuple[bytes, bytes]:
 
 
 def field(data: bytes) -> bytes:
-    """A value with its length before it."""
+    """A value, prefixed with its length."""
     return _length(len(data)) + data

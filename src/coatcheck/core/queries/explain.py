@@ -1,4 +1,4 @@
-"""What a single job stands under, behind what, and how long others like it took."""
+"""Queries that explain a job: the conditions that apply to it, its position, recent run times."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _RUNS_LOOKED_AT: Final = 100
 _HOLDERS_LOOKED_AT: Final = 50
 
 
-class Circumstance(NamedTuple):
-    """One thing that a job stands under; ``jobs/explain.sql`` says what its fields are."""
+class Condition(NamedTuple):
+    """One condition that applies to a job; ``jobs/explain.sql`` describes its fields."""
 
     kind: Literal["limit", "rate", "server", "threads", "share", "holder", "remote"]
     scope: str | None
@@ -33,31 +33,31 @@ class Circumstance(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """How many stand before a job in its line, and how many lines take turns."""
+    """How many jobs are ahead of a job in its flow, and how many flows take turns."""
 
     jobs: int
     queues: int
 
 
-async def circumstances(db: Connection, org: str, job: UUID) -> list[Circumstance]:
-    """All that the job stands under now; nothing of one that has ended."""
-    return [Circumstance(*row) for row in await db.fetch(sql("jobs/explain"), org, job)]
+async def conditions(db: Connection, org: str, job: UUID) -> list[Condition]:
+    """All conditions that apply to the job now; none if it has ended."""
+    return [Condition(*row) for row in await db.fetch(sql("jobs/explain"), org, job)]
 
 
 async def ahead(db: Connection, org: str, job: UUID) -> Ahead | None:
-    """What is before a job in the queue; None if it is not in it."""
+    """How many jobs are ahead of a queued job; None if it is not queued."""
     rows = await db.fetch(sql("jobs/ahead"), org, job, AHEAD_MAX, _QUEUES_MAX)
     return Ahead(*rows[0]) if rows else None
 
 
 async def holders(db: Connection, org: str, scope: str, name: str) -> list[Holder]:
-    """Jobs of the organisation that use a limit up, longest held first."""
+    """The organisation's jobs that use up a limit, longest held first."""
     rows = await db.fetch(sql("jobs/holders"), org, scope, name, _HOLDERS_LOOKED_AT)
     return [Holder(*row) for row in rows]
 
 
 async def held_of(db: Connection, endpoints: Sequence[str]) -> int:
-    """How many jobs of these endpoints are at work, of all organisations."""
+    """How many jobs of these endpoints are held, over all organisations."""
     rows = await db.fetch(sql("jobs/held_of"), list(endpoints))
     held: int = rows[0]["jobs"]
     return held
@@ -66,7 +66,7 @@ async def held_of(db: Connection, endpoints: Sequence[str]) -> int:
 async def recent_runs(
     db: Connection, org: str, owner: str, endpoint: str, queue_key: str
 ) -> list[float]:
-    """How long the last jobs of a kind ran that completed, in seconds."""
+    """How long the last completed jobs of a kind ran, in seconds."""
     of_upstream = endpoint == UPSTREAM_ENDPOINT
     service = (queue_key if of_upstream else endpoint).partition(".")[0]
     rows = await db.fetch(
@@ -82,12 +82,12 @@ async def recent_runs(
 
 
 async def recent_task_runs(db: Connection, org: str, run: UUID) -> list[float]:
-    """How long some tasks of a run ran that completed, in seconds."""
+    """How long some completed tasks of a run ran, in seconds."""
     rows = await db.fetch(sql("jobs/recent_task_runs"), org, run, _RUNS_LOOKED_AT)
     return [row["seconds"] for row in rows]
 
 
 async def next_of_run(db: Connection, org: str, run: UUID) -> UUID | None:
-    """A task that stands for those of a run that have not ended; None if all have."""
+    """A task that represents the unfinished ones of a run; None if all have ended."""
     rows = await db.fetch(sql("jobs/next_of_run"), org, run)
     return rows[0]["id"] if rows else None

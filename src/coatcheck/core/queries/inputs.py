@@ -1,4 +1,4 @@
-"""Jobs' inputs and all copies of them. One method a file of ``sql/inputs``."""
+"""Queries about jobs' inputs and every copy of them. One function per file of ``sql/inputs``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def submit(
 ) -> dict[UUID, State]:
     """Create a job together with the record of its input, or neither if its key is taken.
 
-    The state of the job, if it was created. The blob may live ``life_seconds`` from when it was
+    Returns the job's state, if it was created. The blob may live for ``life_seconds`` after it was
     stored.
     """
     rows = await fetch_or_die(
@@ -53,10 +53,11 @@ async def submit(
 
 
 async def note_disk_copy(db: Connection, job: ClaimedJob, place: str) -> float | None:
-    """Say that the input is about to be put on a disk, at ``place``: a host, a slash and a folder.
+    """Record that the input is about to be copied to a disk, at ``place``: a host, a slash and a
+    folder.
 
-    For how many seconds it may be there, by the database's clock. None if the job is no longer
-    this holder's: then it must not be put there.
+    Returns for how many seconds the copy may exist, by the database's clock. None if the caller no
+    longer holds the job: then it must not make the copy.
     """
     rows = await db.fetch(sql("inputs/note_disk_copy"), job.org, job.uuid, job.lease, place)
     return rows[0]["seconds"] if rows else None
@@ -65,18 +66,18 @@ async def note_disk_copy(db: Connection, job: ClaimedJob, place: str) -> float |
 async def disk_copies_deleted(
     db: Connection, copies: Sequence[HeldCopy], mechanism: Mechanism
 ) -> None:
-    """Say that copies on a disk are gone."""
+    """Record that copies on a disk are deleted."""
     await db.fetch(sql("inputs/disk_copies_deleted"), *_arrays(copies), mechanism.value)
 
 
 async def open_disk_copies(db: Connection, host: str) -> list[HeldCopy]:
-    """The copies on a machine's disks that nobody has said to be gone."""
+    """The copies on a machine's disks that are not recorded as deleted."""
     rows = await db.fetch(sql("inputs/open_disk_copies"), f"{host}/")
     return [HeldCopy(*row) for row in rows]
 
 
 async def open_blobs(db: Connection, jobs: Sequence[tuple[str, UUID]]) -> list[HeldCopy]:
-    """The blobs of the inputs of these (org, id) that are not deleted yet."""
+    """The blobs of these jobs' inputs, as (org, id), that are not deleted yet."""
     rows = await db.fetch(
         sql("inputs/open_blobs"), [org for org, _ in jobs], [job_id for _, job_id in jobs]
     )
@@ -84,7 +85,7 @@ async def open_blobs(db: Connection, jobs: Sequence[tuple[str, UUID]]) -> list[H
 
 
 async def due(db: Connection, rows_max: int, after: DueCopy | None = None) -> list[DueCopy]:
-    """Blobs that are to be deleted now, a page of them, those after ``after``."""
+    """A page of blobs to delete now, after ``after``."""
     place = (
         (_LONG_AGO, "", _NOBODY)
         if after is None
@@ -102,7 +103,7 @@ async def due(db: Connection, rows_max: int, after: DueCopy | None = None) -> li
 
 
 async def mark_deleted(db: Connection, copies: Sequence[tuple[HeldCopy, Mechanism]]) -> int:
-    """Say that blobs are gone, and by what. How many were not known to be gone before."""
+    """Record that blobs are deleted, and by what. Returns how many were not recorded before."""
     rows = await db.fetch(
         sql("inputs/mark_deleted"),
         *_arrays([copy for copy, _ in copies]),
@@ -112,27 +113,27 @@ async def mark_deleted(db: Connection, copies: Sequence[tuple[HeldCopy, Mechanis
 
 
 async def close_pointers(db: Connection, rows_max: int) -> int:
-    """Close the rows of pointers that went with their job's end. How many."""
+    """Close the rows of pointers that were removed when their job ended. Returns how many."""
     return len(await db.fetch(sql("inputs/close_pointers"), rows_max))
 
 
 async def known_inputs(db: Connection, inputs: Sequence[tuple[UUID, str]]) -> set[str]:
-    """Which of these (job id, blob key) somebody still answers for."""
+    """The blob keys, of these (job id, blob key), that a record still refers to."""
     rows = await db.fetch(
         sql("inputs/known"), [job_id for job_id, _ in inputs], [key for _, key in inputs]
     )
     return {row["place"] for row in rows}
 
 
-async def forget(db: Connection, rows_max: int) -> int:
-    """Forget inputs whose record was kept long enough. How many."""
-    rows = await db.fetch(sql("inputs/forget"), rows_max)
+async def prune(db: Connection, rows_max: int) -> int:
+    """Delete records that were kept long enough. Returns how many."""
+    rows = await db.fetch(sql("inputs/prune"), rows_max)
     inputs: int = rows[0]["inputs"]
     return inputs
 
 
 async def record(db: Connection, org: str, job_id: UUID) -> InputRecord | None:
-    """What is known of a job's input and of every copy of it."""
+    """The record of a job's input and of every copy of it."""
     rows = await db.fetch(sql("inputs/record"), org, job_id)
     if not rows:
         return None

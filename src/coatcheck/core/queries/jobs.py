@@ -1,4 +1,4 @@
-"""Jobs: create, read, cancel, list. One method a file of ``sql/jobs``."""
+"""Queries that create, read, cancel and list jobs. One function per file of ``sql/jobs``."""
 
 from __future__ import annotations
 
@@ -29,46 +29,45 @@ LISTING: Final = {
     "jit": "off",
     "statement_timeout": "5000",
 }
-"""For lists: each is planned for what was asked, and takes so many milliseconds at most."""
+"""For lists: each is planned for its parameters, and takes at most this many milliseconds."""
 
 
 async def submit(
-    db: Connection, jobs: Sequence[NewJob], tell: tuple[str, str] | None = None
+    db: Connection, jobs: Sequence[NewJob], notification: tuple[str, str] | None = None
 ) -> dict[UUID, State]:
-    """Create jobs. The states of those created; the keys (or ids) of the others were taken.
+    """Create jobs. Returns the states of the new ones; the keys (or ids) of the others are taken.
 
-    ``tell`` is a channel and what to say on it, to be sent with the commit: not with jobs that
-    webhooks tell of.
+    ``notification``: a channel and a payload, sent with the commit. Not for jobs with webhooks.
     """
     if all(job.is_plain for job in jobs):
         try:
-            return await _submit_plain(db, jobs, tell)
+            return await _submit_plain(db, jobs, notification)
         except asyncpg.UniqueViolationError:
-            pass  # an earlier try was committed and its answer lost: the statement below finds out
+            pass  # an earlier try was committed, and its answer lost: the statement below finds out
     rows = await fetch_or_die(
         db,
         "submit.inserted_not_committed",
-        _submit_statement(jobs) if tell is None else sql("jobs/submit_and_tell"),
+        _submit_statement(jobs) if notification is None else sql("jobs/submit_and_notify"),
         *columns(_in_key_order(jobs)),
-        *(tell or ()),
+        *(notification or ()),
     )
     return created(rows)
 
 
 def _submit_statement(jobs: Sequence[NewJob]) -> str:
-    """The one that also notes who is to be told, if anybody is."""
-    return sql("webhooks/submit" if any(job.is_told_of for job in jobs) else "jobs/submit")
+    """The statement that also writes the jobs' webhooks, if any has some."""
+    return sql("webhooks/submit" if any(job.has_webhooks for job in jobs) else "jobs/submit")
 
 
 async def _submit_plain(
-    db: Connection, jobs: Sequence[NewJob], tell: tuple[str, str] | None
+    db: Connection, jobs: Sequence[NewJob], notification: tuple[str, str] | None
 ) -> dict[UUID, State]:
     await fetch_or_die(
         db,
         "submit.inserted_not_committed",
-        sql("jobs/submit_plain" if tell is None else "jobs/submit_plain_and_tell"),
+        sql("jobs/submit_plain" if notification is None else "jobs/submit_plain_and_notify"),
         *_plain_columns(jobs),
-        *(tell or ()),
+        *(notification or ()),
         answers_rows=False,
     )
     return {job.uuid: State.QUEUED for job in jobs}
@@ -98,10 +97,10 @@ async def copy(
     ids: Sequence[bytes],
     created: Counter[JobKind],
 ) -> None:
-    """Create plain jobs, by these ids, in one COPY: all of them or none.
+    """Create plain jobs, with these ids, in one COPY: all or none.
 
-    ``jobs`` gives them one by one, the same each time it is called: they are made while the server
-    takes in those before. ``created`` is told how many there are of each kind.
+    ``jobs`` yields the same jobs at every call; they are encoded while the server reads those
+    before. ``created`` counts them by kind.
     """
 
     async def stream(connection: RawConnection) -> None:
@@ -115,10 +114,10 @@ async def copy(
     try:
         await db.run(stream)
     except asyncpg.UniqueViolationError:
-        # The ids are ours alone: an earlier try, whose connection broke, was committed after all.
+        # The ids are ours alone: an earlier try, whose connection broke, had committed.
         return
     except OutcomeUnknown:
-        # All or none, so the first row speaks for all.
+        # All or none, so the first row shows what became of all.
         kind, _, _ = next(iter(jobs()))
         if not await get(db, [(kind.org, UUID(bytes=ids[0]))]):
             raise
@@ -155,8 +154,8 @@ async def get(
     keys: Sequence[tuple[str, UUID]],
     result_bytes_max: int = RESULT_INLINE_BYTES_MAX,
 ) -> dict[tuple[str, UUID], JobView]:
-    """The jobs under these (org, id) pairs; those that are not there are left out, and so are
-    longer results."""
+    """The jobs of these (org, id) pairs. Jobs that do not exist are left out, and so are longer
+    results."""
     rows = await db.fetch(
         sql("jobs/get"),
         [org for org, _ in keys],
@@ -168,7 +167,7 @@ async def get(
 
 
 async def result(db: Connection, org: str, job_id: UUID) -> bytes | None:
-    """The whole result of a job; None if it has none, or is gone."""
+    """The whole result of a job; None if it has none or does not exist."""
     rows = await db.fetch(sql("jobs/result"), org, job_id)
     return rows[0]["result"] if rows else None
 
@@ -197,12 +196,12 @@ async def list_page(
 
 
 class TookTooLong(Exception):
-    """A list could not be read in time; trying again would take as long."""
+    """A list could not be read in time; another try would take as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which of an organisation's jobs a page is about. ``None`` does not narrow it."""
+    """Which of an organisation's jobs a page shows. ``None`` does not narrow it."""
 
     org: str
     endpoints: Sequence[str] | None
@@ -224,7 +223,7 @@ class JobFilter:
 
     @property
     def services(self) -> list[str] | None:
-        """The services whose jobs these are, if they can be told: there is an index by service."""
+        """The services of these jobs, if the filter implies them: there is an index by service."""
         if self.endpoints is None:
             return None
         service_of_key, dot, _ = (self.queue_key_prefix or "").partition(".")
@@ -238,54 +237,54 @@ class JobFilter:
 
 async def page(
     db: Connection,
-    wanted: JobFilter,
+    job_filter: JobFilter,
     *,
     after: UUID | None,
     offset: int,
     limit: int,
     sparse: bool,
 ) -> list[JobView]:
-    """Jobs, newest first, older than ``after``, the first ``offset`` of them left out.
+    """Jobs, newest first, older than ``after``, without the first ``offset``.
 
-    ``sparse`` says to look for them by service, and not among all jobs there are.
+    ``sparse`` looks for them by service, instead of among all jobs.
     """
-    arguments = [*wanted.arguments(), after if sparse else after or newest_possible()]
+    arguments = [*job_filter.arguments(), after if sparse else after or newest_possible()]
     if sparse:
-        arguments += [wanted.services, offset + limit]
+        arguments += [job_filter.services, offset + limit]
     name = "jobs/page_of_services" if sparse else "jobs/page"
     rows = await fetch_in_time(db, name, *arguments, offset, limit)
     return [read_view(row) for row in rows]
 
 
-async def page_total(db: Connection, wanted: JobFilter, most: int, *, sparse: bool) -> int:
-    """How many jobs there are, counting no further than ``most``."""
+async def page_total(db: Connection, job_filter: JobFilter, most: int, *, sparse: bool) -> int:
+    """How many jobs match, counted up to ``most``."""
     if sparse:
-        arguments = [*wanted.arguments(), None, wanted.services, most]
+        arguments = [*job_filter.arguments(), None, job_filter.services, most]
         rows = await fetch_in_time(db, "jobs/page_of_services_total", *arguments)
     else:
         rows = await fetch_in_time(
-            db, "jobs/page_total", *wanted.arguments(), most, newest_possible()
+            db, "jobs/page_total", *job_filter.arguments(), most, newest_possible()
         )
     total: int = rows[0][0]
     return total
 
 
 async def owners(db: Connection, org: str, services: Sequence[str], most: int) -> int:
-    """How many owners have ended jobs of these services, counting no further than ``most``."""
+    """How many owners have ended jobs of these services, counted up to ``most``."""
     rows = await fetch_in_time(db, "jobs/owners", org, services, most)
     count: int = rows[0][0]
     return count
 
 
 async def backlog(db: Connection, org: str, endpoints: Sequence[str], most: int) -> int:
-    """How many jobs of these endpoints wait in the queue, counting no further than ``most``."""
+    """How many jobs of these endpoints are queued, counted up to ``most``."""
     rows = await db.fetch(sql("jobs/backlog"), org, endpoints, most)
     waiting: int = rows[0][0]
     return waiting
 
 
 async def org_backlog(db: Connection, org: str, most: int) -> int:
-    """How many jobs of an organisation wait in the queue, counting no further than ``most``."""
+    """How many jobs of an organisation are queued, counted up to ``most``."""
     rows = await db.fetch(sql("jobs/org_backlog"), org, most)
     waiting: int = rows[0][0]
     return waiting
@@ -294,7 +293,7 @@ async def org_backlog(db: Connection, org: str, most: int) -> int:
 async def cancel(
     db: Connection, org: str, job_id: UUID, keep_seconds: int
 ) -> tuple[State, State, int | None] | None:
-    """Ask for a job's end. The state before, the state after, and the boot of its holder."""
+    """Cancel a job. Returns its state before and after, and the boot of its holder."""
     rows = await db.fetch(sql("jobs/cancel"), org, job_id, keep_seconds)
     if not rows:
         return None
@@ -308,7 +307,7 @@ async def depth(db: Connection) -> dict[tuple[Lane, State], int]:
 
 
 async def waiting(db: Connection) -> list[QueueWaiting]:
-    """The same, with for how long the first of them has been due."""
+    """As ``depth``, with how long the oldest of each has been due."""
     rows = await db.fetch(sql("jobs/depth"))
     return [
         QueueWaiting(Lane(row["lane"]), State(row["state"]), row["jobs"], row["oldest_seconds"])
@@ -317,7 +316,7 @@ async def waiting(db: Connection) -> list[QueueWaiting]:
 
 
 async def fetch_in_time(db: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-    """Run a statement that the server breaks off if it takes too long (see LISTING)."""
+    """Run a statement that the server cancels if it takes too long (see LISTING)."""
     try:
         return await db.fetch(sql(statement), *arguments)
     except asyncpg.QueryCanceledError as error:
@@ -325,13 +324,13 @@ async def fetch_in_time(db: Connection, statement: str, *arguments: Any) -> list
 
 
 def created(rows: Sequence[asyncpg.Record]) -> dict[UUID, State]:
-    """What ``submit.sql`` answered: the jobs that were created, and their states."""
+    """The new jobs and their states, from the rows of ``submit.sql``."""
     return {row["id"]: State.STAGED if row["staged"] else State.QUEUED for row in rows}
 
 
 def _in_key_order(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-    """The jobs in an order that every writer keeps to. Two statements that meet on several keys
-    wait for each other's rows; in orders of their own they would deadlock."""
+    """The jobs in an order that all writers use. Statements that meet on several keys wait for each
+    other's rows; in different orders they would deadlock."""
     if all(job.idempotency_key is None for job in jobs):
         return jobs
     return sorted(jobs, key=lambda job: (job.org, job.idempotency_key or ""))
@@ -364,11 +363,11 @@ def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
 
 
 def _sparse(values: list[Any]) -> list[Any]:
-    """The values, or nothing if all are NULL: unnest fills up what is short with NULLs."""
+    """The values, or nothing if all are NULL: unnest pads shorter arrays with NULLs."""
     return values if any(value is not None for value in values) else []
 
 
 def read_view(row: asyncpg.Record | Sequence[Any]) -> JobView:
-    """A job as ``view_columns.sql`` gives it, and its result."""
+    """A job from the columns of ``view_columns.sql`` and its result."""
     org, job_id, lane, endpoint, queue_key, state, *rest = row
     return JobView(org, job_id, Lane(lane), endpoint, queue_key, State(state), *rest)

@@ -1,4 +1,4 @@
-"""What a worker writes: exchange, settle, start marks, heartbeats. Every write is fenced.
+"""The statements of workers: exchange, settle, start marks, heartbeats. Every write is fenced.
 
 A lease is ``boot << 40 | claim number``. Each claim takes a fresh one; every write of a holder
 names (org, id, lease) in its own statement and changes nothing if the lease has moved on.
@@ -33,15 +33,15 @@ LIMITED_CLAIM_LOCK: Final = 0x436F_6174_4C69  # "CoatLi"
 _encode: Final = msgspec.json.Encoder().encode
 
 Cursor = tuple[str, str]
-"""Where a scan of another claim for work ended: an endpoint, and a flow of it as its org and its
-name, with a NUL between, which neither can contain."""
+"""Where a scan of a product's own claim ended: an endpoint, and one of its flows as organisation
+and name, separated by a NUL, which neither can contain."""
 
 _LANES: Final = {lane.value: lane for lane in Lane}
 
 
 @dataclass(slots=True)
 class FinishedJob:
-    """A job whose handler returned, to be handed in."""
+    """A job whose handler returned, to be completed."""
 
     job: ClaimedJob
     result: bytes
@@ -50,7 +50,7 @@ class FinishedJob:
 
 @dataclass(slots=True)
 class Settlement:
-    """An attempt that ended otherwise, to be handed in."""
+    """An attempt that did not complete, to be settled."""
 
     job: ClaimedJob
     event: TransitionEvent
@@ -61,7 +61,7 @@ class Settlement:
 
 
 class Settled(NamedTuple):
-    """What a job went to, and the error that it shows now."""
+    """A job's new state, and the error that it shows now."""
 
     state: State
     error_code: str | None
@@ -69,13 +69,13 @@ class Settled(NamedTuple):
 
 @dataclass(slots=True)
 class ClaimOrder:
-    """What a worker asks for: room in each lane, the endpoints it serves, and a fresh lease.
+    """A worker's request for jobs: room in each lane, the endpoints that it serves, a new lease.
 
-    ``turns`` is the worker's memory of where each lane's claims go on, which a claim moves;
-    ``cursors`` is that of claims that are not the engine's own. ``holders`` has, for a lane whose
-    room is kept for organisations that hold none of its slots, those that do: each of the others is
-    given one job. ``look_again_seconds`` is set by a claim that left work which is waiting only for
-    time to pass, such as for a token of its rate: when to claim again.
+    ``turns`` remembers where each lane's next claim continues; a claim moves it. ``cursors`` does
+    the same for products' own claims. ``holders`` is for a lane whose free slots are reserved for
+    organisations that hold none: it names those that hold some, and each of the others gets one
+    job. A claim sets ``look_again_seconds`` if it left jobs that wait only for time to pass, such
+    as for a token of their rate: when to claim again.
     """
 
     lanes: list[str]
@@ -90,13 +90,13 @@ class ClaimOrder:
     _sent: dict[str, dict[str, QueuePosition]] = field(default_factory=dict)
 
     def arguments(self, *, limited: bool) -> list[Any]:
-        """The parameters of a claim: $1 to $10, and those of flows under a limit have two more."""
+        """The parameters of a claim: $1 to $10, and two more for flows under a limit."""
         holders = self.holders or [None] * len(self.lanes)
         after = []
         for lane, room, others in zip(self.lanes, self.room, holders, strict=True):
             turns = self._turns(lane, limited=limited)
             after.append(turns.after_org)
-            # Of claims under limits, all come to be listed, whatever room there is.
+            # A claim under limits lists all organisations, whatever the room.
             listed_max = QUEUES_SCANNED_MAX if limited else room
             holding = others or ()
             places = turns.next_places(listed_max + len(holding))
@@ -116,7 +116,7 @@ class ClaimOrder:
         ]
 
     def move(self, ended: Sequence[asyncpg.Record], *, limited: bool) -> None:
-        """Remember where a claim ended: rows of (org, no id, lane, endpoint, flow)."""
+        """Remember where a claim ended, from rows of (org, no id, lane, endpoint, flow)."""
         after: dict[str, str] = {}
         places: dict[str, dict[str, QueuePosition]] = {}
         for row in ended:
@@ -129,7 +129,7 @@ class ClaimOrder:
             self._turns(lane, limited=limited).move(sent, places.get(lane, {}), after.get(lane))
 
     def _turns(self, lane: str, *, limited: bool) -> ClaimRotation:
-        """Each kind of claim passes over the others' work, and so remembers a place of its own."""
+        """The rotation of a kind of claim: each kind skips the others' jobs, so it has its own."""
         at = self.lanes.index(lane)
         kind = " limited" if limited else ""
         if self.holders and self.holders[at] is not None:
@@ -143,7 +143,7 @@ async def exchange(
     completions: Sequence[FinishedJob],
     keep_completed_seconds: int,
 ) -> tuple[list[ClaimedJob], set[UUID]]:
-    """Hand in completions and take out work. The jobs claimed, and the ids accepted."""
+    """Complete jobs and claim new ones. Returns the jobs claimed, and the ids completed."""
     point = "finish.updated_not_committed" if completions else "claim.updated_not_committed"
     rows = await fetch_or_die(
         db,
@@ -164,7 +164,7 @@ async def exchange(
 
 
 async def claim_limited(db: Connection, order: ClaimOrder) -> list[ClaimedJob]:
-    """Take out work of flows under a limit, never more than the limits leave."""
+    """Claim jobs of flows under a limit, never more than the limits allow."""
 
     async def claim(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
@@ -182,7 +182,8 @@ async def claim_limited(db: Connection, order: ClaimOrder) -> list[ClaimedJob]:
 async def settle(
     db: Connection, settlements: Sequence[Settlement], keep_failed_seconds: int
 ) -> dict[UUID, Settled]:
-    """End attempts that did not complete. What each job went to; a lost lease is left out."""
+    """Settle attempts that did not complete. Returns each job's new state; lost leases are left
+    out."""
     rows = await db.fetch(
         sql("jobs/settle"),
         [each.job.org for each in settlements],
@@ -199,13 +200,13 @@ async def settle(
 
 
 async def release_claim(db: Connection, lease: int, keep_failed_seconds: int) -> list[UUID]:
-    """Give back the jobs of a claim whose answer was lost. Their ids."""
+    """Release the jobs of a claim whose answer was lost. Returns their ids."""
     rows = await db.fetch(sql("jobs/release_claim"), lease, keep_failed_seconds)
     return [row["id"] for row in rows]
 
 
 async def mark_started(db: Connection, jobs: Sequence[tuple[ClaimedJob, float]]) -> set[UUID]:
-    """Show jobs as processing. The ids still held: what is missing was taken from this worker."""
+    """Show jobs as processing. Returns the ids still held; the worker must stop the others."""
     rows = await db.fetch(
         sql("jobs/mark_started"),
         [job.org for job, _ in jobs],
@@ -218,19 +219,19 @@ async def mark_started(db: Connection, jobs: Sequence[tuple[ClaimedJob, float]])
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
-    """A job that a worker holds, the lease under which it does, and whether it has begun."""
+    """A job that a worker holds, its lease, and whether it has started."""
 
     job_id: UUID
     lease: int
     begun: bool
 
 
-async def holdings(db: Connection, boot: int) -> list[HeldJob]:
-    """Every job that a worker holds. Raises DatabaseUnavailable where only a standby can be asked:
-    it may not know yet of what the worker claimed."""
-    rows = await db.fetch(sql("workers/holdings"), boot)
+async def held_jobs(db: Connection, boot: int) -> list[HeldJob]:
+    """Every job that a worker holds. Raises DatabaseUnavailable if only a standby answers: it may
+    not know the latest claims yet."""
+    rows = await db.fetch(sql("workers/held_jobs"), boot)
     if rows[0]["is_standby"]:
-        raise DatabaseUnavailable("the server that answers takes no writes")
+        raise DatabaseUnavailable("the server that answers does not accept writes")
     return [HeldJob(row["id"], row["lease"], row["begun"]) for row in rows if row["id"] is not None]
 
 
@@ -245,11 +246,11 @@ async def register(
     process: ProcessIdentity | None = None,
     temp_dir: Path | None = None,
 ) -> int:
-    """Announce a worker, its lease times, what it serves and the process that it runs in. Its boot
-    number. Without a process only its silence can tell that it is gone.
+    """Register a worker with its lease times, the endpoints that it serves and its process. Returns
+    its boot number. Without a process, its death shows only by its silence.
 
-    ``published`` is what its code declares, by service: it is in the catalogue from the same commit
-    on, and for as long as the worker lives.
+    ``published`` is what its code declares, by service. The same commit puts it into the catalogue,
+    where it stays while the worker lives.
     """
     identity = process or ProcessIdentity(uuid4())
 
@@ -283,14 +284,14 @@ async def register(
 
 @dataclass(frozen=True, slots=True)
 class RegisteredWorker:
-    """A worker that nobody has said is dead. ``temp_dir`` holds its isolated jobs' folders."""
+    """A worker that is not recorded as dead. ``temp_dir`` holds its isolated jobs' folders."""
 
     boot: int
     temp_dir: Path | None
 
 
 async def workers_of_host(db: Connection, host: str) -> list[tuple[RegisteredWorker, int, int]]:
-    """The workers of a host: each with the number of its process, and when that started."""
+    """The workers of a host, each with its process id and the start time of that process."""
     return [
         (_registered(row), row["pid"], row["process_ticks"])
         for row in await db.fetch(sql("workers/of_host"), host)
@@ -303,7 +304,8 @@ async def workers_of_process(db: Connection, process: UUID) -> list[RegisteredWo
 
 
 async def declare_dead(db: Connection, boots: Sequence[int]) -> list[int]:
-    """End the leases of workers that are proven dead, now. Those that were not known to be."""
+    """End the leases of workers that are proven dead, at once. Returns those that were not
+    recorded as dead before."""
     return [row["boot"] for row in await db.fetch(sql("workers/declare_dead"), list(boots))]
 
 
@@ -319,26 +321,26 @@ async def newest_boot(db: Connection) -> int:
 
 
 class RegistrationGone(DatabaseUnavailable):
-    """The worker's row is gone, or it was said to be dead: its leases have ended."""
+    """The worker's row was deleted, or the worker declared dead: its leases have ended."""
 
 
 async def heartbeat(db: Connection, boot: int) -> list[UUID]:
-    """Renew every lease of a worker. The ids of its jobs that are to be cancelled."""
+    """Renew every lease of a worker. Returns the ids of its jobs to cancel."""
     rows = await db.fetch(sql("workers/heartbeat"), boot)
     if not rows:
-        raise RegistrationGone("this worker's registration is gone")
+        raise RegistrationGone("this worker is no longer registered")
     asked: list[UUID] = rows[0]["cancel_requested"]
     return asked
 
 
-async def tell_of_held_threads(db: Connection, boot: int, threads: Mapping[str, int]) -> None:
-    """Say of which endpoints a worker claims no jobs now, and for how many threads that is."""
-    await db.fetch(sql("workers/tell_of_held_threads"), boot, [*threads], [*threads.values()])
+async def set_held_threads(db: Connection, boot: int, threads: Mapping[str, int]) -> None:
+    """Record the endpoints that a worker claims no jobs of, and how many threads block each."""
+    await db.fetch(sql("workers/set_held_threads"), boot, [*threads], [*threads.values()])
 
 
 async def deregister(db: Connection, boot: int) -> None:
-    """End a worker process in good order. What it published is no longer in force, where another
-    live worker publishes the same endpoint otherwise."""
+    """Deregister a worker that stops. Its definitions are no longer in force where another live
+    worker publishes a different one of the same endpoint."""
 
     async def write(connection: RawConnection) -> None:
         async with connection.transaction():
@@ -350,7 +352,7 @@ async def deregister(db: Connection, boot: int) -> None:
 
 
 def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) -> list[ClaimedJob]:
-    """The jobs of a claim, first turn first; the order remembers where it ended."""
+    """The jobs of a claim in turn; ``order`` remembers where the claim ended."""
     lease = order.lease
     order.move([row for row in rows if row[1] is None], limited=limited)
     rows = [row for row in rows if row[1] is not None]

@@ -1,8 +1,8 @@
-"""Limits at the claim: on what is held at once, and on how fast a run starts. One method a file of
-``sql/limits``.
+"""Queries about limits that claims obey: how many jobs are held at once, how fast a run starts.
+One function per file of ``sql/limits``.
 
-Whoever changes one tells the workers afterwards: READY, with an empty payload. A worker that has
-not heard it finds out within the interval of its poll.
+A caller that changes a limit notifies the workers afterwards: READY, with an empty payload. A
+worker that misses it learns of the change at its next poll.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def list_limits(db: Connection, org: str) -> list[ConcurrencyLimit]:
 
 
 class LimitSharing(NamedTuple):
-    """What claims have to look out for: any limit at all, and more than one organisation."""
+    """Whether there is any limit, and more than one organisation: claims need to know."""
 
     limited: bool
     shared: bool
@@ -41,7 +41,7 @@ async def sharing(db: Connection) -> LimitSharing:
 
 
 async def declare_limits(db: Connection, limits: Mapping[str, int | None]) -> None:
-    """The limits that code declares for its endpoints; None for an endpoint without one."""
+    """Set the limits that code declares for its endpoints; None for an endpoint without one."""
     await db.fetch(sql("limits/declare"), list(limits), list(limits.values()))
 
 
@@ -54,10 +54,10 @@ async def set_run_limits(
     per_second: float | None,
     key_per_second: float | None,
 ) -> None:
-    """What holds for all tasks of a run, in the caller's transaction. All None takes it away.
+    """Set the limits on all tasks of a run, in the caller's transaction. All None removes them.
 
-    ``concurrency`` tasks at once, ``per_second`` starts of all of them and ``key_per_second`` of
-    each of its flows. Rates may be from 0.001 to 100,000.
+    ``concurrency`` tasks at once, ``per_second`` starts in all, and ``key_per_second`` starts of
+    each of its flows. Rates range from 0.001 to 100,000.
     """
     limits = (concurrency, per_second, key_per_second)
     if limits == (None, None, None):
@@ -67,5 +67,5 @@ async def set_run_limits(
 
 
 async def stop_run(connection: RawConnection, org: str, run: UUID) -> None:
-    """No task of the run is claimed from now on, in the caller's transaction."""
+    """Stop claims of the run's tasks from now on, in the caller's transaction."""
     await connection.execute(sql("limits/stop_run"), org, run)

@@ -1,4 +1,4 @@
-"""What the upkeep loops do to many rows. One method a file of ``sql/upkeep``."""
+"""Queries of the maintenance loops. One function per file of ``sql/maintenance``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coatcheck.core.sql import sql
 from coatcheck.db.connection import Connection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.db.statements import read_sql
-from coatcheck.domain.artifacts import DoomedBlob
+from coatcheck.domain.artifacts import BlobToDelete
 from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.retry import CRASH_BACKOFF, Backoff
 from coatcheck.domain.states import State
@@ -22,7 +22,7 @@ from coatcheck.installed import product_folders
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """A job that was taken from its worker, or whose time was up, and what it went to."""
+    """A job that was taken from its worker or has expired, and its new state."""
 
     uuid: UUID
     endpoint: str
@@ -31,7 +31,7 @@ class Rescued:
     lane: str
     error_code: str | None
     request_id: str | None
-    """Of the request that made it."""
+    """The id of the request that submitted it."""
     attempts: int
 
     @classmethod
@@ -49,7 +49,7 @@ class Rescued:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class DueJob:
     uuid: UUID
     endpoint: str
 
@@ -57,13 +57,15 @@ class Staged:
 @dataclass(frozen=True, slots=True)
 class PrunedJobs:
     jobs: int
-    blobs: list[DoomedBlob]
+    blobs: list[BlobToDelete]
 
 
-async def stage(db: Connection, rows_max: int) -> list[Staged]:
-    """Put due jobs into the queue."""
-    rows = await fetch_or_die(db, "stage.updated_not_committed", sql("maintenance/stage"), rows_max)
-    return [Staged(row["id"], row["endpoint"]) for row in rows]
+async def queue_due(db: Connection, rows_max: int) -> list[DueJob]:
+    """Queue jobs that are due."""
+    rows = await fetch_or_die(
+        db, "stage.updated_not_committed", sql("maintenance/queue_due"), rows_max
+    )
+    return [DueJob(row["id"], row["endpoint"]) for row in rows]
 
 
 async def next_due_seconds(db: Connection) -> float | None:
@@ -82,7 +84,7 @@ async def rescue(
     crashes_together_max: int = CRASHES_TOGETHER_MAX,
     backoff: Backoff = CRASH_BACKOFF,
 ) -> list[Rescued]:
-    """Take jobs from workers that are dead or fell silent."""
+    """Take jobs from workers that are dead or silent."""
     rows = await fetch_or_die(
         db,
         "rescue.updated_not_committed",
@@ -97,9 +99,9 @@ async def rescue(
     return [*map(Rescued.of, rows)]
 
 
-async def forget_workers(db: Connection) -> None:
-    """Remove the rows of workers that are long gone."""
-    await db.fetch(sql("maintenance/forget_workers"))
+async def prune_workers(db: Connection) -> None:
+    """Delete the rows of workers that ended long ago."""
+    await db.fetch(sql("maintenance/prune_workers"))
 
 
 async def expire_waiting(
@@ -127,7 +129,7 @@ async def fail_overrun(
 
 
 async def clock(db: Connection) -> datetime:
-    """What time it is, by the one clock that decides."""
+    """The time by the database's clock, the only one that decides."""
     rows = await db.fetch(sql("maintenance/clock"))
     now: datetime = rows[0][0]
     return now
@@ -136,20 +138,22 @@ async def clock(db: Connection) -> datetime:
 async def prune(
     db: Connection, rows_max: int, removals: tuple[str, ...] | None = None
 ) -> PrunedJobs:
-    """Delete a chunk of jobs whose retention has ended, and what products have of them.
+    """Delete a chunk of jobs whose retention has ended, and what products store about them.
 
-    ``removals`` are the products' statements, each of which deletes what a table of its own has of
-    the jobs in ``old``; those of the installed products, unless they are given. They are parts of
-    one statement, so that nothing outlives its job.
+    ``removals`` are the products' statements (by default, of the installed products), each of which
+    deletes rows of one table that belong to the jobs in ``old``. They are parts of one statement,
+    so nothing outlives its job.
     """
     statement = _pruning(installed_removals() if removals is None else removals)
     rows = await fetch_or_die(db, "prune.updated_not_committed", statement, rows_max)
-    return PrunedJobs(rows[0]["jobs"], [DoomedBlob(*blob) for _, *blob in rows if None not in blob])
+    return PrunedJobs(
+        rows[0]["jobs"], [BlobToDelete(*blob) for _, *blob in rows if None not in blob]
+    )
 
 
 @cache
 def installed_removals() -> tuple[str, ...]:
-    """What every installed product deletes with a job, served or not."""
+    """The statements of every installed product, whether it is on or not."""
     return tuple(
         read_sql(file, "coatcheck.core.sql")
         for folder in product_folders().values()

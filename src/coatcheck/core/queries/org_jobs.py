@@ -1,4 +1,5 @@
-"""Jobs for those who look after them. One method a file of ``sql/console``."""
+"""Queries about the jobs of all products, for those who manage them. One function per file of
+``sql/org_jobs``."""
 
 from __future__ import annotations
 
@@ -27,14 +28,14 @@ from coatcheck.domain.org_jobs import (
 from coatcheck.domain.states import State
 
 Way = Literal["walk", "walk_unsuccessful", "walk_live"]
-"""By which index jobs are looked for."""
+"""The index by which jobs are found."""
 
 _VIEW_COLUMNS: Final = len(dataclasses.fields(JobView))
 _decode_attempt: Final = msgspec.json.Decoder(Attempt).decode
 
 
 class Walked(NamedTuple):
-    """What a walk found; how many jobs it walked over, and the last of them."""
+    """The jobs that a walk found, how many it passed, and the last of them."""
 
     items: list[OrgJob]
     rows: int
@@ -42,7 +43,7 @@ class Walked(NamedTuple):
 
 
 class Retried(NamedTuple):
-    """How the job that is to be retried stands, and whether the new one was created."""
+    """The state of the job to retry, and whether the new job was created."""
 
     state: State
     input_kept: bool
@@ -71,33 +72,33 @@ async def find(db: Connection, org: str, keys: Sequence[str]) -> list[OrgJob]:
 async def walk(
     db: Connection,
     way: Way,
-    wanted: OrgJobFilter,
+    job_filter: OrgJobFilter,
     *,
     below: UUID,
     above: UUID,
     rows_max: int,
     limit: int,
 ) -> Walked:
-    """Jobs with ids below ``below``, newest first, walking over so many at most. Raises
-    TookTooLong."""
+    """Matching jobs with ids below ``below``, newest first, passing at most ``rows_max`` jobs.
+    Raises TookTooLong."""
     rows = await job_store.fetch_in_time(
         db,
         f"org_jobs/{way}",
-        wanted.org,
+        job_filter.org,
         below,
         above,
-        None if wanted.states is None else [state.value for state in wanted.states],
-        None if wanted.lane is None else wanted.lane.value,
-        wanted.services,
-        wanted.other_services_than,
-        wanted.endpoint,
-        wanted.reader,
-        wanted.owner,
-        wanted.error_code,
-        wanted.created_after,
-        wanted.created_before,
-        wanted.request_id,
-        wanted.retryable,
+        None if job_filter.states is None else [state.value for state in job_filter.states],
+        None if job_filter.lane is None else job_filter.lane.value,
+        job_filter.services,
+        job_filter.other_services_than,
+        job_filter.endpoint,
+        job_filter.reader,
+        job_filter.owner,
+        job_filter.error_code,
+        job_filter.created_after,
+        job_filter.created_before,
+        job_filter.request_id,
+        job_filter.retryable,
         rows_max,
         limit,
     )
@@ -114,7 +115,7 @@ async def changes(
     rows_max: int,
     limit: int,
 ) -> Changes[OrgJob]:
-    """What changed behind the cursor among the newest ``rows_max`` jobs. Raises TookTooLong."""
+    """The changes after the cursor among the newest ``rows_max`` jobs. Raises TookTooLong."""
     rows = await job_store.fetch_in_time(
         db,
         "org_jobs/changes",
@@ -133,7 +134,7 @@ async def changes(
 async def attempts(
     db: Connection, org: str, job_id: UUID
 ) -> tuple[Sequence[Attempt], datetime | None]:
-    """A job's attempts that did not complete, and when a remote last began to work for it."""
+    """The attempts that did not complete, and when a remote last began to run the job."""
     rows = await db.fetch(sql("org_jobs/attempts"), org, job_id)
     spawned = next((row["spawned_at"] for row in rows if row["spawned_at"] is not None), None)
     return [_decode_attempt(row["data"]) for row in rows if row["data"] is not None], spawned
@@ -142,7 +143,7 @@ async def attempts(
 async def log(
     db: Connection, org: str, job_id: UUID, *, after: int, rows_max: int, limit: int
 ) -> tuple[Sequence[LogEntry], int | None]:
-    """What a job said to people, and where to go on; None if that was all."""
+    """A job's log for people, and the number to continue after; None if that was all."""
     rows = await db.fetch(sql("org_jobs/log"), org, job_id, after, rows_max, limit)
     entries = [
         LogEntry(row["seq"], row["kind"], msgspec.json.decode(row["data"]), row["at"])
@@ -155,18 +156,18 @@ async def log(
 
 
 async def input_of(db: Connection, org: str, job_id: UUID) -> bytes | None:
-    """What a job was handed in with; None if there is no such job, or it is not kept."""
+    """A job's payload; None if the job does not exist or its payload is not kept."""
     rows = await db.fetch(sql("org_jobs/input"), org, job_id)
     return rows[0]["payload"] if rows else None
 
 
 async def retry(db: Connection, old: UUID, new: NewJob) -> Retried | None:
-    """Create ``new``, of what ``old`` was handed in with. None if there is no such job."""
+    """Create ``new`` with the input of ``old``. None if there is no such job."""
     return retry_answer(await db.fetch(sql("org_jobs/retry"), *retry_arguments(old, new)))
 
 
 def retry_arguments(old: UUID, new: NewJob) -> list[Any]:
-    """The parameters $1 to $8 of ``retry_created.sql``. An empty payload is the old one's."""
+    """The parameters $1 to $8 of ``retry_created.sql``. An empty payload means that of ``old``."""
     return [
         new.org,
         old,
@@ -180,7 +181,7 @@ def retry_arguments(old: UUID, new: NewJob) -> list[Any]:
 
 
 def retry_answer(rows: Sequence[asyncpg.Record]) -> Retried | None:
-    """What a statement that retries a job answered."""
+    """The answer of a statement that retries a job."""
     if not rows:
         return None
     row = rows[0]

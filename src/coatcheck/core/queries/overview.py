@@ -1,4 +1,4 @@
-"""What waits and runs now, for people to look at. One method a file of ``sql/overview``."""
+"""Queries for overviews: live jobs and workers. One function per file of ``sql/overview``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class WorkerView(NamedTuple):
 
 
 async def queued(db: Connection, org: str) -> list[QueuedJobs]:
-    """The queues that have jobs, the first 500 that are found."""
+    """The queues that have queued jobs, at most 500."""
     rows = await db.fetch(sql("overview/flows"), org, QUEUES_MAX, _OF_A_QUEUE_MIN, _COUNTED_MAX)
     return [QueuedJobs(*row) for row in rows]
 
@@ -65,7 +65,7 @@ async def held(db: Connection, org: str) -> list[HeldJobs]:
 
 
 async def postponed(db: Connection, org: str) -> dict[tuple[str, str], int]:
-    """How many jobs wait for their time, by lane and state."""
+    """How many jobs are staged or wait for a retry, by lane and state."""
     if org == EVERYBODY:
         rows = await db.fetch(sql("overview/postponed_of_all"), _POSTPONED_MAX)
     else:

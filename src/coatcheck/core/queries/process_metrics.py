@@ -1,4 +1,5 @@
-"""What processes say about themselves. One method a file of ``sql/process_metrics``."""
+"""Queries about the metrics that processes push. One function per file of
+``sql/process_metrics``."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from coatcheck.db.connection import Connection, RawConnection
 
 @dataclass(frozen=True, slots=True)
 class ProcessReport:
-    """What a process said last. ``alive``: it may still be true of the present."""
+    """A process's last push. ``alive``: its gauges may still be true."""
 
     process: UUID
     samples: bytes
@@ -25,18 +26,18 @@ async def begin(db: Connection, process: UUID, kind: str, push: int, samples: by
 
 
 async def push(db: Connection, process: UUID, push: int, samples: bytes, *, ended: bool) -> bool:
-    """A later push. False if the process was folded, and is to begin anew."""
+    """A later push. Returns False if the process was folded and has to begin anew."""
     return bool(await db.fetch(sql("process_metrics/push"), process, push, samples, ended))
 
 
 async def folded_push(db: Connection, process: UUID) -> int | None:
-    """Which push of a folded process was counted; None if nobody knows any more."""
+    """The last counted push of a folded process; None if it is no longer known."""
     rows = await db.fetch(sql("process_metrics/folded_push"), process)
     return rows[0]["push"] if rows else None
 
 
 async def read(db: Connection, silent_seconds: float) -> list[ProcessReport]:
-    """What all have said, those that are gone as one."""
+    """The last push of every process; ended ones as one sum."""
     rows = await db.fetch(sql("process_metrics/read"), silent_seconds)
     return [ProcessReport(row["process"], row["samples"], row["alive"]) for row in rows]
 
@@ -49,14 +50,14 @@ async def fold(
     remember_seconds: float,
     rows_max: int,
 ) -> int:
-    """Count processes that have ended among those that are gone. How many there were.
+    """Add the counts of ended processes to the row of all ended ones. Returns how many it folded.
 
-    ``add`` adds what they counted to what those had.
+    ``add`` adds their samples to those of the row.
     """
 
     async def lock_and_fold(connection: RawConnection) -> int:
         async with connection.transaction():
-            gone: bytes = await connection.fetchval(sql("process_metrics/lock_gone"))
+            gone: bytes = await connection.fetchval(sql("process_metrics/lock_totals"))
             rows = await connection.fetch(
                 sql("process_metrics/lock_ended"), silent_seconds, rows_max
             )

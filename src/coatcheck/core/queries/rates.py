@@ -1,4 +1,5 @@
-"""Rate limits' windows, counted by the database's clock. One method a file of ``sql/rates``."""
+"""Queries that count requests in the windows of rate limits, by the database's clock. One function
+per file of ``sql/rates``."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _ROWS_MAX: Final = 500
 
 
 class Limited(NamedTuple):
-    """Whom a limit holds for, and the length of its window."""
+    """The key or organisation that a limit applies to, and the length of its window."""
 
     org: str
     name: str
@@ -25,7 +26,7 @@ class Limited(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RateRequest:
-    """So many requests wanted of a limit of so many per window."""
+    """A request for ``wanted`` requests from a limit of ``requests_max`` per window."""
 
     limited: Limited
     requests_max: int
@@ -34,10 +35,10 @@ class RateRequest:
 
 @dataclass(frozen=True, slots=True)
 class RateGrant:
-    """What a limit gave: ``granted`` requests of the window that began at ``window_start``.
+    """A limit's answer: ``granted`` requests of the window that began at ``window_start``.
 
-    ``used`` is what all replicas have taken of it, these included. ``seconds_left`` is how long the
-    window lasted on when the database answered.
+    ``used`` is what all replicas have taken from the window, including these. ``seconds_left`` is
+    the rest of the window when the database answered.
     """
 
     granted: int
@@ -48,7 +49,7 @@ class RateGrant:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Requests that were granted and not used."""
+    """Granted requests that were not used."""
 
     limited: Limited
     window_start: datetime
@@ -56,17 +57,17 @@ class Leftover:
 
 
 class RateWindows:
-    """Takes requests from limits: those that are asked for at the same time, in one statement."""
+    """Takes requests from rate limits: calls that arrive together share a statement."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db
         self._asks = Batcher[RateRequest, RateGrant](self._take, rows_max=_ROWS_MAX)
 
     async def take(self, ask: RateRequest) -> RateGrant:
-        """What the limit has left of what is wanted: perhaps nothing.
+        """Take what the limit has left of the wanted requests: perhaps none.
 
-        An answer that was lost is asked for once more. What it may have granted stays used, so a
-        limit can be missed by that much, and never exceeded.
+        If the answer is lost, it asks once more. Requests that the first try may have taken stay
+        used, so a limit may grant fewer requests than it allows, and never more.
         """
         try:
             return await self._asks.ask(ask)
@@ -74,7 +75,7 @@ class RateWindows:
             return await self._asks.ask(ask)
 
     async def give_back(self, leftovers: Iterable[Leftover]) -> None:
-        """Return what is not going to be used. What is of a window gone by is ignored."""
+        """Return requests that will not be used. Those of past windows are ignored."""
         summed: dict[tuple[Limited, datetime], int] = {}
         for leftover in leftovers:
             key = (leftover.limited, leftover.window_start)
@@ -84,40 +85,40 @@ class RateWindows:
             await self._db.fetch(sql("rates/give_back"), *_columns(rows))
 
     async def prune(self) -> None:
-        """Forget the limits that nobody has called under for a day."""
+        """Delete the windows of limits that nobody has called under for a day."""
         await self._db.fetch(sql("rates/prune"))
 
     async def drain(self) -> None:
-        """Wait until everything asked for has been answered."""
+        """Wait until every request has been answered."""
         await self._asks.drain()
 
     async def _take(self, asks: list[RateRequest]) -> Sequence[RateGrant]:
         grants: dict[int, RateGrant] = {}
-        for turn in _turns(asks):
+        for group in _groups(asks):
             rows = [
-                (*asks[at].limited, asks[at].requests_max, asks[at].wanted) for at in turn.values()
+                (*asks[at].limited, asks[at].requests_max, asks[at].wanted) for at in group.values()
             ]
             for row in await self._db.fetch(sql("rates/take"), *_columns(rows)):
                 org, name, seconds, window_start, used, granted, seconds_left = row
-                grants[turn[Limited(org, name, seconds)]] = RateGrant(
+                grants[group[Limited(org, name, seconds)]] = RateGrant(
                     granted, used, window_start, seconds_left
                 )
         return [grants[at] for at in range(len(asks))]
 
 
-def _turns(asks: Sequence[RateRequest]) -> list[dict[Limited, int]]:
-    """Where each limit's ask is; a limit's second one goes into a statement of its own.
+def _groups(asks: Sequence[RateRequest]) -> list[dict[Limited, int]]:
+    """Groups with at most one request of each limit; a limit's second request goes into another.
 
-    That is rare: while a limit is being changed, some callers are known under its old value.
+    That is rare: while a limit is being changed, some callers still use its old value.
     """
-    turns: list[dict[Limited, int]] = []
+    groups: list[dict[Limited, int]] = []
     for at, ask in enumerate(asks):
-        turn = next((turn for turn in turns if ask.limited not in turn), None)
-        if turn is None:
-            turn = {}
-            turns.append(turn)
-        turn[ask.limited] = at
-    return turns
+        group = next((group for group in groups if ask.limited not in group), None)
+        if group is None:
+            group = {}
+            groups.append(group)
+        group[ask.limited] = at
+    return groups
 
 
 def _columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:

@@ -1,4 +1,5 @@
-"""Work that is done elsewhere. One method a file of ``sql/remote``; every write is fenced."""
+"""Queries about work that a remote service does. One function per file of ``sql/remote_calls``;
+every write is fenced."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 
 FIRST: Final = ""
-"""Where a round through the organisations begins."""
+"""Where a round through the organisations starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,13 @@ class Begun:
 
     spawn: int
     tries: int
-    told_id: str | None
+    callback_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class TakenCall:
-    """A call that whoever took it has to look at, and its job. ``state`` is None if that is gone;
-    ``is_held`` says whether the call is still what the job waits for."""
+class ClaimedCall:
+    """A call that this process claimed, and its job. ``state`` is None if the job was deleted;
+    ``is_held`` says whether the job still waits for the call."""
 
     org: str
     job: UUID
@@ -62,7 +63,7 @@ class TakenCall:
     looker: UUID
 
     def held(self) -> ClaimedJob:
-        """Its job, for the writes of whoever holds it."""
+        """Its job, for fenced writes."""
         return ClaimedJob(
             self.org,
             self.job,
@@ -92,17 +93,17 @@ class IdleCall:
 
 
 @dataclass(frozen=True, slots=True)
-class PutBack:
-    """When to look again at a call that was taken."""
+class NextCheck:
+    """When to check a claimed call again."""
 
-    call: TakenCall
+    call: ClaimedCall
     seconds: float
     faults: int
 
 
 @dataclass(frozen=True, slots=True)
 class FiledArtifact:
-    """The file that goes with a result."""
+    """The file of a result."""
 
     name: str
     blob_key: str
@@ -112,7 +113,7 @@ class FiledArtifact:
 
 
 async def begin(db: Connection, job: ClaimedJob, pace_key: str, destination: bytes) -> Begun | None:
-    """Say that work is about to be spawned. None: the job is no longer this holder's."""
+    """Record that work is about to be spawned. None: the caller no longer holds the job."""
     rows = await db.fetch(
         sql("remote_calls/begin"), job.org, job.uuid, job.lease, job.endpoint, pace_key, destination
     )
@@ -120,15 +121,15 @@ async def begin(db: Connection, job: ClaimedJob, pace_key: str, destination: byt
 
 
 async def not_spawned(db: Connection, job: ClaimedJob) -> None:
-    """It is certain that nobody took the work."""
+    """Record that the remote certainly did not accept the work."""
     await db.fetch(sql("remote_calls/not_spawned"), job.org, job.uuid, job.lease)
 
 
 async def park(
     db: Connection, job: ClaimedJob, remote_id: str, seconds: float, run_seconds: float | None
 ) -> bool:
-    """Let go of a job whose work goes on elsewhere, and is looked at in ``seconds``. It may take
-    ``run_seconds`` from now. False: it was no longer this holder's."""
+    """Park a job whose work a remote does; the first check is due in ``seconds``, and the work may
+    take ``run_seconds`` from now. False: the caller no longer held the job."""
     rows = await fetch_or_die(
         db,
         "remote.parked_not_committed",
@@ -143,7 +144,7 @@ async def park(
     return bool(rows)
 
 
-async def take(
+async def claim_due(
     db: Connection,
     *,
     rows_max: int,
@@ -153,13 +154,13 @@ async def take(
     after: str,
     looker: UUID,
     under_way: Mapping[str, int],
-) -> tuple[list[TakenCall], str]:
-    """Calls that are due, by turns of their organisations, and where the next round goes on.
+) -> tuple[list[ClaimedCall], str]:
+    """Claim due calls, organisations taking turns. Also returns where the next round starts.
 
-    ``under_way`` is how many of each organisation's are being looked at already.
+    ``under_way`` is how many calls of each organisation are already being checked.
     """
     rows = await db.fetch(
-        sql("remote_calls/take"),
+        sql("remote_calls/claim_due"),
         rows_max,
         per_org,
         seconds,
@@ -170,23 +171,23 @@ async def take(
         list(under_way.values()),
     )
     ends = [row["org_id"] for row in rows if row["job_id"] is None]
-    return [_taken(row, looker) for row in rows if row["job_id"] is not None], (
+    return [_claimed(row, looker) for row in rows if row["job_id"] is not None], (
         ends[0] if ends else FIRST
     )
 
 
-async def take_one(
+async def claim_one(
     db: Connection, org: str, job: UUID, *, seconds: float, moment: float, looker: UUID
-) -> TakenCall | None:
-    """A job's call, unless somebody looks at it, or just did; None, too, if it has none."""
-    rows = await db.fetch(sql("remote_calls/take_one"), org, job, seconds, moment, looker)
-    return _taken(rows[0], looker) if rows else None
+) -> ClaimedCall | None:
+    """Claim a job's call. None if another process checks it or just did, or if there is none."""
+    rows = await db.fetch(sql("remote_calls/claim_one"), org, job, seconds, moment, looker)
+    return _claimed(rows[0], looker) if rows else None
 
 
-async def put_back(db: Connection, calls: Sequence[PutBack]) -> None:
-    """Look at these again later."""
+async def reschedule(db: Connection, calls: Sequence[NextCheck]) -> None:
+    """Check these calls again later."""
     await db.fetch(
-        sql("remote_calls/put_back"),
+        sql("remote_calls/reschedule"),
         [each.call.org for each in calls],
         [each.call.job for each in calls],
         [each.call.looker for each in calls],
@@ -195,17 +196,17 @@ async def put_back(db: Connection, calls: Sequence[PutBack]) -> None:
     )
 
 
-async def renew(db: Connection, call: TakenCall, lease: int, seconds: float) -> bool:
-    """Keep a call that takes longer. False: it is somebody else's by now."""
+async def renew(db: Connection, call: ClaimedCall, lease: int, seconds: float) -> bool:
+    """Extend the claim of a call. False: another process has it by now."""
     rows = await db.fetch(
         sql("remote_calls/renew"), call.org, call.job, call.looker, lease, seconds
     )
     return bool(rows)
 
 
-async def finalize(db: Connection, call: TakenCall, seconds: float) -> int | None:
-    """Win the right to store a result, for so long. The lease to do it under; None: another has
-    it, or the job is to be cancelled."""
+async def finalize(db: Connection, call: ClaimedCall, seconds: float) -> int | None:
+    """Win the right to store a result, for ``seconds``. Returns the lease to use; None: another
+    process has it, or the job is being cancelled."""
     rows = await fetch_or_die(
         db,
         "remote.finalizing_not_committed",
@@ -221,13 +222,13 @@ async def finalize(db: Connection, call: TakenCall, seconds: float) -> int | Non
 
 async def complete(
     db: Connection,
-    call: TakenCall,
+    call: ClaimedCall,
     lease: int,
     result: bytes,
     artifact: FiledArtifact | None,
     keep_completed_seconds: int,
 ) -> bool:
-    """End the job with its result and its file. False: it was no longer this holder's to end."""
+    """Complete the job with its result and file. False: the caller no longer held it."""
     filed: list[Any] = [None] * 5
     if artifact is not None:
         filed = [
@@ -252,29 +253,29 @@ async def complete(
 
 
 async def drop(db: Connection, org: str, job: UUID, lease: int) -> None:
-    """Forget a call that is over."""
+    """Delete a call that is over."""
     await db.fetch(sql("remote_calls/drop"), org, job, lease)
 
 
 async def idle(db: Connection, rows_max: int) -> list[IdleCall]:
-    """Calls that nobody looks at, of jobs that have ended otherwise or are gone."""
+    """Calls that nobody checks, of jobs that ended some other way or were deleted."""
     return [IdleCall(*row) for row in await db.fetch(sql("remote_calls/idle"), rows_max)]
 
 
-async def strays(db: Connection, rows_max: int) -> list[ClaimedJob]:
-    """Jobs that are parked, and of whose work nothing is known."""
-    return [_stray(row) for row in await db.fetch(sql("remote_calls/strays"), rows_max)]
+async def list_orphans(db: Connection, rows_max: int) -> list[ClaimedJob]:
+    """Parked jobs without a call: the remote's id is lost."""
+    return [_orphan(row) for row in await db.fetch(sql("remote_calls/list_orphans"), rows_max)]
 
 
-async def stray(db: Connection, org: str, job: UUID) -> ClaimedJob | None:
-    """This job, if it is such."""
-    rows = await db.fetch(sql("remote_calls/stray_one"), org, job)
-    return _stray(rows[0]) if rows else None
+async def find_orphan(db: Connection, org: str, job: UUID) -> ClaimedJob | None:
+    """This job, if it is parked without a call."""
+    rows = await db.fetch(sql("remote_calls/find_orphan"), org, job)
+    return _orphan(rows[0]) if rows else None
 
 
-async def forget(db: Connection, org: str, job: UUID) -> None:
-    """Forget such a call."""
-    await db.fetch(sql("remote_calls/forget"), org, job)
+async def delete_ended(db: Connection, org: str, job: UUID) -> None:
+    """Delete a call that nobody checks and whose job has ended."""
+    await db.fetch(sql("remote_calls/delete_ended"), org, job)
 
 
 async def next_due_seconds(db: Connection) -> float | None:
@@ -284,30 +285,30 @@ async def next_due_seconds(db: Connection) -> float | None:
     return seconds
 
 
-async def forget_paces(db: Connection) -> None:
-    """Forget how long work takes that nobody hands in any more."""
-    await db.fetch(sql("remote_calls/forget_paces"))
+async def prune_durations(db: Connection) -> None:
+    """Delete durations of work that nobody has submitted for a month."""
+    await db.fetch(sql("remote_calls/prune_durations"))
 
 
 async def is_open(db: Connection, org: str, job: UUID, spawn: int) -> bool:
-    """Whether a spawn is still waited for."""
+    """Whether the job still waits for this spawn."""
     rows = await db.fetch(sql("remote_calls/is_open"), org, job, spawn)
     return bool(rows[0]["is_open"])
 
 
-async def note_told_id(db: Connection, org: str, job: UUID, spawn: int, remote_id: str) -> None:
-    """A callback says what the work is called, before we know."""
-    await db.fetch(sql("remote_calls/told_id"), org, job, spawn, remote_id)
+async def note_callback_id(db: Connection, org: str, job: UUID, spawn: int, remote_id: str) -> None:
+    """Record the work's id, which a callback gave before the spawn's answer did."""
+    await db.fetch(sql("remote_calls/note_callback_id"), org, job, spawn, remote_id)
 
 
 async def callback_key(db: Connection) -> tuple[UUID, bytes]:
-    """Which database this is, and what its callbacks are signed with."""
+    """The id of this database, and the key that signs its callback URLs."""
     rows = await db.fetch(sql("remote_calls/callback_key"))
     return rows[0]["id"], rows[0]["callback_key"]
 
 
-def _taken(row: asyncpg.Record, looker: UUID) -> TakenCall:
-    return TakenCall(
+def _claimed(row: asyncpg.Record, looker: UUID) -> ClaimedCall:
+    return ClaimedCall(
         row["org_id"],
         row["job_id"],
         row["endpoint"],
@@ -337,7 +338,7 @@ def _taken(row: asyncpg.Record, looker: UUID) -> TakenCall:
     )
 
 
-def _stray(row: asyncpg.Record) -> ClaimedJob:
+def _orphan(row: asyncpg.Record) -> ClaimedJob:
     return ClaimedJob(
         row["org_id"],
         row["id"],

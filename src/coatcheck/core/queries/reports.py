@@ -1,4 +1,4 @@
-"""What a running job reports: progress, log lines, chunks, artifacts. Fenced by its lease."""
+"""Queries that store a running job's reports: progress, log, output, artifacts. Fenced writes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from uuid import UUID
 
 from coatcheck.core.sql import sql
 from coatcheck.db.connection import Connection, RawConnection
-from coatcheck.domain.artifacts import DoomedBlob
+from coatcheck.domain.artifacts import BlobToDelete
 from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent
 
 
 async def set_progress(
     db: Connection, updates: Sequence[tuple[ClaimedJob, float, str | None]]
 ) -> None:
-    # In the order in which others lock them: see events/add.sql.
+    # In the order in which job_events/add.sql locks them.
     updates = sorted(updates, key=lambda update: (update[0].org, update[0].uuid.int))
     await db.fetch(
         sql("jobs/set_progress"),
@@ -30,7 +30,7 @@ async def set_progress(
 async def add_events(
     db: Connection, events: Sequence[tuple[ClaimedJob, str, bytes]], write_id: int
 ) -> None:
-    """Store log lines and chunks, in order. ``write_id`` is fresh: see ``events_added``."""
+    """Store log lines and chunks, in order. ``write_id`` is new for each: see ``events_added``."""
     await db.fetch(
         sql("job_events/add"),
         [job.org for job, _, _ in events],
@@ -43,7 +43,7 @@ async def add_events(
 
 
 async def events_added(db: Connection, job: ClaimedJob, write_id: int) -> bool:
-    """Whether an ``add_events`` whose answer was lost stored this job's part of it."""
+    """Whether an ``add_events`` whose answer was lost stored this job's events."""
 
     async def look(connection: RawConnection) -> bool:
         async with connection.transaction():
@@ -64,7 +64,7 @@ async def read_events(
 
 
 class TailRow(NamedTuple):
-    """How a job stands, and what it said after the event numbered ``after``."""
+    """A job's state, and its events after the one numbered ``after``."""
 
     org: str
     job: UUID
@@ -80,7 +80,7 @@ class TailRow(NamedTuple):
 async def tails(
     db: Connection, places: Collection[tuple[str, UUID, int]], events_max: int, bytes_max: int
 ) -> list[TailRow]:
-    """A page of what each of these (org, id) said after that event; absent jobs are left out."""
+    """A page of each job's events, for (org, id, after); jobs that do not exist are left out."""
     orgs, jobs, after = zip(*places, strict=True)
     rows = await db.fetch(sql("job_events/tail"), orgs, jobs, after, events_max, bytes_max)
     return [
@@ -105,8 +105,8 @@ async def add_artifact(
     media_type: str,
     size: int,
     sha256: bytes,
-) -> tuple[bool, DoomedBlob | None]:
-    """Whether the artifact now belongs to its job, and the blob it replaced."""
+) -> tuple[bool, BlobToDelete | None]:
+    """Whether the artifact now belongs to its job, and the blob that it replaced."""
     rows = await db.fetch(
         sql("job_events/add_artifact"),
         job.org,
@@ -120,7 +120,7 @@ async def add_artifact(
     )
     if not rows:
         return False, None
-    return True, None if rows[0]["blob_key"] is None else DoomedBlob(*rows[0])
+    return True, None if rows[0]["blob_key"] is None else BlobToDelete(*rows[0])
 
 
 async def list_artifacts(db: Connection, org: str, job_id: UUID) -> list[Artifact]:
@@ -129,14 +129,14 @@ async def list_artifacts(db: Connection, org: str, job_id: UUID) -> list[Artifac
 
 
 async def deployment(db: Connection) -> UUID:
-    """Which database this is."""
+    """The id of this database."""
     rows = await db.fetch(sql("job_events/deployment"))
     identity: UUID = rows[0]["id"]
     return identity
 
 
 async def known_blobs(db: Connection, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
-    """Which of these (job id, blob key) belong to an artifact."""
+    """The blob keys, of these (job id, blob key), that belong to an artifact."""
     rows = await db.fetch(
         sql("job_events/known_blobs"), [job_id for job_id, _ in blobs], [key for _, key in blobs]
     )

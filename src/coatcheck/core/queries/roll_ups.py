@@ -1,4 +1,4 @@
-"""What happened lately, counted by steps of time. One method a file of ``sql/roll_ups``."""
+"""Queries about job statistics by time step. One function per file of ``sql/roll_ups``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Distribution = Sequence[int]
 """How many durations fell into each bucket of ``domain/durations.py``."""
 
 
-class Stretch(NamedTuple):
-    """What happened from ``since`` on, until the next one begins."""
+class Interval(NamedTuple):
+    """The counts from ``since`` until the next interval."""
 
     since: datetime
     submitted: int
@@ -32,7 +32,7 @@ class Stretch(NamedTuple):
 
 
 class Minute(NamedTuple):
-    """How a lane got on in one minute, of which so many ``seconds`` have passed."""
+    """The counts of a lane in one minute, of which ``seconds`` have passed."""
 
     started: int
     waits: Distribution
@@ -41,7 +41,7 @@ class Minute(NamedTuple):
 
 
 async def add(db: Connection, counted: Counted) -> None:
-    """Add what was counted, to each organisation and to the sums over all of them."""
+    """Add counts to the rows of each organisation and of all together."""
     jobs = dict(counted.jobs)
     for (_, lane), counts in counted.jobs.items():
         jobs.setdefault((EVERYBODY, lane), JobCounts()).add(counts)
@@ -69,30 +69,30 @@ async def add(db: Connection, counted: Counted) -> None:
 
 
 async def series(
-    db: Connection, org: str, *, step_seconds: int, since: datetime, stretch_seconds: int
-) -> list[Stretch]:
-    """What happened from ``since`` on, in stretches; those without anything are left out."""
-    rows = await db.fetch(sql("roll_ups/series"), org, step_seconds, since, stretch_seconds)
-    stretches = groupby((Stretch(*row) for row in rows), key=lambda each: each.since)
-    return [_sum(since, list(parts)) for since, parts in stretches]
+    db: Connection, org: str, *, step_seconds: int, since: datetime, interval_seconds: int
+) -> list[Interval]:
+    """The intervals from ``since`` on; empty ones are left out."""
+    rows = await db.fetch(sql("roll_ups/series"), org, step_seconds, since, interval_seconds)
+    intervals = groupby((Interval(*row) for row in rows), key=lambda each: each.since)
+    return [_sum(since, list(parts)) for since, parts in intervals]
 
 
 async def failures(
     db: Connection, org: str, *, step_seconds: int, since: datetime, codes_max: int
 ) -> list[tuple[str, int]]:
-    """The errors that jobs failed with, and how many, most frequent first."""
+    """The error codes of failed jobs and their counts, most frequent first."""
     rows = await db.fetch(sql("roll_ups/failures"), org, step_seconds, since, codes_max)
     return [(row["code"], row["jobs"]) for row in rows]
 
 
-async def lately(db: Connection, org: str, lane: str, minutes: int) -> list[Minute]:
-    """The last minutes of a lane in which anything happened, newest first."""
-    rows = await db.fetch(sql("roll_ups/lately"), org, lane, minutes)
+async def recent(db: Connection, org: str, lane: str, minutes: int) -> list[Minute]:
+    """The last minutes in which a lane had any activity, newest first."""
+    rows = await db.fetch(sql("roll_ups/recent"), org, lane, minutes)
     return [Minute(*row) for row in rows]
 
 
 async def prune(db: Connection, kept_seconds: Mapping[int, int], rows_max: int) -> int:
-    """Delete what is older than its step is kept. How many rows of the kind that had most."""
+    """Delete expired rows. Returns how many, of the table that had more."""
     rows = await db.fetch(
         sql("roll_ups/prune"), list(kept_seconds), list(kept_seconds.values()), rows_max
     )
@@ -100,8 +100,8 @@ async def prune(db: Connection, kept_seconds: Mapping[int, int], rows_max: int) 
     return deleted
 
 
-def _sum(since: datetime, parts: Sequence[Stretch]) -> Stretch:
-    return Stretch(
+def _sum(since: datetime, parts: Sequence[Interval]) -> Interval:
+    return Interval(
         since,
         sum(each.submitted for each in parts),
         sum(each.started for each in parts),

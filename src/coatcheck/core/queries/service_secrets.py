@@ -1,4 +1,5 @@
-"""The sealed secrets of registered targets. One function a file of ``sql/service_secrets``."""
+"""Queries about the sealed secrets of registered targets. One function per file of
+``sql/service_secrets``."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ SecretsKey = tuple[str, UUID]
 
 
 class Sealed(NamedTuple):
-    """The sealed secrets of one endpoint's target, as they are written with its service."""
+    """The sealed secrets of one endpoint's target, written with its service."""
 
     id: UUID
     endpoint_id: str
@@ -43,7 +44,7 @@ class Resealed(NamedTuple):
 
 
 async def find(db: Connection, keys: Sequence[SecretsKey]) -> dict[SecretsKey, str]:
-    """The sealed texts; what is not there is left out."""
+    """The sealed texts of these keys; missing ones are left out."""
     rows = await db.fetch(
         sql("service_secrets/find"), [org for org, _ in keys], [id_ for _, id_ in keys]
     )
@@ -51,7 +52,7 @@ async def find(db: Connection, keys: Sequence[SecretsKey]) -> dict[SecretsKey, s
 
 
 async def count(db: Connection) -> dict[str, int]:
-    """How many secrets each key has sealed, by its id; under "" how many definitions are plain."""
+    """How many secrets each key has sealed, by its id; under "", how many definitions are plain."""
     rows = await db.fetch(sql("service_secrets/count"))
     return {row["key_id"]: row["secrets"] for row in rows}
 
@@ -59,13 +60,13 @@ async def count(db: Connection) -> dict[str, int]:
 async def sealed_with(
     db: Connection, key_id: str, after: SecretsKey, rows_max: int
 ) -> list[tuple[SecretsKey, str]]:
-    """Secrets that this key has sealed, a page in the order of their keys."""
+    """A page of the secrets that this key has sealed, in the order of their keys."""
     rows = await db.fetch(sql("service_secrets/sealed_with"), key_id, *after, rows_max)
     return [((row["org_id"], row["id"]), row["sealed"]) for row in rows]
 
 
 async def reseal(db: Connection, resealed: Sequence[Resealed]) -> int:
-    """Write texts that were sealed anew. How many were still what had been read."""
+    """Write texts that were sealed anew. Returns how many had not changed since they were read."""
     rows = await db.fetch(
         sql("service_secrets/reseal"),
         [each.org for each in resealed],
@@ -77,7 +78,7 @@ async def reseal(db: Connection, resealed: Sequence[Resealed]) -> int:
 
 
 class PrunedSecrets(NamedTuple):
-    """How many retired secrets were removed, and the last one that was looked at; None if there are
+    """How many retired secrets were removed, and the last one that was checked; None if there are
     no more."""
 
     removed: int
@@ -92,7 +93,7 @@ async def prune(
     rows_max: int,
     after: Retired | None = None,
 ) -> PrunedSecrets:
-    """Look at a page of retired secrets, and remove those that no job can ask for any more."""
+    """Check a page of retired secrets, and remove those that no job can need any more."""
     rows = await db.fetch(
         sql("service_secrets/prune"), grace_seconds, endpoint, rows_max, *(after or _FIRST)
     )

@@ -1,4 +1,4 @@
-"""The catalogue's table. One function a file of ``sql/services``."""
+"""Queries about the catalogue of services. One function per file of ``sql/services``."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
 from coatcheck.domain.service_definition import engine_name
 
 CODE_ORG: Final = ""
-"""Whose the services are that code declares: everybody's."""
+"""The organisation of services that code declares: they are everybody's."""
 CODE_WORKSPACE: Final = "default"
 
 _WRITE_LOCK: Final = 0x436F_5365  # "CoSe"
-"""The class of the advisory locks under which a service is registered or removed."""
+"""The class of the advisory locks for registering and deleting services."""
 _PUBLISHED_LOCK: Final = 0x436F_6174_5075  # "CoatPu"
 
 
@@ -59,7 +59,7 @@ _encode: Final = msgspec.json.encode
 
 
 async def find(db: Connection, keys: Sequence[ServiceKey]) -> dict[ServiceKey, ServiceSpec]:
-    """The service that each name means to each organisation; what is not there is left out."""
+    """The service of each name, as each organisation sees it; missing ones are left out."""
     rows = await db.fetch(
         sql("services/find"), [org for org, _ in keys], [service for _, service in keys]
     )
@@ -67,9 +67,9 @@ async def find(db: Connection, keys: Sequence[ServiceKey]) -> dict[ServiceKey, S
     found: dict[ServiceKey, ServiceSpec] = {}
     for row in rows:
         own = (row["org_id"], row["service_id"])
-        if own not in specs:  # code's is everybody's: read it once
+        if own not in specs:  # code's is everybody's: decode it once
             specs[own] = _spec(row)
-            await asyncio.sleep(0)  # one may take milliseconds: others have a turn in between
+            await asyncio.sleep(0)  # decoding may take milliseconds: let other tasks run
         found[row["asked_by"], row["service_id"]] = specs[own]
     return found
 
@@ -77,7 +77,7 @@ async def find(db: Connection, keys: Sequence[ServiceKey]) -> dict[ServiceKey, S
 async def list_services(
     db: Connection, org: str, workspace: str | None, *, after: str, limit: int
 ) -> list[ServiceSummary]:
-    """The services that an organisation can call, by name, those after ``after``."""
+    """The services that an organisation can call, by name, after the name ``after``."""
     rows = await db.fetch(sql("services/list"), org, workspace, after, limit)
     return [_summary(row) for row in rows]
 
@@ -96,7 +96,7 @@ async def list_code(db: Connection) -> list[ServiceSpec]:
 async def publish(
     connection: RawConnection, boot: int, versions: Mapping[str, Sequence[VersionSpec]]
 ) -> None:
-    """Publish what the code of a worker declares, by service, in the transaction that registers it.
+    """Publish what a worker's code declares, by service, in the transaction that registers it.
 
     The caller holds the lock (``lock_published``).
     """
@@ -112,13 +112,13 @@ async def publish(
 
 
 async def lock_published(connection: RawConnection) -> None:
-    """Be the only one to change what code publishes, until the transaction ends."""
+    """Lock what code publishes, until the transaction ends."""
     await connection.execute(sql("services/lock_published"), _PUBLISHED_LOCK)
 
 
 async def resolve(connection: RawConnection, also: Collection[str] = ()) -> list[str]:
-    """Put into force what live workers publish, in the caller's transaction and under its lock. The
-    names of the services that this changed. Of those of ``also`` something was changed already."""
+    """Put into force what live workers publish, in the caller's transaction and under its lock.
+    Returns the services that this changed. ``also`` names services that have changed already."""
     rows = await connection.fetch(sql("services/mark_served"), float(UNSERVED_ENDPOINT_SECONDS))
     marked = sorted({row["service_id"] for row in rows}.union(also))
     if not marked:
@@ -129,10 +129,10 @@ async def resolve(connection: RawConnection, also: Collection[str] = ()) -> list
 
 
 async def resolve_published(db: Connection) -> list[str]:
-    """The same in a transaction of its own: workers may have come or gone.
+    """As ``resolve``, in its own transaction, for workers that came or went.
 
-    Waits for nobody: while another changes what is published, nothing is done. That one puts it
-    into force itself; should it be frozen, whoever calls this has other work to do meanwhile.
+    It does not wait: while another process holds the lock, it does nothing. That process puts its
+    changes into force itself; if it is frozen, the caller can go on with other work.
     """
 
     async def write(connection: RawConnection) -> list[str]:
@@ -145,8 +145,8 @@ async def resolve_published(db: Connection) -> list[str]:
 
 
 async def list_published(db: Connection) -> list[PublishedDefinition]:
-    """Every definition that workers publish or did until lately; of each endpoint the one in force
-    first."""
+    """Every definition that workers publish or recently did; the one in force comes first for each
+    endpoint."""
     rows = await db.fetch(sql("services/published"))
     return [
         PublishedDefinition(
@@ -163,9 +163,9 @@ async def list_published(db: Connection) -> list[PublishedDefinition]:
 async def forget(
     db: Connection, service: str, version: int | None = None, key: str | None = None
 ) -> Forgotten:
-    """Take endpoints of code that no live worker publishes out of the catalogue: of a service, of
-    a version of it, or one. What a worker publishes that has fallen silent stays for as long as it
-    may hold jobs; after that it is forgotten, and published again if the worker comes back."""
+    """Delete endpoints of code from the catalogue that no live worker publishes: of a service, of
+    one of its versions, or a single one. Those of a silent worker stay while it may hold jobs;
+    after that they are deleted, and published again if the worker comes back."""
     named = (service, version, key)
 
     async def write(connection: RawConnection) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
@@ -175,7 +175,7 @@ async def forget(
             forgotten = await connection.fetch(sql("services/forget"), *named)
             if forgotten:
                 await resolve(connection, [service])
-            return forgotten, await connection.fetch(sql("services/named"), *named)
+            return forgotten, await connection.fetch(sql("services/published_endpoints"), *named)
 
     forgotten, left = await db.run(write)
     return Forgotten(_names(service, forgotten), _names(service, left))
@@ -197,10 +197,10 @@ async def put(
     kept: Mapping[UUID, str] = MappingProxyType({}),
 ) -> ServiceSpec | None:
     """Register an organisation's service with its ``sealed`` secrets. None if the name is taken, or
-    it is one too many.
+    the organisation is at its limit.
 
-    ``kept`` are the stored texts of the secrets whose values it keeps. Raises SecretsChanged if
-    they are others by now: what was read would undo what somebody has registered meanwhile.
+    ``kept`` are the stored texts of secrets that it keeps. Raises SecretsChanged if they have
+    changed: the texts that were read would undo another registration.
     """
 
     async def write(connection: RawConnection) -> list[asyncpg.Record]:
@@ -229,7 +229,7 @@ async def put(
 
 
 async def delete(db: Connection, org: str, service: str, workspace: str | None) -> bool:
-    """Take an organisation's service away. Whether there was one."""
+    """Delete an organisation's service. Returns whether there was one."""
 
     async def write(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
@@ -242,7 +242,7 @@ async def delete(db: Connection, org: str, service: str, workspace: str | None) 
 
 
 async def unsealed(db: Connection, rows_max: int) -> list[tuple[ServiceSpec, str]]:
-    """Services whose definitions hold secrets as they are, each with its definition as stored."""
+    """Services whose definitions hold plain secrets, each with its definition as stored."""
     rows = await db.fetch(sql("services/unsealed"), rows_max)
     return [(_spec(row), row["definition"]) for row in rows]
 
@@ -254,8 +254,8 @@ async def seal(
     versions: Iterable[VersionSpec],
     sealed: Sequence[Sealed],
 ) -> bool:
-    """Put ``versions``, which hold no secret, in place of the definition ``before``. Whether it was
-    still there."""
+    """Replace the definition ``before`` by ``versions``, which hold no secret. Returns whether it
+    was still there."""
 
     async def write(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():

@@ -1,4 +1,4 @@
-"""Why single jobs do not get on."""
+"""Queries that find out why jobs are stalled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coatcheck.domain.lanes import Lane, LanePolicy
 async def stall_reasons(
     db: Connection, keys: Sequence[tuple[str, UUID]], lanes: Mapping[Lane, LanePolicy]
 ) -> dict[tuple[str, UUID], str]:
-    """Why each of these (org, id) is stalled; those that are not, and absent ones, are left out."""
+    """Why each of these (org, id) is stalled; jobs that are not, or do not exist, are left out."""
     rows = await db.fetch(
         sql("jobs/stall"),
         [org for org, _ in keys],

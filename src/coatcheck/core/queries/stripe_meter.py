@@ -1,5 +1,5 @@
-"""Meter events for Stripe: made of hours of usage, taken to be sent, marked. One method a file of
-``sql/stripe_meter``; schema step ``core/0010_usage.sql`` says what a row is."""
+"""Queries about meter events for Stripe: made from hours of usage, claimed, sent, marked. One
+function per file of ``sql/stripe_meter``; ``core/schema/0010_usage.sql`` describes the rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from coatcheck.db.connection import Connection, RawConnection
 
 @dataclass(frozen=True, slots=True)
 class MeterEvent:
-    """An event to be sent: ``value`` of a measure that an organisation used in an hour.
+    """An event to send: ``value`` of a measure that an organisation used in an hour.
 
-    ``doubtful_since`` is when it was sent before, if it is not known what became of that;
-    ``acknowledged`` what Stripe has said it has of the same measure and hour.
+    ``doubtful_since`` is when it was sent before with an unknown outcome; ``acknowledged`` is the
+    value that Stripe has acknowledged for the same measure and hour.
     """
 
     org: str
@@ -36,7 +36,7 @@ class MeterEvent:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What became of an event. ``doubtful_since``: it is not known whether Stripe has it."""
+    """The outcome of an event. ``doubtful_since``: it is unknown whether Stripe has it."""
 
     event: MeterEvent
     acknowledged: bool
@@ -47,7 +47,7 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredEvent:
-    """An event that is older than Stripe takes."""
+    """An event that is older than Stripe accepts."""
 
     org: str
     hour: datetime
@@ -63,8 +63,8 @@ async def collect(
     after_seconds: int,
     days_back: int,
 ) -> int:
-    """Make events of hours that have ended, for each measure under its event name. How many hours
-    of organisations were looked at."""
+    """Make events from hours that have ended, for each measure under its event name. Returns how
+    many hours of organisations it looked at."""
 
     async def make(connection: RawConnection) -> int:
         async with connection.transaction():
@@ -73,8 +73,8 @@ async def collect(
                 sql("stripe_meter/lock_hours"), hours_max, after_seconds, days_back
             )
             if rows:
-                # Another statement, and so another snapshot: it sees what was committed before the
-                # rows were locked.
+                # A new statement has a new snapshot: it sees what was committed before the rows
+                # were locked.
                 await connection.fetch(
                     sql("stripe_meter/collect"),
                     *([row[n] for row in rows] for n in range(4)),
@@ -87,21 +87,21 @@ async def collect(
 
 
 async def expire(db: Connection, days_max: int) -> list[ExpiredEvent]:
-    """Give up what is older than Stripe takes."""
+    """Give up events that are older than Stripe accepts."""
     return [ExpiredEvent(*row) for row in await db.fetch(sql("stripe_meter/expire"), days_max)]
 
 
 async def take(
     db: Connection, rows_max: int, *, lease_seconds: float, doubt_seconds: float
 ) -> list[MeterEvent]:
-    """Events that are due, noted as being sent now. Those that were doubtful for ``doubt_seconds``
-    before stay so."""
+    """Claim due events, and record that they are being sent. Events that were already doubtful for
+    ``doubt_seconds`` stay so."""
     rows = await db.fetch(sql("stripe_meter/take"), rows_max, lease_seconds, doubt_seconds)
     return [MeterEvent(*row) for row in rows]
 
 
 async def mark(db: Connection, marked: Sequence[Marked]) -> None:
-    """Note what became of events."""
+    """Record the outcomes of events."""
     events = [each.event for each in marked]
     await db.fetch(
         sql("stripe_meter/mark"),
@@ -117,7 +117,7 @@ async def mark(db: Connection, marked: Sequence[Marked]) -> None:
 
 
 async def prune(db: Connection, kept_days: int, rows_max: int) -> int:
-    """Delete what is older than it is kept; how many it was."""
+    """Delete expired rows. Returns how many."""
     rows = await db.fetch(sql("stripe_meter/prune"), kept_days, rows_max)
     deleted: int = rows[0]["rows"]
     return deleted

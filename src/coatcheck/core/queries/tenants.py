@@ -1,4 +1,4 @@
-"""Organisations, users and API keys. One method a file of ``sql/tenants``."""
+"""Queries about organisations, users and API keys. One function per file of ``sql/tenants``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from coatcheck.domain.tenants import (
 
 @dataclass(frozen=True, slots=True)
 class UsableKey:
-    """A key that is neither revoked nor expired, with what it and its organisation may use."""
+    """A key that is neither revoked nor expired, with its limits and its organisation's."""
 
     key_id: str
     digest: bytes
@@ -36,7 +36,7 @@ class UsableKey:
 
 
 async def find_keys(db: Connection, key_ids: Iterable[str]) -> list[UsableKey]:
-    """The usable ones of these keys, whosever they are."""
+    """The usable ones of these keys, of all organisations."""
     rows = await db.fetch(sql("tenants/find_keys"), [*key_ids])
     return [
         UsableKey(
@@ -58,13 +58,13 @@ async def find_keys(db: Connection, key_ids: Iterable[str]) -> list[UsableKey]:
 
 
 async def find_orgs(db: Connection, org_ids: Iterable[str]) -> dict[str, Org]:
-    """The organisations of these ids; those that are not there are left out."""
+    """The organisations with these ids; missing ones are left out."""
     rows = await db.fetch(sql("tenants/find_orgs"), [*org_ids])
     return {row["org_id"]: _org(row) for row in rows}
 
 
 async def create_org(db: Connection, org: str, name: str, limits: OrgLimits) -> Org | None:
-    """A new organisation with the workspace ``default``; None if there is one of that id."""
+    """Create an organisation with the workspace ``default``; None if the id is taken."""
     rows = await db.fetch(
         sql("tenants/create_org"),
         org,
@@ -77,7 +77,7 @@ async def create_org(db: Connection, org: str, name: str, limits: OrgLimits) -> 
 
 
 async def limit_org(db: Connection, org: str, limits: OrgLimits) -> Org | None:
-    """Set what an organisation may use, from now on and on every replica. None: no such one."""
+    """Set an organisation's limits on every replica, from now on. None: no such organisation."""
     rows = await db.fetch(
         sql("tenants/limit_org"), org, *_rate_and_backlog(limits), KEYS, limits.timeout_max
     )

@@ -1,4 +1,5 @@
-"""Staged files, and which of their blobs are wanted. One method a file of ``sql/uploads``."""
+"""Queries about staged files, and which of their blobs are needed. One function per file of
+``sql/uploads``."""
 
 from __future__ import annotations
 
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
 async def create(
     db: Connection, *, org: str, upload_id: UUID, owner: str, blob_key: str, life_seconds: float
 ) -> StagedUpload:
-    """Make a place for a file. It must be used within ``life_seconds``."""
+    """Create an upload. It must be used within ``life_seconds``."""
     rows = await db.fetch(sql("uploads/create"), org, upload_id, owner, blob_key, life_seconds)
     return _upload(rows[0])
 
 
 async def get(db: Connection, org: str, upload_id: UUID) -> StagedUpload | None:
-    """An upload of an organisation's, or None."""
+    """An organisation's upload, or None."""
     rows = await db.fetch(sql("uploads/get"), org, upload_id)
     return _upload(rows[0]) if rows else None
 
 
 async def find(db: Connection, upload_id: UUID) -> StagedUpload | None:
-    """The upload of this id, whosever it is: for one who has its signed URL."""
+    """The upload with this id, of any organisation: for a request with its signed URL."""
     rows = await db.fetch(sql("uploads/find"), upload_id)
     return _upload(rows[0]) if rows else None
 
@@ -37,21 +38,21 @@ async def find(db: Connection, upload_id: UUID) -> StagedUpload | None:
 async def use(
     connection: Connection | RawConnection, *, org: str, upload_id: UUID, owner: str, used_by: UUID
 ) -> str | None:
-    """Take an upload, in the transaction that writes what reads it.
+    """Use an upload, in the transaction that writes its reader.
 
-    The key of its blob; None if it is not there, not the owner's, used already or too old.
+    Returns the key of its blob; None if it does not exist, has another owner, was used or expired.
     """
     rows = await connection.fetch(sql("uploads/use"), org, upload_id, owner, used_by)
     return rows[0]["blob_key"] if rows else None
 
 
-async def forget(db: Connection, rows_max: int) -> int:
-    """Forget uploads whose time is up. How many."""
-    return len(await db.fetch(sql("uploads/forget"), rows_max))
+async def prune(db: Connection, rows_max: int) -> int:
+    """Delete expired uploads. Returns how many."""
+    return len(await db.fetch(sql("uploads/prune"), rows_max))
 
 
 async def known_uploads(db: Connection, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
-    """Which of these (upload id, blob key) somebody still answers for."""
+    """The blob keys, of these (upload id, blob key), that are still needed."""
     rows = await db.fetch(
         sql("uploads/known"), [upload for upload, _ in blobs], [key for _, key in blobs]
     )

@@ -1,6 +1,6 @@
-"""What jobs have used: read, and summed up. One method a file of ``sql/usage``.
+"""Queries about usage: read it, roll it up. One function per file of ``sql/usage``.
 
-It is written by the statements that end jobs; ``schema/core/0010_usage.sql`` says how.
+The statements that end jobs write it; ``core/schema/0010_usage.sql`` says how.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coatcheck.domain.usage import UsageRow
 async def read(
     db: Connection, org: str, first_day: date, last_day: date, endpoint: str | None
 ) -> list[UsageRow]:
-    """What an organisation used, by day, endpoint and flow; both days are included."""
+    """An organisation's usage by day, endpoint and flow; both days are included."""
     rows = await db.fetch(sql("usage/read"), org, first_day, last_day, endpoint)
     return [UsageRow(*row) for row in rows]
 
@@ -31,7 +31,7 @@ async def read_hours(
 
 
 async def prune_hours(db: Connection, kept_days: int, rows_max: int) -> int:
-    """Delete sums of hours that are older than they are kept; how many it was."""
+    """Delete expired sums of hours. Returns how many."""
     rows = await db.fetch(sql("usage/prune_hours"), kept_days, rows_max)
     deleted: int = rows[0]["rows"]
     return deleted
@@ -39,13 +39,13 @@ async def prune_hours(db: Connection, kept_days: int, rows_max: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RolledUp:
-    """How many deltas were moved, and the groups of runs whose counters moved with them."""
+    """How many deltas were rolled up, and the groups of the runs whose counters changed."""
 
     deltas: int
     groups: list[UUID]
 
 
 async def roll_up(db: Connection, rows_max: int) -> RolledUp:
-    """Move a chunk of what was used into the sums."""
+    """Move a chunk of deltas into the sums."""
     rows = await db.fetch(sql("usage/roll_up"), rows_max)
     return RolledUp(rows[0]["deltas"], list(rows[0]["groups"]))

@@ -1,4 +1,4 @@
-"""Reports of usage: made once for each period, listed, found. One method a file of
+"""Queries about usage reports: make each once, list, find. One function per file of
 ``sql/usage_reports``."""
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from coatcheck.domain.usage import UsageReport, UsageReportItem, UsageTotals
 async def make(
     db: Connection, period: str, *, rows_max: int, after_seconds: int, days_back: int
 ) -> int:
-    """Make reports that are missing, and note their webhooks; how many it was."""
+    """Make missing reports, and write their webhook deliveries. Returns how many."""
     made = await db.fetch(sql("usage_reports/make"), period, rows_max, after_seconds, days_back)
     return len(made)
 
 
 async def list_all(db: Connection, org: str) -> list[UsageReport]:
-    """An organisation's reports, the newest first, without their items."""
+    """An organisation's reports without their items, newest first."""
     return [_report(row) for row in await db.fetch(sql("usage_reports/list"), org)]
 
 
@@ -32,7 +32,7 @@ async def find(db: Connection, org: str, report: UUID) -> UsageReport | None:
 
 
 async def prune(db: Connection, kept_days: int, rows_max: int) -> int:
-    """Delete what is older than it is kept; how many it was."""
+    """Delete expired reports. Returns how many."""
     rows = await db.fetch(sql("usage_reports/prune"), kept_days, rows_max)
     deleted: int = rows[0]["rows"]
     return deleted

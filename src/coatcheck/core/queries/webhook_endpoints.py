@@ -1,6 +1,5 @@
-"""The endpoints that organisations register: what is known of them, and what is fetched for them.
-One method a file of ``sql/webhooks``.
-"""
+"""Queries about registered webhook endpoints and pulled deliveries. One function per file of
+``sql/webhooks``; ``core/queries/webhooks.py`` has the others."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ async def create(
     description: str,
     pulled: bool,
 ) -> EndpointView | None:
-    """Register an endpoint; None if the organisation has as many as it may."""
+    """Register an endpoint; None if the organisation is at its limit."""
 
     async def insert(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
@@ -71,7 +70,7 @@ async def change(
     events: Sequence[str] | None,
     description: str | None,
 ) -> EndpointView | None:
-    """Change what is given. As it is then."""
+    """Change the given fields. Returns the endpoint as it is then."""
     listed = None if events is None else list(events)
     return _one(
         await db.fetch(sql("webhooks/change_endpoint"), org, endpoint, url, listed, description)
@@ -83,22 +82,22 @@ async def pause(db: Connection, org: str, endpoint: UUID) -> EndpointView | None
 
 
 async def resume(db: Connection, org: str, endpoint: UUID) -> EndpointView | None:
-    """Have it told again, whether it was paused or had answered 410."""
+    """Send to it again, after a pause or a 410."""
     return _one(await db.fetch(sql("webhooks/resume_endpoint"), org, endpoint))
 
 
 async def delete(db: Connection, org: str, endpoint: UUID) -> bool:
-    """Remove it; whether it was there. What waits for it is ended by ``webhooks.end_disabled``."""
+    """Delete it. Returns whether it existed. ``webhooks.end_disabled`` ends its deliveries."""
     return bool(await db.fetch(sql("webhooks/delete_endpoint"), org, endpoint))
 
 
 async def delete_unpulled(db: Connection) -> int:
-    """Remove those that nobody fetches from any more. How many."""
+    """Delete pulled endpoints that nobody pulls from any more. Returns how many."""
     return len(await db.fetch(sql("webhooks/delete_unpulled"), float(PULL_SECONDS_MAX)))
 
 
 async def secret(db: Connection, org: str, endpoint: UUID) -> Secret | None:
-    """Which of its secrets signs now."""
+    """The secret that signs now."""
     rows = await db.fetch(
         sql("webhooks/endpoint_secret"), org, endpoint, float(PREVIOUS_SECRET_SECONDS)
     )
@@ -106,21 +105,21 @@ async def secret(db: Connection, org: str, endpoint: UUID) -> Secret | None:
 
 
 async def rotate(db: Connection, org: str, endpoint: UUID, generation: int) -> Secret | None:
-    """Give it the secret after this one; this one signs along for a day."""
+    """Rotate to the next secret; this one stays valid for a day."""
     await db.fetch(sql("webhooks/rotate_endpoint"), org, endpoint, generation)
     return await secret(db, org, endpoint)
 
 
 async def send_test(db: Connection, org: str, endpoint: UUID, delivery: UUID) -> bool:
-    """Note a message that only tries it; whether there is such an endpoint."""
+    """Write a test message. Returns whether the endpoint exists."""
     return bool(await db.fetch(sql("webhooks/test_endpoint"), org, endpoint, delivery, TEST_EVENT))
 
 
 async def take(
     db: Connection, org: str, endpoint: UUID, lease: UUID, *, limit: int, lease_seconds: float
 ) -> list[Claimed] | None:
-    """Fetch what is to be told to an endpoint that is fetched from; None if there is no such."""
-    rows = await db.fetch(sql("webhooks/take"), org, endpoint, limit, lease_seconds, lease)
+    """Claim due messages of a pulled endpoint; None if there is no such endpoint."""
+    rows = await db.fetch(sql("webhooks/pull"), org, endpoint, limit, lease_seconds, lease)
     if not rows:
         return None
     return [as_claimed(row, lease) for row in rows if row["id"] is not None]
@@ -129,7 +128,7 @@ async def take(
 async def held(
     db: Connection, org: str, endpoint: UUID, deliveries: Sequence[tuple[UUID, UUID]]
 ) -> dict[UUID, int]:
-    """How often these deliveries were tried, as (id, lease), where that lease is still held."""
+    """How often these deliveries, as (id, lease), were tried, where the lease is still held."""
     rows = await db.fetch(
         sql("webhooks/held"),
         org,

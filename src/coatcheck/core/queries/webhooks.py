@@ -1,7 +1,8 @@
-"""Webhooks: the outbox and the log. One method a file of ``sql/webhooks``; those of endpoints are
-in ``core/queries/webhook_endpoints.py``.
+"""Queries about webhook deliveries: the outbox and the log. One function per file of
+``sql/webhooks``; those about endpoints are in ``core/queries/webhook_endpoints.py``.
 
-The rows of the outbox are written by the statements that move jobs (``sql/webhooks/tell.sql``).
+The statements that change a state write the rows of the outbox
+(``sql/webhooks/write_deliveries_from_changed.sql``).
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from coatcheck.domain.webhooks import (
 CLAIM_LOCK: Final = 0x436F_6174_5768  # "CoatWh"
 
 Cursor = tuple[str, UUID]
-"""Where a look for targets ended: an organisation and a target."""
+"""Where a scan of targets ended: an organisation and a target."""
 
 FIRST: Final[Cursor] = ("", UUID(int=0))
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many deliveries may be taken: in all, for targets that fail, of one organisation, and of
-    one target. The last two count what is under way anywhere."""
+    """How many deliveries may be claimed: in all, to failing targets, of one organisation, and to
+    one target. The last two count what is in flight in all processes."""
 
     places: int
     places_of_failing: int
@@ -48,7 +49,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Which secret of an organisation or endpoint signs, and until when the one before does."""
+    """The current secret of an organisation or endpoint, and until when the previous is valid."""
 
     generation: int
     previous_until: datetime | None
@@ -56,27 +57,27 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A delivery to be posted, under a lease."""
+    """A delivery to post, under a lease."""
 
     event: DeliveryEvent
     url: str
     tries: int
     generations: tuple[int, ...]
-    """The secrets that sign it, the present one first."""
+    """The secrets that sign it, the current one first."""
     failing: bool
     """Whether the last try at its target failed."""
     to_endpoint: bool
-    """Whether those secrets are its target's own, which is an endpoint; or the organisation's."""
+    """Whether the secrets are those of its target, an endpoint, or else the organisation's."""
     lease: UUID
     waited_seconds: float | None = None
-    """How long ago it was noted, if this is its first try of all."""
+    """How long ago it was written, on its very first try."""
     traceparent: str | None = None
-    """The trace of the job that it tells of."""
+    """The trace of its job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What became of a post. ``asked_seconds``: for how long the receiver wants peace."""
+    """The outcome of a post. ``asked_seconds``: the receiver's Retry-After."""
 
     org: str
     delivery: UUID
@@ -94,11 +95,13 @@ class PrunedWebhooks:
     targets: int
 
 
-async def enlist(db: Connection | RawConnection, targets: Sequence[tuple[str, UUID, str]]) -> None:
-    """Make sure that targets, as (org, id, url), are there, and stay for days: for whoever names
-    them in a row of its own within a minute."""
+async def upsert_targets(
+    db: Connection | RawConnection, targets: Sequence[tuple[str, UUID, str]]
+) -> None:
+    """Make sure that targets, as (org, id, url), exist and stay for days: for a caller that refers
+    to them in a row of its own within a minute."""
     await db.fetch(
-        sql("webhooks/enlist_targets"),
+        sql("webhooks/upsert_targets"),
         [org for org, _, _ in targets],
         [target for _, target, _ in targets],
         [url for _, _, url in targets],
@@ -114,7 +117,7 @@ async def claim(
     after: Cursor,
     targets_max: int,
 ) -> tuple[list[Claimed], Cursor]:
-    """Take deliveries that are due. And where the look ended: the next one goes on from there."""
+    """Claim due deliveries. Also returns where the scan ended: the next one continues there."""
 
     async def choose(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
@@ -138,22 +141,22 @@ async def claim(
 
 
 async def overdue_seconds(db: Connection) -> float | None:
-    """For how long the delivery that is due longest, and is to be posted, has been."""
+    """How long the oldest delivery that can be posted has been due; None if none is."""
     rows = await db.fetch(sql("webhooks/overdue"))
     seconds: float | None = rows[0][0]
     return seconds
 
 
 async def next_due_seconds(db: Connection) -> float | None:
-    """Seconds until a delivery is due, not above 0 if one is; None if none is to come."""
+    """Seconds until a delivery is due, not above 0 if one is; None if there is none."""
     seconds: float | None = (await db.fetch(sql("webhooks/next_due")))[0][0]
     return seconds
 
 
 async def mark(db: Connection, marks: Sequence[Mark]) -> set[UUID]:
-    """Say what became of posts. The deliveries whose lease was still held.
+    """Record the outcomes of posts. Returns the deliveries whose lease was still held.
 
-    In the order of their keys, as ``renew``: the two wait for each other, and do not deadlock.
+    In the order of their keys, as in ``renew``: the two wait for each other, and do not deadlock.
     """
     marks = sorted(marks, key=lambda each: (each.org, each.delivery))
     rows = await db.fetch(
@@ -171,7 +174,7 @@ async def mark(db: Connection, marks: Sequence[Mark]) -> set[UUID]:
 
 
 async def renew(db: Connection, posting: Sequence[Claimed], lease_seconds: float) -> set[UUID]:
-    """Hold what is still being posted for longer. The deliveries whose lease was still held."""
+    """Extend the leases of posts in flight. Returns the deliveries whose lease was still held."""
     posting = sorted(posting, key=lambda each: (each.event.org, each.event.id))
     rows = await db.fetch(
         sql("webhooks/renew"),
@@ -184,7 +187,7 @@ async def renew(db: Connection, posting: Sequence[Claimed], lease_seconds: float
 
 
 async def end_disabled(db: Connection, rows_max: int) -> int:
-    """End deliveries to receivers that answered 410, and to deleted endpoints. How many."""
+    """End deliveries to receivers that answered 410 and to deleted endpoints. Returns how many."""
     return len(await db.fetch(sql("webhooks/end_disabled"), rows_max))
 
 
@@ -219,7 +222,7 @@ async def get(db: Connection, org: str, delivery: UUID) -> DeliveryView | None:
 
 
 async def replay(db: Connection, org: str, delivery: UUID) -> DeliveryView | None:
-    """Have one sent again, at once and under the same id. As it is then; None if there is none."""
+    """Send one again, at once and under the same id. Returns it; None if it does not exist."""
     await db.fetch(sql("webhooks/replay"), org, delivery)
     return await get(db, org, delivery)
 
@@ -234,8 +237,8 @@ async def replay_range(
     statuses: Sequence[DeliveryStatus],
     limit: int,
 ) -> list[UUID]:
-    """Have those sent again that were noted within a time and have one of these statuses. Which,
-    oldest first."""
+    """Send deliveries again that were created in a range and have one of these statuses. Returns
+    their ids, oldest first."""
     rows = await db.fetch(
         sql("webhooks/replay_range"),
         org,
@@ -248,30 +251,29 @@ async def replay_range(
     return [row["id"] for row in rows]
 
 
-async def told_before(db: Connection, event: DeliveryEvent) -> Mapping[str, Any] | None:
-    """The facts of the notice before this one, to the same target about the same subject."""
+async def previous_facts(db: Connection, event: DeliveryEvent) -> Mapping[str, Any] | None:
+    """The facts of the previous delivery to the same target about the same subject."""
     rows = await db.fetch(
-        sql("webhooks/told_before"), event.org, event.subject, event.target, event.id
+        sql("webhooks/previous_facts"), event.org, event.subject, event.target, event.id
     )
     facts: Mapping[str, Any] | None = msgspec.json.decode(rows[0]["facts"]) if rows else None
     return facts
 
 
 async def secret(db: Connection, org: str) -> Secret:
-    """Which secret of an organisation signs now."""
+    """The secret of an organisation that signs now."""
     rows = await db.fetch(sql("webhooks/secret"), org, float(PREVIOUS_SECRET_SECONDS))
     return as_secret(rows[0]) if rows else Secret(1, None)
 
 
 async def rotate(db: Connection, org: str, generation: int) -> Secret:
-    """Give an organisation the secret after this one; this one signs along for a day."""
+    """Rotate an organisation's secret; the previous one stays valid for a day."""
     await db.fetch(sql("webhooks/rotate"), org, generation)
     return await secret(db, org)
 
 
 async def prune(db: Connection, rows_max: int) -> PrunedWebhooks:
-    """Delete what the log was kept for long enough, and targets of no use. How many were looked
-    at."""
+    """Delete expired deliveries and unused targets. Returns how many of each were checked."""
     (row,) = await db.fetch(
         sql("webhooks/prune"), float(LOG_SECONDS), float(UNUSED_TARGET_SECONDS), rows_max
     )
@@ -279,12 +281,12 @@ async def prune(db: Connection, rows_max: int) -> PrunedWebhooks:
 
 
 def as_secret(row: asyncpg.Record) -> Secret:
-    """What ``secret.sql`` and ``endpoint_secret.sql`` answer."""
+    """A secret, from a row of ``secret.sql`` or ``endpoint_secret.sql``."""
     return Secret(row["generation"], row["previous_until"] if row["previous_signs"] else None)
 
 
 def as_claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
-    """What ``claim.sql`` and ``take.sql`` answer."""
+    """A claimed delivery, from a row of ``claim.sql`` or ``pull.sql``."""
     generation: int = row["generation"]
     rotated_at: datetime | None = row["rotated_at"]
     generations: tuple[int, ...] = (generation,)

@@ -1,9 +1,10 @@
-"""Jobs that are done elsewhere: spawned once, looked after until they are done, finalized once.
+"""Jobs that a remote service runs: spawned once, polled, finalized once.
 
-A worker spawns the work and parks the job; nobody holds it then but a row that says when to look.
-Whoever looks (the poller, a caller who reads the job, a callback) takes that row for a while, asks
-the remote, and moves the job on. Every write names the lease that was seen: of any number who look
-at once, one finalizes (``store/sql/remote``), and who dies is taken over from when its time is up.
+A worker spawns the work and parks the job; then only a row says when to check the work. Whoever
+checks it (the poller, a caller who reads the job, a callback) claims that row for a while, asks the
+remote, and moves the job on. Every write names the lease that was seen: of any number that check at
+once, one finalizes (``core/sql/remote_calls``). If that one dies, another takes over when its claim
+expires.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgspec
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.queries import remote_calls, reports
-from coatcheck.core.queries.remote_calls import PutBack, TakenCall
+from coatcheck.core.queries.remote_calls import ClaimedCall, NextCheck
 from coatcheck.core.remote.context import Place, RemoteContext, RemoteRetryPolicy, SpawnIdentity
 from coatcheck.core.remote.finalizer import Finalizer, RemoteEndings
 from coatcheck.core.remote.result_store import ResultStore
@@ -58,19 +59,19 @@ from coatcheck.telemetry import context, metrics
 _log = logging.getLogger(__name__)
 
 LOOK_LEASE_SECONDS: Final = 45.0
-"""One question that is answered late, and some that are not. Asked about twice does no harm."""
+"""Enough for one late answer and some prompt ones. A second check does no harm."""
 _MOMENT_SECONDS: Final = 0.2
 _LOOK_WAIT_SECONDS: Final = 10.0
 _CALLBACK_LOOKS: Final = 25
-_LET_GO_SECONDS_MAX: Final = 2.0
+_RELEASE_SECONDS_MAX: Final = 2.0
 _ID_FIELDS: Final = ("job_id", "id", "request_id")
 _ID_CHARACTERS_MAX: Final = 512
 
 
 class Action(NamedTuple):
-    """What has to be done about a call."""
+    """A step to take for a call."""
 
-    call: TakenCall
+    call: ClaimedCall
     work: Callable[[], Coroutine[Any, Any, None]]
 
     async def do(self) -> None:
@@ -79,10 +80,10 @@ class Action(NamedTuple):
 
 
 class RemoteCalls:
-    """One per process, in servers and workers alike. A context manager.
+    """Spawns and checks remote calls. One per process, in servers and workers. A context manager.
 
-    ``result_stores`` say by endpoint what becomes of results; ``operators`` are the operator's own
-    targets by name.
+    ``result_stores`` store the results, by endpoint; ``operators`` are the operator's own targets
+    by name.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class RemoteCalls:
         self._background: set[asyncio.Task[Any]] = set()
         self._called_back: set[SpawnIdentity] = set()
         self.parked = asyncio.Event()
-        """Set when a job was parked by this process: for its poller to clear."""
+        """Set when this process parked a job; its poller clears it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,17 +115,17 @@ class RemoteCalls:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What is cut off here is taken over by whoever looks next.
+        # Another process takes over what is cut off here.
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._context.close()
 
     async def spawn(self, claimed: ClaimedJob, work: RemoteWork) -> None:
-        """For the worker: have it done, and park the job. Raises what is to become of the attempt
-        if that is not possible.
+        """Spawn the work and park the job; called by the worker. Raises the outcome of the attempt
+        if that fails.
 
-        Interrupted, it goes on by itself: what may have been spawned must not be forgotten.
+        If the caller is cancelled, it continues in the background: a spawn must not be lost.
         """
         task = asyncio.create_task(self._spawner.spawn(claimed, work))
         self._background.add(task)
@@ -135,39 +136,41 @@ class RemoteCalls:
     def _spawn_ended(self, task: asyncio.Task[bool]) -> None:
         self._background.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waited for it has seen it
+            task.exception()  # the caller has seen it
 
-    # Looking
+    # Checking
 
     async def look(self, org: str, job: UUID) -> None:
-        """Ask how the job's work stands, unless somebody just did; finalize it if it is done.
+        """Check the job's work, unless somebody just did, and finalize it if it is done.
 
-        Returns when that is over, or after some seconds: then it goes on without the caller.
+        Returns when that is over, or after some seconds: then it continues in the background.
         """
         task = self._start(self._look_once(org, job, _MOMENT_SECONDS))
         await asyncio.wait([task], timeout=_LOOK_WAIT_SECONDS)
 
     async def cancel(self, org: str, job: UUID) -> None:
-        """After the engine was asked to cancel it: cancel it over there, as far as that can be
-        done, and end the job. Whoever looks at it at this moment does it instead."""
+        """Cancel the work at the remote, if possible, and end the job. Called after the engine
+        accepted the cancellation. A check that is under way does it instead."""
         task = self._start(self._look_once(org, job, 0.0))
         await asyncio.wait([task], timeout=_LOOK_WAIT_SECONDS)
 
     async def signed(self, callback: str) -> bool:
-        """Whether somebody here signed this callback."""
+        """Whether this deployment signed the callback."""
         return (await self._context.tokens()).read_callback(callback) is not None
 
     async def called_back(self, callback: str, body: bytes) -> bool:
-        """A remote says that it is done: look. False if nobody here signed this.
+        """Handle a remote's callback: check the work. False if the callback has no valid signature.
 
-        What it says is believed of nothing but the work's id, while that is not known.
+        Of its body only the work's id is used, and only while that is unknown.
         """
         spawned = (await self._context.tokens()).read_callback(callback)
         if spawned is None:
             return False
-        told = _told_id(body)
-        if told is not None:
-            await retried(lambda: remote_calls.note_told_id(self._context.db, *spawned, told))
+        remote_id = _callback_id(body)
+        if remote_id is not None:
+            await retried(
+                lambda: remote_calls.note_callback_id(self._context.db, *spawned, remote_id)
+            )
         if spawned not in self._called_back:
             self._called_back.add(spawned)
             self._start(self._look_for_callback(spawned))
@@ -175,7 +178,7 @@ class RemoteCalls:
 
     async def _look_once(self, org: str, job: UUID, moment: float) -> bool:
         call = await retried(
-            lambda: remote_calls.take_one(
+            lambda: remote_calls.claim_one(
                 self._context.db,
                 org,
                 job,
@@ -185,20 +188,20 @@ class RemoteCalls:
             )
         )
         if call is None:
-            stray = await retried(lambda: remote_calls.stray(self._context.db, org, job))
-            if stray is not None:
-                await self._endings.fail(stray)
+            orphan = await retried(lambda: remote_calls.find_orphan(self._context.db, org, job))
+            if orphan is not None:
+                await self._endings.fail(orphan)
             return False
         try:
-            await self.attend([call])
+            await self.process([call])
         except asyncio.CancelledError:
-            await self.let_go([call])
+            await self.release([call])
             raise
         return True
 
     async def _look_for_callback(self, spawned: SpawnIdentity) -> None:
         try:
-            # Whoever looks right now may have asked a moment too early.
+            # A check that is under way may have asked a moment too early.
             for _ in range(_CALLBACK_LOOKS):
                 if await self._look_once(spawned.org, spawned.job, 0.0):
                     return
@@ -214,26 +217,26 @@ class RemoteCalls:
                 await work
             except (DatabaseUnavailable, OutcomeUnknown, BlobStoreUnavailable) as error:
                 _log.info("a remote call is left to the poller: %s", error)
-            except Exception:  # noqa: BLE001 - nobody waits for this: the poller looks again
-                _log.exception("a remote call could not be attended to")
+            except Exception:  # noqa: BLE001 - nobody awaits this, and the poller checks again
+                _log.exception("a remote call could not be checked")
 
         task = asyncio.create_task(quietly())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
 
-    # What the poller does
+    # For the poller
 
-    async def take(
+    async def claim(
         self,
         rows_max: int,
         per_org: int,
         orgs_max: int,
         after: str,
         under_way: Mapping[str, int] = MappingProxyType({}),
-    ) -> tuple[list[TakenCall], str]:
-        """Calls that are due, which are this process's to look at now."""
-        return await remote_calls.take(
+    ) -> tuple[list[ClaimedCall], str]:
+        """Claim due calls for this process."""
+        return await remote_calls.claim_due(
             self._context.db,
             rows_max=rows_max,
             per_org=per_org,
@@ -244,44 +247,44 @@ class RemoteCalls:
             under_way=under_way,
         )
 
-    async def let_go(self, calls: Sequence[TakenCall]) -> None:
-        """This process ends in good order: have somebody else look at calls that it took, at once,
-        and not when its time is up."""
-        later = [PutBack(call, 0.0, call.faults) for call in calls]
+    async def release(self, calls: Sequence[ClaimedCall]) -> None:
+        """Release claimed calls at once, because this process stops: others need not wait until the
+        claims expire."""
+        later = [NextCheck(call, 0.0, call.faults) for call in calls]
         try:
-            async with asyncio.timeout(_LET_GO_SECONDS_MAX):
-                await remote_calls.put_back(self._context.db, later)
+            async with asyncio.timeout(_RELEASE_SECONDS_MAX):
+                await remote_calls.reschedule(self._context.db, later)
         except (DatabaseUnavailable, OutcomeUnknown, TimeoutError) as error:
-            _log.info("remote calls are left until their time is up: %s", type(error).__name__)
+            _log.info("remote calls stay claimed until they expire: %s", type(error).__name__)
 
-    async def clear_away(self, rows_max: int) -> int:
-        """See ``RemoteEndings.clear_away``."""
-        return await self._endings.clear_away(rows_max)
+    async def delete_leftovers(self, rows_max: int) -> int:
+        """See ``RemoteEndings.delete_leftovers``."""
+        return await self._endings.delete_leftovers(rows_max)
 
-    async def fail_strays(self, rows_max: int) -> int:
-        """See ``RemoteEndings.fail_strays``."""
-        return await self._endings.fail_strays(rows_max)
+    async def fail_orphans(self, rows_max: int) -> int:
+        """See ``RemoteEndings.fail_orphans``."""
+        return await self._endings.fail_orphans(rows_max)
 
     async def next_due_seconds(self) -> float | None:
         return await remote_calls.next_due_seconds(self._context.db)
 
-    def by_place(self, calls: Sequence[TakenCall]) -> list[list[TakenCall]]:
-        """The calls that can be asked about together: those of one place. At a tenant's they are
-        one organisation's; an operator's is asked about everybody's at once."""
-        places: dict[tuple[Place, str], list[TakenCall]] = {}
+    def by_place(self, calls: Sequence[ClaimedCall]) -> list[list[ClaimedCall]]:
+        """Group calls that one request can ask about: those of one place. At a tenant's remote they
+        are one organisation's; an operator's remote is asked about all organisations at once."""
+        places: dict[tuple[Place, str], list[ClaimedCall]] = {}
         for call in calls:
             to = decode_destination(call.destination)
             place = self._context.destinations.place(to)
             places.setdefault((place, "" if to.operator else call.org), []).append(call)
         return list(places.values())
 
-    async def attend(self, calls: Sequence[TakenCall]) -> None:
-        """Look at calls that were taken, all of one place, and do what has to be done."""
+    async def process(self, calls: Sequence[ClaimedCall]) -> None:
+        """Check claimed calls of one place, and act on the answers."""
         await _all(action.do() for action in await self.ask(calls))
 
-    async def ask(self, calls: Sequence[TakenCall]) -> list[Action]:
-        """Ask about calls of one place that were taken. What has to be done now about some of them;
-        the others are put back."""
+    async def ask(self, calls: Sequence[ClaimedCall]) -> list[Action]:
+        """Check claimed calls of one place. Returns what has to be done now about some of them; the
+        others are rescheduled."""
         actions = [
             Action(call, partial(self._endings.end, call)) for call in calls if _is_over(call)
         ]
@@ -295,15 +298,17 @@ class RemoteCalls:
             lost = (Action(call, partial(settle, call, message=str(error))) for call in asked)
             return [*actions, *lost]
         except (RemoteMisdefined, SealingKeyMissing) as error:
-            # Of the operator's: their setting may come back. A tenant's was checked before.
+            # An operator's setting may be corrected. A tenant's was checked at registration.
             _log.warning("remote calls wait: %s", error)
-            later = [self._retry_policy.unasked(call) for call in asked if not call.is_overdue]
-            await retried(lambda: remote_calls.put_back(self._context.db, later))
+            later = [
+                self._retry_policy.after_own_fault(call) for call in asked if not call.is_overdue
+            ]
+            await retried(lambda: remote_calls.reschedule(self._context.db, later))
             late = [call for call in asked if call.is_overdue]
             return [*actions, *(Action(call, partial(self._endings.end, call)) for call in late)]
         standing = await remote.status([call.remote_id for call in asked])
         self._note_reached(decode_destination(asked[0].destination), standing.values())
-        put_back: list[PutBack] = []
+        rescheduled: list[NextCheck] = []
         progress: list[tuple[ClaimedJob, float, str | None]] = []
         for call in asked:
             status = standing[call.remote_id]
@@ -313,17 +318,17 @@ class RemoteCalls:
                 remote = await self._opened(call)
                 actions.append(Action(call, partial(self._act, remote, call, status)))
                 continue
-            put_back.append(again)
+            rescheduled.append(again)
             if isinstance(status, RemoteRunning) and status.progress is not None:
                 progress.append((call.held(), status.progress, None))
-        if put_back:
-            await retried(lambda: remote_calls.put_back(self._context.db, put_back))
+        if rescheduled:
+            await retried(lambda: remote_calls.reschedule(self._context.db, rescheduled))
         if progress:
             await retried(lambda: reports.set_progress(self._context.db, progress))
-            self._context.tell([job.uuid for job, _, _ in progress])
+            self._context.notify([job.uuid for job, _, _ in progress])
         return actions
 
-    async def _opened(self, call: TakenCall) -> Remote:
+    async def _opened(self, call: ClaimedCall) -> Remote:
         return await self._context.destinations.open(call.org, decode_destination(call.destination))
 
     def _note_reached(self, to: Destination, standing: Iterable[RemoteStatus]) -> None:
@@ -332,31 +337,31 @@ class RemoteCalls:
             for status in standing
         ]
         if all(silent):
-            self._context.note_away(to)
+            self._context.note_unreachable(to)
         else:
-            self._context.note_there(to)
+            self._context.note_reachable(to)
 
-    def _again(self, call: TakenCall, status: RemoteStatus) -> PutBack | None:
-        """When to look again, if there is nothing else to be done."""
+    def _again(self, call: ClaimedCall, status: RemoteStatus) -> NextCheck | None:
+        """When to check again, if there is nothing else to do."""
         retry_policy = self._retry_policy
         match status:
             case RemoteRunning() if not call.is_overdue:
-                return retry_policy.later(call)
-            case RemoteUnknown() if retry_policy.bears_ignorance(call):
+                return retry_policy.next_check(call)
+            case RemoteUnknown() if retry_policy.retries_unknown(call):
                 return retry_policy.after_fault(call)
-            case RemoteUnclear(error=error) if retry_policy.bears_silence(call, error):
+            case RemoteUnclear(error=error) if retry_policy.retries_error(call, error):
                 return retry_policy.after_fault(call, error)
             case _:
                 return None
 
-    async def _act(self, remote: Remote, call: TakenCall, status: RemoteStatus) -> None:
+    async def _act(self, remote: Remote, call: ClaimedCall, status: RemoteStatus) -> None:
         endings = self._endings
         match status:
             case RemoteCompleted():
                 await self._finalizer.finalize(remote, call)
             case RemoteFailed(code=code, message=message):
                 store = self._context.result_stores[call.endpoint]
-                for_good = store.fails_for_good(await self._context.kept_for(call))
+                for_good = store.fails_for_good(await self._context.result_of(call))
                 await endings.settle(
                     call, TransitionEvent.FAIL if for_good else TransitionEvent.RETRY, code, message
                 )
@@ -370,24 +375,24 @@ class RemoteCalls:
             case RemoteUnclear(error=error):
                 await endings.give_up(remote, call, error)
             case RemoteRunning():
-                await endings.end(call)  # its time is up
+                await endings.end(call)  # it has timed out
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Do all of it, also if some of it fails; then raise what failed first."""
+    """Run all, even if some fail; then raise the first error."""
     ended = await asyncio.gather(*work, return_exceptions=True)
     for error in ended:
         if error is not None:
             raise error
 
 
-def _is_over(call: TakenCall) -> bool:
-    """Whether it is no longer waited for, or is to be cancelled. One whose time is up is asked
-    about all the same: it may be done, and nobody was here to see."""
+def _is_over(call: ClaimedCall) -> bool:
+    """Whether the job no longer waits for the call, or is being cancelled. A call past its deadline
+    is still asked about: it may have completed while nobody checked."""
     return not call.is_held or call.state not in (State.PROCESSING, State.FINALIZING)
 
 
-def _told_id(body: bytes) -> str | None:
+def _callback_id(body: bytes) -> str | None:
     try:
         said = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -395,7 +400,11 @@ def _told_id(body: bytes) -> str | None:
     if not isinstance(said, dict):
         return None
     for name in _ID_FIELDS:
-        told = said.get(name)
-        if isinstance(told, str) and 0 < len(told) <= _ID_CHARACTERS_MAX and told.isprintable():
-            return told
+        remote_id = said.get(name)
+        if (
+            isinstance(remote_id, str)
+            and 0 < len(remote_id) <= _ID_CHARACTERS_MAX
+            and remote_id.isprintable()
+        ):
+            return remote_id
     return None

@@ -1,4 +1,4 @@
-"""What all who deal with remote work share: a line to the database, the remotes, the keepers."""
+"""The shared state of remote work: connections, retry policy, tokens and open adapters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import msgspec
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.queries import remote_calls
-from coatcheck.core.queries.remote_calls import IdleCall, PutBack, TakenCall
+from coatcheck.core.queries.remote_calls import ClaimedCall, IdleCall, NextCheck
 from coatcheck.core.remote.result_store import ResultOf, ResultStore
 from coatcheck.core.service_secrets import ServiceSecrets
 from coatcheck.db.connection import PINNED_PLANS, Connection
@@ -33,7 +33,7 @@ from coatcheck.domain.remote_work import (
     decode_destination,
     encode_destination,
     seconds_after_faults,
-    seconds_to_next_look,
+    seconds_to_next_poll,
 )
 from coatcheck.domain.service_definition import TargetSecrets, encode_secrets
 from coatcheck.remotes import Remote, Remotes
@@ -48,65 +48,71 @@ from coatcheck.remotes.errors import (
 from coatcheck.settings import Settings
 from coatcheck.telemetry.job_stats import job_stats_of
 
-AWAY_SECONDS_MIN: Final = 1.0
-UNASKED_SECONDS: Final = 5.0
+_log = logging.getLogger(__name__)
+
+UNREACHABLE_SECONDS_MIN: Final = 1.0
+OWN_FAULT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRetryPolicy:
-    """``faults_max``: answers in a row without sense, after which an attempt is over.
-    ``unknown_max``: how often in a row a remote may not know of the work. A proxy without a route
-    says so for a moment, and so does a queue that is slow to learn of it."""
+    """How often to ask a remote again before the attempt ends.
+
+    ``faults_max``: invalid answers in a row that end an attempt. ``unknown_max``: how often in a
+    row the remote may not know the work. A proxy without a route says so for a moment, and so does
+    a queue that learns of it late.
+    """
 
     faults_max: int = 8
     unknown_max: int = 3
 
-    def bears_silence(self, call: TakenCall, error: RemoteError) -> bool:
-        """Whether to ask again how it stands, rather than end the attempt. Who is away is waited
-        for; who refuses may let us in again, once a credential has been changed on both sides."""
+    def retries_error(self, call: ClaimedCall, error: RemoteError) -> bool:
+        """Whether to ask for the status again instead of ending the attempt. An unreachable remote
+        is waited for; one that refuses may accept us again once both sides have a new
+        credential."""
         return _waits(call, error) or call.faults + 1 < self.faults_max
 
-    def bears_ignorance(self, call: TakenCall) -> bool:
-        """Whether to ask again, although the remote does not know of the work."""
+    def retries_unknown(self, call: ClaimedCall) -> bool:
+        """Whether to ask again although the remote does not know the work."""
         return call.faults + 1 < self.unknown_max
 
-    def bears_no_result(self, call: TakenCall, error: RemoteError) -> bool:
+    def retries_result(self, call: ClaimedCall, error: RemoteError) -> bool:
         """Whether to fetch the result again."""
         if _waits(call, error):
             return True
         if isinstance(error, RemoteRefused):
             return False
-        # One that trickles, or comes after its time, has held a turn for long enough.
+        # A result that trickles, or comes too late, has used a slot for long enough.
         hurried = call.is_overdue or error.code == RESULT_TOO_SLOW
         return call.faults + 1 < (min(2, self.faults_max) if hurried else self.faults_max)
 
-    def after_fault(self, call: TakenCall, error: RemoteError | None = None) -> PutBack:
-        """Look again later. That a remote is away is no fault of its answers: it counts as one at
-        most, so that whoever comes back with a stutter is not given up for it."""
+    def after_fault(self, call: ClaimedCall, error: RemoteError | None = None) -> NextCheck:
+        """Check again after a fault. An unreachable remote gives no invalid answers: it counts as
+        one fault at most, so that a remote that comes back unsteadily is not given up for it."""
         if error is not None and _waits(call, error):
-            pause = max(AWAY_SECONDS_MIN, self.later(call).seconds)
-            return PutBack(call, pause, max(1, call.faults))
+            pause = max(UNREACHABLE_SECONDS_MIN, self.next_check(call).seconds)
+            return NextCheck(call, pause, max(1, call.faults))
         faults = call.faults + 1
         asked_for = error.retry_after if isinstance(error, RemoteFaulty) else None
-        return PutBack(call, seconds_after_faults(faults, asked_for), faults)
+        return NextCheck(call, seconds_after_faults(faults, asked_for), faults)
 
-    def unasked(self, call: TakenCall) -> PutBack:
-        """Nobody could be asked, which is our own fault: look again later. The remote's faults stay
-        what they were, so that it is not given up for ours."""
-        return PutBack(call, UNASKED_SECONDS, call.faults)
+    def after_own_fault(self, call: ClaimedCall) -> NextCheck:
+        """Check again after a fault of ours: no remote could be asked. The remote's faults are left
+        unchanged, so that it is not given up for ours."""
+        return NextCheck(call, OWN_FAULT_SECONDS, call.faults)
 
-    def later(self, call: TakenCall) -> PutBack:
-        """It runs: look again at the pace of such work. A little by chance, so that what was
-        spawned together is not asked about together for ever."""
-        pause = seconds_to_next_look(
+    def next_check(self, call: ClaimedCall) -> NextCheck:
+        """The work runs: check again when work of its kind usually ends. With some jitter, so that
+        calls that were spawned together are not checked together for ever."""
+        pause = seconds_to_next_poll(
             call.spawned_seconds, call.polls, call.usual_seconds, call.spread_seconds
         )
-        return PutBack(call, pause * random.uniform(0.9, 1.1), 0)
+        return NextCheck(call, pause * random.uniform(0.9, 1.1), 0)
 
 
-def _waits(call: TakenCall, error: RemoteError) -> bool:
-    """Whether the remote is away, and the job has the time to wait for it. Once its time is up that
-    is borne as any fault is: a machine that slept may have come back before its network."""
+def _waits(call: ClaimedCall, error: RemoteError) -> bool:
+    """Whether the remote is unreachable and the job has time to wait for it. After its deadline
+    this is a fault like any other: a machine that slept may be back before its network."""
     return isinstance(error, RemoteUnreachable) and not call.is_overdue
 
 
@@ -124,19 +130,19 @@ class SpawnIdentity(NamedTuple):
 
 
 class SpawnTokens:
-    """Makes tokens and callbacks for one database, and reads callbacks back."""
+    """Makes the tokens and callback URLs of a deployment, and verifies callbacks."""
 
     def __init__(self, deployment: UUID, key: bytes) -> None:
         self._deployment = deployment
         self._key = key
 
     def token(self, spawned: SpawnIdentity) -> str:
-        """The same for the same spawn, and like no other's."""
+        """The token of a spawn: always the same, and different from all others."""
         facts = msgspec.json.encode([self._deployment.hex, *_facts(spawned)])
         return hashlib.sha256(facts).hexdigest()
 
     def callback_url(self, public_url: str, spawned: SpawnIdentity) -> str | None:
-        """Where a remote says that it is done; None if it cannot reach us."""
+        """The URL where a remote reports that it is done; None if it cannot reach us."""
         if not public_url:
             return None
         facts = msgspec.json.encode(_facts(spawned))
@@ -144,7 +150,7 @@ class SpawnTokens:
         return public_url.rstrip("/") + CALLBACKS_PATH + callback
 
     def read_callback(self, callback: str) -> SpawnIdentity | None:
-        """The spawn that a callback is about; None if it was not signed here."""
+        """The spawn of a callback; None if the signature is not ours."""
         if len(callback) > _CALLBACK_CHARACTERS_MAX or not callback.isascii():
             return None
         try:
@@ -168,12 +174,12 @@ def _facts(spawned: SpawnIdentity) -> tuple[str, str, int]:
 _KEPT_OPEN_MAX: Final = 512
 
 Place = bytes
-"""What two destinations have in common that go to the same place."""
+"""Identifies the place of a destination."""
 
 
 class RemoteDestinations:
-    """Opens destinations. ``operators`` are the operator's own targets by name: they are asked
-    wherever they lead, and looked up anew by every process, so a new address needs a restart.
+    """Opens adapters for destinations. ``operators`` are the operator's own targets by name: they
+    may lead anywhere, and every process reads them at start, so a new address needs a restart.
     ``secrets`` has those of tenants."""
 
     def __init__(
@@ -185,22 +191,22 @@ class RemoteDestinations:
         self._open: dict[tuple[Place, str, bytes], Remote] = {}
 
     def place(self, to: Destination) -> Place:
-        """Where it goes, whatever for. Secrets have ids of their organisation's own, so what one
-        place has in common is one organisation's, unless it needs none."""
+        """The place of a destination, whatever the work. The ids of secrets belong to one
+        organisation, so a place that needs secrets is one organisation's."""
         return encode_destination(Destination(to.target, to.secrets_id, to.operator))
 
     def pace_key(self, to: Destination) -> str:
-        """What work of one kind has in common: that it goes to one place. Its flow would not do,
-        which may end in a word of a task's payload."""
+        """The key of work that usually takes about as long: it goes to one place. The flow would
+        not do, because it may end in a word of a task's payload."""
         return hashlib.sha256(self.place(to)).hexdigest()
 
     async def open(self, org: str, to: Destination) -> Remote:
-        """The adapter, for work of ``org``. Raises RemoteMisdefined, SealingKeyMissing if nothing
-        opens its secrets yet, and SecretsLost if nothing ever will."""
+        """The adapter for work of ``org``. Raises RemoteMisdefined, SealingKeyMissing if its
+        secrets cannot be opened yet, and SecretsLost if they never can."""
         secrets = await self._secrets_of(org, to)
         if self._is_shared(to):
             org = ""
-        # With the values: an adapter that was opened before they were replaced is not used again.
+        # With the secret values: an adapter with replaced secrets is not used again.
         key = self.place(to), org, b"" if secrets is None else encode_secrets(secrets)
         remote = self._open.get(key)
         if remote is None:
@@ -210,7 +216,7 @@ class RemoteDestinations:
         return remote
 
     def _is_shared(self, to: Destination) -> bool:
-        """Whether all organisations use one adapter: Modal's keeps a session of the operator's."""
+        """Whether all organisations share an adapter: Modal's keeps a session of the operator."""
         target = self._operators.get(to.operator) if to.operator else None
         return target is not None and (target.target or {}).get("adapter") == "modal"
 
@@ -219,7 +225,7 @@ class RemoteDestinations:
             return None
         secrets = await self._secrets.find(org, to.secrets_id)
         if to.target is None or secrets.address != remote_address(to.target):
-            raise SecretsLost("The secrets that the job names were given for another address.")
+            raise SecretsLost("The secrets that the job refers to belong to another address.")
         return secrets
 
     def _opened(self, org: str, to: Destination, secrets: TargetSecrets | None) -> Remote:
@@ -235,13 +241,12 @@ class RemoteDestinations:
         )
 
 
-_log = logging.getLogger(__name__)
 _CANCEL_SECONDS_MAX: Final = 5.0
-_AWAY_MAX: Final = 1_000
+_UNREACHABLE_MAX: Final = 1_000
 
 
 class RemoteContext:
-    """Opened and closed by ``RemoteCalls``."""
+    """Connections, destinations and notifications of remote work. ``RemoteCalls`` owns it."""
 
     def __init__(
         self,
@@ -264,7 +269,7 @@ class RemoteContext:
         self._notify_db = Connection(settings.database_url, name="remote calls notify")
         self._notifier = Notifier(self._notify_db)
         self._known_tokens: tuple[UUID, SpawnTokens] | None = None
-        self._away: set[str] = set()
+        self._unreachable: set[str] = set()
         self._mistakes: set[tuple[str, str]] = set()
 
     async def close(self) -> None:
@@ -274,70 +279,70 @@ class RemoteContext:
         await self.db.close()
         await self._notify_db.close()
 
-    def tell(self, jobs: Sequence[UUID]) -> None:
-        """Whoever waits for these may look again."""
-        self._notifier.say(CHANGED, [job.hex for job in jobs])
+    def notify(self, jobs: Sequence[UUID]) -> None:
+        """Notify those who wait for these jobs."""
+        self._notifier.notify(CHANGED, [job.hex for job in jobs])
 
     async def tokens(self) -> SpawnTokens:
         _, tokens = await self._deployment()
         return tokens
 
-    def note_away(self, to: Destination) -> None:
-        """Say that a remote cannot be reached, once until it can."""
+    def note_unreachable(self, to: Destination) -> None:
+        """Log that a remote is unreachable, once until it is reachable again."""
         place = self.destinations.pace_key(to)
-        if place not in self._away:
-            if len(self._away) >= _AWAY_MAX:
-                self._away.clear()  # it is said once more then
-            self._away.add(place)
+        if place not in self._unreachable:
+            if len(self._unreachable) >= _UNREACHABLE_MAX:
+                self._unreachable.clear()  # it is then logged once more
+            self._unreachable.add(place)
             _log.warning(
                 "a remote cannot be reached; its jobs wait, which costs no attempt",
                 extra={"remote": to.shown},
             )
 
     def note_mistake(self, to: Destination, code: str, message: str) -> None:
-        """Say that a remote of the operator's is not set up as it has to be, once for each kind of
-        error until something was spawned there. A tenant's own is theirs to set up."""
+        """Log that a remote of the operator is set up wrongly: once per kind of error, until
+        something was spawned there. A tenant's remote is the tenant's to set up."""
         if to.operator and (to.operator, code) not in self._mistakes:
             self._mistakes.add((to.operator, code))
             _log.warning(
-                "a remote of the operator's cannot be used; its jobs fail: %s",
+                "a remote of the operator cannot be used; its jobs fail: %s",
                 message,
                 extra={"remote": to.shown, "code": code},
             )
 
     def note_spawned(self, to: Destination) -> None:
-        """A remote has taken work."""
+        """Record that a remote accepted work."""
         self._mistakes = {each for each in self._mistakes if each[0] != to.operator}
-        self.note_there(to)
+        self.note_reachable(to)
 
-    def note_there(self, to: Destination) -> None:
-        """A remote has answered."""
-        if self._away and (place := self.destinations.pace_key(to)) in self._away:
-            self._away.discard(place)
+    def note_reachable(self, to: Destination) -> None:
+        """Record that a remote answered."""
+        if self._unreachable and (place := self.destinations.pace_key(to)) in self._unreachable:
+            self._unreachable.discard(place)
             _log.info("a remote can be reached again", extra={"remote": to.shown})
 
-    async def cancel_there(self, remote: Remote, remote_id: str, job: UUID) -> None:
-        """Ask a remote to stop, as far as it can be asked."""
+    async def cancel_remote(self, remote: Remote, remote_id: str, job: UUID) -> None:
+        """Ask a remote to stop, if it can be asked."""
         try:
             async with asyncio.timeout(_CANCEL_SECONDS_MAX):
                 await remote.cancel(remote_id)
         except (RemoteError, TimeoutError) as error:
             _log.info(
-                "a remote was not told to stop: %s",
+                "a remote was not asked to stop: %s",
                 type(error).__name__,
                 extra={"job_id": to_text(job)},
             )
 
-    async def kept_for(self, call: TakenCall | IdleCall) -> ResultOf:
-        """What a keeper is told of a call."""
+    async def result_of(self, call: ClaimedCall | IdleCall) -> ResultOf:
+        """The description of a call for its result store."""
         deployment, _ = await self._deployment()
         note = decode_destination(call.destination).note
         return ResultOf(call.org, call.job, call.endpoint, call.owner, deployment, note)
 
-    async def delete_stored(self, call: TakenCall | IdleCall) -> None:
-        """Delete what may have been stored for a job that did not complete."""
+    async def delete_stored(self, call: ClaimedCall | IdleCall) -> None:
+        """Delete the blob that may have been stored for a job that did not complete."""
         store = self.result_stores.get(call.endpoint)
-        key = None if store is None else store.blob_key(await self.kept_for(call))
+        key = None if store is None else store.blob_key(await self.result_of(call))
         if key is not None:
             await self.blobs().delete([key])
 

@@ -1,4 +1,4 @@
-"""Checks remotes that the operator has set up, before any job asks for one."""
+"""Checks the operator's remotes at start, before any job needs one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from coatcheck.remotes.definitions import ModalTarget, read_definition
 from coatcheck.remotes.errors import RemoteMisdefined
 
 _NAMES_SECRETS: Final = ("secret", "token_id_secret", "token_secret_secret")
-"""Fields of definitions."""
+"""Fields of definitions that name secrets."""
 
 
 def check_operator_remote(setting: str, remote: OperatorRemote) -> None:
-    """Raises SettingsInvalid, which names the setting, for a remote that no adapter can use."""
+    """Raise SettingsInvalid, with the setting's name, for a remote that no adapter can use."""
     try:
         target = read_definition(remote.target)
     except RemoteMisdefined as error:
@@ -28,4 +28,4 @@ def check_operator_remote(setting: str, remote: OperatorRemote) -> None:
     names = (getattr(target, field, None) for field in _NAMES_SECRETS)
     missing = [name for name in names if name is not None and name not in remote.secrets]
     if missing:
-        raise SettingsInvalid(f"{setting}: its secrets have no {missing[0]!r}")
+        raise SettingsInvalid(f"{setting}: the secret {missing[0]!r} is missing")

@@ -9,27 +9,27 @@ from coatcheck.domain.catalogue import EndpointSpec
 from coatcheck.domain.remote_work import Destination, encode_work
 
 OPERATORS_PREFIX: Final = "remotes."
-"""Before the name of a remote in COATCHECK_REMOTES, in a destination."""
+"""In a destination: the prefix of the name of a remote in COATCHECK_REMOTES."""
 RETRY_FAILED: Final = "retry_failed"
-"""In a destination's note: what the remote says has failed is tried again, as new work."""
+"""In a destination's note: work that the remote reports as failed is retried, as new work."""
 _ANY_BODY: Final = b"null"
 
 
 def remote_payload(spec: EndpointSpec, given: bytes) -> bytes:
-    """The job's payload. It names the target's secrets, and holds none: the worker opens those that
-    are valid when it makes the call."""
+    """The payload of a job. It refers to the target's secrets and holds none: the worker opens
+    those that are valid at the call."""
     to = _destination(spec, retry_failed=spec.retries is not None)
     return encode_work(to, given)
 
 
 def remote_fingerprint(spec: EndpointSpec, given: bytes) -> bytes:
-    """What makes two requests the same: not the target, which may have been registered anew."""
+    """The fingerprint of a request. Not of the target, which may have been registered anew."""
     return f"{spec.queue_key}\0".encode() + given
 
 
 def work_frame(spec: EndpointSpec, retries: int | None = None) -> tuple[bytes, bytes]:
-    """What stands before and after the input in the payload of such a job; ``retries`` are those
-    that its batch asks for, if it does."""
+    """The parts of such a payload before and after the input. ``retries`` are those of the batch,
+    if it sets some."""
     asked_for = spec.retries if retries is None else retries
     to = _destination(spec, retry_failed=asked_for is not None)
     before, _, after = encode_work(to, _ANY_BODY).rpartition(_ANY_BODY)

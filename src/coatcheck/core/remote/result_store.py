@@ -1,4 +1,4 @@
-"""What becomes of a remote's result: its endpoint's keeper says what is stored, and where."""
+"""Result stores: decide per endpoint how a remote's result is stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coatcheck.remotes.protocol import RemoteResult
 
 @dataclass(frozen=True, slots=True)
 class ResultOf:
-    """The job whose result is kept. ``note`` is what its payload says for the keeper."""
+    """The job of a result. ``note`` is what its payload says to the result store."""
 
     org: str
     job: UUID
@@ -25,7 +25,7 @@ class ResultOf:
 
 @dataclass(frozen=True, slots=True)
 class StoredArtifact:
-    """A blob that is stored, whole, and becomes the job's artifact when the job completes."""
+    """A blob that is stored whole, and becomes the job's artifact when the job completes."""
 
     name: str
     blob_key: str
@@ -36,25 +36,25 @@ class StoredArtifact:
 
 @dataclass(frozen=True, slots=True)
 class StoredOutput:
-    """The job's result, as JSON, and the file that goes with it."""
+    """The job's result, as JSON, and its file."""
 
     result: bytes
     artifact: StoredArtifact | None = None
 
 
 class ResultStore(Protocol):
-    """Keeps the results of one endpoint's jobs."""
+    """Stores the results of one endpoint's jobs."""
 
     def fails_for_good(self, of: ResultOf) -> bool:
-        """Whether what the remote says has failed is not tried again."""
+        """Whether work that the remote reports as failed is not retried."""
         ...
 
     def blob_key(self, of: ResultOf) -> str | None:
-        """The one key under which the result is stored, if it is always the same: it is deleted if
-        the job ends otherwise than completed. None if each upload has its own."""
+        """The key under which the result is stored, if it is always the same: it is deleted unless
+        the job completes. None if each upload has its own."""
         ...
 
     async def keep(self, of: ResultOf, result: RemoteResult, blobs: BlobContainer) -> StoredOutput:
-        """Store what comes, piece by piece. Raises RemoteError and BlobStoreUnavailable; what was
-        stored by then is the keeper's to delete, or the sweeper's."""
+        """Store the result, piece by piece. Raises RemoteError and BlobStoreUnavailable; partial
+        blobs are deleted by the store or by the sweeper."""
         ...

@@ -1,4 +1,4 @@
-"""The worker's part: has work done elsewhere, once, and lets go of its job."""
+"""Spawns remote work once for a job, and parks the job. Runs in workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from coatcheck.domain.errors import (
     TargetUnreachable,
 )
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.remote_work import FIRST_LOOK_SECONDS, RemoteWork, encode_destination
+from coatcheck.domain.remote_work import FIRST_POLL_SECONDS, RemoteWork, encode_destination
 from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.states import State
 from coatcheck.remotes import Remote, SpawnRequest
@@ -40,12 +40,12 @@ _log = logging.getLogger(__name__)
 _OPERATORS_MISTAKES: Final = frozenset(
     {RemoteRefused.code, "remote_http_401", "remote_http_403", "remote_http_404"}
 )
-"""Codes of refusals which are hardly about the work, but about a credential or an address."""
+"""Codes of refusals that are hardly about the work, but about a credential or an address."""
 
 Answer = TypeVar("Answer")
 
 SPAWN_FAULTS_MAX: Final = 6
-"""So often a spawn may be answered without sense before it costs attempts: a few minutes."""
+"""How many invalid answers a spawn may get before they cost attempts: a few minutes' worth."""
 
 
 class Spawner:
@@ -55,11 +55,11 @@ class Spawner:
         self._context = context
 
     async def spawn(self, claimed: ClaimedJob, work: RemoteWork) -> bool:
-        """Have it done, and park the job. Whether it is parked: if not, it is somebody else's.
+        """Spawn the work and park the job. False if another process holds the job by now.
 
-        Raises what is to become of the attempt if it could not be spawned.
+        Raises the outcome of the attempt if the work could not be spawned.
         """
-        # Before the spawn is begun: without an adapter it is certain that nobody takes the work.
+        # Before the spawn begins: without an adapter nobody can have accepted the work.
         remote = await self._opened(claimed, work)
         pace_key = self._context.destinations.pace_key(work.to)
         destination = encode_destination(work.to)
@@ -67,18 +67,18 @@ class Spawner:
             lambda: remote_calls.begin(self._context.db, claimed, pace_key, destination)
         )
         if begun is None:
-            return False  # whoever has the job will find this spawn, if it was ever made
+            return False  # whoever holds the job finds this spawn, if it was ever made
         crash_point("remote.begun")
         remote_id = await self._spawned(remote, claimed, work, begun)
         crash_point("remote.spawned")
         parked = await _insisting(
             lambda: remote_calls.park(
-                self._context.db, claimed, remote_id, FIRST_LOOK_SECONDS, work.to.run_seconds
+                self._context.db, claimed, remote_id, FIRST_POLL_SECONDS, work.to.run_seconds
             )
         )
         crash_point("remote.parked")
         if parked:
-            self._context.tell([claimed.uuid])
+            self._context.notify([claimed.uuid])
         else:
             await self._stop_unless_wanted(remote, claimed, remote_id)
         return parked
@@ -100,19 +100,19 @@ class Spawner:
     async def _stop_unless_wanted(
         self, remote: Remote, claimed: ClaimedJob, remote_id: str
     ) -> None:
-        """The job was taken away meanwhile. If it has ended, nobody else will stop the work."""
+        """The job was taken away meanwhile. If it has ended, stop the work: nobody else will."""
         found = await retried(
             lambda: job_store.get(self._context.db, [(claimed.org, claimed.uuid)])
         )
         view = found.get((claimed.org, claimed.uuid))
         if view is None or (view.terminal and view.state is not State.COMPLETED):
-            await self._context.cancel_there(remote, remote_id, claimed.uuid)
+            await self._context.cancel_remote(remote, remote_id, claimed.uuid)
 
     async def _spawned(
         self, remote: Remote, claimed: ClaimedJob, work: RemoteWork, begun: remote_calls.Begun
     ) -> str:
-        if begun.told_id is not None:
-            return begun.told_id
+        if begun.callback_id is not None:
+            return begun.callback_id
         tokens = await self._context.tokens()
         spawned = SpawnIdentity(claimed.org, claimed.uuid, begun.spawn)
         request = SpawnRequest(
@@ -133,7 +133,7 @@ class Spawner:
             return remote_id
         except RemoteError as error:
             if isinstance(error, RemoteUnreachable):
-                self._context.note_away(work.to)
+                self._context.note_unreachable(work.to)
             if error.code in _OPERATORS_MISTAKES:
                 self._context.note_mistake(work.to, error.code, str(error))
             if error.perhaps_done and remote.reattach is Reattach.NONE:
@@ -144,16 +144,16 @@ class Spawner:
 
 
 def id_missing() -> FailJob:
-    """What becomes of a job whose remote's id nobody knows."""
+    """The outcome of a job whose remote id is lost."""
     return FailJob(
-        "The remote may have taken the work, but its id was lost, and cannot be asked for.",
+        "The remote may have accepted the work, but its id was lost and cannot be recovered.",
         code="remote_id_missing",
     )
 
 
 async def _insisting(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask until the database answers: with the work spawned, there is no way back. It ends with the
-    worker's lease, at the latest."""
+    """Repeat until the database answers: once the work is spawned, there is no way back. The
+    worker's lease ends it at the latest."""
     failures = 0
     while True:
         try:
@@ -169,7 +169,7 @@ def _not_spawned(error: RemoteError, claimed: ClaimedJob) -> Exception:
         case RemoteUnreachable():
             return TargetUnreachable(str(error))
         case RemoteFaulty() if claimed.unreachables < SPAWN_FAULTS_MAX:
-            # A proxy before a remote that is being deployed says so, too.
+            # A proxy in front of a remote that is being deployed answers like this, too.
             return TargetUnreachable(str(error), after=error.retry_after)
         case RemoteRefused():
             return FailJob(str(error), code=error.code)

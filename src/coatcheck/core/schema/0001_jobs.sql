@@ -8,7 +8,7 @@
 --
 -- Leases. `lease` is (worker boot << 40 | claim number): it names its holder, is fresh for every
 -- claim, and is NULL in every state nobody holds. Fenced writes compare it and nothing else:
--- adding the state to their WHERE made the planner leave the primary key (see DESIGN, traps).
+-- adding the state to their WHERE made the planner leave the primary key.
 --
 -- Payload and result are bytea: JSON goes in and comes out byte for byte (integers stay integers),
 -- and the server spends no time parsing what it will not look into.
@@ -21,7 +21,7 @@
 -- computed from the run and its `task_index`, so that a page of tasks in order is read by primary
 -- key, and a list that is ingested twice writes no task twice. Its flow begins with its run's id,
 -- which is how runs are fair to each other. A task keeps its payload when it ends, because a rerun
--- takes it from there, and never expires by itself: tasks are removed with their group.
+-- takes it from there, and never expires by itself: tasks are deleted with their group.
 
 CREATE TYPE job_state AS ENUM (
     'staged', 'queued', 'dispatching', 'processing', 'finalizing',
@@ -57,7 +57,7 @@ CREATE TABLE jobs (
     -- Time in the handler over all attempts so far; the attempt that ends the job adds its own.
     run_seconds       real NOT NULL DEFAULT 0,
     keeps_input       boolean NOT NULL DEFAULT true,
-    -- Which of the job's moves webhooks report: 0008_webhooks.sql has the codes.
+    -- Which of the job's state changes webhooks report: 0008_webhooks.sql has the codes.
     webhook           smallint,
     task_index        integer,
     run_id            uuid,
@@ -68,12 +68,12 @@ CREATE TABLE jobs (
     owner             text COLLATE "C" NOT NULL DEFAULT '',
     idempotency_key   text COLLATE "C",
     fingerprint       bytea,
-    -- What the caller calls a task.
+    -- The caller's id of a task.
     custom_id         text,
     request_id        text,
     -- A W3C traceparent, if the submission was traced.
     traceparent       text,
-    -- What a remote service calls the work (0009_remote_calls.sql).
+    -- The remote service's id of the work (0009_remote_calls.sql).
     execution_id      text,
     progress_note     text,
     error_code        text,
@@ -96,7 +96,7 @@ CREATE TABLE jobs (
     ),
     CONSTRAINT tasks_are_numbered CHECK ((run_id IS NULL) = (task_index IS NULL))
 ) WITH (
-    -- A queue's dead rows are dear: every claim steps over them. Vacuum by count, not by share of a
+    -- A queue's dead rows are expensive: every claim steps over them. Vacuum by count, not by share of a
     -- table that keeps its history, and leave room on pages for the two updates each job gets.
     fillfactor = 85,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -107,29 +107,29 @@ CREATE TABLE jobs (
     autovacuum_vacuum_cost_delay = 1
 );
 
--- One idempotency key, one job. Also what a re-POST looks up before its body is read.
+-- One idempotency key, one job. Also what a repeated POST looks up before its body is read.
 CREATE UNIQUE INDEX jobs_idempotency ON jobs (org_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 
--- What the claim walks: the flows of an endpoint that have work, then each flow's oldest jobs.
+-- The claim walks it: the flows of an endpoint that have work, then each flow's oldest jobs.
 -- `endpoint` comes before `org_id` because a worker asks only for the endpoints it serves.
 CREATE INDEX jobs_ready ON jobs (lane, endpoint, org_id, flow, run_at, id)
     WHERE state = 'queued';
 
--- What the stager walks.
+-- The loop that queues due jobs walks it.
 CREATE INDEX jobs_due ON jobs (run_at)
     WHERE state IN ('staged', 'retrying');
 
--- What the rescuer walks, by holder. On an expression, so that no fenced write can be tempted to
--- find its row by lease: a whole claim shares one, and that plan reads all of its rows once per row.
+-- The rescuer walks it, by holder. On an expression, so that no fenced write can be tempted to find its
+-- row by lease: a whole claim shares one, and that plan reads all of its rows once per row.
 CREATE INDEX jobs_held ON jobs ((lease >> 40))
     WHERE lease IS NOT NULL;
 
--- What the expirer walks.
+-- The loop that fails jobs past their start deadline walks it.
 CREATE INDEX jobs_start_deadline ON jobs (start_deadline)
     WHERE start_deadline IS NOT NULL AND state IN ('staged', 'queued', 'retrying');
 
--- What the pruner walks. Tasks, which have no end of their own, are not in it.
+-- Retention walks it. Tasks, which never expire by themselves, are not in it.
 CREATE INDEX jobs_expired ON jobs (expires_at)
     WHERE expires_at < 'infinity';
 
@@ -140,8 +140,8 @@ CREATE FUNCTION job_service(endpoint text, flow text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN split_part(CASE endpoint WHEN /* upstream endpoint */ THEN flow ELSE endpoint END, '.', 1);
 
--- What lists of jobs walk: an owner's jobs of a service that have ended, newest first, however much
--- history others have.
+-- Lists of jobs walk it: an owner's ended jobs of a service, newest first, however long the history of
+-- others is.
 --
 -- By hashes, so that its keys are short and of fixed width: every finish adds an entry, and pays for
 -- it. Readers compare the names as well. Live jobs are not in it: each change of a job is a new entry
@@ -150,29 +150,29 @@ CREATE INDEX jobs_ended ON jobs (
     hashtextextended(job_service(endpoint, flow) || org_id, 0), hashtext(owner), state, id
 ) WHERE state IN ('completed', 'failed', 'cancelled') AND run_id IS NULL;
 
--- Jobs that failed or were cancelled, newest first. Completions, which are most of all ends, pay
--- nothing for it.
+-- Jobs that failed or were cancelled, newest first. Completions, by far the most ends, pay nothing for
+-- it.
 CREATE INDEX jobs_unsuccessful ON jobs (org_id, id)
     WHERE state IN ('failed', 'cancelled') AND run_id IS NULL;
 
--- The jobs of one organisation that wait for their time: few come this way.
+-- The staged and retrying jobs of one organisation: few jobs pass through these states.
 CREATE INDEX jobs_postponed ON jobs (org_id, endpoint, id)
     WHERE state IN ('staged', 'retrying');
 
 -- The retries of a job.
 CREATE INDEX jobs_retries ON jobs (org_id, retry_of) WHERE retry_of IS NOT NULL;
 
--- A run's tasks that have ended one way, in order.
+-- A run's ended tasks by state, in order.
 CREATE INDEX jobs_run_ended ON jobs (org_id, run_id, state, task_index)
     WHERE run_id IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
 
--- A run's tasks that run now: so many as there are slots. By state and not by lease, or the planner
--- would take jobs_held, and read what everybody holds. The lease is for the writer: what one claim
--- takes then lands on one page, and not among all the dead entries of the run.
+-- A run's running tasks: at most as many as there are slots. By state and not by lease, or the planner
+-- would take jobs_held, and read all held jobs. The lease is for the writer: the entries of one claim
+-- then land on one page, and not among all the dead entries of the run.
 CREATE INDEX jobs_run_held ON jobs (org_id, run_id, lease)
     WHERE run_id IS NOT NULL
       AND state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested');
 
--- A run's tasks that wait to be tried again.
+-- A run's tasks that wait for a retry.
 CREATE INDEX jobs_run_postponed ON jobs (org_id, run_id, task_index)
     WHERE run_id IS NOT NULL AND state IN ('staged', 'retrying');

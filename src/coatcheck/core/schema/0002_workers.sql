@@ -18,24 +18,24 @@ CREATE TABLE workers (
     lanes            text[] NOT NULL DEFAULT '{urgent,standard,bulk}',
     -- How many jobs it runs at a time in each of its `lanes`, in their order.
     slots            integer[] NOT NULL DEFAULT '{}',
-    -- How many slots of each lane it keeps for organisations that hold none, where there is more than
-    -- one organisation. It is here so that explanations of a waiting job can say so.
+    -- How many slots of each lane it reserves for organisations that hold none, where there is more than
+    -- one organisation. Stored so that the explanation of a waiting job can say so.
     reserved         integer[] NOT NULL DEFAULT '{}',
-    -- Plain functions run in threads, which cannot be stopped. An endpoint whose handlers go on after
-    -- they were given up is not served by this worker until they end: which endpoints, and for how
-    -- many threads. Empty for nearly every worker at nearly every moment.
+    -- Plain functions run in threads, which cannot be stopped. An endpoint whose abandoned handlers still
+    -- run is not served by this worker until they end: which endpoints, and how many threads each. Empty
+    -- for nearly every worker at nearly every moment.
     threads_held     jsonb NOT NULL DEFAULT '{}',
     -- The digests of the endpoint definitions that its code declares (0004_catalogue.sql).
     publishes        text[] NOT NULL DEFAULT '{}',
-    -- One run of one process; all workers in it share it. A supervisor chooses it for what it starts,
-    -- and so knows which workers died when it has reaped a process.
+    -- One run of one process, shared by all its workers. A supervisor chooses it for its children, and
+    -- so knows which workers died when it has reaped a process.
     process          uuid NOT NULL DEFAULT gen_random_uuid(),
-    -- Where to look for the process: `host` is the same only for processes that see the same numbers
-    -- mean the same processes (processes/identity.py). NULL where that cannot be said.
+    -- Where to look for the process: processes have the same `host` only if process ids mean the same to
+    -- them (processes/identity.py). NULL where that is unknown.
     host             text COLLATE "C",
     pid              integer,
     process_ticks    bigint,
-    -- The folders of its isolated jobs: whatever still lives in one is ended first.
+    -- The folder of its isolated jobs: processes that still use it are ended first.
     temp_dir         text,
     -- Since when it is known to be dead. Never unset: a process does not come back.
     died_at          timestamptz,

@@ -1,14 +1,14 @@
--- Organisations, their workspaces and users, the keys that users call with, and what Stripe says of
--- an organisation's plan.
+-- Organisations, their workspaces and users, the users' API keys, and the state of an organisation's
+-- plan at Stripe.
 --
--- A token of a trusted issuer may name an organisation or a user that has no row here: rows exist
--- for what carries a limit, a plan or a key. Each statement that adds a row names the organisation
--- that it must find.
+-- A token of a trusted issuer may name an organisation or a user without a row here: rows exist for
+-- organisations and users that have a limit, a plan or a key. Each statement that adds a row names the
+-- organisation that it must find.
 
 CREATE TABLE orgs (
     org_id          text COLLATE "C" PRIMARY KEY,
     name            text NOT NULL,
-    -- Stripe's word for the state of the plan. Looked at only while billing is on.
+    -- Stripe's word for the state of the plan. Used only while billing is on.
     subscription    text NOT NULL DEFAULT 'active',
     subscription_changed_at timestamptz,
     stripe_customer text COLLATE "C",
@@ -17,16 +17,16 @@ CREATE TABLE orgs (
     backlog_max     integer CHECK (backlog_max >= 0),
     created_at      timestamptz NOT NULL DEFAULT now(),
     -- How long the calls of its registered services may take; NULL: as long as the deployment's
-    -- setting says. A call that hangs holds a slot of a worker for all of its timeout, so an operator
-    -- says who may have long ones.
+    -- setting allows. A call that hangs holds a slot of a worker for all of its timeout, so an operator
+    -- decides who may have long ones.
     timeout_max     integer CHECK (timeout_max > 0),
-    -- From which hour on its usage is sent to Stripe: the one in which it was first seen with a
-    -- customer while sending was on. What it used before is not billed.
+    -- From which hour on its usage is sent to Stripe: the one in which it first had a customer while
+    -- sending was on. Usage before that is not billed.
     stripe_metered_from timestamptz,
     CONSTRAINT org_rate_is_whole CHECK ((rate_requests IS NULL) = (rate_seconds IS NULL))
 );
 
--- What an event of Stripe looks up.
+-- An event of Stripe looks up its customer here.
 CREATE INDEX orgs_stripe_customer ON orgs (stripe_customer) WHERE stripe_customer IS NOT NULL;
 
 CREATE TABLE workspaces (
@@ -62,11 +62,11 @@ CREATE TABLE api_keys (
     CONSTRAINT key_rate_is_whole CHECK ((rate_requests IS NULL) = (rate_seconds IS NULL))
 );
 
--- What a request looks up: its key names no organisation.
+-- A request looks up its key here: a key names no organisation.
 CREATE INDEX api_keys_by_id ON api_keys (key_id);
 
--- Each of an organisation's subscriptions at Stripe, as the newest event has it. `changed_at` is
--- Stripe's time of that event, in whole seconds, and `rank` puts events of one second in order.
+-- Each of an organisation's subscriptions at Stripe, as of the newest event. `changed_at` is Stripe's
+-- time of that event, in whole seconds, and `rank` orders the events of one second.
 
 CREATE TABLE stripe_subscriptions (
     org_id          text COLLATE "C" NOT NULL,
@@ -77,10 +77,10 @@ CREATE TABLE stripe_subscriptions (
     PRIMARY KEY (org_id, subscription_id)
 );
 
--- What an event looks up whose customer is not, or no longer, that of the organisation.
+-- An event looks up its subscription here if its customer is not, or no longer, the organisation's.
 CREATE INDEX stripe_subscriptions_by_id ON stripe_subscriptions (subscription_id);
 
--- The events that were processed: one that comes again changes nothing.
+-- Events that were applied: a repeated one changes nothing.
 
 CREATE TABLE stripe_events (
     org_id      text COLLATE "C" NOT NULL,

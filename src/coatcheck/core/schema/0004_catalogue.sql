@@ -1,6 +1,6 @@
--- The services that can be called.
+-- The catalogue of services.
 --
---   source  org_id   who writes it
+--   source  org_id   written by
 --   code    ''       derived from what workers publish (below), for every organisation
 --   http    an org   that organisation, over HTTP: an upstream that Coatcheck calls
 --
@@ -9,7 +9,7 @@
 --
 -- The generated columns are what a list shows of a service: its versions, and how many endpoints each
 -- has, in the same order. They are computed when a service is written, so that a list reads no
--- definition, of which each may have hundreds of kilobytes.
+-- definitions, which may have hundreds of kilobytes each.
 
 CREATE TABLE services (
     org_id       text COLLATE "C" NOT NULL,
@@ -27,7 +27,7 @@ CREATE TABLE services (
     CONSTRAINT code_belongs_to_everybody CHECK ((source = 'code') = (org_id = ''))
 );
 
--- Definitions that hold secret values as they are: they are sealed once a sealing key is set.
+-- Definitions that hold plain secrets: they are sealed once a sealing key is set.
 CREATE INDEX services_unsealed ON services (org_id, service_id) WHERE jsonb_path_exists(
     definition,
     '$.versions.*.endpoints[*] ? (
@@ -36,13 +36,13 @@ CREATE INDEX services_unsealed ON services (org_id, service_id) WHERE jsonb_path
     )'
 );
 
--- What workers publish: one row for each definition of an endpoint that the code of some worker
--- declares, or declared a while ago. services/resolve.sql derives the services of source 'code' from
--- it. Definitions belong to no worker: `workers.publishes` names those of each, so a fleet that
+-- The definitions that workers publish: one row for each definition of an endpoint that the code of some
+-- worker declares, or recently declared. services/resolve.sql derives the services of source 'code' from
+-- them. Definitions belong to no worker: `workers.publishes` names those of each, so a fleet that
 -- restarts writes none anew, and what a worker publishes ends with its row.
 --
---   digest          names the definition; equal definitions are one row
---   position        where its service declares it, for lists
+--   digest          identifies the definition; equal definitions are one row
+--   position        its position in its service, for lists
 --   published_at    when it was first published: of two that live workers publish, the later one is in force
 --   unserved_since  since when no live worker publishes it; NULL while one does
 --
@@ -61,9 +61,9 @@ CREATE TABLE published_endpoints (
     PRIMARY KEY (org_id, service_id, version, key, digest)
 );
 
--- The secrets of registered targets, sealed with a key of the deployment (coatcheck/sealing.py). What a
--- definition or a payload says of them is the id, which is computed from the endpoint and the address
--- that they were given for (domain/service_definition.py).
+-- The secrets of registered targets, sealed with a key of the deployment (coatcheck/sealing.py).
+-- Definitions and payloads hold only the id, which is computed from the endpoint and the address that
+-- the secrets were given for (domain/service_definition.py).
 --
 -- One row holds all values of one endpoint's target. The text is bound to org_id and id: in another row
 -- it does not open. It names its key; `key_id` repeats that for key rotation, and cannot differ.
@@ -84,10 +84,10 @@ CREATE TABLE service_secrets (
     PRIMARY KEY (org_id, id)
 );
 
--- What is retired when a service is registered anew.
+-- Finds the secrets to retire when a service is registered anew.
 CREATE INDEX service_secrets_service ON service_secrets (org_id, service_id);
--- What is counted and sealed anew when keys are rotated.
+-- Finds the secrets to count and to seal anew when keys are rotated.
 CREATE INDEX service_secrets_key ON service_secrets (key_id, org_id, id);
--- What is removed in the end.
+-- Finds the secrets to delete.
 CREATE INDEX service_secrets_retired ON service_secrets (retired_at, org_id, id)
     WHERE retired_at IS NOT NULL;

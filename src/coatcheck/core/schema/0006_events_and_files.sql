@@ -1,9 +1,8 @@
--- What jobs say while they run, the files that they make, and the files that they were given or that
--- callers staged for them.
+-- The events of running jobs, the files that they produce, and their input files and uploads.
 
--- Which database this is. The blobs of its jobs are named by it, so that two databases that share a
+-- The identity of this database. The keys of its blobs contain it, so that two databases that share a
 -- container never take each other's blobs for orphans. `callback_key` signs the URLs by which remote
--- services call back: servers and workers alike read it here.
+-- services call back: servers and workers read it here.
 
 CREATE TABLE deployment (
     id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -13,15 +12,15 @@ CREATE TABLE deployment (
 );
 INSERT INTO deployment DEFAULT VALUES;
 
--- What a handler says while it runs: log lines, and output chunks of three kinds, in order, so that
--- a reader can resume after the last `seq` it saw. Progress is not here: only its latest value
--- counts, and that is on the job.
+-- The output of a handler while it runs: log lines, and output chunks of three kinds, in order, so that a
+-- reader can resume after the last `seq` it saw. Progress is not here: only its latest value counts, and
+-- that is on the job.
 --
--- Two kinds are written by the engine, with the statement that moves the job: an `attempt` that did
--- not complete, and the `alert` that a job has failed with no attempt left.
+-- The engine writes two kinds, with the statement that changes the job's state: an `attempt` that did not
+-- complete, and the `alert` that a job has failed with no attempt left.
 --
--- `write_id` names the statement that wrote the row: one whose answer was lost is looked for by it before
--- it is sent again.
+-- `write_id` identifies the statement that wrote the row: if its answer was lost, it is looked up by this
+-- before it is sent again.
 
 CREATE TABLE job_events (
     org_id   text COLLATE "C" NOT NULL,
@@ -34,10 +33,10 @@ CREATE TABLE job_events (
     PRIMARY KEY (org_id, job_id, seq)
 );
 
--- A job's attempts, however much else it has said.
+-- A job's attempts, however much output it has.
 CREATE INDEX job_events_attempts ON job_events (org_id, job_id, seq) WHERE kind = 'attempt';
 
--- Files that a job made. The bytes are in the blob store under `blob_key`; a row exists only once
+-- Files that a job produced. The bytes are in the blob store under `blob_key`; a row exists only once
 -- they are all there.
 
 CREATE TABLE artifacts (
@@ -52,14 +51,14 @@ CREATE TABLE artifacts (
     PRIMARY KEY (org_id, job_id, name)
 );
 
--- What the sweeper asks: whether a blob that names this job is still wanted.
+-- The sweeper looks up here whether a blob of this job is still needed.
 CREATE INDEX artifacts_job ON artifacts (job_id);
 
--- What remains known of an artifact that is gone: what it was, when it was stored, and when and by
--- what it was deleted. It outlives its job: the receipt is wanted when all else is gone.
+-- The record of a deleted artifact: what it was, when it was stored, and when and by what it was deleted.
+-- It outlives its job, because a receipt is needed when everything else is deleted.
 --
 -- The statement that deletes an artifact's row opens its record; then the blob is deleted; then the
--- record is closed. What it says is left may be gone already, and what it says is gone is gone.
+-- record is closed. So a blob of an open record may already be deleted; one of a closed record is.
 
 CREATE TABLE artifact_records (
     org_id       text COLLATE "C" NOT NULL,
@@ -76,20 +75,19 @@ CREATE TABLE artifact_records (
     stored_at    timestamptz NOT NULL,
     deleting_at  timestamptz NOT NULL DEFAULT now(),
     deleted_at   timestamptz,
-    -- `retention`, `owner`, `replaced`; or the word of the product that removed its job.
+    -- `retention`, `owner`, `replaced`; or the word of the product that deleted its job.
     mechanism    text NOT NULL,
     PRIMARY KEY (org_id, job_id, seq)
 );
 
--- The few whose blob may still be there, however long the history.
+-- The few whose blob may still exist, however long the history.
 CREATE INDEX artifact_records_left ON artifact_records (deleting_at, seq) WHERE deleted_at IS NULL;
 
--- Those that are forgotten in the end.
+-- Finds expired records.
 CREATE INDEX artifact_records_old ON artifact_records (deleted_at) WHERE deleted_at IS NOT NULL;
 
--- Files that jobs were submitted with. The bytes are in the blob store, in pieces under `blob_key`;
--- this is what remains known of them. It outlives its job: the receipt is wanted when all else is
--- gone.
+-- Files that jobs were submitted with. The bytes are in the blob store, in pieces under `blob_key`; this
+-- is their record. It outlives its job, because a receipt is needed when everything else is deleted.
 
 CREATE TABLE job_inputs (
     org_id      text COLLATE "C" NOT NULL,
@@ -105,13 +103,13 @@ CREATE TABLE job_inputs (
     PRIMARY KEY (org_id, job_id)
 );
 
--- Those that are forgotten in the end.
+-- Finds expired records.
 CREATE INDEX job_inputs_forget ON job_inputs (forget_at);
 
--- Every copy of those bytes, and of what leads to them, from when it was stored to when and by what
--- it was deleted. A row is written before, or in one commit with, what makes the copy reachable, and
--- is closed after the copy is gone: what the table says is left may be gone already, and what it
--- says is gone is gone.
+-- Every copy of those bytes, and of the pointer to them, from when it was stored to when and by what it
+-- was deleted. A row is written before, or in one commit with, what makes the copy reachable, and is
+-- closed after the copy is deleted: so a copy with an open row may already be deleted; one with a closed
+-- row is.
 
 CREATE TABLE input_copies (
     org_id     text COLLATE "C" NOT NULL,
@@ -128,17 +126,17 @@ CREATE TABLE input_copies (
     CONSTRAINT blobs_expire CHECK (layer <> 'blob' OR expires_at IS NOT NULL)
 );
 
--- What maintenance walks, and a worker that looks for what the dead of its machine left: the few
+-- Maintenance walks it, and a worker that cleans up after dead workers of its machine: the few copies
 -- that are not deleted yet, however long the history.
 CREATE INDEX input_copies_left ON input_copies (layer, expires_at, org_id, job_id)
     WHERE deleted_at IS NULL;
 
--- What the sweeper asks: whether a blob that names this job is still wanted.
+-- The sweeper looks up here whether a blob of this job is still needed.
 CREATE INDEX input_copies_job ON input_copies (job_id)
     WHERE layer = 'blob' AND deleted_at IS NULL;
 
--- Files that callers stage by a signed URL before they submit what is to read them. `used_by` names
--- what has taken it, opaque here; it takes an upload once. `released_at`: it has read the file to its
+-- Files that callers upload by a signed URL before they submit what reads them. `used_by` is the id of
+-- the reader, opaque here; an upload is used once. `released_at`: the reader has read the file to its
 -- end, and needs it no more.
 
 CREATE TABLE uploads (
@@ -154,5 +152,5 @@ CREATE TABLE uploads (
 );
 
 CREATE INDEX uploads_expired ON uploads (expires_at);
--- What the sweeper asks, by the upload that a blob names.
+-- The sweeper looks up an upload by the id in a blob's key.
 CREATE INDEX uploads_blob ON uploads (id);

@@ -1,18 +1,18 @@
--- Webhooks: an outbox. The statement that moves a job writes the rows of the messages about that
--- move, so that there is a row if and only if there was that move. The deliverers work from there.
+-- Webhooks: an outbox. The statement that changes a job's state writes the deliveries of that change, so
+-- that there is a row if and only if there was the change. The deliverers work from there.
 --
 -- A target is a URL of an organisation. Its id is computed from both, so that a submission knows it
--- beforehand (domain/webhooks.py). `failures` counts tries since the last that was answered 2xx: a
--- receiver that fails is tried one delivery at a time. `not_before` is what it asked for by
--- Retry-After. `disabled_at`: it answered 410. `used_at` is when a submission last named it, to the
--- hour; a target that is not used for long, and that nothing refers to, is removed.
+-- beforehand (domain/webhooks.py). `failures` counts tries since the last 2xx: a failing receiver is sent
+-- one delivery at a time. `not_before` is its Retry-After. `disabled_at`: it answered 410. `used_at` is
+-- when a submission last named it, to the hour; a target that was not used for long, and that nothing
+-- refers to, is deleted.
 --
--- An endpoint is a target that an organisation registers once for all its jobs. It says itself which
--- `events` it wants. Its id is its own, so that two endpoints may have one URL. `paused_at`: messages
--- gather until it is resumed. A secret of its own signs: `generation` says which, and the previous one
--- stays valid for a while after `rotated_at`. `pulled`: nothing is posted, messages are fetched, and
--- `pulled_at` is when they last were. `deleted_at`: it gets no more messages, and is here for the sake
--- of the log; it has no events then.
+-- An endpoint is a target that an organisation registers once for all its jobs. `events` are those that
+-- it subscribed to. Its id is its own, so that two endpoints may have one URL. `paused_at`: messages
+-- gather until it is resumed. It has its own signing secret: `generation` says which, and the previous one
+-- stays valid for a while after `rotated_at`. `pulled`: nothing is posted; messages are fetched, most
+-- recently at `pulled_at`. `deleted_at`: it gets no more messages, and stays for the sake of the log,
+-- without events.
 
 CREATE TABLE webhook_targets (
     org_id      text COLLATE "C" NOT NULL,
@@ -37,25 +37,25 @@ CREATE TABLE webhook_targets (
     )
 ) WITH (fillfactor = 70);
 
--- What the pruner walks, and the few that want nothing more.
+-- Retention walks the first; the second has the few disabled targets.
 CREATE INDEX webhook_targets_used ON webhook_targets (used_at);
 CREATE INDEX webhook_targets_disabled ON webhook_targets (org_id, id) WHERE disabled_at IS NOT NULL;
--- The endpoints of an organisation; and whether there is any at all, which is what every statement
--- that moves jobs asks first.
+-- The endpoints of an organisation; and whether there is any, which every statement that changes states
+-- checks first.
 CREATE INDEX webhook_targets_endpoints ON webhook_targets (org_id, id) WHERE events IS NOT NULL;
--- Those that are fetched from: the ones that nobody fetches from any more are removed.
+-- Pulled endpoints: those that nobody pulls from any more are deleted.
 CREATE INDEX webhook_targets_pulled ON webhook_targets (org_id, id)
     WHERE pulled AND events IS NOT NULL;
 
--- The targets that a job names. Written with the job, gone with it. `tells` says what each is sent:
+-- The targets that a job names, written and deleted with it. `tells` says what each is sent:
 --
 --   1  the job's end
---   2  every move from one state to another
---   4  its phases: the moves that change what its caller is shown (webhooks/told.sql)
+--   2  every state change
+--   4  its phases: the moves that change what its caller is shown (webhooks/receivers.sql)
 --
--- `jobs.webhook` has the largest of its rows', so that jobs without webhooks cost nothing. Besides:
+-- `jobs.webhook` has the largest of its rows' values, so that jobs without webhooks cost nothing. Also:
 --
---   0  the job is internal: a product runs it for itself, and nobody is sent its moves
+--   0  the job is internal: a product runs it for itself, and nobody is sent its state changes
 --   3  it is a task, and its run's target is sent its failure
 --   5  as 4, but its caller is not shown that it was claimed: it begins when it starts. The product
 --      that claims it chooses between the two, with each claim
@@ -68,15 +68,15 @@ CREATE TABLE job_webhooks (
     PRIMARY KEY (org_id, job_id, target_id)
 );
 
--- What the pruner asks of a target.
+-- Retention looks up here whether a job refers to a target.
 CREATE INDEX job_webhooks_target ON job_webhooks (org_id, target_id);
 
--- The messages, and what became of them. `facts` are what the row of its subject may no longer say
--- when it is delivered; never a payload, a result or an error's text, which go when their job does:
--- those are read from it at the time of delivery.
+-- The messages and their outcomes. `facts` hold what the row of the subject may no longer say at
+-- delivery; never a payload, a result or an error's text, which are deleted with their job and read from
+-- it at delivery.
 --
--- While it is being posted it has a lease, fresh for every claim, and is due again when that ends.
--- `tries` begins anew when somebody has it sent again.
+-- While a delivery is being posted it has a lease, new for every claim, and is due again when that ends.
+-- `tries` starts anew when it is sent again on request.
 
 CREATE TABLE webhook_deliveries (
     org_id           text COLLATE "C" NOT NULL,
@@ -108,22 +108,22 @@ CREATE TABLE webhook_deliveries (
     autovacuum_vacuum_cost_delay = 1
 );
 
--- What the deliverers walk: the targets that have messages waiting, then each one's oldest. And when
--- to look next.
+-- The deliverers walk these: the targets with pending messages, then each one's oldest; and when to look
+-- next.
 CREATE INDEX webhook_deliveries_waiting ON webhook_deliveries (org_id, target_id, due_at, id)
     WHERE status = 'pending';
 CREATE INDEX webhook_deliveries_due ON webhook_deliveries (due_at)
     WHERE status = 'pending';
--- What was not tried yet: a later message about the same subject waits for it.
+-- Untried deliveries: a later message about the same subject waits for them.
 CREATE INDEX webhook_deliveries_untried ON webhook_deliveries (org_id, target_id, subject_id, id)
     WHERE status = 'pending' AND tries = 0;
 -- How many are being posted to each target.
 CREATE INDEX webhook_deliveries_leased ON webhook_deliveries (org_id, target_id)
     WHERE lease IS NOT NULL;
--- The log, of one job, or of what became of deliveries one way.
+-- The log, of one job, or of one status.
 CREATE INDEX webhook_deliveries_subject ON webhook_deliveries (org_id, subject_id, id);
 CREATE INDEX webhook_deliveries_status ON webhook_deliveries (org_id, status, id);
--- What the pruner walks, and what it asks of a target.
+-- Retention walks the first, and looks up in the second whether a delivery refers to a target.
 CREATE INDEX webhook_deliveries_ended ON webhook_deliveries (ended_at)
     WHERE ended_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_target ON webhook_deliveries (org_id, target_id, id);

@@ -1,12 +1,12 @@
 -- Usage: what jobs have used, exactly; reports of it; and meter events for Stripe.
 --
--- Every statement that ends jobs adds what they used to `usage_deltas`, a row for each group of them:
--- the end of a job is fenced and happens once, and so does its row. Rows are only ever added, so no
--- two finishes wait for each other. The roll-up moves them into `usage` and `usage_hours`, a statement
--- at a time; deltas and sums together are always exact.
+-- Every statement that ends jobs adds their usage to `usage_deltas`, a row for each group of them: the
+-- end of a job is fenced and happens once, and so does its row. Rows are only ever added, so no two
+-- completions wait for each other. The roll-up moves them into `usage` and `usage_hours`, a statement at
+-- a time; deltas and sums together are always exact.
 --
--- The deltas count a run's tasks as well. The roll-up adds them to the run; a reader of a run adds
--- what is left of them.
+-- The deltas count a run's tasks as well. The roll-up adds them to the run; a reader of a run adds the
+-- deltas that are left.
 
 CREATE TABLE usage_deltas (
     org_id        text COLLATE "C" NOT NULL,
@@ -22,11 +22,11 @@ CREATE TABLE usage_deltas (
     endpoint      text COLLATE "C" NOT NULL,
     flow          text COLLATE "C" NOT NULL,
     run_id        uuid,
-    -- When its jobs ended, by this default: statements that end jobs need not say so.
+    -- When its jobs ended: the default saves the statements that end jobs from naming it.
     ended_at      timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (org_id, seq)
 ) WITH (
-    -- The roll-up empties it all the time: it may not gather dead rows.
+    -- The roll-up empties it all the time: it must not gather dead rows.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
     autovacuum_vacuum_cost_delay = 1
 );
@@ -53,8 +53,8 @@ CREATE TABLE usage (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 1000
 );
 
--- By the hour, kept for USAGE_HOURS_KEPT_DAYS (domain/limits.py). `metered`: meter events for Stripe
--- were made of it as it is. The roll-up takes that back when it adds something.
+-- By the hour, kept for USAGE_HOURS_KEPT_DAYS (domain/limits.py). `metered`: its current values are in
+-- meter events for Stripe. The roll-up resets it when it adds something.
 
 CREATE TABLE usage_hours (
     org_id        text COLLATE "C" NOT NULL,
@@ -74,12 +74,12 @@ CREATE TABLE usage_hours (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 1000
 );
 
--- What the pruner walks, and what is not metered yet.
+-- Retention walks the first; the second has the hours to meter.
 CREATE INDEX usage_hours_old ON usage_hours (hour);
 CREATE INDEX usage_hours_unmetered ON usage_hours (org_id, hour) WHERE NOT metered;
 
--- What an organisation used in a day, a week or a month that has ended: made once, and kept as it was
--- made. `items` are the sums by endpoint and flow, `totals` those of all of them.
+-- An organisation's usage in a day, a week or a month that has ended: made once, and never changed.
+-- `items` are the sums by endpoint and flow, `totals` those of all of them.
 
 CREATE TABLE usage_reports (
     org_id     text COLLATE "C" NOT NULL,
@@ -94,15 +94,15 @@ CREATE TABLE usage_reports (
     UNIQUE (org_id, id)
 );
 
--- What the pruner walks.
+-- Retention walks it.
 CREATE INDEX usage_reports_old ON usage_reports (created_at);
 
--- What is sent to Stripe as meter events. The value of a part is what an hour had used of a measure
--- when the part was made, less the parts before it: more than one only where something was added to an
--- hour later. A row is written before it is sent, and never changes its value or its identifier, by
--- which Stripe knows an event that it has already.
+-- Meter events for Stripe. The value of a part is the hour's usage of a measure when the part was made,
+-- less the earlier parts: there is more than one only if usage was added to an hour later. A row is
+-- written before it is sent, and never changes its value or its identifier, by which Stripe recognises
+-- a repeated event.
 --
--- `attempted_at`: it was sent then, and it is not known what became of it. `due_at`: when to send it.
+-- `attempted_at`: it was sent then, with an unknown outcome. `due_at`: when to send it.
 
 CREATE TABLE stripe_meter_events (
     org_id       text COLLATE "C" NOT NULL,
@@ -125,6 +125,6 @@ CREATE TABLE stripe_meter_events (
     CONSTRAINT ended_when_it_did CHECK ((status = 'pending') = (ended_at IS NULL))
 );
 
--- What is to be sent; and what the pruner walks.
+-- The events to send; and what retention walks.
 CREATE INDEX stripe_meter_events_due ON stripe_meter_events (due_at) WHERE status = 'pending';
 CREATE INDEX stripe_meter_events_old ON stripe_meter_events (hour);

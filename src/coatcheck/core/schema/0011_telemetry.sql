@@ -1,17 +1,16 @@
--- What happened lately, and what processes say about themselves.
+-- Recent job statistics, and the metrics that processes push.
 
 -- By organisation and lane: counts and distributions of times, by the minute, the quarter of an hour
 -- and the hour. Overviews and forecasts read these few rows, never the jobs.
 --
--- Statistics, not accounts: every process counts in memory and adds what it counted every few
--- seconds, so one that is killed takes its last seconds with it (docs/adr/0028). What is billed is
--- in `usage`, which is exact.
+-- Statistics, not accounting: every process counts in memory and adds its counts every few seconds, so a
+-- killed one loses its last seconds (docs/adr/0028). Billing uses `usage`, which is exact.
 --
--- All steps are written by the same statement. The rows of organisation '*' are the sums over all of
--- them: whoever runs the deployment looks at as few rows as anybody else.
+-- One statement writes all steps. The rows of organisation '*' are the sums over all organisations: an
+-- operator reads as few rows as anybody else.
 --
--- `waits` is how long jobs had been due when they were claimed, `runs` how long attempts ran: how
--- many fell into each of the buckets of domain/durations.py, the empty ones at the end left out.
+-- `waits` is how long jobs had been due when they were claimed, `runs` how long attempts ran: how many
+-- fell into each of the buckets of domain/durations.py, without the empty ones at the end.
 
 CREATE TABLE job_roll_ups (
     org_id       text COLLATE "C" NOT NULL,
@@ -29,7 +28,7 @@ CREATE TABLE job_roll_ups (
     runs         integer[] NOT NULL,
     PRIMARY KEY (org_id, step_seconds, at, lane)
 ) WITH (
-    -- The rows of the steps that are under way are changed over and over.
+    -- The rows of the current steps are changed over and over.
     fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000
 );
 
@@ -44,15 +43,15 @@ CREATE TABLE failure_roll_ups (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000
 );
 
--- What the pruner of roll-ups walks.
+-- Retention walks these.
 CREATE INDEX job_roll_ups_old ON job_roll_ups (step_seconds, at);
 CREATE INDEX failure_roll_ups_old ON failure_roll_ups (step_seconds, at);
 
--- One row a process, written over every few seconds with all its Prometheus samples: workers listen
--- on no socket, so the server that Prometheus asks adds the rows up. Counts must never go back, so a
--- process that is gone is folded: its counts are added to the row of kind 'gone', and its own row
--- stays for a while, without samples, so that a process that was only asleep finds out which of its
--- pushes were counted (core/process_metrics.py).
+-- One row per process, overwritten every few seconds with all its Prometheus samples: workers listen on
+-- no socket, so the server that Prometheus asks adds the rows up. Counts must never go back, so an
+-- ended process is folded: its counts are added to the row of kind 'gone', and its own row stays for a
+-- while, without samples, so that a process that was only asleep learns which of its pushes were counted
+-- (core/process_metrics.py).
 
 CREATE TABLE process_metrics (
     process    uuid PRIMARY KEY,

@@ -1,14 +1,14 @@
 -- A role that sees only one user's rows.
 --
--- Statements name the organisation and the user whose rows they read: that is the first wall between
--- users. This is a second one, for readers that want it. Such a reader acts as the role
--- coatcheck_user, with the organisation and the user set for the transaction, and row-level security
--- shows that role nothing else: with no user set, nothing at all. The tables' owner, as whom
--- everything else runs, is not bound by it. A product does the same for tables of its own.
+-- Statements name the organisation and the user whose rows they read: that is the first barrier between
+-- users. This is a second one, for readers that want it. Such a reader acts as the role coatcheck_user,
+-- with the organisation and the user set for the transaction, and row-level security shows that role
+-- nothing else; with no user set, nothing. The tables' owner, as which everything else runs, is not
+-- bound by it. A product does the same for its own tables.
 
 DO $$
 BEGIN
-    -- Roles are the whole server's: another database may have made it, or be making it just now.
+    -- Roles belong to the whole server: another database may have created it, or be creating it now.
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'coatcheck_user') THEN
         BEGIN
             CREATE ROLE coatcheck_user NOLOGIN NOINHERIT;
@@ -48,9 +48,9 @@ BEGIN
 END
 $$;
 
--- A policy that lets everybody through, so that nothing changes for others, and one that
--- coatcheck_user has to pass besides. A setting that was set for a transaction is empty after it, and
--- NULL before the first: either way it names nobody.
+-- One policy lets everybody through, so that nothing changes for others; coatcheck_user has to pass the
+-- second one as well. A setting that was set for a transaction is empty after it, and NULL before the
+-- first: either way it names nobody.
 ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE artifacts ENABLE ROW LEVEL SECURITY;
 
@@ -62,7 +62,7 @@ CREATE POLICY own_rows ON jobs AS RESTRICTIVE TO coatcheck_user USING (
     org_id = nullif(current_setting('coatcheck.org', true), '')
     AND owner = 'user:' || nullif(current_setting('coatcheck.user', true), '')
 );
--- An artifact belongs to whoever its job belongs to; the policy above says which jobs the reader sees.
+-- An artifact belongs to the owner of its job; the policy above says which jobs the reader sees.
 CREATE POLICY own_rows ON artifacts AS RESTRICTIVE TO coatcheck_user USING (
     EXISTS (
         SELECT FROM jobs AS j WHERE j.org_id = artifacts.org_id AND j.id = artifacts.job_id
@@ -70,8 +70,8 @@ CREATE POLICY own_rows ON artifacts AS RESTRICTIVE TO coatcheck_user USING (
 );
 
 GRANT SELECT ON artifacts TO coatcheck_user;
--- What is shown of a job: neither its payload, nor its lease. `xmin` says which transaction wrote the
--- row as it is: by that a stream of a user's jobs knows what has changed.
+-- The columns that are shown of a job: neither its payload nor its lease. `xmin` is the transaction that
+-- wrote the row: by it a stream of a user's jobs knows what has changed.
 GRANT SELECT (
     org_id, id, lane, endpoint, flow, state, failures, failures_max, crashes, interruptions,
     unreachables, created_at, run_at, dispatched_at, started_at, finished_at, updated_at, expires_at,

@@ -1,8 +1,8 @@
 """PostgreSQL 18 without an installation: a real server, run from the binaries in a wheel.
 
 `EmbeddedPostgres` owns one data folder and the server on it; `pick_data_dir` decides where that
-folder lies. Everything about who runs the server and what may be touched is in
-docs/adr/0003-embedded-postgresql.md.
+folder is. docs/adr/0003-embedded-postgresql.md says who runs the server and which files it may
+touch.
 """
 
 from coatcheck.db.embedded.errors import EmbeddedPostgresError

@@ -1,4 +1,4 @@
-"""Making a cluster: whole, or not there at all."""
+"""Creates the database cluster of an embedded server: whole, or not at all."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from pathlib import Path
 from coatcheck.db.embedded.errors import EmbeddedPostgresError
 from coatcheck.db.embedded.folder import Account, Layout, create_folder
 
-# Nothing of the caller's: PGOPTIONS, PGDATA or a locale in it would change what the programs do.
+# Nothing of the caller's environment: PGOPTIONS, PGDATA or a locale would change the programs.
 CLEAN_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 
 
 @dataclass(frozen=True)
 class Programs:
-    """PostgreSQL's programs as `account` runs them."""
+    """PostgreSQL's programs, run as `account`."""
 
     bin_dir: Path
     account: Account
 
     def initdb(self, folder: Path, *, superuser: str) -> None:
-        """Make a cluster in an empty folder that the account owns."""
+        """Create a cluster in an empty folder that the account owns."""
         self._run(
             "initdb",
             f"--pgdata={folder}",
             f"--username={superuser}",
-            "--auth-local=trust",  # the socket's folder is private, see layout.py
+            "--auth-local=trust",  # the socket's folder is private, see folder.py
             "--auth-host=reject",
             "--encoding=UTF8",
-            # The same order and case rules on every machine, whatever its C library.
+            # The same sort order and case rules on every machine, whatever its C library.
             "--locale-provider=builtin",
             "--builtin-locale=C.UTF-8",
             "--locale=C",
@@ -61,11 +61,11 @@ class Programs:
     def serve(
         self, cluster: Path, log: Path, extra_environment: dict[str, str]
     ) -> subprocess.Popen[bytes]:
-        """Start a server on a cluster, its output appended to `log`.
+        """Start a server on a cluster, with its output appended to `log`.
 
-        It gets a session of its own: a Ctrl-C in the terminal is ours to act on, and must not end
-        the server before the work that uses it. It is not tied to our life either: should we be
-        killed, it goes on, and the next start adopts it.
+        It gets its own session: a Ctrl-C in the terminal is ours to handle, and must not stop the
+        server before the work that uses it. It outlives us: if we are killed, it goes on, and the
+        next start adopts it.
         """
         with log.open("ab") as output:
             return subprocess.Popen(
@@ -108,8 +108,8 @@ _LEFT_BEHIND = shutil.ignore_patterns("*.a", "pgxs", "pkgconfig")
 def bundled_bin() -> Path:
     """The folder of PostgreSQL's programs inside the installed wheel.
 
-    Found without importing the wheel's package: importing it starts its own server manager's
-    bookkeeping (a lock file, a runtime folder), none of which is used here.
+    Found without importing the wheel's package: that would start its server manager's bookkeeping
+    (a lock file, a runtime folder), which is not used here.
     """
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -127,7 +127,7 @@ def bundled_bin() -> Path:
 
 
 def runnable_bin(account: Account, *, copies: Path = COPIES) -> Path:
-    """The folder of PostgreSQL's programs that `account` can run, copied there if need be."""
+    """The folder of PostgreSQL's programs that `account` can run, copied if necessary."""
     bundled = bundled_bin()
     if _can_run(account, bundled):
         return bundled
@@ -147,7 +147,7 @@ def _can_run(account: Account, bin_dir: Path) -> bool:
     if account.is_invoker:
         return True
     programs = [bin_dir / "postgres", bin_dir / "initdb"]
-    # One file of each other folder that the programs read stands for all of it.
+    # One file of each other folder that the programs read represents the whole folder.
     read = [next(bin_dir.parent.glob(f"{folder}/**/*.*")) for folder in ("lib", "share")]
     read += list(_libraries(bin_dir).glob("*"))[:1]
     return account.first_closed(programs) is None and account.first_closed(read, "r") is None
@@ -158,7 +158,7 @@ def _site_packages(bin_dir: Path) -> Path:
 
 
 def _libraries(bin_dir: Path) -> Path:
-    """The shared libraries that came with the wheel; programs find them by a relative path."""
+    """The shared libraries of the wheel; the programs find them by a relative path."""
     return _site_packages(bin_dir) / f"{_PACKAGE}.libs"
 
 
@@ -168,14 +168,14 @@ def _version(bin_dir: Path) -> str:
 
 
 def _fingerprint() -> str:
-    """Of the wheel's content: its record lists every file with its hash."""
+    """A fingerprint of the wheel's content: its record lists every file with its hash."""
     wheel = importlib.metadata.distribution(_DISTRIBUTION)
     record = wheel.read_text("RECORD") or wheel.version
     return hashlib.sha256(record.encode()).hexdigest()[:12]
 
 
 def _copy_installation(bin_dir: Path, target: Path) -> None:
-    """Copy what a server needs to `target`, which appears whole or not at all."""
+    """Copy the files that a server needs to `target`, which appears whole or not at all."""
     create_folder(target.parent, 0o755)
     site_packages = _site_packages(bin_dir)
     wanted = [bin_dir.parent / folder for folder in ("bin", "lib", "share")]
@@ -185,11 +185,11 @@ def _copy_installation(bin_dir: Path, target: Path) -> None:
         for source in wanted:
             shutil.copytree(source, made / source.relative_to(site_packages), ignore=_LEFT_BEHIND)
         _open_to_all(made)
-        os.sync()  # a copy cut short by a power failure would be taken for a good one
+        os.sync()  # a copy cut short by a power failure would look complete
         try:
             made.rename(target)
         except OSError:
-            if not target.is_dir():  # else: somebody else made the same copy meanwhile
+            if not target.is_dir():  # else another process made the same copy meanwhile
                 raise
 
 
@@ -213,19 +213,19 @@ _FIXED: Mapping[str, Setting] = {
     "listen_addresses": "",
     "max_connections": 100,
     "timezone": "UTC",
-    # Durability is the product. These are the defaults; saying them keeps them.
+    # Durability is the product. These are the defaults; setting them makes sure.
     "fsync": True,
     "full_page_writes": True,
     "synchronous_commit": True,
     # A queue writes the same pages again and again: few checkpoints, few full-page images.
     "max_wal_size": "2GB",
     "checkpoint_timeout": "15min",
-    # Every job leaves dead rows behind; vacuum looks often so that the ready index stays small.
+    # Every job leaves dead rows behind; frequent vacuums keep the index of queued jobs small.
     "autovacuum_naptime": "5s",
     "random_page_cost": 1.1,
     "jit": False,  # compiling a millisecond statement costs more than running it
-    # Payloads never reach the log: statements fail at ERROR and quote values in their messages,
-    # so errors go to the client alone, and no message brings its detail, statement or parameters.
+    # Payloads never reach the log: errors of statements quote values, so errors go to the client
+    # alone, and no message has a detail, a statement or parameters.
     "log_timezone": "UTC",
     "log_line_prefix": "%m [%p] ",
     "log_min_messages": "log",
@@ -248,7 +248,7 @@ def settings_file(overrides: Mapping[str, Setting]) -> str:
 
 
 def shared_buffers_mib(memory: int) -> int:
-    """An eighth of the memory: other processes of ours need the rest more than the cache does."""
+    """An eighth of the memory: our other processes need the rest more than the cache does."""
     share = memory // SHARED_BUFFERS_FRACTION // MEBIBYTE
     return max(SHARED_BUFFERS_MIN_MIB, min(SHARED_BUFFERS_MAX_MIB, share))
 
@@ -275,13 +275,13 @@ UNFINISHED_PREFIX = "pg.unfinished-"
 
 
 def create_cluster(layout: Layout, programs: Programs, *, superuser: str) -> None:
-    """Make the cluster beside its place and move it there once it is on disk.
+    """Create the cluster beside its place and move it there once it is on disk.
 
     A first boot that is cut short leaves only an unfinished folder, which the next one removes.
-    Each has its own name, as the initdb of a killed boot may still be writing to the last one.
+    Each folder has its own name, because a killed boot's initdb may still write to the last one.
     """
     for leftover in layout.data.glob(f"{UNFINISHED_PREFIX}*"):
-        shutil.rmtree(leftover, ignore_errors=True)  # what such an initdb adds goes the next time
+        shutil.rmtree(leftover, ignore_errors=True)  # what a live initdb adds is removed next time
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED_PREFIX, dir=layout.data))
     programs.account.own(unfinished)
     programs.initdb(unfinished, superuser=superuser)
@@ -291,18 +291,18 @@ def create_cluster(layout: Layout, programs: Programs, *, superuser: str) -> Non
 
 
 def check_version(layout: Layout) -> None:
-    """Raise EmbeddedPostgresError if another major version of PostgreSQL made the cluster."""
+    """Raise EmbeddedPostgresError if another major version of PostgreSQL created the cluster."""
     found = (layout.cluster / "PG_VERSION").read_text().strip()
     if found != str(MAJOR_VERSION):
         raise EmbeddedPostgresError(
-            f"{layout.cluster} was made by PostgreSQL {found}, and this is {MAJOR_VERSION}",
+            f"{layout.cluster} was created by PostgreSQL {found}, and this is {MAJOR_VERSION}",
             "Move the data over with pg_dump and pg_restore, or name another folder with --data.",
         )
 
 
 def _include(settings: Path, own_conf: Path) -> None:
     text = f"\ninclude = '../{settings.name}'\n# Your own settings go below.\n"
-    # The folder is the server account's by now: root must not follow a link that it might plant.
+    # The server's account owns the folder by now: root must not follow a link planted there.
     descriptor = os.open(own_conf, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
         os.write(descriptor, text.encode())

@@ -1,4 +1,4 @@
-"""What goes wrong with an embedded server, said so that the reader can act on it."""
+"""The error of an embedded server, with a hint that the reader can act on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from coatcheck.domain.errors import CoatcheckError
 
 
 class EmbeddedPostgresError(CoatcheckError):
-    """The embedded server cannot run; `hint` says what to do about it."""
+    """The embedded server cannot run; `hint` says how to fix it."""
 
     code = "embedded_postgres"
 

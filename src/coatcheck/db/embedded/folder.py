@@ -1,4 +1,4 @@
-"""The data folder of an embedded server: where it is, what is in it, who owns it."""
+"""The data folder of an embedded server: its location, contents and owner."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FOLDER_NAME = ".coatcheck"
 
 
 def pick_data_dir(requested: Path | None, clone: Path) -> tuple[Path, str]:
-    """The data folder to use, and why, in words fit to print.
+    """The data folder to use, and the reason, in words fit to print.
 
-    `requested` is what the user named, if anything; `clone` is the folder to keep the data in
-    otherwise. Nothing is created, but for PostgreSQL's system user when root asks. Raises
-    EmbeddedPostgresError when the requested folder cannot be used, naming what is in the way.
+    `requested` is the folder that the user named, if any; `clone` is the one to keep the data in
+    otherwise. Creates nothing except, as root, PostgreSQL's system user. Raises
+    EmbeddedPostgresError with the obstacle if the requested folder cannot be used.
     """
     if requested is not None:
         layout = Layout.of(requested)
@@ -68,7 +68,7 @@ def check_usable(layout: Layout, account: Account, *, suggestion: Path) -> None:
 
 
 def closed_folder(path: Path, account: Account) -> Path | None:
-    """The outermost folder on the way to `path` that `account` cannot enter, or None."""
+    """The outermost folder on the path to `path` that `account` cannot enter, or None."""
     if account.is_invoker:
         return None
     existing = nearest_existing(path)
@@ -76,14 +76,14 @@ def closed_folder(path: Path, account: Account) -> Path | None:
 
 
 def _system_folder(clone: Path) -> Path:
-    """A folder of its own for each clone, recognisable by name and unique by path."""
+    """A folder for each clone, recognisable by name and unique by path."""
     clone = clone.resolve()
     slug = re.sub(r"[^a-z0-9]+", "-", clone.name.lower()).strip("-") or "data"
     return SYSTEM_DATA / f"{slug}-{hashlib.sha256(os.fsencode(clone)).hexdigest()[:8]}"
 
 
 SYSTEM_USER = "coatcheck-pg"
-# Two processes that create the user at once: the loser finds the password file locked.
+# Two processes may create the user at once: the loser finds the password file locked.
 USERADD_ATTEMPTS_MAX = 5
 
 
@@ -113,15 +113,15 @@ class Account:
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
     def own(self, path: Path) -> None:
-        """Hand a folder that we have just created to this account."""
+        """Give this account a folder that we have just created."""
         if not self.is_invoker:
             os.chown(path, self.uid, self.gid)
 
     def first_closed(self, paths: list[Path], access: str = "x") -> Path | None:
-        """The first of `paths` this account lacks `access` ('r', 'w' or 'x') to, or None.
+        """The first of `paths` that this account cannot access ('r', 'w' or 'x'), or None.
 
-        Asked of the kernel by a process that runs as the account, so that access lists, mount
-        options and user namespaces count as much as mode bits do.
+        A process that runs as the account asks the kernel, so that access lists, mount options and
+        user namespaces count as well as mode bits.
         """
         script = f'for path do [ -{access} "$path" ] || {{ printf %s "$path"; exit 1; }}; done'
         asked = subprocess.run(
@@ -143,7 +143,7 @@ class Account:
 def server_account(cluster: Path | None = None) -> Account:
     """The account for a server on `cluster`: the owner of an existing one, else the default.
 
-    Raises EmbeddedPostgresError when the cluster belongs to somebody we cannot act for.
+    Raises EmbeddedPostgresError if the cluster belongs to an account that we cannot act for.
     """
     owner = _owner(cluster) if cluster is not None else None
     if os.geteuid() == 0:
@@ -168,7 +168,7 @@ def _owner(path: Path) -> Account | None:
 def _account_of(uid: int, gid: int) -> Account:
     try:
         return Account(pwd.getpwuid(uid).pw_name, uid, gid)
-    except KeyError:  # containers run under numbers that have no name
+    except KeyError:  # containers run under ids that have no name
         return Account(f"uid {uid}", uid, gid)
 
 
@@ -204,7 +204,7 @@ def _create_system_user() -> pwd.struct_passwd:
             command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
         answer = created.stderr.strip()
-        entry = _find(SYSTEM_USER)  # ours, or a rival's
+        entry = _find(SYSTEM_USER)  # ours, or that of a concurrent process
         if entry is not None:
             return entry
     raise EmbeddedPostgresError(
@@ -221,7 +221,7 @@ class Ownership:
         self._descriptor: int | None = None
 
     def take(self) -> None:
-        """Take the lock, or raise EmbeddedPostgresError naming the process that has it."""
+        """Take the lock, or raise EmbeddedPostgresError with the process that holds it."""
         if self._descriptor is not None:
             return
         try:
@@ -250,7 +250,7 @@ class Ownership:
             self._descriptor = None
 
 
-PORT = 5432  # only names the socket's file: nothing listens on TCP
+PORT = 5432  # only part of the socket's file name: nothing listens on TCP
 # The kernel's limit is 107 bytes on Linux and 103 on macOS.
 SOCKET_PATH_BYTES_MAX = 100
 
@@ -287,12 +287,12 @@ class Layout:
         return usual if _can_hold_socket(usual) else _short_socket_dir(self.data)
 
     def create_folders(self) -> None:
-        """Create what is missing for the invoker; the server's own folders come later."""
+        """Create the invoker's missing folders; the server's own folders come later."""
         create_folder(self.data, 0o711 if os.geteuid() == 0 else 0o700)
         create_folder(self.log.parent, 0o700)
 
     def create_socket_dir(self, account: Account) -> Path:
-        """The private folder for the socket, created if missing and checked if not."""
+        """The private folder for the socket, created if missing, else checked."""
         folder = self.socket_dir
         if create_folder(folder, 0o700):
             account.own(folder)
@@ -306,16 +306,16 @@ class Layout:
         return folder
 
     def remove_foreign_socket_dir(self, folder: Path) -> None:
-        """Leave nothing outside the data folder, unless a server is still using it."""
+        """Remove a socket folder outside the data folder, unless a server still uses it."""
         if folder.parent != self.data:
             with contextlib.suppress(OSError):  # not there, or not empty
                 folder.rmdir()
 
 
 def create_folder(path: Path, mode: int) -> bool:
-    """Create `path` with exactly `mode`, whatever the umask; False if it was there already.
+    """Create `path` with exactly `mode`, whatever the umask; False if it existed.
 
-    Parents that are missing are created open to pass through, as the server's account must.
+    Missing parents are created so that the server's account can pass through them.
     """
     if not path.parent.is_dir():
         create_folder(path.parent, 0o711)
@@ -328,12 +328,13 @@ def create_folder(path: Path, mode: int) -> bool:
 
 
 def nearest_existing(path: Path) -> Path:
-    """`path` itself or the closest of its parents that exists."""
+    """`path` itself, or the closest of its parents that exists."""
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _can_hold_socket(folder: Path) -> bool:
-    """Short enough for the kernel, and without the comma that separates hosts in a URL."""
+    """Whether the path is short enough for the kernel, and without a comma, which separates hosts
+    in a URL."""
     length = len(os.fsencode(folder / f".s.PGSQL.{PORT}"))
     return length <= SOCKET_PATH_BYTES_MAX and "," not in str(folder)
 
@@ -350,11 +351,11 @@ def _short_socket_dir(data: Path) -> Path:
 
 
 def _runtime_folders() -> list[Path]:
-    """Folders made for sockets: the system's for root, the session's for a user, then /tmp."""
+    """Folders for sockets: the system's for root, the session's for a user, then /tmp."""
     if os.geteuid() == 0:
         preferred = Path("/run")
     else:
         preferred = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
     usable = [preferred] if os.access(preferred, os.W_OK | os.X_OK) else []
-    # /tmp last, as TMPDIR may be long; create_socket_dir refuses a folder that a stranger made.
+    # /tmp last, as TMPDIR may be long; create_socket_dir refuses a folder that another user made.
     return [*usable, Path(tempfile.gettempdir()), Path("/tmp")]  # noqa: S108

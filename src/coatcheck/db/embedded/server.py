@@ -1,8 +1,8 @@
-"""The life of an embedded server: start or adopt, wait until it serves, stop.
+"""The life cycle of an embedded server: start or adopt, wait until it is ready, stop.
 
-Whoever starts it owns the data folder until it stops. An owner that is killed loses the folder but
-not the server, which goes on in its own session; the next owner finds it there and adopts it. A
-server that was itself killed recovers when it is started again, for as long as that takes.
+The process that starts it owns the data folder until it stops. A killed owner loses the folder but
+not the server, which goes on in its own session; the next owner finds and adopts it. A server that
+was killed itself recovers at its next start, however long that takes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXIT_POLL_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class PidFile:
-    """What a running, or no longer running, server says of itself."""
+    """The contents of a server's pid file; the server may no longer run."""
 
     pid: int
     socket_dir: str
@@ -56,12 +56,12 @@ class PidFile:
 
     @classmethod
     def read(cls, cluster: Path) -> PidFile | None:
-        """The cluster's pid file, or None if there is none (a server stopped in good order)."""
+        """The cluster's pid file, or None if there is none (after a clean stop)."""
         try:
             lines = (cluster / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return None
-        # The server writes the first lines at once and the last ones as it comes up.
+        # The server writes the first lines at once and the last ones during its start.
         fields = [line.strip() for line in lines] + [""] * 8
         if not fields[0].isdigit():
             return cls(0, "", "")
@@ -71,8 +71,8 @@ class PidFile:
 def find_server(cluster: Path, account: Account) -> psutil.Process | None:
     """The live server of `cluster`, or None.
 
-    Raises EmbeddedPostgresError when the pid file names a live server of another folder: then this
-    folder is a copy of one in use, or was moved under its server, and starting would risk both.
+    Raises EmbeddedPostgresError if the pid file names a live server of another folder: then this
+    folder is a copy of one in use, or was moved under its server, and a start would endanger both.
     """
     left = PidFile.read(cluster)
     if left is None or left.pid == 0:
@@ -91,25 +91,25 @@ def find_server(cluster: Path, account: Account) -> psutil.Process | None:
 
 
 def stranger_pid(cluster: Path) -> int | None:
-    """The id in the pid file if a live process has it; ask only when `find_server` found none."""
+    """The id in the pid file if a live process has it; only valid if `find_server` found none."""
     left = PidFile.read(cluster)
     return left.pid if left is not None and left.pid and psutil.pid_exists(left.pid) else None
 
 
 def cluster_name(cluster: Path) -> str:
-    """A name that the server's processes carry in their titles, by which orphans are found."""
+    """A name in the titles of the server's processes, by which orphans are found."""
     return f"coatcheck-{hashlib.sha256(os.fsencode(cluster)).hexdigest()[:12]}"
 
 
 def kill_with_children(postmaster: psutil.Process) -> None:
-    """SIGKILL a server and all its processes, as a power cut would end them."""
+    """SIGKILL a server and all its processes, like a power cut."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        postmaster.suspend()  # a stopped postmaster starts no further process meanwhile
+        postmaster.suspend()  # so that it starts no further process
         end_processes([postmaster, *postmaster.children(recursive=True)])
 
 
 def kill_orphans(cluster: Path, account: Account) -> None:
-    """End processes that outlived their killed server: none may touch the cluster's files now."""
+    """End processes that outlived their killed server: none may touch the cluster's files."""
     title = f"postgres: {cluster_name(cluster)}:"
     end_processes(
         [
@@ -125,8 +125,8 @@ def end_processes(processes: list[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGKILL)
-    # Not psutil.wait_procs: in a container whose first process reaps nobody, an ended process stays
-    # a zombie for good, and a zombie holds nothing any more.
+    # Not psutil.wait_procs: in a container whose first process reaps no children, an ended process
+    # stays a zombie for good, and a zombie holds nothing.
     deadline = time.monotonic() + EXIT_SECONDS_MAX
     while stuck := [process.pid for process in processes if is_live(process)]:
         if time.monotonic() > deadline:
@@ -181,8 +181,8 @@ SELECT 'CREATE DATABASE coatcheck'
 
 READY_POLL_SECONDS = 0.02
 PROGRESS_SECONDS = 1.0
-# A fast stop writes a checkpoint. One that takes longer than this is cut short: whatever was
-# committed is in the write-ahead log, and the next start recovers it.
+# A fast stop writes a checkpoint. A longer one is cut short: committed data is in the write-ahead
+# log, and the next start recovers it.
 STOP_SECONDS_MAX = 60.0
 LOG_BYTES_MAX = 16 * 1024 * 1024
 LOG_TAIL_BYTES = 4096
@@ -196,7 +196,7 @@ _STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
 
 
 class Phase(enum.StrEnum):
-    """What a start is busy with; the text is fit to print."""
+    """The phase of a start; the text is fit to print."""
 
     PREPARING = "preparing PostgreSQL"
     CREATING = "creating the database files"
@@ -205,15 +205,15 @@ class Phase(enum.StrEnum):
 
 
 OnProgress = Callable[[Phase, float], None]
-"""Told the phase when it changes and every second, with the seconds since `start` was called."""
+"""Called with the phase when it changes and every second, and the seconds since `start`."""
 
 
 class EmbeddedPostgres:
     """A PostgreSQL 18 server on one data folder, reached over a private Unix socket.
 
-    `settings` are PostgreSQL settings that override ours. Use it as a context manager, or call
-    `start` and `stop`. One process at a time may own a data folder; a second one gets an
-    EmbeddedPostgresError from `start`.
+    `settings` override our PostgreSQL settings. Use it as a context manager, or call `start` and
+    `stop`. One process at a time can own a data folder; a second one gets an EmbeddedPostgresError
+    from `start`.
     """
 
     def __init__(self, data_dir: Path, *, settings: Mapping[str, Setting] | None = None) -> None:
@@ -243,7 +243,7 @@ class EmbeddedPostgres:
         return f"postgresql://{SUPERUSER}@/{urllib.parse.quote(database)}?{query}"
 
     def _where_it_listens(self) -> Path:
-        """Our own server's socket folder, else the one a server says it uses, else the usual one.
+        """Our own server's socket folder, else that of the pid file, else the default.
 
         Another process's environment may have led it to another short folder than ours would.
         """
@@ -262,16 +262,16 @@ class EmbeddedPostgres:
 
     def is_running(self) -> bool:
         if self._child is not None:
-            self._child.poll()  # else a dead child would linger as a zombie
+            self._child.poll()  # else a dead child would stay a zombie
         return self._process is not None and is_live(self._process)
 
     def start(self, on_progress: OnProgress | None = None) -> None:
-        """Return once the server takes connections and the `coatcheck` database exists.
+        """Return once the server accepts connections and the `coatcheck` database exists.
 
-        Makes the cluster on the first boot, adopts a server that an earlier owner left behind, and
+        Creates the cluster on the first boot, adopts a server that a killed owner left running, and
         waits for crash recovery without a time limit while the server is alive. Raises
-        EmbeddedPostgresError when the folder is in use or unusable, or when PostgreSQL gives up,
-        with what it said.
+        EmbeddedPostgresError if the folder is in use or unusable, or if PostgreSQL fails to start,
+        with its messages.
         """
         if self.is_running():
             return
@@ -291,10 +291,10 @@ class EmbeddedPostgres:
             raise
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Stop the server and give the data folder up; does nothing if it is not running.
+        """Stop the server and release the data folder; does nothing if it is not running.
 
         `fast` disconnects everybody, `smart` waits for them to leave, `immediate` skips the final
-        checkpoint. None of them loses what was committed.
+        checkpoint. None of them loses committed data.
         """
         if self.is_running():
             self._signal(_STOP_SIGNALS[mode])
@@ -308,16 +308,16 @@ class EmbeddedPostgres:
         self._ownership.give_up()
 
     def kill(self) -> None:
-        """End the server and all its processes by SIGKILL, as a power cut would.
+        """End the server and all its processes by SIGKILL, like a power cut.
 
-        The data folder stays ours: `start` recovers, `stop` gives it up.
+        The data folder stays ours: `start` recovers, `stop` releases it.
         """
         if self._process is not None:
             kill_with_children(self._process)
         self._forget_process()
 
     def restart(self, on_progress: OnProgress | None = None) -> None:
-        """Stop in good order and start again on the same data."""
+        """Stop cleanly and start again on the same data."""
         self.stop()
         self.start(on_progress)
 
@@ -334,7 +334,7 @@ class EmbeddedPostgres:
         self.stop()
 
     def _adopt(self, account: Account, report: _Reporter) -> bool:
-        """Take over the server that a killed owner left behind; False if there is none."""
+        """Take over the server that a killed owner left running; False if there is none."""
         cluster = self._layout.cluster
         process = find_server(cluster, account)
         if process is None:
@@ -353,7 +353,7 @@ class EmbeddedPostgres:
             time.sleep(READY_POLL_SECONDS)
 
     def _launch(self, programs: Programs, report: _Reporter) -> None:
-        """Start a server on the cluster, made now if there is none, and wait for it."""
+        """Start a server on the cluster, which is created if missing, and wait for it."""
         layout = self._layout
         if layout.cluster.exists():
             check_version(layout)
@@ -367,8 +367,8 @@ class EmbeddedPostgres:
         if was_killed:
             kill_orphans(layout.cluster, programs.account)
             # PostgreSQL refuses to start while the id in its pid file is alive, unless it is told
-            # that this id belongs to whoever started it. Removing the file would do, too, but
-            # with it would go the check that nobody is attached to the old shared memory.
+            # that this id belongs to its starter. Removing the file would work, too, but would also
+            # remove the check that no process is attached to the old shared memory.
             stranger = stranger_pid(layout.cluster)
             if stranger is not None:
                 environment["PG_GRANDPARENT_PID"] = str(stranger)
@@ -429,7 +429,7 @@ class EmbeddedPostgres:
         self._process = None
 
     def _rotate_log(self) -> int:
-        """Set a large log aside, keeping one; returns where this start's messages begin."""
+        """Rotate a large log, keeping one; returns where this start's messages begin."""
         log = self._layout.log
         size = log.stat().st_size if log.exists() else 0
         if size <= LOG_BYTES_MAX:
@@ -444,7 +444,7 @@ class EmbeddedPostgres:
 
 
 class _Reporter:
-    """Passes phases on to the caller's callback, and repeats a long one every second."""
+    """Passes phases to the caller's callback, and repeats a long one every second."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress

@@ -1,4 +1,4 @@
-"""Who calls: API keys and tokens, checked and remembered."""
+"""Authentication: checks API keys and JWTs, and caches the result."""
 
 from coatcheck.http.auth.authenticator import Authenticator
 

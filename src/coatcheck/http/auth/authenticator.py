@@ -1,11 +1,11 @@
-"""Turns a credential into a principal.
+"""Turns a credential (an API key or a JWT) into a principal.
 
-What was found is remembered for five minutes, but a revoked key must fail on every replica within a
-second. So revocations are pushed (NOTIFY, with the commit), and whoever cannot hear them trusts no
-memory: while the listener is away every credential is looked up anew.
+Results are cached for five minutes, but a revoked key must fail on every replica within a second.
+So revocations are pushed (NOTIFY, with the commit), and a replica that cannot hear them does not
+trust its cache: while the listener is disconnected, every credential is looked up again.
 
-The push may overtake a look-up that is still under way and read the key while it was valid. The
-cache's epoch closes that gap: what was read before a drop is not remembered after it.
+The push may overtake a look-up in flight that read the key while it was still valid. The cache's
+epoch closes that gap: a value that was read before a drop is not stored after it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENTRIES_MAX: Final = 10_000
 
 
 class RecentCache(Generic[Key, Value]):
-    """Remembers values for at most ``seconds_max`` each, the newest ``entries_max`` of them."""
+    """A cache with a time to live: ``seconds_max`` a value, the newest ``entries_max`` values."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class RecentCache(Generic[Key, Value]):
         self._clock = clock
         self._entries: dict[Key, tuple[float, Value]] = {}
         self.epoch = 0
-        """Changes whenever anything was dropped. Whoever looks a value up notes it before, and
-        gives it to ``put``: what was read before the drop must not come in after it."""
+        """Changes whenever anything is dropped. A caller reads it before it looks up a value, and
+        passes it to ``put``: a value that was read before a drop must not be stored after it."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -63,26 +63,27 @@ class RecentCache(Generic[Key, Value]):
         return entry[1]
 
     def seconds_left(self, key: Key) -> float | None:
-        """For how long a value will still be remembered; None if it is not."""
+        """For how long a value stays in the cache; None if it is not there."""
         entry = self._entries.get(key)
         if entry is None or (left := entry[0] - self._clock()) <= 0:
             return None
         return left
 
     def put(self, key: Key, value: Value, *, epoch: int, seconds: float | None = None) -> None:
-        """Remember ``value``, no longer than ``seconds``, unless something was dropped since."""
-        lasting = self._seconds_max if seconds is None else min(seconds, self._seconds_max)
-        if epoch != self.epoch or lasting <= 0:
+        """Store ``value`` for at most ``seconds``, unless something was dropped since ``epoch``."""
+        ttl = self._seconds_max if seconds is None else min(seconds, self._seconds_max)
+        if epoch != self.epoch or ttl <= 0:
             return
-        self._entries.pop(key, None)  # so that it goes to the end of the queue
+        self._entries.pop(key, None)  # so that it becomes the newest entry
         if len(self._entries) >= self._entries_max:
             del self._entries[next(iter(self._entries))]
-        self._entries[key] = (self._clock() + lasting, value)
+        self._entries[key] = (self._clock() + ttl, value)
 
-    def drop(self, gone: Callable[[Key, Value], bool]) -> None:
-        """Forget what ``gone`` says. Looks at every entry: changes are rare, look-ups are not."""
+    def drop(self, is_stale: Callable[[Key, Value], bool]) -> None:
+        """Drop the entries that are stale. Checks every entry: changes are rare, look-ups are
+        not."""
         self.epoch += 1
-        for key in [key for key, (_, value) in self._entries.items() if gone(key, value)]:
+        for key in [key for key, (_, value) in self._entries.items() if is_stale(key, value)]:
             del self._entries[key]
 
     def clear(self) -> None:
@@ -94,7 +95,8 @@ Found = TypeVar("Found")
 
 
 async def looked_up(look_up: Awaitable[Found]) -> Found:
-    """What a look-up found. Raises DatabaseUnavailable where a write would be in doubt."""
+    """The result of a look-up. Raises DatabaseUnavailable in place of OutcomeUnknown: a read has no
+    outcome that could be in doubt."""
     try:
         return await look_up
     except OutcomeUnknown as error:
@@ -124,11 +126,11 @@ class OrgLookUp:
 
 
 _NO_DIGEST: Final = bytes(32)
-"""What an unknown key's digest is compared with: the answer takes as long as a wrong one's."""
+"""Compared with the digest of an unknown key, so that it takes as long to refuse as a wrong one."""
 
 
 class KeyCheck:
-    """Finds the principal of a key. Those who ask meanwhile share the next statement."""
+    """Finds the principal of an API key. Concurrent look-ups share one statement."""
 
     def __init__(self, pepper: bytes, db: Connection) -> None:
         self._pepper = pepper
@@ -136,7 +138,7 @@ class KeyCheck:
         self._look_ups: Batcher[str, UsableKey | None] = Batcher(self._find, rows_max=_ROWS_MAX)
 
     async def check(self, credential: bytes) -> tuple[Principal, float | None]:
-        """Whose key it is, and for how many seconds still. Raises Unauthenticated."""
+        """The key's principal, and the seconds until the key expires. Raises Unauthenticated."""
         key = api_keys.parse(credential)
         if key is None:
             raise Unauthenticated
@@ -179,7 +181,7 @@ _ORG_WORD: Final = "org:"
 class Authenticator:
     """Checks credentials against the database and the trusted issuers.
 
-    ``trusted`` says whether revocations are heard at this moment.
+    ``trusted`` says whether this process receives revocations at this moment.
     """
 
     def __init__(self, settings: Settings, db: Connection, *, trusted: Callable[[], bool]) -> None:
@@ -192,52 +194,53 @@ class Authenticator:
         self._watches = CredentialWatches(self._seconds_left, trusted=trusted)
 
     def known(self, credential: bytes) -> Principal | None:
-        """Whose credential it is, if that was found out lately and is sure to hold."""
+        """The credential's principal, if it is cached and the cache can be trusted."""
         principal = self._known.get(credential)
         return principal if principal is not None and self._trusted() else None
 
     async def check(self, credential: bytes) -> Principal:
-        """Whose credential it is. Raises Unauthenticated, or DatabaseUnavailable."""
+        """The credential's principal. Raises Unauthenticated, or DatabaseUnavailable."""
         if len(credential) > CREDENTIAL_BYTES_MAX:
             raise Unauthenticated
         if credential.startswith(api_keys.PREFIX):
             principal, _ = await self._checked_key(credential)
             return principal
-        heard, epoch = self._trusted(), self._known.epoch
+        trusted, epoch = self._trusted(), self._known.epoch
         token = await self._tokens.check(credential)
         limits = await self._limits(token.principal.org)
         principal = _limited(token.principal, limits)
-        if heard:
+        if trusted:
             self._known.put(credential, principal, epoch=epoch, seconds=token.seconds_left)
         return principal
 
     def watch(
         self, credential: bytes | None, wake: Callable[[], None]
     ) -> AbstractContextManager[CredentialWatch]:
-        """Have ``wake`` called once a credential that was checked stops counting.
+        """Call ``wake`` once a credential that was checked is no longer valid.
 
-        A key stops when it is revoked or expires; a token, which cannot be revoked, when it
-        expires. Nothing is ever lost by a caller without a credential.
+        A key becomes invalid when it is revoked or expires; a token, which cannot be revoked, when
+        it expires. For a caller without a credential ``wake`` is never called.
         """
         known = None if credential is None else self._known.seconds_left(credential)
         return self._watches.watch(credential, known if self._trusted() else None, wake)
 
     async def anonymous(self, org: str) -> Principal:
-        """A caller without a credential. Raises NotFound, or DatabaseUnavailable."""
+        """The principal of a caller without a credential. Raises NotFound, or
+        DatabaseUnavailable."""
         known = self._anonymous.get(org)
         if known is not None and self._trusted():
             return known
-        heard, epoch = self._trusted(), self._anonymous.epoch
+        trusted, epoch = self._trusted(), self._anonymous.epoch
         found = await self._orgs.find(org)
         if found is None:
             raise NotFound("there is no such organisation")
         principal = _limited(Principal(org, "anonymous", ANYONE, USER_SCOPES), found.limits)
-        if heard:
+        if trusted:
             self._anonymous.put(org, principal, epoch=epoch)
         return principal
 
-    def heard(self, payload: str) -> None:
-        """Forget what a notification on the channel KEYS is about."""
+    def on_keys_changed(self, payload: str) -> None:
+        """Drop the cache entries that a notification on the channel KEYS names."""
         if not payload:
             self.forget_all()
             return
@@ -245,38 +248,39 @@ class Authenticator:
         orgs = {word.removeprefix(_ORG_WORD) for word in words if word.startswith(_ORG_WORD)}
         self._known.drop(lambda _, known: known.key_id in words or known.org in orgs)
         self._anonymous.drop(lambda org, _: org in orgs)
-        # Also those that were dropped before, or never remembered.
-        self._watches.heard(lambda credential: self._known.get(credential) is None)
+        # Also credentials that were dropped before, or never cached.
+        self._watches.on_keys_changed(lambda credential: self._known.get(credential) is None)
 
     def forget_all(self) -> None:
-        """Forget everything: something may have been said that was not heard."""
+        """Clear the cache: a notification may have been missed."""
         self._known.clear()
         self._anonymous.clear()
-        self._watches.heard()
+        self._watches.on_keys_changed()
 
     async def close(self) -> None:
-        """Let go of the issuers' connections. The line stays the caller's to close."""
+        """Close the connections to issuers. The caller closes the database connection."""
         await self._watches.close()
         await self._keys.drain()
         await self._orgs.drain()
         await self._tokens.close()
 
     async def _checked_key(self, credential: bytes) -> tuple[Principal, float | None]:
-        heard, epoch = self._trusted(), self._known.epoch
+        trusted, epoch = self._trusted(), self._known.epoch
         principal, seconds_left = await self._keys.check(credential)
-        if heard:
+        if trusted:
             self._known.put(credential, principal, epoch=epoch, seconds=seconds_left)
         return principal, seconds_left
 
     async def _seconds_left(self, credential: bytes) -> float | None:
-        """For how long a credential that was let in still counts. Raises Unauthenticated."""
+        """For how long a credential that was admitted stays valid; None if it has no expiry.
+        Raises Unauthenticated."""
         if credential.startswith(api_keys.PREFIX):
             _, seconds_left = await self._checked_key(credential)
             return seconds_left
         return self._tokens.seconds_left(credential)
 
     async def _limits(self, org: str) -> OrgLimits:
-        # A trusted issuer may name an organisation that has no row: nothing limits it.
+        # A trusted issuer may name an organisation that has no row: it has no limits.
         found = await self._orgs.find(org)
         return OrgLimits() if found is None else found.limits
 

@@ -1,9 +1,9 @@
-"""Tells calls that are held open when their credential stops counting.
+"""Watches the credentials of open responses, and ends a response whose credential becomes invalid.
 
-A stream, or an answer that is held until a job has ended, goes on after its caller was let in. So
-whoever holds one watches its credential: it is looked up again when a change of keys is heard
-(NOTIFY), when its time is up, and every second while nothing is heard of the database. One look-up
-serves all calls that are held open with the same credential.
+A stream, or a response that waits for the end of a job, goes on after its caller was admitted. So
+every open response watches its credential. A watched credential is looked up again when keys change
+(NOTIFY), when it expires, and every second while the database is silent. One look-up serves all
+open responses with the same credential.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Final
 from coatcheck.domain.errors import DatabaseUnavailable, Unauthenticated
 
 LOOK_SECONDS: Final = 1.0
-"""How often the times are looked at, and how soon a look-up that failed is made again."""
+"""The interval at which due times are checked, and the delay before a failed look-up is retried."""
 LOOK_AGAIN_SECONDS_MAX: Final = 300.0
-"""A credential that nothing was heard of is looked up again after so long."""
+"""The longest time between two look-ups of a credential."""
 
 Check = Callable[[bytes], Awaitable[float | None]]
-"""For how many seconds a credential still counts; None if it has no end. Raises Unauthenticated,
+"""The seconds for which a credential stays valid; None if it has no expiry. Raises Unauthenticated,
 or DatabaseUnavailable."""
 
 
 class CredentialWatch:
-    """What one held call knows of its credential. ``lost`` once it does not count any more."""
+    """One open response's watch on its credential. ``lost`` is set once it is invalid."""
 
     __slots__ = ("_held", "lost", "wake")
 
@@ -36,15 +36,15 @@ class CredentialWatch:
         self.wake = wake
         self.lost = False
 
-    async def counts(self) -> bool:
-        """Whether the credential counts; waits for a look-up that is under way."""
+    async def is_valid(self) -> bool:
+        """Whether the credential is valid; waits for a look-up in flight."""
         if self._held is not None and self._held.looking is not None:
             await asyncio.shield(self._held.looking)
         return not self.lost
 
 
 class _Held:
-    """A credential that calls are held open with."""
+    """A credential of open responses."""
 
     __slots__ = ("again", "look_at", "looking", "watches")
 
@@ -53,13 +53,13 @@ class _Held:
         self.look_at = 0.0
         self.looking: asyncio.Task[None] | None = None
         self.again = False
-        """Something was heard since the look-up under way began."""
+        """Keys changed since the look-up in flight began."""
 
 
 class CredentialWatches:
-    """The credentials of all calls that this server holds open.
+    """The credentials of all open responses of this server.
 
-    ``trusted`` says whether changes of keys are heard at this moment.
+    ``trusted`` says whether this process receives changes of keys at this moment.
     """
 
     def __init__(self, check: Check, *, trusted: Callable[[], bool]) -> None:
@@ -72,9 +72,9 @@ class CredentialWatches:
     def watch(
         self, credential: bytes | None, seconds_left: float | None, wake: Callable[[], None]
     ) -> Iterator[CredentialWatch]:
-        """Have ``wake`` called once the credential stops counting; without one it never does.
+        """Call ``wake`` once the credential is invalid; never if there is no credential.
 
-        ``seconds_left`` is for how long it is known to count; None if that is not known.
+        ``seconds_left`` is for how long it is known to be valid; None if that is not known.
         """
         if credential is None:
             yield CredentialWatch(None, wake)
@@ -86,7 +86,7 @@ class CredentialWatches:
         watch = CredentialWatch(held, wake)
         held.watches.add(watch)
         if seconds_left is None:
-            self._look(credential, held)  # it may have been lost since it was let in
+            self._look(credential, held)  # it may have become invalid since it was admitted
         if self._timer is None:
             self._arm()
         try:
@@ -96,10 +96,10 @@ class CredentialWatches:
             if not held.watches and self._held.get(credential) is held:
                 del self._held[credential]
 
-    def heard(self, is_concerned: Callable[[bytes], bool] = lambda _: True) -> None:
-        """Keys have changed: look up the credentials that this may be about."""
+    def on_keys_changed(self, may_be_affected: Callable[[bytes], bool] = lambda _: True) -> None:
+        """Keys have changed: look up the credentials that may be affected."""
         for credential, held in list(self._held.items()):
-            if is_concerned(credential):
+            if may_be_affected(credential):
                 self._look(credential, held)
 
     async def close(self) -> None:
@@ -147,7 +147,7 @@ class CredentialWatches:
                 watch.wake()
             return LOOK_AGAIN_SECONDS_MAX
         except DatabaseUnavailable:
-            return LOOK_SECONDS  # whoever follows a job is told so by what it reads
+            return LOOK_SECONDS  # the reader learns of it when the stream reads the database
         if seconds_left is None:
             return LOOK_AGAIN_SECONDS_MAX
         return min(max(seconds_left, LOOK_SECONDS), LOOK_AGAIN_SECONDS_MAX)

@@ -1,7 +1,7 @@
-"""Tokens (JWT) of trusted issuers: users' own, and those of services.
+"""Verifies JWTs of trusted issuers: tokens of users, and tokens of services.
 
-What a token says of itself chooses nothing but whom to ask: its issuer's settings fix the
-algorithms and where the keys are, and a header that would have us look elsewhere is refused.
+The content of a token only selects its issuer. The issuer's settings fix the algorithms and the
+location of the keys. A token whose header brings a key, or points to one, is refused.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 FRESH_SECONDS: Final = 300.0
 """How long a key set is used before it is fetched again."""
 REFETCH_SECONDS: Final = 30.0
-"""An unknown key's id makes us fetch again, but no more often: anybody can make ids up."""
+"""An unknown key id causes a fetch, but no more often than this: anybody can invent ids."""
 RETRY_SECONDS: Final = 5.0
-"""When a fetch that failed is worth another."""
+"""The delay after a failed fetch."""
 FETCH_SECONDS_MAX: Final = 5.0
 BYTES_MAX: Final = 256 * 1024
 KEYS_MAX: Final = 100
@@ -47,7 +47,7 @@ _KINDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "ES512": ("EC", frozenset({"P-521"})),
     "EdDSA": ("OKP", frozenset({"Ed25519", "Ed448"})),
 }
-"""The kind of key, and the curves, that each algorithm takes."""
+"""The key type and the curves of each algorithm."""
 
 Jwk = dict[str, Any]
 
@@ -57,11 +57,11 @@ class _KeySet(msgspec.Struct):
 
 
 class FetchFailed(Exception):
-    """The key set could not be had; the text says why."""
+    """The key set could not be fetched; the text says why."""
 
 
 class PublishedKeys:
-    """The keys at one URL."""
+    """The key set (JWKS) at one URL."""
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
@@ -74,7 +74,7 @@ class PublishedKeys:
         self._client: httpx2.AsyncClient | None = None
 
     async def find(self, key_id: str | None, algorithm: str) -> Any | None:
-        """The public key for a token with this header, or None if there is none such."""
+        """The public key for a token with this header, or None if there is none."""
         if self._clock() - self._fetched_at > FRESH_SECONDS:
             await self._refresh()
         found = self._chosen(key_id, algorithm)
@@ -97,7 +97,7 @@ class PublishedKeys:
             if _fits(jwk, algorithm) and (key_id is None or jwk.get("kid") == key_id)
         ]
         if len(fitting) != 1:
-            return None  # a token that names no key is only clear if there is one alone
+            return None  # a token without a key id is only unambiguous if one key fits
         number, jwk = fitting[0]
         made = self._made.get((number, algorithm))
         if made is None:
@@ -105,7 +105,7 @@ class PublishedKeys:
         return made
 
     async def _refresh(self) -> None:
-        """Fetch the keys, unless that was tried lately; whoever comes meanwhile waits along."""
+        """Fetch the keys, unless that was tried lately. Concurrent callers share one fetch."""
         if self._fetching is None:
             if self._clock() < self._next_fetch_at:
                 return
@@ -117,7 +117,7 @@ class PublishedKeys:
             keys = await self._fetch()
         except FetchFailed as error:
             self._next_fetch_at = self._clock() + RETRY_SECONDS
-            _log.warning("the key set of an issuer could not be fetched: %s", error)
+            _log.warning("cannot fetch the key set of an issuer: %s", error)
         else:
             self._keys, self._made = keys, {}
             self._fetched_at = self._clock()
@@ -132,12 +132,12 @@ class PublishedKeys:
         try:
             async with (
                 asyncio.timeout(FETCH_SECONDS_MAX),
-                self._client.stream("GET", self._url, timeout=FETCH_SECONDS_MAX) as answer,
+                self._client.stream("GET", self._url, timeout=FETCH_SECONDS_MAX) as response,
             ):
-                if answer.status_code != httpx2.codes.OK:
-                    raise FetchFailed(f"{self._url} answered {answer.status_code}")
+                if response.status_code != httpx2.codes.OK:
+                    raise FetchFailed(f"{self._url} answered {response.status_code}")
                 body = b""
-                async for piece in answer.aiter_bytes():
+                async for piece in response.aiter_bytes():
                     body += piece
                     if len(body) > BYTES_MAX:
                         raise FetchFailed(f"{self._url} answered more than {BYTES_MAX} bytes")
@@ -146,12 +146,12 @@ class PublishedKeys:
         try:
             keys = msgspec.json.decode(body, type=_KeySet).keys
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            raise FetchFailed(f"{self._url} answered no key set") from error
+            raise FetchFailed(f"{self._url} did not answer with a key set") from error
         return [jwk for jwk in keys[:KEYS_MAX] if _is_published(jwk)]
 
 
 def _is_published(jwk: Jwk) -> bool:
-    """Whether it is a public key for signatures. A private one that was published is nobody's."""
+    """Whether it is a public key for signatures. A private key that was published is not used."""
     return "d" not in jwk and "k" not in jwk and jwk.get("use", "sig") == "sig"
 
 
@@ -168,25 +168,25 @@ def _public_key(jwk: Jwk, algorithm: str) -> Any | None:
     try:
         key = jwt.PyJWK(jwk, algorithm=algorithm).key
     except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
-        _log.warning("a published key cannot be used: %s", type(error).__name__)
+        _log.warning("an issuer published an invalid key: %s", type(error).__name__)
         return None
     if isinstance(key, RSAPublicKey) and key.key_size < _RSA_BITS_MIN:
-        _log.warning("a published key is too short: %d bits", key.key_size)
+        _log.warning("an issuer published a key that is too short: %d bits", key.key_size)
         return None
     return key
 
 
 LEEWAY_SECONDS: Final = 30.0
-"""How far an issuer's clock may be off."""
+"""The tolerated difference between an issuer's clock and this server's."""
 
 _FORBIDDEN_HEADERS: Final = frozenset({"crit", "jku", "x5u", "jwk", "x5c", "b64"})
-"""They bring a key along, say where one is, or change what is signed."""
+"""They bring a key, point to one, or change which bytes are signed."""
 
 _STANDARD_CLAIMS: Final = frozenset(
     {"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scopes"}
 )
 
-# The library raises its own errors for most of what can be wrong, and these for the rest.
+# PyJWT raises its own errors for most faults of a token, and these for the rest.
 _BAD_TOKEN: Final = (
     *(jwt.PyJWTError, ValueError, TypeError),
     *(KeyError, OverflowError, RecursionError),
@@ -197,7 +197,7 @@ Claims = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CheckedToken:
-    """Whose token it is, and for how many seconds still."""
+    """The principal of a token, and the seconds until it expires."""
 
     principal: Principal
     seconds_left: float
@@ -218,7 +218,7 @@ class TokenCheck:
                 self._published[issuer.jwks_url] = PublishedKeys(issuer.jwks_url)
 
     async def check(self, token: bytes) -> CheckedToken:
-        """Whose token it is. Raises Unauthenticated; only the log says why."""
+        """The token's principal. Raises Unauthenticated; only the log says why."""
         if not self._issuers:
             raise Unauthenticated
         try:
@@ -228,8 +228,8 @@ class TokenCheck:
             raise Unauthenticated from None
 
     def seconds_left(self, token: bytes) -> float:
-        """For how long a token that was checked still counts. Raises Unauthenticated once it does
-        not."""
+        """For how long a token that was checked stays valid. Raises Unauthenticated once it has
+        expired."""
         claims: Claims = jwt.decode(token, options={"verify_signature": False})
         seconds = float(claims["exp"]) + LEEWAY_SECONDS - self._clock()
         if seconds <= 0:
@@ -260,7 +260,7 @@ class TokenCheck:
         return CheckedToken(_principal(issuer, claims), claims["exp"] - self._clock())
 
     def _issuer_of(self, token: bytes) -> TokenIssuer:
-        """Whom a token says it is from. It is believed once the signature has been checked."""
+        """The issuer that a token names. This is not trusted before its signature is checked."""
         claims: Claims = jwt.decode(token, options={"verify_signature": False})
         audience = claims.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
@@ -293,7 +293,7 @@ def _principal(issuer: TokenIssuer, claims: Claims) -> Principal:
 
 
 def _scopes(claims: Claims) -> frozenset[Scope]:
-    """Those of the claim that we know; an issuer may name others for others."""
+    """The known scopes of the claim. An issuer may name scopes of other applications."""
     named = claims.get("scope", claims.get("scopes"))
     if named is None:
         return USER_SCOPES

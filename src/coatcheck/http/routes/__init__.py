@@ -1,1 +1,1 @@
-"""The routes, one concern a module; each declares what it answers beside the code that does."""
+"""The routes of the platform, one topic a module: each declares its routes and handles them."""

@@ -1,4 +1,4 @@
-"""An organisation's API keys: made, looked at, revoked."""
+"""The routes of an organisation's API keys: create, list, show, revoke."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ _LIMIT: Final = {
 
 
 class RateLimitView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """So many requests in each window of so many seconds."""
+    """A rate limit: ``requests`` in each window of ``seconds``."""
 
     requests: Annotated[int, Meta(ge=1, le=RATE_REQUESTS_MAX)]
     seconds: Annotated[int, Meta(ge=1, le=RATE_SECONDS_MAX)]
 
 
 class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a new key shall be like. Without ``scopes``: submit and read."""
+    """The properties of a new key. Without ``scopes``: submit and read."""
 
     name: Annotated[str, Meta(max_length=API_KEY_NAME_CHARACTERS_MAX)]
     user: Annotated[str, Meta(pattern=whole("[!-~]{1,255}"))] | None = None
@@ -94,7 +94,7 @@ class ApiKeyView(msgspec.Struct, frozen=True):
 
 
 class CreatedApiKey(ApiKeyView, frozen=True):
-    """A key that was just made. ``key`` is shown here and never again."""
+    """A new key. ``key`` is shown in this response and never again."""
 
     key: str
 
@@ -107,17 +107,17 @@ class ApiKeyPage(msgspec.Struct, frozen=True):
 
 
 class _ApiKeys:
-    """The handlers, on the database."""
+    """The handlers."""
 
     def __init__(self, settings: Settings, db: Connection) -> None:
         self._pepper = settings.require("key_pepper").encode()
         self._db = db
 
     async def create(self, request: Request) -> Response:
-        wanted = await read_body(request, NewApiKey, _BODY_BYTES_MAX)
-        scopes = _granted(request.principal, wanted.scopes)
-        user = _user(request.principal, wanted.user)
-        limit = wanted.rate_limit
+        new = await read_body(request, NewApiKey, _BODY_BYTES_MAX)
+        scopes = _granted(request.principal, new.scopes)
+        user = _user(request.principal, new.user)
+        limit = new.rate_limit
         key = api_keys.mint()
         created = await retried(
             partial(
@@ -126,15 +126,15 @@ class _ApiKeys:
                 request.principal.org,
                 key.key_id,
                 user=user,
-                name=wanted.name,
+                name=new.name,
                 digest=key.digest(self._pepper),
                 scopes=scopes,
                 rate=None if limit is None else RateLimit(limit.requests, limit.seconds),
-                seconds_to_live=wanted.expires_in_seconds,
+                seconds_to_live=new.expires_in_seconds,
             )
         )
         if created is None:
-            raise NotFound("the organisation has no row: only tokens know it")
+            raise NotFound("the organisation has no row: only tokens name it")
         shown = CreatedApiKey(**msgspec.structs.asdict(_shown(created)), key=key.text)
         location = f"{PATH.format(org=created.org)}/{created.key_id}"
         headers = [raw_header("Location", location), raw_header("Cache-Control", "no-store")]
@@ -173,14 +173,14 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
             methods=["POST"],
             path=PATH,
             name="create_api_key",
-            summary="Make an API key.",
-            description="The answer shows the key; it is stored nowhere, so keep it. A key can "
-            "grant no scope that its maker lacks. It hands in jobs of `user`, by default the "
-            "caller's own.",
+            summary="Create an API key.",
+            description="The response shows the key once; the server does not store it. A key "
+            "cannot have a scope that its creator does not have. It submits jobs on behalf of "
+            "`user`, by default the caller.",
             handler=keys.create,
             access=Scope.ADMIN,
             operable=True,
-            body=RequestBody("What the key shall be like.", NewApiKey),
+            body=RequestBody("The properties of the key.", NewApiKey),
             responses=[
                 ResponseSpec(
                     HTTPStatus.CREATED,
@@ -190,7 +190,7 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
                 ),
                 ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
-                    "The body does not describe a key; `details` says how.",
+                    "The body is invalid; `details` says why.",
                     Problem,
                     MEDIA_TYPE,
                 ),
@@ -202,13 +202,13 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
             path=PATH,
             name="list_api_keys",
             summary="List the organisation's API keys.",
-            description="Newest first, those that were revoked included. No secret is shown.",
+            description="Newest first, revoked keys included. No secret is shown.",
             handler=keys.list_page,
             access=Scope.ADMIN,
             operable=True,
             parameters=[
-                Parameter("cursor", "query", "`next` of the page before.", ULID),
-                Parameter("limit", "query", "How many at most.", _LIMIT),
+                Parameter("cursor", "query", "`next` of the previous page.", ULID),
+                Parameter("limit", "query", "The maximum number of keys.", _LIMIT),
             ],
             responses=[ResponseSpec(HTTPStatus.OK, "A page of keys.", ApiKeyPage)],
             tag=_TAG,
@@ -217,7 +217,7 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
             methods=["GET"],
             path=f"{PATH}/{{id}}",
             name="get_api_key",
-            summary="Look at an API key.",
+            summary="Show an API key.",
             handler=keys.show,
             access=Scope.ADMIN,
             operable=True,
@@ -228,36 +228,38 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
             methods=["DELETE"],
             path=f"{PATH}/{{id}}",
             name="revoke_api_key",
-            summary="Revoke an API key, for good.",
-            description="Every server refuses it within a second. Revoking it again is no error.",
+            summary="Revoke an API key for ever.",
+            description="Every server refuses it within a second. Revoking it again has no effect.",
             handler=keys.revoke,
             access=Scope.ADMIN,
             operable=True,
-            responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "It is revoked.", empty=True)],
+            responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "The key is revoked.", empty=True)],
             tag=_TAG,
         ),
     ]
 
 
-def _granted(creator: Principal, wanted: Sequence[Scope] | None) -> frozenset[Scope]:
-    scopes = USER_SCOPES if wanted is None else frozenset(wanted)
-    lacking = sorted(scopes - creator.scopes)
-    if lacking:
-        raise MissingScope(f"A key cannot grant what its maker lacks: {', '.join(lacking)}.")
+def _granted(creator: Principal, requested: Sequence[Scope] | None) -> frozenset[Scope]:
+    scopes = USER_SCOPES if requested is None else frozenset(requested)
+    missing = sorted(scopes - creator.scopes)
+    if missing:
+        raise MissingScope(
+            f"A key cannot have scopes that its creator does not have: {', '.join(missing)}."
+        )
     return scopes
 
 
-def _user(creator: Principal, wanted: str | None) -> str:
-    user = creator.user if wanted is None else wanted
+def _user(creator: Principal, requested: str | None) -> str:
+    user = creator.user if requested is None else requested
     if user is None:
-        raise InvalidInput([FieldIssue("user", "is needed: the caller is not a user")])
+        raise InvalidInput([FieldIssue("user", "is required: the caller is not a user")])
     if not is_user_id(user):
         raise InvalidInput([FieldIssue("user", f"must be {USER_ID_ALLOWED}")])
     return user
 
 
 def _known_form(key_id: str) -> str:
-    """A key's id as it is stored; whatever else is in the path names no key."""
+    """A key's id in its stored form. Raises NotFound for any other text."""
     try:
         return ids.to_text(ids.from_text(key_id))
     except ids.InvalidId:
@@ -270,7 +272,7 @@ def _cursor(given: str | None) -> str | None:
     try:
         return ids.to_text(ids.from_text(given))
     except ids.InvalidId:
-        raise InvalidParameter("cursor", "must be `next` of the page before") from None
+        raise InvalidParameter("cursor", "must be `next` of the previous page") from None
 
 
 def _shown(key: StoredApiKey) -> ApiKeyView:

@@ -1,6 +1,6 @@
-"""Blobs by signed URLs of ours, where no store serves them itself: see ``blobs/signing.py``.
+"""The routes of signed URLs, for blob stores that cannot sign URLs: see ``blobs/signing.py``.
 
-There is no credential but the URL.
+The URL is the only credential.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import LIST_SECONDS_MAX, Request
 from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
-from coatcheck.http.upload_limits import UploadRoom
+from coatcheck.http.upload_limits import UploadSlots
 
 _PATH: Final = BLOBS_PATH + "{token}"
 _TAG: Final = "blobs"
 _UNTYPED: Final = "application/octet-stream"
-_TOKEN: Final = Parameter("token", "path", "What was signed: part of the URL that was given.")
+_TOKEN: Final = Parameter("token", "path", "The signed part of the URL.")
 
 
 class StoredBlobBody(msgspec.Struct, frozen=True):
-    """The blob is there, whole."""
+    """The blob is stored."""
 
     bytes: int
     sha256: str
@@ -44,7 +44,7 @@ class StoredBlobBody(msgspec.Struct, frozen=True):
 
 def routes(engine: Engine, db: Connection) -> list[Route]:
     """``/v1/blobs/{token}``: fetch and put."""
-    room = UploadRoom()
+    room = UploadSlots()
 
     async def fetch(request: Request) -> Response | StreamResponse:
         grant = engine.signer.grants.read(request.params["token"], "GET", datetime.now(UTC))
@@ -61,7 +61,7 @@ def routes(engine: Engine, db: Connection) -> list[Route]:
             return await _unused(db, grant)
 
         upload = await unused()
-        async with room.entered(upload.org):
+        async with room.slot(upload.org):
             body = request.pieces(grant.bytes_max or LIST_BYTES_MAX, LIST_SECONDS_MAX)
             stored = await engine.blobs.put(grant.key, _then(body, unused))
         return json_response(StoredBlobBody(stored.size, stored.sha256.hex()), HTTPStatus.CREATED)
@@ -72,7 +72,7 @@ def routes(engine: Engine, db: Connection) -> list[Route]:
             path=_PATH,
             name="fetch_blob",
             summary="Fetch a blob by its signed URL.",
-            description="Also answers HEAD. Takes one `Range`, `If-Range` and `If-None-Match`.",
+            description="Also answers HEAD. Supports one `Range`, `If-Range` and `If-None-Match`.",
             handler=fetch,
             parameters=[_TOKEN, *FILE_PARAMETERS],
             responses=[*file_responses("Changes with the blob."), *_REFUSALS],
@@ -82,29 +82,29 @@ def routes(engine: Engine, db: Connection) -> list[Route]:
             methods=["PUT"],
             path=_PATH,
             name="put_blob",
-            summary="Put a list to the signed URL of an upload.",
-            description="The body as it is, of any type. Nothing is kept of one that breaks off; a "
-            "second PUT replaces the first, until the upload is used.",
+            summary="Upload a list to the signed URL of an upload.",
+            description="The body may have any type. An incomplete body is not stored. A second "
+            "PUT replaces the first, until the upload is used.",
             handler=put,
             parameters=[_TOKEN],
             body=RequestBody(
-                f"The list: {LIST_BYTES_MAX} bytes at most.",
+                f"The list, at most {LIST_BYTES_MAX} bytes.",
                 schema={"type": "string", "format": "binary"},
                 media_type=_UNTYPED,
                 required=False,
             ),
             responses=[
-                ResponseSpec(HTTPStatus.CREATED, "It is stored.", StoredBlobBody),
+                ResponseSpec(HTTPStatus.CREATED, "The list is stored.", StoredBlobBody),
                 *_REFUSALS,
                 ResponseSpec(
                     HTTPStatus.CONFLICT,
-                    "The upload was used (`upload_already_used`).",
+                    "The upload was already used (`upload_already_used`).",
                     Problem,
                     MEDIA_TYPE,
                 ),
                 ResponseSpec(
                     HTTPStatus.TOO_MANY_REQUESTS,
-                    "Too many uploads are under way (`rate_limited`).",
+                    "Too many uploads are in progress (`rate_limited`).",
                     Problem,
                     MEDIA_TYPE,
                     {"Retry-After": "Seconds to wait before asking again."},
@@ -121,7 +121,7 @@ def _file(grant: Grant, blob: BlobHead) -> StoredFile:
 
 
 async def _unused(db: Connection, grant: Grant) -> StagedUpload:
-    """Only an upload is put to, and only while its list is nobody's input yet."""
+    """The upload of a grant. Raises unless it exists and its list is not a batch's input yet."""
     upload_id = upload_of(grant.key)
     if upload_id is None:
         raise NotFound
@@ -129,16 +129,16 @@ async def _unused(db: Connection, grant: Grant) -> StagedUpload:
     if upload is None:
         raise NotFound
     if upload.is_used:
-        raise UploadAlreadyUsed("This upload was used; make another for another list.")
+        raise UploadAlreadyUsed("This upload was already used; create another for another list.")
     if upload.is_expired:
-        raise SignedUrlExpired("The upload has expired; make another.")
+        raise SignedUrlExpired("The upload has expired; create another.")
     return upload
 
 
 async def _then(
     pieces: AsyncIterator[bytes], check: Callable[[], Awaitable[object]]
 ) -> AsyncIterator[bytes]:
-    """All pieces, and then a last look, before what they make becomes visible."""
+    """All pieces, and then a last check before the blob becomes visible."""
     async for piece in pieces:
         yield piece
     await check()
@@ -147,14 +147,14 @@ async def _then(
 _REFUSALS: Final = [
     ResponseSpec(
         HTTPStatus.NOT_FOUND,
-        "This URL was not signed here, or the blob is gone; which, is not said.",
+        "The signature is not valid, or the blob was deleted; the response does not say which.",
         Problem,
         MEDIA_TYPE,
     ),
     ResponseSpec(HTTPStatus.GONE, "The URL has expired (`url_expired`).", Problem, MEDIA_TYPE),
     ResponseSpec(
         HTTPStatus.SERVICE_UNAVAILABLE,
-        "The blob store or the database is away.",
+        "The blob store or the database is unavailable.",
         Problem,
         MEDIA_TYPE,
         {"Retry-After": "Seconds to wait before asking again."},

@@ -1,6 +1,6 @@
-"""``/docs``: the API, to read and to try, from this server alone: no other host is asked.
+"""``/docs``: the API reference as Swagger UI, without requests to other hosts.
 
-The page is Swagger UI, out of the package swagger-ui-py; we serve its files and none of its code.
+The files of the page come from the package swagger-ui-py. None of that package's code is run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""By a nonce, and not by origin: tenants' content is served under this origin, too."""
+"""Scripts are allowed by a nonce, not by origin: tenants' content has the same origin."""
 
 
 def routes() -> list[Route]:
@@ -83,22 +83,22 @@ def routes() -> list[Route]:
             methods=["GET"],
             path="/docs",
             name="docs",
-            summary="This document, to read and to try in a browser.",
+            summary="The API reference for a browser, where requests can be tried.",
             handler=page,
-            responses=[ResponseSpec(HTTPStatus.OK, "A page.", media_type="text/html")],
+            responses=[ResponseSpec(HTTPStatus.OK, "The page.", media_type="text/html")],
             tag="operations",
         ),
         Route(
             methods=["GET"],
             path="/docs/{file}",
             name="docs_file",
-            summary="A file that the page needs.",
+            summary="A file of the page `/docs`.",
             handler=file,
             parameters=[Parameter("file", "path", "The file's name.", {"enum": list(_FILES)})],
             responses=[
                 ResponseSpec(HTTPStatus.OK, "The file.", media_type="*/*"),
-                ResponseSpec(HTTPStatus.NOT_MODIFIED, "As it was.", empty=True),
-                ResponseSpec(HTTPStatus.NOT_FOUND, "There is no such file.", Problem, MEDIA_TYPE),
+                ResponseSpec(HTTPStatus.NOT_MODIFIED, "The caller has it.", empty=True),
+                ResponseSpec(HTTPStatus.NOT_FOUND, "The file does not exist.", Problem, MEDIA_TYPE),
             ],
             tag="operations",
             serves_code=True,

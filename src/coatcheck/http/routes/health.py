@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it can do its work."""
+"""The health checks ``/healthz`` and ``/readyz``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 CHECK_SECONDS_MAX: Final = 2.0
 
 Check = Callable[[], Awaitable[str]]
-"""Returns what it found, in words; raises if the process cannot work without it."""
+"""A readiness check. Returns its result as text; raises if the process is not ready."""
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The process can do its work; ``checks`` says what each check found."""
+    """The process is ready; ``checks`` has the result of each check."""
 
     checks: dict[str, str]
     status: Literal["ready"] = "ready"
@@ -66,24 +66,24 @@ def routes(checks: Mapping[str, Check]) -> list[Route]:
             methods=["GET"],
             path="/healthz",
             name="healthz",
-            summary="Is the process alive?",
-            description="Always 200 while the process answers at all. For liveness probes.",
+            summary="Check that the process is alive.",
+            description="Always 200 while the process answers. For liveness probes.",
             handler=healthz,
-            responses=[ResponseSpec(HTTPStatus.OK, "It is.", Alive)],
+            responses=[ResponseSpec(HTTPStatus.OK, "It is alive.", Alive)],
             tag="operations",
         ),
         Route(
             methods=["GET"],
             path="/readyz",
             name="readyz",
-            summary="Can the process do its work?",
-            description="Asks the database and the blob store. For readiness probes.",
+            summary="Check that the process is ready.",
+            description="Checks the database and the blob store. For readiness probes.",
             handler=readyz,
             responses=[
-                ResponseSpec(HTTPStatus.OK, "It can.", Ready),
+                ResponseSpec(HTTPStatus.OK, "It is ready.", Ready),
                 ResponseSpec(
                     HTTPStatus.SERVICE_UNAVAILABLE,
-                    "It cannot; `details` names each check that failed, and why.",
+                    "It is not ready; `details` names each check that failed, and why.",
                     Problem,
                     MEDIA_TYPE,
                     headers={"Retry-After": "Seconds to wait before asking again."},
@@ -95,13 +95,13 @@ def routes(checks: Mapping[str, Check]) -> list[Route]:
 
 
 def remembered(check: Check, seconds: float) -> Check:
-    """``check``, asked again only when its last success is ``seconds`` old.
+    """``check``, run again only when its last success is ``seconds`` old.
 
-    For one that costs money or a write: probes come every few seconds, from every balancer.
+    For a check that costs money or a write: probes come every few seconds, from every balancer.
     """
     last: tuple[float, str] | None = None
 
-    async def asked_seldom() -> str:
+    async def cached() -> str:
         nonlocal last
         if last is None or time.monotonic() - last[0] > seconds:
             last = None
@@ -109,7 +109,7 @@ def remembered(check: Check, seconds: float) -> Check:
             last = (time.monotonic(), found)
         return last[1]
 
-    return asked_seldom
+    return cached
 
 
 async def _run(name: str, check: Check) -> str | Detail:
@@ -120,8 +120,8 @@ async def _run(name: str, check: Check) -> str | Detail:
         issue = f"no answer within {CHECK_SECONDS_MAX:g} s"
     except CoatcheckError as error:
         issue = str(error)
-    except Exception as error:  # noqa: BLE001 - a check may fail in any way; each one is an answer
-        # Its text may name paths or hosts: that is for the log, not for whoever asks.
-        _log.warning("the check of the %s failed", name, exc_info=error)
+    except Exception as error:  # noqa: BLE001 - a check may fail in any way: it is not ready then
+        # The error's text may name paths or hosts: it belongs into the log, not the response.
+        _log.warning("the readiness check %s failed", name, exc_info=error)
         issue = type(error).__name__
     return Detail(field=name, issue=issue, location="check")

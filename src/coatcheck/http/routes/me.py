@@ -1,4 +1,4 @@
-"""``/api/v1/me``: whose credential it is, and what it allows; for programs that were given one."""
+"""``/api/v1/me``: the caller's organisation, user and scopes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coatcheck.http.routing import Access, ResponseSpec, Route
 
 
 class Me(msgspec.Struct, frozen=True):
-    """A caller. ``operator``: may look at every organisation of the deployment."""
+    """A caller. ``operator``: may read every organisation of the deployment."""
 
     org_id: str
     kind: Literal["key", "user", "service"]
@@ -49,8 +49,8 @@ def routes(gate: Gate) -> list[Route]:
             methods=["GET"],
             path="/api/v1/me",
             name="me",
-            summary="Whose credential it is, and what it allows.",
-            description="Any credential that counts may ask, whatever its scopes.",
+            summary="Show the caller: organisation, user and scopes.",
+            description="Any valid credential may call this; no scope is required.",
             handler=me,
             access=Access.HANDLER,
             responses=[ResponseSpec(HTTPStatus.OK, "The caller.", Me)],

@@ -1,4 +1,4 @@
-"""``/metrics``, for Prometheus."""
+"""``/metrics``: the metrics of the deployment, for Prometheus."""
 
 from __future__ import annotations
 
@@ -19,45 +19,46 @@ from coatcheck.http.response import Response, raw_header
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.queue_metrics import Queue, queue_snapshot
-from coatcheck.telemetry.snapshots import shown
+from coatcheck.telemetry.snapshots import render
 
 _log = logging.getLogger(__name__)
 
 SECONDS_MAX: Final = 4.0
 COUNT_SECONDS_MAX: Final = 4.0
-"""To count the queue. Both together are less than the 10 s that Prometheus waits."""
+"""The time to count the queue. Both together are less than the 10 s that Prometheus waits."""
 _SCOPES: Final = ("deployment", "process")
 
 
 def routes(read_queue: Callable[[], Awaitable[Queue]], processes: ProcessMetrics) -> list[Route]:
-    """``/metrics``: the queue as ``read_queue`` finds it, and the sum of all processes."""
+    """``/metrics``: the queue as read by ``read_queue``, and the sum of all processes."""
 
     async def expose(request: Request) -> Response:
         if read_choice(request.query, "scope", _SCOPES) == "process":
             body = metrics.exposition()
         else:
-            body = await _of_the_deployment()
+            body = await _deployment_metrics()
         return Response(HTTPStatus.OK, body, [raw_header("content-type", CONTENT_TYPE_PLAIN_0_0_4)])
 
-    async def _of_the_deployment() -> bytes:
+    async def _deployment_metrics() -> bytes:
         try:
             async with asyncio.timeout(SECONDS_MAX):
                 whole = await processes.of_all()
-            queue = await _counted()
+            queue = await _count_queue()
         except (CoatcheckError, TimeoutError) as error:
-            # Metrics are wanted most when the database is away: this must not fail with it. But
-            # it must not show this process's counts for those of all: they would seem to restart.
-            _log.warning("metrics without the database: %s", type(error).__name__)
-            return shown(queue_snapshot(None))
-        return await asyncio.to_thread(shown, queue_snapshot(queue), whole)
+            # Metrics matter most when the database is unavailable, so this must not fail with it.
+            # But the counts of this process must not replace those of all: counters would seem to
+            # restart.
+            _log.warning("serving metrics without the database: %s", type(error).__name__)
+            return render(queue_snapshot(None))
+        return await asyncio.to_thread(render, queue_snapshot(queue), whole)
 
-    async def _counted() -> Queue:
+    async def _count_queue() -> Queue:
         try:
             async with asyncio.timeout(COUNT_SECONDS_MAX):
                 return await read_queue()
         except TimeoutError:
-            # The database is there: it has just answered. All else is as true as ever.
-            _log.warning("the queue is too long to be counted in %g s", COUNT_SECONDS_MAX)
+            # The database is available: it has just answered. So all other metrics are valid.
+            _log.warning("counting the queue took longer than %g s", COUNT_SECONDS_MAX)
             return Queue(is_counted=False)
 
     return [
@@ -67,29 +68,30 @@ def routes(read_queue: Callable[[], Awaitable[Queue]], processes: ProcessMetrics
             name="metrics",
             summary="The metrics of all processes and of the queue, as Prometheus text.",
             description=(
-                "Every server and every worker of the deployment is in it, whichever server is "
-                "asked, so read one address, and not each of them."
+                "Every server reports all servers and workers of the deployment, so read one "
+                "address only."
             ),
             handler=expose,
             parameters=[
                 Parameter(
                     "scope",
                     "query",
-                    "`process` shows the server that answers, and nothing of the others or of the "
-                    "queue; it needs no database.",
+                    "`process` shows only the server that answers, without the queue; it needs no "
+                    "database.",
                     {"type": "string", "enum": list(_SCOPES), "default": _SCOPES[0]},
                 )
             ],
             responses=[
                 ResponseSpec(
                     HTTPStatus.OK,
-                    "The metrics. While the database is away, `coatcheck_database_up` is 0 and all "
-                    "else is missing; the queue's are if it is too long to be counted in time.",
+                    "The metrics. While the database is unavailable, `coatcheck_database_up` is 0 "
+                    "and all others are missing. The queue's are missing if it is too long to be "
+                    "counted in time.",
                     media_type="text/plain",
                 ),
                 ResponseSpec(
                     HTTPStatus.BAD_REQUEST,
-                    "There is no such scope.",
+                    "The scope is unknown.",
                     Problem,
                     MEDIA_TYPE,
                 ),

@@ -1,4 +1,4 @@
-"""``/openapi.json``: what this server serves, as a document."""
+"""``/openapi.json``: the OpenAPI document of this server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def route(others: Sequence[Route], *, version: str) -> Route:
 
     async def openapi(_: Request) -> Response:
         nonlocal body
-        if body is None:  # few ask, and every start would take longer for it
+        if body is None:  # made at the first request, so that it does not slow down every start
             body = await asyncio.to_thread(document)
         return shared_response(body, [JSON])
 
@@ -32,7 +32,7 @@ def route(others: Sequence[Route], *, version: str) -> Route:
         methods=["GET"],
         path="/openapi.json",
         name="openapi",
-        summary="This document.",
+        summary="The OpenAPI document of this server.",
         handler=openapi,
         responses=[ResponseSpec(HTTPStatus.OK, "OpenAPI 3.1.", schema={"type": "object"})],
         tag="operations",

@@ -1,4 +1,4 @@
-"""What happens in an organisation, and, for operators, in the whole deployment."""
+"""The overview of an organisation and, for operators, of the deployment: rates, queues, workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coatcheck.core.overview import (
     QueueState,
 )
 from coatcheck.core.queries.overview import WorkerView
-from coatcheck.core.queries.roll_ups import Stretch
+from coatcheck.core.queries.roll_ups import Interval
 from coatcheck.domain.durations import quantile
 from coatcheck.domain.runs import run_label
 from coatcheck.domain.tenants import Scope
@@ -35,10 +35,10 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)] | None
 
 
 class OverviewPointBody(msgspec.Struct, frozen=True):
-    """What happened from ``at`` on, for ``bucket_seconds``.
+    """Statistics of the ``bucket_seconds`` from ``at`` on.
 
-    ``started`` and ``retried`` count attempts, the others jobs. ``start_*`` is how long jobs had
-    been due when they were started, ``run_*`` how long attempts ran; null where there were none.
+    ``started`` and ``retried`` count attempts, the others count jobs. ``start_*`` is how long jobs
+    had been due when they started, ``run_*`` how long attempts ran; null if there were none.
     """
 
     at: datetime
@@ -56,7 +56,7 @@ class OverviewPointBody(msgspec.Struct, frozen=True):
 
 
 class OverviewLane(msgspec.Struct, frozen=True):
-    """What of a lane has not ended. Unless ``exact``, more is queued than was counted."""
+    """The jobs of a lane that have not ended. Unless ``exact``, ``queued`` is a lower bound."""
 
     lane: str
     staged: int
@@ -68,7 +68,7 @@ class OverviewLane(msgspec.Struct, frozen=True):
 
 
 class OverviewFlow(msgspec.Struct, frozen=True):
-    """A line that jobs stand in. Unless ``exact``, more is queued than was counted."""
+    """The queue of one queue key. Unless ``exact``, ``queued`` is a lower bound."""
 
     org_id: str
     flow: str
@@ -81,14 +81,14 @@ class OverviewFlow(msgspec.Struct, frozen=True):
 
 
 class OverviewFailure(msgspec.Struct, frozen=True):
-    """How many jobs failed with an error."""
+    """The number of jobs that failed with an error code."""
 
     code: str
     count: int
 
 
 class OverviewWorker(msgspec.Struct, frozen=True):
-    """A worker process; ``slots`` is how many jobs it runs at a time in each of ``lanes``."""
+    """A worker process. ``slots`` is how many jobs it runs at a time, for each of ``lanes``."""
 
     boot: int
     name: str
@@ -103,7 +103,7 @@ class OverviewWorker(msgspec.Struct, frozen=True):
 
 
 class OverviewBody(msgspec.Struct, frozen=True):
-    """An organisation, or with ``*`` all of them, over a span of time and now."""
+    """The overview of an organisation; of all organisations, if ``org_id`` is ``*``."""
 
     org_id: str
     generated_at: datetime
@@ -133,7 +133,7 @@ def routes(engine: Engine) -> list[Route]:
         seen = await engine.overviews.read(org, minutes)
         return _shown(
             seen,
-            # Queue keys may name other users of the organisation.
+            # The names of queues may reveal something about other users of the organisation.
             with_queues=Scope.ADMIN in request.principal.scopes,
             with_workers=request.principal.is_operator,
         )
@@ -143,10 +143,10 @@ def routes(engine: Engine) -> list[Route]:
             methods=("GET",),
             path="/api/v1/orgs/{org}/overview",
             name="overview",
-            summary="Rates, times and failures of late; what waits and runs now.",
-            description="Statistics: a process that is killed takes its last seconds with it, and "
-            "what happened in the last few may not be in them yet. Usage is exact. `flows` is for "
-            "admins, `workers` for operators; for others they are empty.",
+            summary="Recent rates, durations and failures; jobs that wait and run now.",
+            description="These are statistics: the last seconds may be missing, and those of a "
+            "process that was killed are lost. Usage is exact. Only admins see `flows`, only "
+            "operators see `workers`; for others they are empty.",
             handler=show,
             access=Scope.READ,
             operable=True,
@@ -158,7 +158,7 @@ def routes(engine: Engine) -> list[Route]:
             methods=("GET",),
             path="/api/v1/operator/overview",
             name="operator_overview",
-            summary="The same over all organisations, and the workers.",
+            summary="The overview of all organisations, with the workers.",
             handler=show_all,
             access=Scope.ADMIN,
             operators_only=True,
@@ -172,8 +172,8 @@ def routes(engine: Engine) -> list[Route]:
 _MINUTES: Final = Parameter(
     "minutes",
     "query",
-    "How far back. There are at most 120 points: of a minute or two, a quarter or half of an hour, "
-    "or of hours.",
+    "The length of the time span. There are at most 120 points: of one or two minutes, a quarter "
+    "or half of an hour, or hours.",
     {
         "type": "integer",
         "minimum": SPAN_MINUTES_MIN,
@@ -187,7 +187,7 @@ def _shown(seen: OverviewView, *, with_queues: bool, with_workers: bool) -> Over
     return OverviewBody(
         org_id=seen.org,
         generated_at=seen.generated_at,
-        bucket_seconds=seen.stretch_seconds,
+        bucket_seconds=seen.interval_seconds,
         series=[_point(each) for each in seen.series],
         lanes=[_lane(each) for each in seen.lanes],
         flows=[_queue(each) for each in seen.queues] if with_queues else [],
@@ -197,20 +197,20 @@ def _shown(seen: OverviewView, *, with_queues: bool, with_workers: bool) -> Over
     )
 
 
-def _point(stretch: Stretch) -> OverviewPointBody:
+def _point(interval: Interval) -> OverviewPointBody:
     return OverviewPointBody(
-        stretch.since,
-        stretch.submitted,
-        stretch.started,
-        stretch.completed,
-        stretch.failed,
-        stretch.cancelled,
-        stretch.retried,
-        stretch.rescued,
-        _quantile(stretch.waits, 0.5),
-        _quantile(stretch.waits, 0.99),
-        _quantile(stretch.runs, 0.5),
-        _quantile(stretch.runs, 0.99),
+        interval.since,
+        interval.submitted,
+        interval.started,
+        interval.completed,
+        interval.failed,
+        interval.cancelled,
+        interval.retried,
+        interval.rescued,
+        _quantile(interval.waits, 0.5),
+        _quantile(interval.waits, 0.99),
+        _quantile(interval.runs, 0.5),
+        _quantile(interval.runs, 0.99),
     )
 
 
@@ -246,7 +246,7 @@ def _queue(backlog: QueueState) -> OverviewFlow:
 
 
 def _label(backlog: QueueState) -> str:
-    """What people call it: a run by its id, others by their queue key or their endpoint."""
+    """The name for people: a run's id, else the queue key or the endpoint."""
     return run_label(backlog.queue_key) or backlog.queue_key or backlog.endpoint
 
 

@@ -1,7 +1,8 @@
-"""Where remotes tell that they are done. Who has the URL may: it was signed for one job alone.
+"""The callback route of remotes: a remote calls it when its work for a job is done.
 
-What a remote says is not believed; it is asked. So all that a callback does is make that happen
-sooner, and tell what the work is called there, if that was lost.
+The URL is signed for one job, and is the only credential. The content of a callback is not trusted:
+the remote is polled. So a callback only makes the poll happen sooner, and delivers the id of the
+remote's work if that was lost.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ANY_TYPE: Final = "*/*"
 
 
 class CalledBack(msgspec.Struct, frozen=True):
-    """It arrived; it need not be sent again."""
+    """The callback was received; it need not be sent again."""
 
 
 def routes(remote_calls: RemoteCalls) -> list[Route]:
@@ -32,7 +33,7 @@ def routes(remote_calls: RemoteCalls) -> list[Route]:
     async def receive(request: Request) -> Response:
         callback = request.params["callback"]
         if not await remote_calls.signed(callback):
-            raise NotFound  # before its body is read
+            raise NotFound  # before the body is read
         await remote_calls.called_back(callback, await request.body(CALLBACK_BYTES_MAX))
         return json_response(CalledBack(), HTTPStatus.ACCEPTED)
 
@@ -41,29 +42,31 @@ def routes(remote_calls: RemoteCalls) -> list[Route]:
             methods=["POST"],
             path="/v1/remote-callbacks/{callback}",
             name="remote_callback",
-            summary="For remotes: the work of a job is done.",
-            description="The remote is asked at once how the work stands. Calling back again, or "
-            "after the job has ended, changes nothing.",
+            summary="Callback for remotes: the work of a job is done.",
+            description="The server then polls the remote at once. Calling back again, or after "
+            "the job has ended, has no effect.",
             handler=receive,
             parameters=[
                 Parameter(
                     "callback",
                     "path",
-                    "What was signed: part of the URL that the remote was given.",
+                    "The signed part of the URL that the remote got.",
                 )
             ],
             body=RequestBody(
-                f"Anything, of any type: {CALLBACK_BYTES_MAX} bytes at most.",
+                f"Any content of any type, at most {CALLBACK_BYTES_MAX} bytes.",
                 schema={},
                 media_type=_ANY_TYPE,
                 required=False,
             ),
             responses=[
-                ResponseSpec(HTTPStatus.ACCEPTED, "It arrived.", CalledBack),
-                ResponseSpec(HTTPStatus.NOT_FOUND, "Nobody here signed this.", Problem, MEDIA_TYPE),
+                ResponseSpec(HTTPStatus.ACCEPTED, "The callback was received.", CalledBack),
+                ResponseSpec(
+                    HTTPStatus.NOT_FOUND, "The signature is not valid.", Problem, MEDIA_TYPE
+                ),
                 ResponseSpec(
                     HTTPStatus.SERVICE_UNAVAILABLE,
-                    "The database is away; call again.",
+                    "The database is unavailable; call again.",
                     Problem,
                     MEDIA_TYPE,
                     {"Retry-After": "Seconds to wait before calling again."},

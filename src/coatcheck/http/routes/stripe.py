@@ -1,4 +1,4 @@
-"""Where Stripe tells of its customers' subscriptions. Not there while billing is off."""
+"""The webhook receiver for Stripe's events about subscriptions. Absent while billing is off."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Received(msgspec.Struct, frozen=True):
-    """The event arrived; it need not be sent again."""
+    """The event was received; it need not be sent again."""
 
     outcome: Literal["applied", "repeated", "unknown", "ignored"]
     received: Literal[True] = True
@@ -43,25 +43,25 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
         event = read_event(body)
         if event is None:
             return json_response(Received("ignored"))
-        taken = await retried(lambda: billing.take_in(db, event))
+        outcome = await retried(lambda: billing.apply_event(db, event))
         _log.info(
-            "an event of Stripe was taken in",
-            extra={"event": event.event_id, "outcome": taken.value, "customer": event.customer},
+            "received a Stripe event",
+            extra={"event": event.event_id, "outcome": outcome.value, "customer": event.customer},
         )
-        if taken is PlanChange.UNKNOWN:
+        if outcome is PlanChange.UNKNOWN:
             _log.warning(
-                "no organisation has this customer of Stripe", extra={"customer": event.customer}
+                "no organisation has this Stripe customer", extra={"customer": event.customer}
             )
-        return json_response(Received(taken.value))
+        return json_response(Received(outcome.value))
 
     return [
         Route(
             methods=["POST"],
             path="/webhooks/stripe",
             name="stripe_webhook",
-            summary="For Stripe: an event happened.",
-            description="Verified by its signature. Events that tell nothing of a subscription are "
-            "answered 200 and ignored; one that comes again changes nothing.",
+            summary="Receive an event of Stripe.",
+            description="The signature is verified. Events that are not about a subscription are "
+            "ignored, with 200. A repeated event has no effect.",
             handler=receive,
             parameters=[
                 Parameter(
@@ -73,10 +73,10 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
             ],
             body=RequestBody("The event, as Stripe sends it.", schema={"type": "object"}),
             responses=[
-                ResponseSpec(HTTPStatus.OK, "It arrived.", Received),
+                ResponseSpec(HTTPStatus.OK, "The event was received.", Received),
                 ResponseSpec(
                     HTTPStatus.SERVICE_UNAVAILABLE,
-                    "The database is away; Stripe sends it again.",
+                    "The database is unavailable; Stripe sends the event again.",
                     Problem,
                     MEDIA_TYPE,
                 ),

@@ -1,4 +1,4 @@
-"""What an organisation has used: by day or hour and endpoint, as JSON or CSV."""
+"""An organisation's usage by day or hour and endpoint, as JSON or CSV."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from coatcheck.http.routing import Parameter, ResponseSpec, Route
 
 DAYS: Final = 30
 HOURLY_DAYS: Final = 2
-"""The days that are shown if none are asked for."""
+"""The days that are shown by default."""
 FORMATS: Final = ("json", "csv")
 
 
 class UsageItem(msgspec.Struct, frozen=True):
-    """One endpoint's jobs that ended on one day (UTC), or in the ``hour`` that begins then;
-    ``flow`` tells http upstreams apart."""
+    """The jobs of one endpoint that ended on one day (UTC), or in the hour that begins at ``hour``.
+    ``flow`` distinguishes HTTP upstreams."""
 
     day: date
     endpoint: str
@@ -66,7 +66,7 @@ def routes(engine: Engine) -> list[Route]:
         first = _day(query.get("from"), "from") or _before(last, HOURLY_DAYS if hourly else DAYS)
         days_max = USAGE_HOURLY_DAYS_MAX if hourly else USAGE_DAYS_MAX
         if not timedelta() <= last - first < timedelta(days=days_max):
-            raise InvalidParameter("from", f"must lie before `to`, at most {days_max} days")
+            raise InvalidParameter("from", f"must be before `to`, by at most {days_max} days")
         used = await engine.usage(org, first, last, granularity=step)
         rows = [_shown(row) for row in used]
         if wants_csv(request):
@@ -78,23 +78,24 @@ def routes(engine: Engine) -> list[Route]:
             methods=["GET"],
             path="/api/v1/orgs/{org}/usage",
             name="usage",
-            summary="What the organisation has used, by day or hour and endpoint.",
-            description="Exact up to the last job that ended. `Accept: text/csv` or `format=csv` "
-            f"for a table. Days are kept for good, hours for {USAGE_HOURS_KEPT_DAYS} days.",
+            summary="The organisation's usage, by day or hour and endpoint.",
+            description="Exact, including the last job that ended. `Accept: text/csv` or "
+            "`format=csv` gives a table. Days are kept for ever, hours for "
+            f"{USAGE_HOURS_KEPT_DAYS} days.",
             handler=show,
             access=Scope.READ,
             operable=True,
             parameters=[
                 Parameter("from", "query", "The first day (UTC).", _DATE),
-                Parameter("to", "query", "The last day (UTC); today, if it is left out.", _DATE),
+                Parameter("to", "query", "The last day (UTC); today by default.", _DATE),
                 Parameter(
                     "granularity",
                     "query",
-                    "What is summed up: days, the default, or hours, at most "
-                    f"{USAGE_HOURLY_DAYS_MAX} days of them; each item has its `hour` then.",
+                    "The period of an item: a day (the default), or an hour, for at most "
+                    f"{USAGE_HOURLY_DAYS_MAX} days. Items of hours have `hour`.",
                     {"enum": [*Granularity]},
                 ),
-                Parameter("format", "query", "How to show it.", {"enum": list(FORMATS)}),
+                Parameter("format", "query", "The format.", {"enum": list(FORMATS)}),
             ],
             responses=[
                 ResponseSpec(
@@ -116,16 +117,16 @@ def _day(given: str | None, name: str) -> date | None:
         day = date.fromisoformat(given)
     except ValueError:
         day = None
-    # Weeks, and days without their hyphens, are ISO 8601 and not RFC 3339.
+    # Weeks, and days without hyphens, are valid in ISO 8601 but not in RFC 3339.
     if day is None or day.isoformat() != given:
         raise InvalidParameter(name, "must be a day such as 2026-01-31")
     return day
 
 
 def _before(last: date, days: int) -> date:
-    """The first day of the time that is shown if none is asked for."""
+    """The first day by default."""
     if last - date.min < timedelta(days=days):
-        raise InvalidParameter("to", "is before the days that there are")
+        raise InvalidParameter("to", "is too early")
     return last - timedelta(days=days - 1)
 
 
@@ -154,14 +155,14 @@ def _shown(row: UsageRow) -> UsageItem:
 
 
 def csv_response(rows: Sequence[UsageItem], *, hourly: bool) -> Response:
-    """The rows as a table; with their hours, if they are of hours."""
+    """The rows as a CSV table, with a column ``hour`` if they are hourly."""
     day, *rest = (name for name in UsageItem.__struct_fields__ if name != "hour")
     names = [day, *(["hour"] if hourly else []), *rest]
     return csv_table(names, [msgspec.to_builtins(row) for row in rows])
 
 
 def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> Response:
-    """A table with a line of names, and a line for each row."""
+    """A CSV table with a header line, and a line for each row."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(names)
@@ -172,5 +173,5 @@ def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> Res
 
 
 def _harmless(value: object) -> object:
-    """A name that a spreadsheet would take for a formula is shown as text."""
+    """The value, with a quote before text that a spreadsheet would take for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

@@ -1,5 +1,4 @@
-"""Reports of an organisation's usage, made when a day, week or month has ended: listed, and fetched
-as JSON or CSV; and what a webhook says of one."""
+"""The routes and the webhook payload of usage reports, one for each day, week or month."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ _PATH: Final = "/api/v1/orgs/{org}/usage/reports"
 
 
 class UsageReportSummary(msgspec.Struct, frozen=True):
-    """A report without its items: what was used from ``first_day`` to ``last_day`` (UTC)."""
+    """A report without its items: the usage from ``first_day`` to ``last_day`` (UTC)."""
 
     id: str
     period: Literal["day", "week", "month"]
@@ -39,7 +38,7 @@ class UsageReportSummary(msgspec.Struct, frozen=True):
 
 
 class UsageReportDocument(UsageReportSummary, frozen=True):
-    """A report: its totals, and the usage of each endpoint and queue key."""
+    """A report: its totals, and the usage of each endpoint and queue key (``flow``)."""
 
     org_id: str
     items: list[UsageReportItem]
@@ -68,7 +67,7 @@ def routes(engine: Engine) -> list[Route]:
         except InvalidId:
             report = None
         if report is None:
-            raise NotFound("There is no such report.")
+            raise NotFound("the report does not exist")
         if as_csv:
             rows = [msgspec.to_builtins(item) for item in report.items]
             return csv_table(UsageReportItem.__struct_encode_fields__, rows)
@@ -79,10 +78,10 @@ def routes(engine: Engine) -> list[Route]:
             methods=["GET"],
             path=_PATH,
             name="usage_reports",
-            summary="The reports of the organisation's usage, newest first.",
+            summary="List the organisation's usage reports, newest first.",
             description="Each is made once, an hour after its day, week or month (UTC) has ended, "
             f"and kept for {USAGE_REPORTS_KEPT_DAYS} days. COATCHECK_USAGE_REPORTS says which "
-            "there are.",
+            "are made.",
             handler=show_all,
             access=Scope.READ,
             operable=True,
@@ -95,14 +94,14 @@ def routes(engine: Engine) -> list[Route]:
             methods=["GET"],
             path=_PATH + "/{id}",
             name="usage_report",
-            summary="One report of the organisation's usage.",
-            description="`Accept: text/csv` or `format=csv` for a table of its items.",
+            summary="Show a usage report.",
+            description="`Accept: text/csv` or `format=csv` gives a table of its items.",
             handler=show,
             access=Scope.READ,
             operable=True,
             parameters=[
                 Parameter("id", "path", "The report's id.", ULID),
-                Parameter("format", "query", "How to show it.", {"enum": list(FORMATS)}),
+                Parameter("format", "query", "The format.", {"enum": list(FORMATS)}),
             ],
             responses=[
                 ResponseSpec(
@@ -118,7 +117,7 @@ def routes(engine: Engine) -> list[Route]:
 
 
 class NotifiedUsageReport(msgspec.Struct, frozen=True):
-    """What a webhook says of a report. ``totals`` are null once it was deleted."""
+    """The webhook payload of a report. ``totals`` is null once the report was deleted."""
 
     id: str
     period: str
@@ -128,7 +127,7 @@ class NotifiedUsageReport(msgspec.Struct, frozen=True):
 
 
 def renderers(engine: Engine) -> Mapping[SubjectKind, SubjectRenderer]:
-    """For ``core/webhook_payloads.py``."""
+    """The renderers of webhook payloads, for ``core/webhook_payloads.py``."""
 
     async def report(event: DeliveryEvent) -> NotifiedUsageReport:
         found = await engine.usage_report(event.org, event.subject)

@@ -1,4 +1,4 @@
-"""The log of an organisation's webhooks: what was sent and what is to be, and sending it again."""
+"""The routes of webhook deliveries: the log of sent and pending messages, and replays."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ _Zoned = Annotated[datetime, Meta(tz=True)]
 class WebhookDeliveryBody(Struct, frozen=True):
     """One message to one receiver. ``id`` is its ``webhook-id``, the same at every try.
 
-    ``job_id`` is what it tells of: a job or a group of jobs; null for a test. ``endpoint_id`` is
-    the registered endpoint that is told; null if the URL came with the job.
+    ``job_id`` is the job or the group of jobs that the event is about; null for a test.
+    ``endpoint_id`` is the registered endpoint that receives it; null if the submission named the
+    URL.
     """
 
     id: str
@@ -81,18 +82,18 @@ class WebhookDeliveryBody(Struct, frozen=True):
 
 
 class WebhookDeliveryPage(Struct, frozen=True):
-    """Deliveries, newest first. ``next`` is the cursor of the page after this one, if any."""
+    """Deliveries, newest first. ``next`` is the cursor of the next page, if there is one."""
 
     items: list[WebhookDeliveryBody]
     next: str | None
 
 
 class ReplayOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which deliveries to send again: those made since a moment, and before another.
+    """The deliveries to send again: those that were created from ``since`` to before ``until``.
 
-    Without ``statuses`` those that were not taken: exhausted, disabled, and those pending whose
-    last try failed. ``cursor`` is ``next`` of the answer before, where there were more than one
-    order takes.
+    Without ``statuses``: those that failed, which are exhausted, disabled, or pending with a failed
+    last try. ``cursor`` is ``next`` of the previous response, if there were more than one request
+    replays.
     """
 
     since: _Zoned
@@ -104,7 +105,8 @@ class ReplayOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplayBody(Struct, frozen=True):
-    """How many are sent again. With ``next`` there are more: order again, with it as ``cursor``."""
+    """The number of deliveries that are sent again. With ``next`` there are more: send the request
+    again, with it as ``cursor``."""
 
     replayed: int
     next: str | None
@@ -162,7 +164,7 @@ class _Log:
     async def _replay_range(self, request: Request, endpoint: str | None) -> Response:
         order = await read_body(request, ReplayOrder, _BODY_BYTES_MAX)
         if order.until is not None and order.until <= order.since:
-            raise InvalidInput([FieldIssue("until", "must come after since")])
+            raise InvalidInput([FieldIssue("until", "must be after since")])
         again = await self._webhooks.replay_range(
             request.principal.org,
             endpoint,
@@ -180,27 +182,27 @@ def routes(webhooks: Webhooks) -> list[Route]:
     log = _Log(webhooks)
     of_endpoint = f"{PATH}/endpoints/{{id}}"
     page = ResponseSpec(HTTPStatus.OK, "A page of deliveries.", WebhookDeliveryPage)
-    order = RequestBody("Which deliveries.", ReplayOrder)
+    order = RequestBody("The deliveries to send again.", ReplayOrder)
     replayed = [
-        ResponseSpec(HTTPStatus.ACCEPTED, "They are to be sent.", ReplayBody),
+        ResponseSpec(HTTPStatus.ACCEPTED, "The deliveries will be sent.", ReplayBody),
         ResponseSpec(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            "The body does not say which; `details` says how.",
+            "The body is invalid; `details` says why.",
             Problem,
             MEDIA_TYPE,
         ),
     ]
     again = (
-        "Oldest first, 1,000 at most; `next` in the answer says that there are more. Each goes "
-        "under the same `webhook-id` as before, at once, and is retried as if it were new."
+        "Oldest first, at most 1,000; `next` in the response means that there are more. Each is "
+        "sent at once, with the same `webhook-id` as before, and is retried as if it were new."
     )
     return [
         Route(
             methods=["GET"],
             path=f"{PATH}/deliveries",
             name="webhook_deliveries",
-            summary="What was sent, and what is to be.",
-            description="Newest first. What has ended is kept for 7 days.",
+            summary="List deliveries, sent and pending.",
+            description="Newest first. A delivery is kept for 7 days after it has ended.",
             handler=log.list_page,
             access=Scope.ADMIN,
             operable=True,
@@ -212,7 +214,7 @@ def routes(webhooks: Webhooks) -> list[Route]:
             methods=["GET"],
             path=f"{PATH}/deliveries/{{id}}",
             name="webhook_delivery",
-            summary="One delivery.",
+            summary="Show a delivery.",
             handler=log.show,
             access=Scope.ADMIN,
             operable=True,
@@ -224,15 +226,17 @@ def routes(webhooks: Webhooks) -> list[Route]:
             methods=["POST"],
             path=f"{PATH}/deliveries/{{id}}/replay",
             name="replay_webhook_delivery",
-            summary="Send one again.",
-            description="At once, under the same `webhook-id`, and retried as if it were new. A "
-            "receiver that had answered 410 is wanted again by this.",
+            summary="Send a delivery again.",
+            description="It is sent at once, with the same `webhook-id`, and retried as if it were "
+            "new. This enables a receiver that had answered 410.",
             handler=log.replay,
             access=Scope.ADMIN,
             operable=True,
             parameters=[message_parameter()],
             responses=[
-                ResponseSpec(HTTPStatus.ACCEPTED, "It is to be sent.", WebhookDeliveryBody),
+                ResponseSpec(
+                    HTTPStatus.ACCEPTED, "The delivery will be sent.", WebhookDeliveryBody
+                ),
                 ResponseSpec(HTTPStatus.CONFLICT, "Its endpoint was deleted.", Problem, MEDIA_TYPE),
             ],
             tag=TAG,
@@ -241,7 +245,7 @@ def routes(webhooks: Webhooks) -> list[Route]:
             methods=["POST"],
             path=f"{PATH}/replay",
             name="replay_webhooks",
-            summary="Send again what was made in a span of time.",
+            summary="Send the deliveries of a time span again.",
             description=again,
             handler=log.replay_of_all,
             access=Scope.ADMIN,
@@ -254,8 +258,8 @@ def routes(webhooks: Webhooks) -> list[Route]:
             methods=["GET"],
             path=f"{of_endpoint}/deliveries",
             name="webhook_endpoint_deliveries",
-            summary="What was sent to an endpoint, and what is to be.",
-            description="Newest first. What has ended is kept for 7 days.",
+            summary="List the deliveries of an endpoint, sent and pending.",
+            description="Newest first. A delivery is kept for 7 days after it has ended.",
             handler=log.list_of_endpoint,
             access=Scope.ADMIN,
             operable=True,
@@ -270,7 +274,7 @@ def routes(webhooks: Webhooks) -> list[Route]:
             methods=["POST"],
             path=f"{of_endpoint}/replay",
             name="replay_webhook_endpoint",
-            summary="Send an endpoint again what was made in a span of time.",
+            summary="Send the deliveries of an endpoint in a time span again.",
             description=again,
             handler=log.replay_of_endpoint,
             access=Scope.ADMIN,
@@ -284,7 +288,7 @@ def routes(webhooks: Webhooks) -> list[Route]:
 
 
 def shown_delivery(view: DeliveryView) -> WebhookDeliveryBody:
-    """A delivery as callers see it."""
+    """The body that shows a delivery."""
     return WebhookDeliveryBody(
         id=message_id(view.id),
         subject=view.kind,
@@ -305,7 +309,7 @@ def shown_delivery(view: DeliveryView) -> WebhookDeliveryBody:
 
 
 def shown_subject(kind: SubjectKind, subject: UUID) -> str | None:
-    """The id of what is told of, as its own surface spells it."""
+    """The id of a delivery's subject, in the format of the API that shows the subject."""
     match kind:
         case SubjectKind.TEST:
             return None
@@ -319,16 +323,17 @@ def _cursor(given: str) -> UUID:
     try:
         return delivery_of(given)
     except ids.InvalidId:
-        raise InvalidInput([FieldIssue("cursor", "must be `next` of the answer before")]) from None
+        issue = FieldIssue("cursor", "must be `next` of the previous response")
+        raise InvalidInput([issue]) from None
 
 
 _QUERY: Final[Sequence[Parameter]] = (
-    Parameter("job_id", "query", "Of this job, or of this group of jobs."),
-    Parameter("endpoint_id", "query", "To this registered endpoint.", ULID),
-    Parameter("status", "query", "In this state.", {"enum": _STATUSES}),
-    Parameter("since", "query", "Made at this moment or later.", MOMENT),
-    Parameter("until", "query", "Made before this moment.", MOMENT),
-    Parameter("cursor", "query", "`next` of the page before.", MESSAGE),
-    Parameter("limit", "query", "How many at most.", _LIMIT),
+    Parameter("job_id", "query", "Only of this job, or of this group of jobs."),
+    Parameter("endpoint_id", "query", "Only to this registered endpoint.", ULID),
+    Parameter("status", "query", "Only with this status.", {"enum": _STATUSES}),
+    Parameter("since", "query", "Created at this time or later.", MOMENT),
+    Parameter("until", "query", "Created before this time.", MOMENT),
+    Parameter("cursor", "query", "`next` of the previous page.", MESSAGE),
+    Parameter("limit", "query", "The maximum number of deliveries.", _LIMIT),
 )
 _QUERY_NAMES: Final = tuple(each.name for each in _QUERY)

@@ -1,4 +1,4 @@
-"""An organisation's registered webhook endpoints: made, looked at, changed, paused, taken away."""
+"""The routes of registered webhook endpoints and their secrets."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _Description = Annotated[str, Meta(max_length=DESCRIPTION_CHARACTERS_MAX)]
 
 
 class NewWebhookEndpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is to be told, and of what. Without ``events``: of every end.
+    """A new endpoint. Without ``events`` it receives the end of every job and group of jobs.
 
-    ``pulled``: nobody is posted to; what there is to tell is taken by whoever asks for it.
+    ``pulled``: the endpoint has no URL. Its owner fetches the messages (``coatcheck listen``).
     """
 
     url: _Url | None = None
@@ -56,7 +56,7 @@ class NewWebhookEndpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WebhookEndpointChanges(Struct, frozen=True, forbid_unknown_fields=True):
-    """What shall be otherwise. What is left out stays."""
+    """The properties to change. Others stay the same."""
 
     url: _Url | UnsetType = UNSET
     events: _Events | UnsetType = UNSET
@@ -64,7 +64,7 @@ class WebhookEndpointChanges(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WebhookEndpointBody(Struct, frozen=True):
-    """Who is told, and of what. ``status`` is ``disabled`` once the receiver has answered 410."""
+    """An endpoint. ``status`` is ``disabled`` once the receiver has answered 410."""
 
     id: str
     url: str | None
@@ -78,7 +78,7 @@ class WebhookEndpointBody(Struct, frozen=True):
 
 
 class CreatedWebhookEndpoint(WebhookEndpointBody, frozen=True):
-    """One that was just made, with the secret that signs what it is told."""
+    """A new endpoint, with the secret that signs its messages."""
 
     secret: str
 
@@ -92,7 +92,7 @@ class WebhookEndpoints(Struct, frozen=True):
 class EndpointSecretView(Struct, frozen=True):
     """The signing secret. After a rotation ``previous`` stays valid until it expires.
 
-    ``generation`` counts the secrets: name it with a rotation, and the rotation is made once.
+    ``generation`` counts the secrets. A rotation that names it is made only once.
     """
 
     secret: str
@@ -102,7 +102,7 @@ class EndpointSecretView(Struct, frozen=True):
 
 
 class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
-    """``generation`` is that of the secret to be replaced; whichever signs, if left out."""
+    """``generation`` is that of the secret to replace; by default the present one."""
 
     generation: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
 
@@ -115,19 +115,19 @@ class _Endpoints:
         self._receivers = receivers
 
     async def create(self, request: Request) -> Response:
-        wanted = await read_body(request, NewWebhookEndpoint, _BODY_BYTES_MAX)
-        if wanted.pulled != (wanted.url is None):
-            issue = "is needed" if wanted.url is None else "cannot come together with pulled"
+        new = await read_body(request, NewWebhookEndpoint, _BODY_BYTES_MAX)
+        if new.pulled != (new.url is None):
+            issue = "is required" if new.url is None else "is not allowed together with pulled"
             raise InvalidInput([FieldIssue("url", issue)])
-        _check_events(wanted.events)
-        await self._check(request, wanted.url)
+        _check_events(new.events)
+        await self._check(request, new.url)
         org = request.principal.org
         created = await self._webhooks.create_endpoint(
             org,
-            wanted.url,
-            wanted.events or ["*"],
-            wanted.description,
-            pulled=wanted.pulled,
+            new.url,
+            new.events or ["*"],
+            new.description,
+            pulled=new.pulled,
         )
         secret = await self._webhooks.secret(org, created.id)
         shown = CreatedWebhookEndpoint(
@@ -146,21 +146,22 @@ class _Endpoints:
         return json_response(_shown(await self._webhooks.get_endpoint(*_named(request))))
 
     async def change(self, request: Request) -> Response:
-        wanted = await read_body(request, WebhookEndpointChanges, _BODY_BYTES_MAX)
+        changes = await read_body(request, WebhookEndpointChanges, _BODY_BYTES_MAX)
         org, endpoint = _named(request)
-        url = None if isinstance(wanted.url, UnsetType) else wanted.url
-        events = None if isinstance(wanted.events, UnsetType) else wanted.events
+        url = None if isinstance(changes.url, UnsetType) else changes.url
+        events = None if isinstance(changes.events, UnsetType) else changes.events
+        description = changes.description
         _check_events(events)
         if url is not None:
             if (await self._webhooks.get_endpoint(org, endpoint)).pulled:
-                raise InvalidInput([FieldIssue("url", "is not for an endpoint that is pulled")])
+                raise InvalidInput([FieldIssue("url", "is not allowed for a pulled endpoint")])
             await self._check(request, url)
         changed = await self._webhooks.change_endpoint(
             org,
             endpoint,
             url=url,
             events=events,
-            description=None if isinstance(wanted.description, UnsetType) else wanted.description,
+            description=None if isinstance(description, UnsetType) else description,
         )
         return json_response(_shown(changed))
 
@@ -204,8 +205,7 @@ def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
     shown = ResponseSpec(HTTPStatus.OK, "The endpoint.", WebhookEndpointBody)
     unfit = ResponseSpec(
         HTTPStatus.UNPROCESSABLE_ENTITY,
-        "The body does not fit (`details` says how), or the URL may not be called "
-        "(`url_forbidden`).",
+        "The body is invalid (`details` says why), or the URL may not be called (`url_forbidden`).",
         Problem,
         MEDIA_TYPE,
     )
@@ -213,14 +213,14 @@ def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
         on_all(
             methods=["POST"],
             name="create_webhook_endpoint",
-            summary="Register an endpoint that is told of the organisation's jobs.",
-            description="Of all jobs, whoever hands them in and whatever they say themselves. "
-            "`*` stands for every end of jobs and of groups of jobs, `job.*` for every state of a "
-            "job, and any other kind with `.*` for all events of that kind. Tasks that fail are "
-            "told of where `task.failed` is named; jobs that fail with no attempt left, where "
-            "`job.alert` is. An organisation has at most 50 endpoints.",
+            summary="Register an endpoint for events of the organisation's jobs.",
+            description="It receives events of all jobs, in addition to webhook URLs that "
+            "submissions name. `*` means every end of a job or of a group of jobs, `job.*` every "
+            "state of a job, and any other kind with `.*` all events of that kind. Failed tasks "
+            "are sent only if `task.failed` is named, and jobs that fail with no attempt left "
+            "only if `job.alert` is named. An organisation has at most 50 endpoints.",
             handler=handlers.create,
-            body=RequestBody("Who is told, and of what.", NewWebhookEndpoint),
+            body=RequestBody("The endpoint.", NewWebhookEndpoint),
             responses=[
                 ResponseSpec(
                     HTTPStatus.CREATED,
@@ -230,7 +230,7 @@ def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
                 ),
                 ResponseSpec(
                     HTTPStatus.CONFLICT,
-                    "There are as many endpoints as there may be.",
+                    "The organisation has the maximum number of endpoints.",
                     Problem,
                     MEDIA_TYPE,
                 ),
@@ -242,13 +242,13 @@ def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
             name="list_webhook_endpoints",
             summary="List the organisation's endpoints.",
             handler=handlers.list_all,
-            responses=[ResponseSpec(HTTPStatus.OK, "All of them.", WebhookEndpoints)],
+            responses=[ResponseSpec(HTTPStatus.OK, "All endpoints.", WebhookEndpoints)],
         ),
         on_one(
             methods=["GET"],
             path=one,
             name="get_webhook_endpoint",
-            summary="Look at an endpoint.",
+            summary="Show an endpoint.",
             handler=handlers.show,
             responses=[shown],
         ),
@@ -257,28 +257,28 @@ def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
             path=one,
             name="change_webhook_endpoint",
             summary="Change an endpoint's URL, events or description.",
-            description="What waits for it goes to the new URL. One that had answered 410 is told "
-            "again from then on.",
+            description="Pending messages are sent to the new URL. A change enables an endpoint "
+            "that had answered 410.",
             handler=handlers.change,
-            body=RequestBody("What shall be otherwise.", WebhookEndpointChanges),
+            body=RequestBody("The properties to change.", WebhookEndpointChanges),
             responses=[shown, unfit],
         ),
         on_one(
             methods=["DELETE"],
             path=one,
             name="delete_webhook_endpoint",
-            summary="Take an endpoint away.",
-            description="What waits for it is not sent any more, and says so in the log.",
+            summary="Delete an endpoint.",
+            description="Pending messages are not sent any more; the list of deliveries says so.",
             handler=handlers.delete,
-            responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "It is gone.", empty=True)],
+            responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "The endpoint is deleted.", empty=True)],
         ),
         on_one(
             methods=["POST"],
             path=f"{one}/pause",
             name="pause_webhook_endpoint",
-            summary="Send nothing to an endpoint for now.",
-            description="What there is to tell is kept until the endpoint is resumed. Pausing it "
-            "again is no error.",
+            summary="Pause an endpoint.",
+            description="Messages are kept until the endpoint is resumed. Pausing it again has no "
+            "effect.",
             handler=handlers.pause,
             responses=[shown],
         ),
@@ -286,9 +286,9 @@ def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
             methods=["POST"],
             path=f"{one}/resume",
             name="resume_webhook_endpoint",
-            summary="Send to an endpoint again.",
-            description="What was kept while it was paused is sent now. One that had answered 410 "
-            "is wanted again by this.",
+            summary="Resume an endpoint.",
+            description="Messages that were kept while it was paused are sent now. This enables an "
+            "endpoint that had answered 410.",
             handler=handlers.resume,
             responses=[shown],
         ),
@@ -297,15 +297,18 @@ def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
             path=f"{one}/test",
             name="test_webhook_endpoint",
             summary="Send an endpoint a `webhook.test`.",
-            description="Signed, retried and logged as every other; whatever its events are.",
+            description="It is signed, retried and logged as any other message, and sent whatever "
+            "the endpoint's events are.",
             handler=handlers.test,
-            responses=[ResponseSpec(HTTPStatus.ACCEPTED, "It is to be sent.", WebhookDeliveryBody)],
+            responses=[
+                ResponseSpec(HTTPStatus.ACCEPTED, "The test will be sent.", WebhookDeliveryBody)
+            ],
         ),
         on_one(
             methods=["GET"],
             path=f"{one}/secret",
             name="webhook_endpoint_secret",
-            summary="The secret that signs what an endpoint is told.",
+            summary="Show the secret that signs an endpoint's messages.",
             handler=handlers.secret,
             responses=[ResponseSpec(HTTPStatus.OK, "The secret.", EndpointSecretView)],
         ),
@@ -313,15 +316,15 @@ def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
             methods=["POST"],
             path=f"{one}/secret/rotate",
             name="rotate_webhook_endpoint_secret",
-            summary="Replace that secret.",
+            summary="Rotate that secret.",
             description="The previous secret stays valid for 24 hours: every message then has two "
             "signatures, and a receiver may know either secret. A rotation that names the "
-            "`generation` it replaces can be sent again: it is made once.",
+            "`generation` it replaces can safely be sent again: it is made once.",
             handler=handlers.rotate,
-            body=RequestBody("Which secret is replaced.", Rotation, required=False),
+            body=RequestBody("The secret to replace.", Rotation, required=False),
             responses=[
                 ResponseSpec(
-                    HTTPStatus.OK, "The new secret, and the one before.", EndpointSecretView
+                    HTTPStatus.OK, "The new secret and the previous one.", EndpointSecretView
                 ),
                 unfit,
             ],

@@ -1,8 +1,8 @@
-"""Webhooks that are fetched: what an endpoint without a URL is to be told is taken by its owner.
+"""The routes of pulled webhooks: the owner of an endpoint without a URL fetches its messages.
 
-For receivers that cannot be posted to, such as one on a laptop: ``coatcheck listen`` takes what
-there is, posts it itself, and reports what came of it. Each message is leased to whoever took it;
-one that is not reported in time is there to be taken again, and a late report changes nothing.
+They are for receivers that the server cannot reach, such as one on a laptop: ``coatcheck listen``
+takes messages, posts them itself, and reports the results. A taken message is leased. If its result
+is not reported in time, it can be taken again, and a late report has no effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.patterns import whole
 from coatcheck.domain.tenants import Scope
-from coatcheck.domain.webhooks import PEACE_SECONDS_MAX, delivery_of, message_id
+from coatcheck.domain.webhooks import RETRY_AFTER_SECONDS_MAX, delivery_of, message_id
 from coatcheck.http.bodies import read_body, read_optional_body
 from coatcheck.http.gate import Gate
 from coatcheck.http.lifecycle import ServerDraining
@@ -50,25 +50,25 @@ _MESSAGES_MAX: Final = 50
 _MESSAGES: Final = 10
 _WAIT_SECONDS_MAX: Final = 60
 _LOOK_SECONDS: Final = 0.5
-"""Between two looks for one who waits: nobody is told that there is a message for an endpoint."""
+"""The interval of looking for messages while a request waits: nothing notifies of new ones."""
 _LEASE_SECONDS: Final = 60.0
 _RENDER_SECONDS_MAX: Final = 20.0
 _ERROR_CHARACTERS_MAX: Final = 200
 _NOT_NOW: Final = (BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown, TimeoutError)
-_OUR_FAULT: Final = "it could not be made, for a reason on our side"
+_OUR_FAULT: Final = "the server could not make the message because of an internal error"
 
 
 class TakeOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many messages at most, and for how many seconds to wait if there is none."""
+    """The maximum number of messages, and the seconds to wait if there is none."""
 
     limit: Annotated[int, Meta(ge=1, le=_MESSAGES_MAX)] = _MESSAGES
     wait: Annotated[float, Meta(ge=0, le=_WAIT_SECONDS_MAX)] = 0
 
 
 class WebhookMessageBody(Struct, frozen=True):
-    """What is to be posted: ``headers`` with their signature, and ``body``, to the byte.
+    """A message to post: ``headers`` with the signature, and ``body``, which must be posted as is.
 
-    ``lease`` goes with the report of what came of it.
+    ``lease`` belongs into the report of the result.
     """
 
     id: str
@@ -81,33 +81,33 @@ class WebhookMessageBody(Struct, frozen=True):
 
 
 class WebhookMessages(Struct, frozen=True):
-    """What was taken; nothing, if nothing came in time."""
+    """The messages that were taken; none, if there were none in time."""
 
     messages: list[WebhookMessageBody]
     lease_seconds: float
 
 
 class MessageReport(Struct, frozen=True, forbid_unknown_fields=True):
-    """What came of a message: the status that the receiver answered, or why there was no answer.
+    """The result of a message: the status that the receiver answered, or why there was none.
 
-    ``retry_after`` is for how many seconds a receiver that answered 429 or 503 wants peace.
+    ``retry_after`` is the Retry-After of a receiver that answered 429 or 503, in seconds.
     """
 
     id: Annotated[str, Meta(pattern=MESSAGE["pattern"])]
     lease: Annotated[str, Meta(pattern=whole("[0-9a-f]{32}"))]
     status_code: Annotated[int, Meta(ge=100, le=599)] | None = None
     error: Annotated[str, Meta(min_length=1, max_length=_ERROR_CHARACTERS_MAX)] | None = None
-    retry_after: Annotated[float, Meta(ge=0, le=PEACE_SECONDS_MAX)] | None = None
+    retry_after: Annotated[float, Meta(ge=0, le=RETRY_AFTER_SECONDS_MAX)] | None = None
 
 
 class MessageReports(Struct, frozen=True, forbid_unknown_fields=True):
-    """What came of messages."""
+    """The results of messages."""
 
     reports: Annotated[list[MessageReport], Meta(min_length=1, max_length=_MESSAGES_MAX)]
 
 
 class TakenReports(Struct, frozen=True):
-    """The messages whose lease still held. Of the others nothing was noted."""
+    """The messages whose lease was still valid. Reports of others were ignored."""
 
     noted: list[str]
 
@@ -127,8 +127,8 @@ class _Messages:
         order = await read_optional_body(request, TakeOrder, _BODY_BYTES_MAX)
         org, endpoint = request.principal.org, request.params["id"]
         if not (await self._webhooks.get_endpoint(org, endpoint)).pulled:
-            raise InvalidInput([FieldIssue("id", "is of an endpoint that is posted to")])
-        taken = await self._taken(request, org, endpoint, order)
+            raise InvalidInput([FieldIssue("id", "belongs to an endpoint that has a URL")])
+        taken = await self._take_messages(request, org, endpoint, order)
         made = await asyncio.gather(*(self._message(org, endpoint, each) for each in taken))
         messages = [message for message in made if message is not None]
         shown = WebhookMessages(messages, _LEASE_SECONDS)
@@ -143,21 +143,21 @@ class _Messages:
         noted = [each.id for each, is_held in zip(given.reports, held, strict=True) if is_held]
         return json_response(TakenReports(noted))
 
-    async def _taken(
+    async def _take_messages(
         self, request: Request, org: str, endpoint: str, order: TakeOrder
     ) -> list[Claimed]:
-        """What there is, once there is something or the time is up. Raises Unauthenticated once
-        what the call was let in with does not count any more."""
+        """Take messages, waiting until there are some or the time is up. Raises Unauthenticated
+        once the credential of the request is no longer valid."""
         deadline = time.monotonic() + order.wait
         leaving = asyncio.ensure_future(request.disconnected())
         lost = asyncio.Event()
         losing = asyncio.ensure_future(lost.wait())
         try:
             with self._gate.watch(request, lost.set) as credential:
-                while await credential.counts():
+                while await credential.is_valid():
                     taken = await self._webhooks.take(org, endpoint, order.limit, _LEASE_SECONDS)
                     left = deadline - time.monotonic()
-                    # What is taken for a caller who has left would wait for its lease to end.
+                    # A message that is taken for a disconnected caller waits for its lease to end.
                     if taken or left <= 0 or self._draining.begun or leaving.done():
                         return taken
                     async with self._draining.cut_short():
@@ -176,18 +176,19 @@ class _Messages:
     async def _message(
         self, org: str, endpoint: str, claimed: Claimed
     ) -> WebhookMessageBody | None:
-        """None if it cannot be made: it is taken again later, by its lease or by its schedule."""
+        """The message; None if it cannot be made. It is then available again after its lease, or by
+        its retry schedule."""
         notice = claimed.event
         fields = {"webhook_id": message_id(notice.id), "event": notice.event, "org": org}
         try:
             async with asyncio.timeout(_RENDER_SECONDS_MAX):
                 body = await self._render(notice)
         except _NOT_NOW as error:
-            _log.warning("a webhook is left to its lease: %s", error, extra=fields)
+            _log.warning("cannot render a webhook before its lease ends: %s", error, extra=fields)
             return None
-        except Exception as error:  # noqa: BLE001 - a defect must not be tried every minute for ever
-            # Without its text, which may quote what is not ours to log.
-            _log.error("a webhook could not be made: %s", type(error).__name__, extra=fields)
+        except Exception as error:  # noqa: BLE001 - a defect must not be retried for ever
+            # Without the error's text, which may quote a tenant's data.
+            _log.error("cannot render a webhook: %s", type(error).__name__, extra=fields)
             failed = Report(notice.id, claimed.lease, None, _OUR_FAULT)
             await self._webhooks.report(org, endpoint, [failed])
             return None
@@ -211,7 +212,7 @@ def routes(webhooks: Webhooks, render: Render, draining: ServerDraining, gate: G
     path = f"{PATH}/endpoints/{{id}}/messages"
     unfit = ResponseSpec(
         HTTPStatus.UNPROCESSABLE_ENTITY,
-        "The body does not fit, or the endpoint has a URL and is posted to.",
+        "The body is invalid, or the endpoint has a URL.",
         Problem,
         MEDIA_TYPE,
     )
@@ -220,32 +221,37 @@ def routes(webhooks: Webhooks, render: Render, draining: ServerDraining, gate: G
             methods=["POST"],
             path=f"{path}/take",
             name="take_webhook_messages",
-            summary="Take what an endpoint without a URL is to be told.",
-            description="Oldest first. What is taken is leased for a minute: report what came of "
-            "it by then, or it can be taken again. With `wait` the answer comes when there is "
-            "something, or after so many seconds. An endpoint that nobody has asked for 10 "
-            "minutes is taken away.",
+            summary="Take messages of an endpoint without a URL.",
+            description="Oldest first. Taken messages are leased for a minute: report their "
+            "results by then, or they can be taken again. With `wait` the response comes as soon "
+            "as there is a message, or after that many seconds. An endpoint whose messages nobody "
+            "takes for 10 minutes is deleted.",
             handler=handlers.take,
             access=Scope.ADMIN,
             parameters=[endpoint_parameter()],
-            body=RequestBody("How many, and how long to wait.", TakeOrder, required=False),
+            body=RequestBody(
+                "The number of messages, and the time to wait.", TakeOrder, required=False
+            ),
             held=HoldsOpen.ALWAYS,
-            responses=[ResponseSpec(HTTPStatus.OK, "What was taken.", WebhookMessages), unfit],
+            responses=[ResponseSpec(HTTPStatus.OK, "The messages.", WebhookMessages), unfit],
             tag=TAG,
         ),
         Route(
             methods=["POST"],
             path=f"{path}/report",
             name="report_webhook_messages",
-            summary="Say what came of messages that were taken.",
-            description="A status of 2xx means that it is delivered, 410 that the receiver wants "
-            "nothing any more; for anything else, and where there was no answer, it is there to "
-            "be taken again after the next wait of the schedule.",
+            summary="Report the results of messages that were taken.",
+            description="A status of 2xx means that the message is delivered, 410 that the "
+            "receiver wants no more messages. With any other status, and without an answer, the "
+            "message can be taken again after the next delay of the retry schedule.",
             handler=handlers.report,
             access=Scope.ADMIN,
             parameters=[endpoint_parameter()],
-            body=RequestBody("What came of them.", MessageReports),
-            responses=[ResponseSpec(HTTPStatus.OK, "Those that were noted.", TakenReports), unfit],
+            body=RequestBody("The results.", MessageReports),
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "The messages whose report counted.", TakenReports),
+                unfit,
+            ],
             tag=TAG,
         ),
     ]
@@ -253,12 +259,13 @@ def routes(webhooks: Webhooks, render: Render, draining: ServerDraining, gate: G
 
 def _report(number: int, given: MessageReport) -> Report:
     if given.status_code is None and given.error is None:
-        issue = FieldIssue(f"reports[{number}]", "needs a status_code or an error")
+        issue = FieldIssue(f"reports[{number}]", "must have a status_code or an error")
         raise InvalidInput([issue])
     try:
         delivery = delivery_of(given.id)
     except ids.InvalidId:
-        raise InvalidInput([FieldIssue(f"reports[{number}].id", "is no message's id")]) from None
+        issue = FieldIssue(f"reports[{number}].id", "is not the id of a message")
+        raise InvalidInput([issue]) from None
     return Report(
         delivery, UUID(hex=given.lease), given.status_code, given.error, given.retry_after
     )

@@ -1,4 +1,4 @@
-"""What the routes of webhooks name in their paths and queries: endpoints, messages, moments."""
+"""Parses the path and query parameters of webhook routes: endpoints, messages, times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def message_parameter() -> Parameter:
 
 
 def message_named(text: str) -> UUID:
-    """The delivery that a path names; whatever else is there names none."""
+    """The delivery that a path names. Raises NotFound for an invalid id."""
     try:
         return delivery_of(text)
     except ids.InvalidId:
@@ -44,7 +44,7 @@ def read_cursor(query: Mapping[str, str]) -> UUID | None:
     try:
         return None if given is None else delivery_of(given)
     except ids.InvalidId:
-        raise InvalidParameter("cursor", "must be `next` of the page before") from None
+        raise InvalidParameter("cursor", "must be `next` of the previous page") from None
 
 
 def read_subject(query: Mapping[str, str]) -> UUID | None:
@@ -67,7 +67,7 @@ def read_endpoint(query: Mapping[str, str]) -> str | None:
 
 
 def read_moment(query: Mapping[str, str], name: str) -> datetime | None:
-    """A moment as RFC 3339 writes it, with its zone."""
+    """A time in the format of RFC 3339, with a time zone."""
     given = query.get(name)
     if given is None:
         return None
@@ -76,5 +76,5 @@ def read_moment(query: Mapping[str, str], name: str) -> datetime | None:
     except msgspec.ValidationError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise InvalidParameter(name, "must be a moment such as 2026-01-31T12:00:00Z")
+        raise InvalidParameter(name, "must be a time such as 2026-01-31T12:00:00Z")
     return moment

@@ -1,5 +1,5 @@
-"""An organisation's webhooks: the secret that signs those of URLs which came with jobs, and all
-other routes of webhooks."""
+"""The routes of webhooks: the signing secret of webhook URLs that submissions name, and all routes
+of endpoints and deliveries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SecretView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Secrets:
-    """The handlers, on the database."""
+    """The handlers."""
 
     def __init__(self, webhooks: Webhooks, db: Connection) -> None:
         self._webhooks = webhooks
@@ -61,7 +61,7 @@ class _Secrets:
 def routes(webhooks: Webhooks, receivers: Guard, db: Connection) -> list[Route]:
     """``/api/v1/orgs/{org}/webhooks``, for callers with the scope ``admin``.
 
-    But for messages that are fetched: those need the words of all surfaces
+    Without the routes of fetched messages, which need the payloads of all products
     (``routes/webhook_messages.py``).
     """
     secrets = _Secrets(webhooks, db)
@@ -70,8 +70,8 @@ def routes(webhooks: Webhooks, receivers: Guard, db: Connection) -> list[Route]:
             methods=["GET"],
             path=f"{PATH}/secret",
             name="webhook_secret",
-            summary="The secret that signs what is sent to URLs which came with jobs.",
-            description="Endpoints that are registered have secrets of their own.",
+            summary="Show the secret that signs webhooks to URLs which submissions name.",
+            description="Registered endpoints have separate secrets.",
             handler=secrets.show,
             access=Scope.ADMIN,
             operable=True,
@@ -82,15 +82,15 @@ def routes(webhooks: Webhooks, receivers: Guard, db: Connection) -> list[Route]:
             methods=["POST"],
             path=f"{PATH}/secret/rotate",
             name="rotate_webhook_secret",
-            summary="Replace that secret.",
+            summary="Rotate that secret.",
             description="The previous secret stays valid for 24 hours: every message then has two "
-            "signatures, and a receiver may know either secret. Rotated again within that time, "
-            "the first of the three no longer signs.",
+            "signatures, and a receiver may know either secret. After a second rotation within "
+            "that time, the oldest secret no longer signs.",
             handler=secrets.rotate,
             access=Scope.ADMIN,
             operable=True,
             responses=[
-                ResponseSpec(HTTPStatus.OK, "The new secret, and the one before.", SecretView)
+                ResponseSpec(HTTPStatus.OK, "The new secret and the previous one.", SecretView)
             ],
             tag=TAG,
         ),

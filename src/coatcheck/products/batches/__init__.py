@@ -1,1 +1,1 @@
-"""The batches surface: a job of one task or a million."""
+"""The batches product: jobs of one task or a million."""

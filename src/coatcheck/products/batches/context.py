@@ -1,4 +1,4 @@
-"""What every route of batches needs, and who may see which job."""
+"""Shared by every route of batches: its services, and the rules of who may see which job."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from coatcheck.products.batches.repository import BatchRepository
 from coatcheck.settings import Settings
 
 ALL_RUNS: Final = "all"
-"""What a caller says for a run to be told of the job as a whole."""
+"""The value of ``run`` that stands for the job as a whole."""
 PAGE_ROWS: Final = 50
 PAGE_ROWS_MAX: Final = 200
 
 _MARK: Final = "\x1ebatches:"
-"""Before the keys of this surface. No caller can spell it: it is not printable."""
+"""Prefix of this product's stored keys. No caller can send it: it is not printable."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchesContext:
-    """The parts that the routes of this surface work with."""
+    """The services that the routes of batches use."""
 
     settings: Settings
     engine: Engine
@@ -46,7 +46,7 @@ class BatchesContext:
         return self.engine.extension(BatchRepository)
 
     async def job(self, request: Request) -> BatchView:
-        """The job that the path names, if it is the caller's, or the caller an admin."""
+        """The job in the path. Raises JobNotFound unless the caller owns it or is an admin."""
         principal = request.principal
         view = await self.batches.get(request.params["id"], org=principal.org)
         if not may_see(principal, view.owner):
@@ -54,12 +54,12 @@ class BatchesContext:
         return view
 
 
-def run_of(view: BatchView, wanted: str | None, place: str = "query") -> RunView:
-    """The run of a job that a caller names, or the current one. Raises InvalidParameter."""
-    if wanted is None:
+def run_of(view: BatchView, requested: str | None, place: str = "query") -> RunView:
+    """The run with the requested id, or the current run. Raises InvalidParameter."""
+    if requested is None:
         return view.current
     try:
-        run_id = from_text(wanted)
+        run_id = from_text(requested)
     except InvalidId:
         run_id = None
     for run in view.runs:
@@ -68,22 +68,22 @@ def run_of(view: BatchView, wanted: str | None, place: str = "query") -> RunView
     raise InvalidParameter("run", "must be the id of a run of this job", place)
 
 
-def chosen_run(view: BatchView, wanted: str | None, place: str = "query") -> RunView | None:
-    """The run that a caller names, or the current one; None for all of them: the job as a whole."""
-    return None if wanted == ALL_RUNS else run_of(view, wanted, place)
+def chosen_run(view: BatchView, requested: str | None, place: str = "query") -> RunView | None:
+    """The requested run, or the current one; None for ``all``, the job as a whole."""
+    return None if requested == ALL_RUNS else run_of(view, requested, place)
 
 
 def may_see(principal: Principal, owner: str) -> bool:
-    """Whether a caller may see and steer a job of that owner: an admin those of all."""
+    """Whether a caller may see and change a job of that owner. An admin may for all owners."""
     return Scope.ADMIN in principal.scopes or principal.may_see(owner)
 
 
 def owner_of_list(principal: Principal) -> str | None:
-    """Whose jobs a caller lists: an admin those of all, others their own."""
+    """The owner whose jobs a caller lists; None for an admin, who lists those of all owners."""
     return None if Scope.ADMIN in principal.scopes else principal.owner
 
 
 def stored_key(principal: Principal, kind: str, key: str) -> str:
-    """An idempotency key as it is stored: one for each caller who says it, and what for."""
-    said = "\0".join([kind, principal.owner, key])
-    return _MARK + hashlib.sha256(said.encode()).hexdigest()
+    """The stored form of an idempotency key: separate for each caller and each operation."""
+    parts = "\0".join([kind, principal.owner, key])
+    return _MARK + hashlib.sha256(parts.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Lists that could not be taken in, and the lines of lists that are no tasks."""
+"""Reads and redrives dead letters, which are lists whose ingest failed, and reads invalid lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEPT_SECONDS: Final = 3_600
 
 
 def ingest_job(org: str, part: UUID, request_id: str | None) -> NewJob:
-    """The engine's job that takes a part in. It is nobody's to read."""
+    """The internal job that ingests a part. No caller can read it."""
     return NewJob(
         org=org,
         uuid=new_id(),
@@ -53,55 +53,56 @@ _PAGE_ROWS_MAX: Final = 200
 
 
 class DeadLetterRepository:
-    """Shows what could not be taken in, and has it taken in after all."""
+    """Reads the parts whose ingest failed, and retries it."""
 
-    def __init__(self, line: Connection, notifier: Notifier) -> None:
-        self._line = line
+    def __init__(self, db: Connection, notifier: Notifier) -> None:
+        self._db = db
         self._notifier = notifier
 
     async def page(
         self, org: str, *, owner: str | None, after: str | None = None, limit: int = 50
     ) -> Sequence[FailedPart]:
-        """Parts of batches that could not be taken in, newest first; of one owner, or of all.
+        """List parts whose ingest failed, newest first; of one owner's batches, or of all (None).
 
-        ``after`` is the last id of the page before.
+        ``after`` is the last id of the previous page.
         """
         _check_limit(limit)
         older_than = None if after is None else _cursor(after)
         return await retried(
-            lambda: ingest.dead_letters(self._line, org, owner=owner, after=older_than, limit=limit)
+            lambda: ingest.dead_letters(self._db, org, owner=owner, after=older_than, limit=limit)
         )
 
     async def redrive(
         self, org: str, letter_id: str, owner: str | None, *, request_id: str | None = None
     ) -> FailedPart:
-        """Have a part taken in after all, from where it stopped. Raises NotFound.
+        """Retry the ingest of a part, from where it stopped. Raises NotFound.
 
-        ``owner`` is whose batch it must be; None for anybody's.
+        ``owner`` must be the owner of its batch; None allows every owner.
         """
         try:
             part = from_text(letter_id)
         except InvalidId as error:
             raise NotFound("there is no such dead letter") from error
         job = ingest_job(org, part, request_id)
-        letter = await retried(lambda: ingest.redrive(self._line, org, part, owner, job))
+        letter = await retried(lambda: ingest.redrive(self._db, org, part, owner, job))
         if letter is None:
             raise NotFound("there is no such dead letter")
-        self._notifier.say(READY, [INGEST_ENDPOINT])
-        self._notifier.say(CHANGED, [letter.batch.hex])
+        self._notifier.notify(READY, [INGEST_ENDPOINT])
+        self._notifier.notify(CHANGED, [letter.batch.hex])
         return letter
 
     async def bad_lines(
         self, view: BatchView, run: RunView, *, after: str | None = None, limit: int = 50
     ) -> tuple[Sequence[BadLine], str | None]:
-        """The lines of a run's lists that are no tasks, in order, and the cursor of the next page.
+        """The invalid lines of a run's lists, in order, and the cursor of the next page.
 
-        Of each list the first 1,000. A run that was given several lists counts the lines of each.
+        The first 1,000 of each list are stored. In a run with several lists, each counts its own
+        lines.
         """
         _check_limit(limit)
         position, line = (0, 0) if after is None else _place(after)
         found = await retried(
-            lambda: ingest.bad_lines(self._line, view.org, run.uuid, (position, line), limit + 1)
+            lambda: ingest.bad_lines(self._db, view.org, run.uuid, (position, line), limit + 1)
         )
         page = found[:limit]
         following = f"{page[-1][0]}.{page[-1][1].line}" if len(found) > limit else None
@@ -117,12 +118,12 @@ def _cursor(text: str) -> UUID:
     try:
         return from_text(text)
     except InvalidId as error:
-        raise InvalidParameter("cursor", "is none that was given out") from error
+        raise InvalidParameter("cursor", "must be the `next` of a page of this list") from error
 
 
 def _place(cursor: str) -> tuple[int, int]:
     position, _, line = cursor.partition(".")
     digits = position.isascii() and position.isdigit() and line.isascii() and line.isdigit()
     if not digits or len(position) > 9 or len(line) > 18:
-        raise InvalidParameter("cursor", "is none that was given out")
+        raise InvalidParameter("cursor", "must be the `next` of a page of this list")
     return int(position), int(line)

@@ -1,4 +1,4 @@
-"""Lists that could not be taken in: shown, and taken in after all."""
+"""The dead-letter queue: lists whose ingest failed, and how to retry it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DeadLetterRoutes:
         self._context = context
 
     async def page(self, request: Request) -> Response:
-        """Those of all the organisation's jobs for an admin, else of the caller's own."""
+        """List dead letters: of all the organisation's jobs for an admin, else of the caller's."""
         principal, limit = request.principal, read_limit(request)
         found = await self._context.batches.dead_letters.page(
             principal.org,
@@ -35,7 +35,7 @@ class DeadLetterRoutes:
         return json_response(schemas.DeadLetterPage(items, following))
 
     async def redrive(self, request: Request) -> Response:
-        """Take a list in after all, from where it stopped."""
+        """Retry the ingest of a list, from where it stopped."""
         context, principal = self._context, request.principal
         await context.gate.check_new_work(principal, jobs=0)
         letter = await context.batches.dead_letters.redrive(
@@ -56,8 +56,9 @@ def routes(context: BatchesContext) -> list[Route]:
             methods=("GET",),
             path=DLQ,
             name="dead_letters",
-            summary="Lists that could not be taken in, newest first.",
-            description="An admin sees those of all the organisation's jobs; others of their own.",
+            summary="Lists whose ingest failed, newest first.",
+            description="An admin sees those of all jobs of the organisation; others see those of "
+            "their own.",
             handler=letters.page,
             access=Scope.READ,
             tag="batches",
@@ -68,7 +69,7 @@ def routes(context: BatchesContext) -> list[Route]:
             methods=("POST",),
             path=f"{DLQ}/{{id}}/redrive",
             name="redrive",
-            summary="Have a list taken in after all, from where it stopped.",
+            summary="Retry the ingest of a list, from where it stopped.",
             handler=letters.redrive,
             access=Scope.SUBMIT,
             tag="batches",
@@ -76,9 +77,9 @@ def routes(context: BatchesContext) -> list[Route]:
             responses=(
                 ResponseSpec(
                     HTTPStatus.ACCEPTED,
-                    "A worker takes it in.",
+                    "A worker ingests it.",
                     schemas.DeadLetterItem,
-                    headers={"Location": "Where to ask for its job."},
+                    headers={"Location": "The URL of its job."},
                 ),
                 PAYMENT,
             ),

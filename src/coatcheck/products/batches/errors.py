@@ -1,4 +1,4 @@
-"""The errors of batches: what the state of a batch does not allow."""
+"""Errors of batches: operations that the state of a batch does not allow."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from coatcheck.domain.errors import Conflict
 
 
 class BatchConflict(Conflict):
-    """The batch is not in a state in which that can be done."""
+    """The state of the batch does not allow the operation."""
 
     code = "batch_conflict"
 
 
 class BatchNotOpen(BatchConflict):
-    """Tasks are added to an open batch only, and before it is closed."""
+    """Tasks can only be added to an open batch, before it is closed."""
 
     code = "batch_not_open"
 
@@ -24,18 +24,18 @@ class BatchAlreadyEnded(BatchConflict):
 
 
 class BatchStillRuns(BatchConflict):
-    """A batch is run again once its run has ended."""
+    """A batch cannot be rerun before its run has ended."""
 
     code = "batch_still_runs"
 
 
 class TooManyRuns(BatchConflict):
-    """A batch is run again only so often."""
+    """A batch has the largest number of runs."""
 
     code = "too_many_runs"
 
 
 class NothingToRerun(BatchConflict):
-    """No task of the run is of the kind that was asked for."""
+    """No task matches the filter of the rerun."""
 
     code = "nothing_to_rerun"

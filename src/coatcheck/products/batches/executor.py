@@ -1,6 +1,7 @@
-"""The built-in service that takes lists in and writes exports, for a worker to serve.
+"""The built-in service that ingests lists and writes exports, for a worker to serve.
 
-Its jobs are the engine's like any others: a lease, retries, and another worker if this one dies.
+Its jobs are ordinary jobs: they have leases and retries, and another worker takes over if this one
+dies.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from coatcheck.settings import Settings
 from coatcheck.worker.worker import Worker
 
 RUN_SECONDS_MAX: Final = 6 * 3600.0
-"""What one attempt may take. The next one goes on where it stopped."""
-_AT_A_TIME: Final = {Lane.STANDARD: 2, Lane.BULK: 1}
-"""Lists, and exports: neither holds up the other."""
+"""The time limit of one attempt. The next one continues where it stopped."""
+_SLOTS: Final = {Lane.STANDARD: 2, Lane.BULK: 1}
+"""Slots for lists (standard) and exports (bulk), so that neither delays the other."""
 _CHUNK_SECONDS_MAX: Final = 120.0
 
 
 class BatchExecutor:
-    """Takes lists in, and writes exports. A context manager, around the worker's whole run.
+    """Ingests lists and writes exports. A context manager, around the worker's whole run.
 
-    ``notifier`` is one that the workers of a process share.
+    ``notifier`` is the one that the workers of a process share.
 
     >>> async with BatchExecutor(settings) as batches:
     ...     await batches.worker().run()
@@ -52,7 +53,7 @@ class BatchExecutor:
         @self.service.post("/ingest", timeout=RUN_SECONDS_MAX)
         async def ingest(order: IngestRequest) -> IngestReport:
             async with self._db() as db:
-                return await Ingester(db, self._blobs, self._notifier).take_in(order)
+                return await Ingester(db, self._blobs, self._notifier).ingest(order)
 
         @self.service.post("/export", timeout=RUN_SECONDS_MAX)
         async def export(job: Job, export: str) -> dict[str, int]:
@@ -72,18 +73,18 @@ class BatchExecutor:
         await self._exporter.close()
 
     def worker(self) -> Worker:
-        """A worker of its own for lists and exports, so that it takes as many as it can work on at
-        a time and leaves the others to its siblings."""
+        """A separate worker for lists and exports. It claims only as many as it can work on, and
+        leaves the others to other processes."""
         settings = replace(
             self._settings,
-            lane_concurrency={lane: _AT_A_TIME.get(lane, 0) for lane in Lane},
+            lane_concurrency={lane: _SLOTS.get(lane, 0) for lane in Lane},
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{BATCHES_SERVICE}"
         return Worker(settings, [self.service], name=name, notifier=self._notifier)
 
     @asynccontextmanager
     async def _db(self) -> AsyncIterator[Connection]:
-        """A connection for one list: a chunk has it for as long as it is being written."""
+        """A connection for one list: writing a chunk occupies it."""
         db = Connection(
             self._settings.database_url,
             name="ingest",

@@ -1,5 +1,7 @@
-"""Exports: all results of a run, or of a job as a whole, in one zip. A worker writes it, and it is
-fetched by a signed URL."""
+"""Creates and reads exports: all results of a run, or of a job as a whole, in one zip.
+
+A worker writes the zip; the caller downloads it from a signed URL.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from coatcheck.products.batches.read_routes import JOB, JOB_ID
 from coatcheck.products.batches.schemas import ExportRequest
 
 _PATH: Final = f"{JOB}/exports"
-_ONE: Final = f"{_PATH}/{{export_id}}"
+_EXPORT_PATH: Final = f"{_PATH}/{{export_id}}"
 _ZIP: Final = "application/zip"
 _RETRY_AFTER: Final = (b"retry-after", b"2")
 
@@ -35,9 +37,9 @@ class ExportRoutes:
         self._context = context
 
     async def create(self, request: Request) -> Response:
-        """Ask for an export of what has ended of a run, or of the job as a whole."""
+        """Request an export of the ended tasks of a run, or of the job as a whole."""
         view = await self._context.job(request)
-        run = chosen_run(view, await _wanted_run(request), "body")
+        run = chosen_run(view, await _requested_run(request), "body")
         made = await self._context.batches.exports.create(view, run, request_id=request.request_id)
         shown = presenter.export(made, await self._url(made))
         headers = [(b"location", shown.urls.poll.encode("ascii")), _RETRY_AFTER]
@@ -56,7 +58,7 @@ class ExportRoutes:
         return json_response(schemas.ExportPage(items))
 
     async def _url(self, export: ExportView) -> str | None:
-        """Where the zip is fetched, for as long as it is kept."""
+        """A signed URL of the zip, valid until the export expires; None if there is no zip."""
         if export.blob_key is None or export.expires_at is None:
             return None
         seconds = int((export.expires_at - datetime.now(UTC)).total_seconds())
@@ -69,7 +71,7 @@ class ExportRoutes:
         return signed.url
 
 
-async def _wanted_run(request: Request) -> str | None:
+async def _requested_run(request: Request) -> str | None:
     body = await request.body(PAYLOAD_BYTES_MAX)
     if not body:
         return None
@@ -85,24 +87,24 @@ def routes(context: BatchesContext) -> list[Route]:
             methods=("POST",),
             path=_PATH,
             name="create_export",
-            summary="Have the results of a run, or of the job as a whole, written to a zip.",
-            description="Of a run that goes on, it holds what has ended by then.",
+            summary="Export the results of a run, or of the job as a whole, to a zip.",
+            description="If the run has not ended, the export has the tasks that have.",
             handler=exports.create,
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(JOB_ID,),
             body=RequestBody(
-                "Which run, or all; the current one, if none.", ExportRequest, required=False
+                "Which run, or `all`; by default the current one.", ExportRequest, required=False
             ),
             responses=(
                 ResponseSpec(
                     HTTPStatus.ACCEPTED,
                     "A worker writes it.",
                     schemas.ExportBody,
-                    headers=RETRY_AFTER_HEADER | {"Location": "Where to ask for the export."},
+                    headers=RETRY_AFTER_HEADER | {"Location": "The URL of the export."},
                 ),
                 ResponseSpec(
-                    HTTPStatus.UNPROCESSABLE_ENTITY, "A field does not fit.", Problem, MEDIA_TYPE
+                    HTTPStatus.UNPROCESSABLE_ENTITY, "A field is invalid.", Problem, MEDIA_TYPE
                 ),
             ),
         ),
@@ -119,9 +121,9 @@ def routes(context: BatchesContext) -> list[Route]:
         ),
         Route(
             methods=("GET",),
-            path=_ONE,
+            path=_EXPORT_PATH,
             name="export",
-            summary="An export, with where its zip is once it was written.",
+            summary="An export, with the URL of its zip once it is complete.",
             handler=exports.show,
             access=Scope.READ,
             tag="batches",

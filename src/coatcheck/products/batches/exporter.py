@@ -1,13 +1,12 @@
-"""Writes exports: the ended tasks of a run, or of a batch as a whole, streamed from the database
-into a zip in the blob store.
+"""Writes exports: streams the ended tasks of a run, or of a batch as a whole, into a zip.
 
-Memory is bounded, whatever the run has: a chunk of rows is packed, in a thread, while the next one
-is being read, and what is packed goes on at once. Nothing is visible before all of it is there, and
-only then is the export said to be completed. An attempt that dies leaves at most a blob under a key
-of its own, which no row knows and the sweeper deletes.
+Memory is bounded for runs of any length: a thread compresses a chunk of rows while the next chunk
+is being read, and the compressed bytes go to the blob store at once. The blob is not visible before
+it is complete, and only then the export becomes completed. An attempt that dies leaves at most a
+blob under its own key, which no row refers to and which the sweeper deletes.
 
-Of a batch as a whole, runs are read the newest first. So a task that a run takes in again meanwhile
-is left out, like any that has not ended, and never written twice.
+For a batch as a whole, runs are read newest first. So a task that a run repeats meanwhile is left
+out, like any task that has not ended, and is never written twice.
 """
 
 from __future__ import annotations
@@ -41,40 +40,40 @@ from coatcheck.encoding import encode
 from coatcheck.job import Job
 from coatcheck.products.batches.model import MirrorRun, TaskStatus, mirrored_after
 from coatcheck.products.batches.queries import exports, tasks
-from coatcheck.products.batches.queries.exports import ExportOrder, ExportRun, ListedLine
+from coatcheck.products.batches.queries.exports import ExportRun, PartBadLine, PendingExport
 from coatcheck.products.batches.queries.tasks import RunPlace
 from coatcheck.settings import Settings
 from coatcheck.worker.reports import JobReporter
 
 _LEVEL: Final = 1
-"""Lines of JSON shrink well by the fastest level; the best takes many times as long."""
-_YEAR_MIN: Final = 1980  # a zip knows no earlier one
+"""The fastest level compresses lines of JSON well; the best one takes many times as long."""
+_YEAR_MIN: Final = 1980  # the earliest year in a zip
 
 
-class _Spout:
-    """What a zip is written to: gathers bytes until somebody takes them. It cannot seek."""
+class _ZipBuffer:
+    """The file that a zip is written to. It keeps the bytes until ``take``, and cannot seek."""
 
     def __init__(self) -> None:
-        self._gathered: list[bytes] = []
+        self._blocks: list[bytes] = []
         self.size = 0
 
     def write(self, block: bytes) -> int:
-        self._gathered.append(block)
+        self._blocks.append(block)
         self.size += len(block)
         return len(block)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: ``write`` has no buffer to flush."""
 
     def take(self) -> bytes:
-        taken = b"".join(self._gathered)
-        self._gathered, self.size = [], 0
-        return taken
+        data = b"".join(self._blocks)
+        self._blocks, self.size = [], 0
+        return data
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file in the zip, as it was before it was packed."""
+    """A file in the zip, with its size and hash before compression."""
 
     name: str
     lines: int
@@ -83,15 +82,16 @@ class Member:
 
 
 class ZipStream:
-    """Members are written one after the other: ``begin``, ``write`` as often as need be, ``end``.
+    """Writes a zip as a stream, one member after the other: ``begin``, ``write`` repeatedly,
+    ``end``.
 
-    Between any two calls, ``take`` gives what is to go on.
+    Between two calls, ``take`` returns the bytes of the zip that were written so far.
     """
 
     def __init__(self, written_at: datetime) -> None:
-        self._spout = _Spout()
+        self._buffer = _ZipBuffer()
         self._zip = zipfile.ZipFile(
-            cast(IO[bytes], self._spout), "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL
+            cast(IO[bytes], self._buffer), "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL
         )
         year, month, day, hour, minute, second, *_ = written_at.timetuple()
         self._date = (max(year, _YEAR_MIN), month, day, hour, minute, second)
@@ -102,7 +102,7 @@ class ZipStream:
         self._digest = hashlib.sha256()
 
     def begin(self, name: str) -> None:
-        """Begin a member."""
+        """Start a member."""
         info = zipfile.ZipInfo(name, self._date)
         info.compress_type = zipfile.ZIP_DEFLATED
         info.external_attr = 0o644 << 16
@@ -110,7 +110,7 @@ class ZipStream:
         self._name, self._lines, self._size, self._digest = name, 0, 0, hashlib.sha256()
 
     def write(self, block: bytes, lines: int) -> None:
-        """Add a block, which has so many lines, to the member."""
+        """Add a block to the member; ``lines`` is the number of its lines."""
         assert self._file is not None, "a member was begun"
         self._file.write(block)
         self._digest.update(block)
@@ -118,14 +118,14 @@ class ZipStream:
         self._size += len(block)
 
     def end(self) -> Member:
-        """End the member. What it came to."""
+        """End the member, and describe it."""
         assert self._file is not None, "a member was begun"
         self._file.close()
         self._file = None
         return Member(self._name, self._lines, self._size, self._digest.hexdigest())
 
     def close(self) -> None:
-        """Write what ends a zip. Of one that is given up half-way, nothing is to be used."""
+        """Write the end of the zip. A zip that is closed before all members ended is not usable."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -133,29 +133,29 @@ class ZipStream:
 
     @property
     def waiting(self) -> int:
-        """How many bytes are to be taken."""
-        return self._spout.size
+        """How many bytes ``take`` would return."""
+        return self._buffer.size
 
     def take(self) -> bytes:
-        """What was written since the last time."""
-        return self._spout.take()
+        """The bytes that were written since the last call."""
+        return self._buffer.take()
 
 
 Show = Callable[[bytes], bytes]
-"""What a caller is shown of a result."""
+"""Turns a stored result into the one that callers see."""
 
 
 def file_name(batch: UUID, run: UUID | None) -> str:
-    """What an export is called when it is downloaded: of a run, or of the batch as a whole."""
+    """The file name of a downloaded export: of a run, or, for None, of the batch as a whole."""
     return f"{to_text(batch)}.zip" if run is None else f"{to_text(batch)}-{to_text(run)}.zip"
 
 
-def as_it_is(result: bytes) -> bytes:
+def unchanged(result: bytes) -> bytes:
     return result
 
 
-def result_lines(rows: Sequence[Any], show: Show = as_it_is) -> bytes:
-    """Tasks that succeeded: rows of ``batch_exports.ended``."""
+def result_lines(rows: Sequence[Any], show: Show = unchanged) -> bytes:
+    """Lines of succeeded tasks, from rows of ``exports.ended``."""
     lines: list[bytes] = []
     shown_at: dict[datetime, bytes] = {}
     run_ids: dict[UUID, bytes] = {}
@@ -198,7 +198,7 @@ def result_lines(rows: Sequence[Any], show: Show = as_it_is) -> bytes:
 
 
 def error_lines(rows: Sequence[Any], status: TaskStatus) -> bytes:
-    """Tasks that failed or were cancelled: rows of ``batch_exports.ended``."""
+    """Lines of failed or cancelled tasks, from rows of ``exports.ended``."""
     name = encode(status)
     lines: list[bytes] = []
     shown_at: dict[datetime, bytes] = {}
@@ -241,8 +241,8 @@ def error_lines(rows: Sequence[Any], status: TaskStatus) -> bytes:
     return b"".join(lines)
 
 
-def bad_line_lines(rows: Sequence[ListedLine], run: UUID) -> bytes:
-    """Invalid lines. ``part`` counts the lists of the run from 1."""
+def bad_line_lines(rows: Sequence[PartBadLine], run: UUID) -> bytes:
+    """Lines that describe invalid lines. ``part`` counts the lists of the run from 1."""
     run_id = to_text(run).encode()
     return b"".join(
         b'{"run_id":"%b","part":%d,"line":%d,"error":{"code":%b,"message":%b}}\n'
@@ -252,7 +252,7 @@ def bad_line_lines(rows: Sequence[ListedLine], run: UUID) -> bytes:
 
 
 def _on_one_line(json: bytes) -> bytes:
-    """The same JSON without line breaks, which it can only have between its parts."""
+    """The same JSON without line breaks, which can only occur between its tokens."""
     if b"\n" in json or b"\r" in json:
         return msgspec.json.format(json, indent=-1)
     return json
@@ -271,13 +271,13 @@ _SENT_BYTES_MIN: Final = 1024 * 1024
 _SHOWN_EVERY_TASKS: Final = 50_000
 
 Lines = Callable[[Sequence[Any]], bytes]
-"""How rows become lines."""
+"""Turns rows into lines."""
 _Chunk = tuple[Sequence[Any], int | None]
-"""Rows, and the number that the next ones come after; None if there are none."""
+"""Rows, and the number of the task that the next rows follow; None if there are no more."""
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
-    """A file of the zip, as it is when unpacked."""
+    """A file of the zip, with its size and hash before compression."""
 
     name: str
     lines: int
@@ -286,9 +286,9 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What an export holds. ``complete`` says that the run had ended: nothing of it is missing.
+    """The content of an export. ``complete`` is true if the run had ended: no task is missing.
 
-    With ``all_runs`` that is the job as a whole, as of this run and those before it.
+    With ``all_runs`` the export has the job as a whole, as of this run and those before it.
     """
 
     format: int
@@ -306,39 +306,39 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Exporter:
-    """Writes exports. ``close`` it in the end."""
+    """Writes exports. Call ``close`` at the end."""
 
     def __init__(self, settings: Settings, blobs: BlobContainer) -> None:
-        self._line = Connection(settings.database_url, name="exports", server_settings=PINNED_PLANS)
+        self._db = Connection(settings.database_url, name="exports", server_settings=PINNED_PLANS)
         self._blobs = blobs
         self._keep_seconds = settings.batch_url_seconds
 
     async def close(self) -> None:
-        await self._line.close()
+        await self._db.close()
 
     async def write(self, job: Job, export: str) -> dict[str, int]:
-        """Write the export of this id, for the job that was made for it."""
+        """Write the export with this id, as the work of ``job``."""
         claimed = cast(JobReporter, job.reporter).claimed
         try:
             uuid = from_text(export)
         except InvalidId as error:
             raise FailJob("there is no such export", code="export_not_found") from error
-        order = await retried(lambda: exports.order(self._line, claimed.org, uuid))
-        if order is None:
-            return {"tasks": 0}  # another attempt has written it, or nobody wants it any more
-        key = export_key(await retried(lambda: reports.deployment(self._line)), order.batch, uuid)
+        pending = await retried(lambda: exports.get_pending(self._db, claimed.org, uuid))
+        if pending is None:
+            return {"tasks": 0}  # another attempt has written it, or its batch was deleted
+        key = export_key(await retried(lambda: reports.deployment(self._db)), pending.batch, uuid)
         runs = await retried(
-            lambda: exports.runs(self._line, claimed.org, order.batch, order.run_number)
+            lambda: exports.runs(self._db, claimed.org, pending.batch, pending.run_number)
         )
-        content = _Content(self._line, claimed, order, runs, job.check_cancelled)
+        content = _Content(self._db, claimed, pending, runs, job.check_cancelled)
         try:
             stored = await self._blobs.put(
                 key,
                 content.blocks(),
                 media_type=MEDIA_TYPE,
-                file_name=file_name(order.batch, None if order.all_runs else order.run),
+                file_name=file_name(pending.batch, None if pending.all_runs else pending.run),
             )
-        except _Unwanted:
+        except _ExportStopped:
             return {"tasks": 0}
         except BlobStoreUnavailable as error:
             raise RetryLater(
@@ -349,7 +349,7 @@ class Exporter:
         crash_point("export.uploaded_not_marked")
         counts = await retried(
             lambda: exports.complete(
-                self._line,
+                self._db,
                 claimed,
                 uuid,
                 key,
@@ -360,40 +360,40 @@ class Exporter:
             )
         )
         if not counts:
-            await self._blobs.delete([key])  # it is no longer ours, or no longer wanted
+            await self._blobs.delete([key])  # the lease was lost, or the batch was deleted
             return {"tasks": 0}
         return {"tasks": content.tasks}
 
 
-class _Unwanted(Exception):
-    """Nobody wants the rest of it."""
+class _ExportStopped(Exception):
+    """The rest of the export is not needed."""
 
 
 class _Content:
-    """The bytes of one export, made as they are asked for."""
+    """The bytes of one export, produced on demand."""
 
     def __init__(
         self,
-        line: Connection,
+        db: Connection,
         job: ClaimedJob,
-        order: ExportOrder,
+        pending: PendingExport,
         runs: Sequence[ExportRun],
         check_cancelled: Callable[[], None],
     ) -> None:
-        self._line = line
+        self._db = db
         self._job = job
-        self._order = order
-        self._runs = runs if order.all_runs else [run for run in runs if run.uuid == order.run]
+        self._export = pending
+        self._runs = runs if pending.all_runs else [run for run in runs if run.uuid == pending.run]
         self._check_cancelled = check_cancelled
         self._counts: dict[str, int] = {}
         self._shown = 0
         self.tasks = 0
         self.stopped = False
-        """Whether whoever asked has gone: the store may ask for more, in vain."""
+        """Whether the writer has ended: the blob store may still ask for more."""
 
     async def blocks(self) -> AsyncIterator[bytes]:
         """The whole zip."""
-        pack = ZipStream(self._order.begun_at)
+        pack = ZipStream(self._export.begun_at)
         try:
             async for block in self._members(pack):
                 yield block
@@ -403,8 +403,8 @@ class _Content:
             pack.close()
 
     async def _members(self, pack: ZipStream) -> AsyncIterator[bytes]:
-        """Pack every file; gives what is to go on."""
-        show = shown_result if self._order.endpoint == UPSTREAM_ENDPOINT else as_it_is
+        """Write every file of the zip. Yields bytes of the zip."""
+        show = shown_result if self._export.endpoint == UPSTREAM_ENDPOINT else unchanged
         members: list[Member] = []
 
         pack.begin(RESULTS)
@@ -440,7 +440,7 @@ class _Content:
         status: TaskStatus,
         lines: Lines,
     ) -> AsyncIterator[bytes]:
-        """Pack the tasks that ended in ``state``; gives what is to go on."""
+        """Write the tasks that ended in ``state``. Yields bytes of the zip."""
         written = 0
         async with aclosing(self._chunks(state)) as chunks:
             async for rows in chunks:
@@ -448,17 +448,17 @@ class _Content:
                 written += len(rows)
                 self.tasks += len(rows)
                 crash_point("export.mid_file")
-                await self._show_progress()
+                await self._update_progress()
                 if pack.waiting >= _SENT_BYTES_MIN:
                     yield pack.take()
         self._counts[status.value] = written
 
     async def _chunks(self, state: State) -> AsyncGenerator[Sequence[Any], None]:
-        """The tasks that ended in ``state``, the newest run first, in order. One chunk is read
-        ahead."""
-        read = self._read_latest if self._order.all_runs else self._read
+        """Chunks of the tasks that ended in ``state``, newest run first, by number within a run.
+        One chunk is read ahead."""
+        read = self._read_latest if self._export.all_runs else self._read
         for run in self._runs:
-            if self._order.all_runs and _is_all_replaced(run, state):
+            if self._export.all_runs and _is_all_replaced(run, state):
                 continue
             reading = asyncio.ensure_future(read(run, state, -1))
             try:
@@ -466,7 +466,7 @@ class _Content:
                     rows, after = await reading
                     if after is None:
                         break
-                    self._go_on()
+                    self._check_needed()
                     reading = asyncio.ensure_future(read(run, state, after))
                     if rows:
                         yield rows
@@ -475,10 +475,10 @@ class _Content:
                 await asyncio.gather(reading, return_exceptions=True)
 
     async def _read(self, run: ExportRun, state: State, after: int) -> _Chunk:
-        """The next tasks of a run, and the number of the last one; None if there are no more."""
+        """Read the next tasks of a run, and the number of the last; None if there are no more."""
         rows = await retried(
             lambda: exports.ended(
-                self._line,
+                self._db,
                 self._job.org,
                 run.uuid,
                 state,
@@ -490,37 +490,37 @@ class _Content:
         return rows, rows[-1]["task_index"] if rows else None
 
     async def _read_latest(self, run: ExportRun, state: State, after: int) -> _Chunk:
-        """The same, of those only that no later run has taken in again. They may be none, and more
-        to come."""
+        """The same, but only tasks that no later run has repeated. There may be none although more
+        follow."""
         runs = self._runs if self._is_complete else await self._runs_now()
         mirrors = [MirrorRun(each.number, each.uuid, each.mirrored, each.tasks) for each in runs]
         place = RunPlace(
-            self._order.batch,
+            self._export.batch,
             run.uuid,
             run.number,
             mirrored_after(mirrors, run.number),
-            self._order.run_number + 1,
+            self._export.run_number + 1,
         )
         org = self._job.org
-        seen = await retried(
+        scanned = await retried(
             lambda: tasks.latest_ended(
-                self._line, org, place, state, after=after, looked_at_max=_ROWS_MAX
+                self._db, org, place, state, after=after, scanned_max=_ROWS_MAX
             )
         )
-        if not seen.latest:
-            return [], seen.last if seen.more else None
+        if not scanned.latest:
+            return [], scanned.last if scanned.more else None
         rows = await retried(
-            lambda: exports.of_numbers(
-                self._line, org, run.uuid, state, seen.latest, bytes_max=_CHUNK_BYTES
+            lambda: exports.ended_by_index(
+                self._db, org, run.uuid, state, scanned.latest, bytes_max=_CHUNK_BYTES
             )
         )
-        return rows, seen.last if len(rows) == len(seen.latest) else rows[-1]["task_index"]
+        return rows, scanned.last if len(rows) == len(scanned.latest) else rows[-1]["task_index"]
 
     async def _runs_now(self) -> Sequence[ExportRun]:
-        """The runs as they are: one that goes on takes tasks of those before it in."""
-        order = self._order
+        """Read the runs again: one that has not ended may repeat more tasks of earlier ones."""
+        pending = self._export
         return await retried(
-            lambda: exports.runs(self._line, self._job.org, order.batch, order.run_number)
+            lambda: exports.runs(self._db, self._job.org, pending.batch, pending.run_number)
         )
 
     async def _bad_lines(self, pack: ZipStream) -> AsyncIterator[bytes]:
@@ -529,39 +529,39 @@ class _Content:
             while rows := await retried(
                 partial(
                     exports.bad_lines,
-                    self._line,
+                    self._db,
                     self._job.org,
                     run.uuid,
                     after=after,
                     limit=_ROWS_MAX,
                 )
             ):
-                self._go_on()
+                self._check_needed()
                 pack.write(bad_line_lines(rows, run.uuid), len(rows))
                 after = (rows[-1].part, rows[-1].line)
                 if pack.waiting >= _SENT_BYTES_MIN:
                     yield pack.take()
 
-    async def _show_progress(self) -> None:
+    async def _update_progress(self) -> None:
         if self.tasks - self._shown < _SHOWN_EVERY_TASKS:
             return
         self._shown = self.tasks
         ours = await retried(
-            lambda: exports.show_progress(self._line, self._job, self._order.uuid, self.tasks)
+            lambda: exports.update_progress(self._db, self._job, self._export.uuid, self.tasks)
         )
         if not ours:
-            raise _Unwanted
+            raise _ExportStopped
 
-    def _go_on(self) -> None:
-        """Raise if nobody wants more of it."""
+    def _check_needed(self) -> None:
+        """Raise if the rest of the export is not needed."""
         if self.stopped:
-            raise _Unwanted
+            raise _ExportStopped
         self._check_cancelled()
 
     def _check_whole(self) -> None:
-        """Raise if tasks of a run that had ended are missing: then its batch is being removed."""
+        """Raise if tasks of an ended run are missing: its batch is being removed."""
         if self._is_complete and self.tasks != self._total:
-            raise FailJob("the run was removed while it was exported", code="batch_removed")
+            raise FailJob("the run was removed during its export", code="batch_removed")
 
     @property
     def _is_complete(self) -> bool:
@@ -569,23 +569,23 @@ class _Content:
 
     @property
     def _total(self) -> int:
-        """How many tasks there are to write, as of when it was begun."""
-        return sum(run.new_tasks if self._order.all_runs else run.tasks for run in self._runs)
+        """How many tasks the export has, as of its start."""
+        return sum(run.new_tasks if self._export.all_runs else run.tasks for run in self._runs)
 
     def _manifest(self, members: Sequence[Member]) -> Manifest:
-        order = self._order
+        pending = self._export
         return Manifest(
             format=FORMAT,
-            batch_id=to_text(order.batch),
-            run_id=to_text(order.run),
-            run_number=order.run_number,
-            all_runs=order.all_runs,
-            service=order.service,
-            endpoint=order.service_endpoint,
-            created_at=order.begun_at,
+            batch_id=to_text(pending.batch),
+            run_id=to_text(pending.run),
+            run_number=pending.run_number,
+            all_runs=pending.all_runs,
+            service=pending.service,
+            endpoint=pending.service_endpoint,
+            created_at=pending.begun_at,
             run_completed_at=self._runs[0].completed_at,
             complete=self._is_complete,
-            # An open run may have got more since.
+            # An open run may have more tasks by now.
             counts={"total": max(self._total, self.tasks), **self._counts},
             files=[
                 ManifestFile(member.name, member.lines, member.size, member.sha256)
@@ -595,7 +595,7 @@ class _Content:
 
 
 def _is_all_replaced(run: ExportRun, state: State) -> bool:
-    """Whether later runs have taken in again every task that ended so."""
+    """Whether later runs have repeated every task that ended in ``state``."""
     latest = {
         State.COMPLETED: run.latest_succeeded,
         State.FAILED: run.latest_failed,

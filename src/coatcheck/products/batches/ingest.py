@@ -1,7 +1,7 @@
-"""Takes the tasks of a list in, chunk by chunk, from wherever it was left off.
+"""Ingests a list: writes its lines as tasks, chunk by chunk, and resumes where it stopped.
 
-Nothing is remembered between chunks but what is in the database: whoever takes over, after a crash
-or beside a holder that lost its lease, reads the order and goes on (``queries/ingest.py``).
+Between chunks, all state is in the database. A worker that takes over after a crash, or runs beside
+one that lost its lease, reads a snapshot and continues (``queries/ingest.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX, RUN_TASKS_MAX
 from coatcheck.products.batches import rerun, task_lists
 from coatcheck.products.batches.lines import Block, RateKey, parse, reading_ahead, too_long
-from coatcheck.products.batches.model import INGEST_ENDPOINT, IngestOrder
+from coatcheck.products.batches.model import INGEST_ENDPOINT, IngestSnapshot
 from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.ingest import Overtaken
 from coatcheck.products.batches.queries.task_copy import TaskBlock, TaskChunk, TooManyTasks, encode
@@ -42,24 +42,23 @@ from coatcheck.telemetry import metrics
 from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
-_AWAY_SECONDS: Final = 1.0
-"""How long to wait before looking whether PostgreSQL is back."""
-_FULL_SECONDS: Final = 1.0
-"""How long to wait before looking whether an organisation's backlog has room again."""
-
-_STOPPING_SECONDS: Final = 1.0
-"""How long to wait before looking whether a run that was given up has ended."""
+_DATABASE_RETRY_SECONDS: Final = 1.0
+"""The delay before an ingest that lost PostgreSQL tries again."""
+_BACKLOG_RETRY_SECONDS: Final = 1.0
+"""The delay before an ingest that met the organisation's backlog limit tries again."""
+_RUN_RETRY_SECONDS: Final = 1.0
+"""The delay before a rerun tries again whose earlier run has not ended."""
 
 
 class IngestRequest(msgspec.Struct, frozen=True):
-    """Which part of a batch is to be taken in."""
+    """The part of a batch to ingest."""
 
     org: str
     part: UUID
 
 
 class IngestReport(msgspec.Struct, frozen=True):
-    """What an ingest job ends with. Nobody but an operator reads it."""
+    """The result of an ingest job. Only operators read it."""
 
     state: str
     lines: int = 0
@@ -67,188 +66,192 @@ class IngestReport(msgspec.Struct, frozen=True):
 
 
 class Ingester:
-    """Takes one part in. ``line`` is its own: a chunk has it for as long as it is being written."""
+    """Ingests one part. ``db`` is for it alone: writing a chunk occupies the connection."""
 
-    def __init__(self, line: Connection, blobs: BlobContainer, notifier: Notifier) -> None:
-        self._line = line
+    def __init__(self, db: Connection, blobs: BlobContainer, notifier: Notifier) -> None:
+        self._db = db
         self._blobs = blobs
         self._notifier = notifier
-        self._job_stats = job_stats_of(line.database_url)
+        self._job_stats = job_stats_of(db.database_url)
         self._was_overtaken = False
-        """Then chunks lock the run: others may add tasks to it faster than a chunk is written."""
+        """If true, chunks lock the run first: others may add tasks to it faster than a chunk is
+        written, and would overtake this one again and again."""
 
-    async def take_in(self, request: IngestRequest) -> IngestReport:
-        """Take a part in to its end. Raises what should become of the job that does so."""
+    async def ingest(self, request: IngestRequest) -> IngestReport:
+        """Ingest a part to its end. Raises the outcome of the job if it cannot."""
         try:
-            return await self._go_on(request)
+            return await self._ingest_part(request)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
-            raise TargetUnreachable("PostgreSQL is away", after=_AWAY_SECONDS) from error
+            raise TargetUnreachable(
+                "PostgreSQL is unavailable", after=_DATABASE_RETRY_SECONDS
+            ) from error
         except BlobStoreUnavailable as error:
             raise RetryLater(
                 "the blob store could not be read", code="blob_store_unavailable"
             ) from error
 
-    async def _go_on(self, request: IngestRequest) -> IngestReport:
+    async def _ingest_part(self, request: IngestRequest) -> IngestReport:
         while True:
-            order = await ingest.order_of(self._line, request.org, request.part)
-            if order is None:
+            snapshot = await ingest.read_snapshot(self._db, request.org, request.part)
+            if snapshot is None:
                 return IngestReport("gone")
-            if order.cancelled:
-                return IngestReport("cancelled", order.part_lines, order.part_tasks)
-            if order.state != "pending":
+            if snapshot.cancelled:
+                return IngestReport("cancelled", snapshot.part_lines, snapshot.part_tasks)
+            if snapshot.state != "pending":
                 break
-            if not order.is_next:
-                # Less and less often: whoever takes in the one before it calls it.
-                raise TargetUnreachable("the lists before it come first")
-            if order.waits_for_a_run:
-                # It was given up for this one: what it holds is told to stop, and counts till then.
-                raise TargetUnreachable("the run before it has not ended", after=_STOPPING_SECONDS)
-            room = await self._room(order)
+            if not snapshot.is_next:
+                # The delay grows: the ingest of the list before it queues this job when it ends.
+                raise TargetUnreachable("earlier lists of the run are ingested first")
+            if snapshot.waits_for_a_run:
+                # This run replaces that one. Its running tasks are being cancelled, and count until
+                # they stop.
+                raise TargetUnreachable("the run before it has not ended", after=_RUN_RETRY_SECONDS)
+            room = await self._room(snapshot)
             try:
-                if order.source == "rerun":
-                    await self._rerun(order, room)
+                if snapshot.source == "rerun":
+                    await self._rerun(snapshot, room)
                 else:
-                    await self._read(order, room)
+                    await self._read(snapshot, room)
             except Overtaken:
                 self._was_overtaken = True
-                _log.info("the run was moved on meanwhile", extra=_about(order))
+                _log.info("another process advanced the run", extra=_log_context(snapshot))
             except TooManyTasks:
                 await self._fail(
-                    order, "too_many_tasks", f"a run has at most {RUN_TASKS_MAX} tasks"
+                    snapshot, "too_many_tasks", f"a run has at most {RUN_TASKS_MAX} tasks"
                 )
             except ListUnusable as error:
-                await self._fail(order, error.code, str(error))
-        if order.state == "done":
-            await self._finish(order)
-        return IngestReport(order.state, order.part_lines, order.part_tasks)
+                await self._fail(snapshot, error.code, str(error))
+        if snapshot.state == "done":
+            await self._finish(snapshot)
+        return IngestReport(snapshot.state, snapshot.part_lines, snapshot.part_tasks)
 
-    async def _room(self, order: IngestOrder) -> int | None:
+    async def _room(self, snapshot: IngestSnapshot) -> int | None:
         """How many tasks the organisation's backlog limit has room for; None if there is no limit.
 
-        Raises TargetUnreachable if there is none: what was taken in waits and counts, and the rest
-        of the list comes after it, however long that takes.
+        Raises TargetUnreachable if there is no room. The tasks that were ingested wait and count;
+        the rest of the list follows, however long that takes.
         """
-        if order.backlog_max is None:
+        if snapshot.backlog_max is None:
             return None
-        waiting = await job_store.org_backlog(self._line, order.org, order.backlog_max)
-        if waiting < order.backlog_max:
-            return order.backlog_max - waiting
+        waiting = await job_store.org_backlog(self._db, snapshot.org, snapshot.backlog_max)
+        if waiting < snapshot.backlog_max:
+            return snapshot.backlog_max - waiting
         metrics.record_bound_met("backlog")
         raise TargetUnreachable(
-            f"the organisation has {order.backlog_max} jobs waiting, as many as it may have;"
-            " the list is taken in further as they begin",
-            after=_FULL_SECONDS,
+            f"the organisation is at its limit of {snapshot.backlog_max} waiting jobs;"
+            " the ingest continues as they start",
+            after=_BACKLOG_RETRY_SECONDS,
         )
 
-    async def _read(self, order: IngestOrder, room: int | None) -> None:
-        """Take the list in: to its end, or one chunk that there is ``room`` for."""
+    async def _read(self, snapshot: IngestSnapshot, room: int | None) -> None:
+        """Ingest the list: to its end, or, with ``room``, one chunk of at most that many tasks."""
         async with (
-            aclosing(_encoded(self._blobs, order, room)) as source,
+            aclosing(_encoded(self._blobs, snapshot, room)) as source,
             reading_ahead(source) as chunks,
         ):
             chunk = await anext(chunks, None)
-            if chunk is None:  # there is still an end to write
-                nothing = await encode(order, order.run_tasks, ())
-                await ingest.write_chunk(self._line, order, nothing, is_last=True)
+            if chunk is None:  # the end of the part must still be written
+                nothing = await encode(snapshot, snapshot.run_tasks, ())
+                await ingest.write_chunk(self._db, snapshot, nothing, is_last=True)
             while chunk is not None:
                 following = await anext(chunks, None)
                 written = await ingest.write_chunk(
-                    self._line,
-                    order,
+                    self._db,
+                    snapshot,
                     chunk.tasks,
                     is_last=following is None,
                     renumbered=chunk.renumbered if self._was_overtaken else None,
                 )
-                order = _after(order, written)
-                self._job_stats.submitted({(order.org, order.lane): written.tasks})
-                self._tell(order)
+                snapshot = _after(snapshot, written)
+                self._job_stats.submitted({(snapshot.org, snapshot.lane): written.tasks})
+                self._notify(snapshot)
                 chunk = following
                 if room is not None and chunk is not None:
                     return
-        if order.part_tasks == 0:
-            raise _nothing_in(order)
+        if snapshot.part_tasks == 0:
+            raise _no_tasks(snapshot)
 
-    async def _rerun(self, order: IngestOrder, room: int | None) -> None:
-        """Take tasks of runs before in: all of them, or one chunk that there is ``room`` for."""
-        tasks = order.run_tasks
-        async for moved_on in rerun.chunks(self._line, order, room):
-            self._job_stats.submitted({(order.org, order.lane): moved_on.run_tasks - tasks})
-            tasks = moved_on.run_tasks
-            self._tell(moved_on)
+    async def _rerun(self, snapshot: IngestSnapshot, room: int | None) -> None:
+        """Ingest tasks of earlier runs: all, or, with ``room``, one chunk of at most that many."""
+        tasks = snapshot.run_tasks
+        async for after in rerun.chunks(self._db, snapshot, room):
+            self._job_stats.submitted({(snapshot.org, snapshot.lane): after.run_tasks - tasks})
+            tasks = after.run_tasks
+            self._notify(after)
             if room is not None:
                 return
 
-    async def _finish(self, order: IngestOrder) -> None:
+    async def _finish(self, snapshot: IngestSnapshot) -> None:
         crash_point("ingest.before_latch")
-        await ingest.latch(self._line, order.org, order.run)
+        await ingest.latch(self._db, snapshot.org, snapshot.run)
         crash_point("ingest.latched")
-        self._tell(order)
-        await self._call_next(order)
+        self._notify(snapshot)
+        await self._queue_next(snapshot)
         try:
-            await task_lists.delete(self._blobs, order)
+            await task_lists.delete(self._blobs, snapshot)
         except BlobStoreUnavailable as error:
-            _log.warning("a list that was taken in is left to the sweeper: %s", error)
+            _log.warning("could not delete an ingested list; the sweeper will: %s", error)
 
-    async def _fail(self, order: IngestOrder, code: str, message: str) -> None:
-        if not await ingest.fail_part(self._line, order.org, order.part, code, message):
-            return  # it was ended meanwhile
-        self._tell(order)
-        await self._call_next(order)
+    async def _fail(self, snapshot: IngestSnapshot, code: str, message: str) -> None:
+        if not await ingest.fail_part(self._db, snapshot.org, snapshot.part, code, message):
+            return  # the part ended meanwhile
+        self._notify(snapshot)
+        await self._queue_next(snapshot)
         raise FailJob(message, code=code)
 
-    async def _call_next(self, order: IngestOrder) -> None:
-        """One list less stands before the others."""
-        if await ingest.call_next(self._line, order.org, order.run):
-            self._notifier.say(READY, [INGEST_ENDPOINT])
+    async def _queue_next(self, snapshot: IngestSnapshot) -> None:
+        """Queue the job of the run's next list, which waited for this one."""
+        if await ingest.queue_next(self._db, snapshot.org, snapshot.run):
+            self._notifier.notify(READY, [INGEST_ENDPOINT])
 
-    def _tell(self, order: IngestOrder) -> None:
-        self._notifier.say(READY, [order.endpoint])
-        self._notifier.say(CHANGED, [order.batch.hex])
+    def _notify(self, snapshot: IngestSnapshot) -> None:
+        self._notifier.notify(READY, [snapshot.endpoint])
+        self._notifier.notify(CHANGED, [snapshot.batch.hex])
 
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """A chunk that is ready to be written, and how to number it otherwise."""
+    """A chunk that is ready to write, and a function that encodes it with other numbers."""
 
     tasks: TaskChunk
     renumbered: Callable[[int], Awaitable[TaskChunk]]
 
 
 async def _encoded(
-    blobs: BlobContainer, order: IngestOrder, tasks_max: int | None
+    blobs: BlobContainer, snapshot: IngestSnapshot, tasks_max: int | None
 ) -> AsyncGenerator[_Encoded, None]:
-    """What is left of a list, in chunks of at most ``tasks_max`` tasks. Each is read as if those
-    before it were written."""
-    rate_key = None if order.rate_key is None else RateKey(order.rate_key)
+    """The rest of a list, in chunks of at most ``tasks_max`` tasks. Each is numbered as if the
+    chunks before it were written."""
+    rate_key = None if snapshot.rate_key is None else RateKey(snapshot.rate_key)
 
-    async def encoded(order: IngestOrder, chunk: Sequence[Block], first: int) -> TaskChunk:
-        return await encode(order, first, _tasks(order, chunk, rate_key))
+    async def encoded(snapshot: IngestSnapshot, chunk: Sequence[Block], first: int) -> TaskChunk:
+        return await encode(snapshot, first, _tasks(snapshot, chunk, rate_key))
 
-    async with aclosing(task_lists.chunks(blobs, order, tasks_max)) as chunks:
+    async with aclosing(task_lists.chunks(blobs, snapshot, tasks_max)) as chunks:
         async for chunk in chunks:
-            tasks = await encoded(order, chunk, order.run_tasks)
-            yield _Encoded(tasks, partial(encoded, order, chunk))
-            order = _after(order, tasks)
+            tasks = await encoded(snapshot, chunk, snapshot.run_tasks)
+            yield _Encoded(tasks, partial(encoded, snapshot, chunk))
+            snapshot = _after(snapshot, tasks)
 
 
-def _after(order: IngestOrder, written: TaskChunk) -> IngestOrder:
-    """The order as it is once a chunk was written."""
+def _after(snapshot: IngestSnapshot, written: TaskChunk) -> IngestSnapshot:
+    """The snapshot after a chunk was written."""
     return replace(
-        order,
+        snapshot,
         run_tasks=written.first + written.tasks,
-        part_offset=order.part_offset + written.size,
-        part_lines=order.part_lines + written.lines,
-        part_bad_lines=order.part_bad_lines + len(written.bad),
-        part_tasks=order.part_tasks + written.tasks,
+        part_offset=snapshot.part_offset + written.size,
+        part_lines=snapshot.part_lines + written.lines,
+        part_bad_lines=snapshot.part_bad_lines + len(written.bad),
+        part_tasks=snapshot.part_tasks + written.tasks,
     )
 
 
 def _tasks(
-    order: IngestOrder, chunk: Sequence[Block], rate_key: RateKey | None
+    snapshot: IngestSnapshot, chunk: Sequence[Block], rate_key: RateKey | None
 ) -> Iterator[TaskBlock]:
     """The tasks of a chunk, block by block."""
-    bytes_max = PAYLOAD_BYTES_MAX - len(order.payload_prefix) - len(order.payload_suffix)
-    line = order.part_lines + 1
+    bytes_max = PAYLOAD_BYTES_MAX - len(snapshot.payload_prefix) - len(snapshot.payload_suffix)
+    line = snapshot.part_lines + 1
     for block in chunk:
         if block.is_too_long:
             yield TaskBlock((), (), None, [too_long(line, bytes_max)], 1, block.size)
@@ -260,15 +263,15 @@ def _tasks(
         line += lines
 
 
-def _nothing_in(order: IngestOrder) -> ListUnusable:
-    if order.part_bad_lines == 0:
-        return ListUnusable("list_empty", "the list has no line that is not blank")
+def _no_tasks(snapshot: IngestSnapshot) -> ListUnusable:
+    if snapshot.part_bad_lines == 0:
+        return ListUnusable("list_empty", "the list is empty, or has only blank lines")
     return ListUnusable(
         "no_usable_line",
-        f"no line of the list is a task: {order.part_bad_lines} of {order.part_lines} are bad,"
-        " the others blank",
+        f"no line of the list is a task: of {snapshot.part_lines} lines {snapshot.part_bad_lines}"
+        " are invalid, the others blank",
     )
 
 
-def _about(order: IngestOrder) -> dict[str, str]:
-    return {"batch_id": to_text(order.batch), "part_id": to_text(order.part)}
+def _log_context(snapshot: IngestSnapshot) -> dict[str, str]:
+    return {"batch_id": to_text(snapshot.batch), "part_id": to_text(snapshot.part)}

@@ -1,4 +1,4 @@
-"""Speaks for the tasks of batches, and for the surface's own work."""
+"""Shows tasks, and the internal jobs that ingest and export, among the jobs of all products."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from coatcheck.products.batches.model import BATCHES_SERVICE, EXPORT_ENDPOINT, I
 from coatcheck.products.batches.presenter import poll_url
 from coatcheck.products.batches.repository import BatchRepository
 
-_OWN_WORK: Final = {INGEST_ENDPOINT: "take in a list", EXPORT_ENDPOINT: "write an export"}
+_INTERNAL_JOBS: Final = {INGEST_ENDPOINT: "ingest a list", EXPORT_ENDPOINT: "write an export"}
 
 
 class BatchesJobAdapter(JobAdapter):
-    """A task is read and cancelled like any job; it is done again with its batch."""
+    """Reads and cancels a task like any job. To retry a task, rerun its batch."""
 
-    surface = "batches"
+    product = "batches"
 
     async def label(self, job: OrgJob, /) -> JobLabel:
         task = job.task
         if task is None:
             endpoint = job.view.endpoint
-            return JobLabel(BATCHES_SERVICE, _OWN_WORK.get(endpoint, endpoint))
+            return JobLabel(BATCHES_SERVICE, _INTERNAL_JOBS.get(endpoint, endpoint))
         return JobLabel(task.service or job.service, task.endpoint or job.view.endpoint)
 
-    def places(self, job: OrgJob) -> JobPaths:
+    def paths(self, job: OrgJob) -> JobPaths:
         task = job.task
         if task is None or task.group is None:
             return JobPaths(None)
@@ -49,7 +49,7 @@ class BatchesJobAdapter(JobAdapter):
         if job.task is None:
             return payload
         if job.task.group is None:
-            raise InputNotKept("The task's batch is being removed, and its input with it.")
+            raise InputNotKept("The task's batch and its input are being deleted.")
         batch = await self._engine.extension(BatchRepository).get_of_run(
             job.task.run, org=job.view.org
         )
@@ -58,11 +58,11 @@ class BatchesJobAdapter(JobAdapter):
     def refusal(self, job: OrgJob, /) -> str | None:
         if job.task is None:
             return (
-                "Coatcheck does this work for a batch by itself. A list that could not be taken in "
-                "is redriven: POST /v1/dlq/{id}/redrive; an export is asked for again."
+                "This is an internal job of a batch. Retry a failed ingest with "
+                "POST /v1/dlq/{id}/redrive; instead of a failed export, create another one."
             )
         batch = "{id}" if job.task.group is None else to_text(job.task.group)
-        return f"A task is done again with its batch; rerun the batch: POST /v1/jobs/{batch}/rerun"
+        return f"To retry a task, rerun its batch: POST /v1/jobs/{batch}/rerun"
 
     def stored_keys(self, _: Principal, _key: str, /) -> Sequence[str]:
-        return []  # the keys of batches are their own, and name no job
+        return []  # idempotency keys of batches name no single job

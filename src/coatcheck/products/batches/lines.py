@@ -1,11 +1,11 @@
-"""Lines of a list, read as tasks: each alone is good or bad, and says why.
+"""Splits a list of tasks (NDJSON) into lines and parses them; each line is valid or has an error.
 
 A line is any JSON value, which is the task's input; or an object of exactly the two fields
-``custom_id`` and ``input``. An object that has others besides, or only one of the two, is an input
-like any other. Blank lines are passed over, but counted.
+``custom_id`` and ``input``. An object with other fields besides, or with only one of the two, is an
+input like any other. Blank lines are skipped, but counted.
 
-It is what taking a list in costs, so it is written for whole blocks of lines: what can be ruled out
-for a block is not asked of its lines, and only lines that look suspicious are looked into.
+Parsing is most of the cost of an ingest, so it works on whole blocks of lines: checks that a block
+passes are not made for its lines, and only suspicious lines are examined one by one.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _CHARACTERS_MAX: Final = 100
 
 
 class RateKey:
-    """Reads the key of tasks from the field at ``path``, whose names are parted by dots.
+    """Reads the rate key of tasks from the field at ``path``, with dots between nested names.
 
     >>> RateKey("page.url").of(b'{"page": {"url": "https://Example.org:8080/a"}}')
     'example.org'
 
-    Of an http or https URL it is the host; of other text, the text. Where there is no text at the
-    path it is empty. One of more than 100 characters is told by its SHA-256.
+    The key of an http or https URL is its host; of other text, the text. Without text at the path,
+    the key is empty. A key of more than 100 characters is replaced by its SHA-256.
     """
 
     def __init__(self, path: str) -> None:
         names = path.split(".")
         self._depth = len(names)
-        wanted: Any = Any
+        decoded_type: Any = Any
         for name in reversed(names):
-            # Named so that any text will do for a field, and read by no other field than this.
-            wanted = msgspec.defstruct(
-                "Level", [("value", wanted, None)], rename={"value": name}, gc=False
+            # Renamed, because a field of a task may have any name; all other fields are skipped.
+            decoded_type = msgspec.defstruct(
+                "Level", [("value", decoded_type, None)], rename={"value": name}, gc=False
             )
-        self._decode = msgspec.json.Decoder(wanted).decode
+        self._decode = msgspec.json.Decoder(decoded_type).decode
 
     def of(self, given: bytes) -> str:
-        """The key of a task, from its input."""
+        """The rate key of a task's input."""
         try:
             value = self._decode(given)
         except msgspec.ValidationError:
@@ -70,13 +70,14 @@ def _key(text: str) -> str:
 
 
 LINE_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + 1024
-"""A line also has a custom_id, and the two names. Which input is too long, the parser says."""
+"""A line may have a custom_id and the two names besides its input, whose length the parser checks.
+"""
 _BLOCK_BYTES: Final = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines, or one that was too long to be held. ``size`` is what they are of the stream."""
+    """Whole lines, or one that was too long to keep. ``size`` is their length in the stream."""
 
     data: bytes
     size: int
@@ -84,7 +85,7 @@ class Block:
 
 
 class LineSplitter:
-    """Fed with a stream piece by piece, from the beginning of a line on.
+    """Splits a stream, fed piece by piece from the beginning of a line, into blocks of lines.
 
     >>> splitter = LineSplitter(at_start=True)
     >>> [block.data for block in splitter.feed(b'1\\n2\\n3')]
@@ -97,23 +98,23 @@ class LineSplitter:
         self._may_have_mark = at_start
         self._held = b""
         self._mark_size = 0
-        self._passed_over = 0
-        """How much of a line that is too long has gone by."""
+        self._skipped = 0
+        """How many bytes of a line that is too long were skipped."""
 
     @property
     def held(self) -> int:
-        """How many bytes wait for the end of their line."""
+        """How many bytes are kept until the end of their line arrives."""
         return len(self._held)
 
     def feed(self, piece: bytes) -> Iterator[Block]:
-        """The blocks that are whole with this piece."""
-        if self._passed_over:
+        """The blocks that this piece completes."""
+        if self._skipped:
             end = piece.find(b"\n")
             if end < 0:
-                self._passed_over += len(piece)
+                self._skipped += len(piece)
                 return
-            yield Block(b"", self._passed_over + end + 1, is_too_long=True)
-            self._passed_over = 0
+            yield Block(b"", self._skipped + end + 1, is_too_long=True)
+            self._skipped = 0
             piece = piece[end + 1 :]
         data = self._held + piece if self._held else piece
         if self._may_have_mark:
@@ -127,20 +128,20 @@ class LineSplitter:
         at = yield from self._blocks(data)
         self._held = data[at:] if at else data
         if len(self._held) > LINE_BYTES_MAX:
-            self._passed_over = self._whole(len(self._held))
+            self._skipped = self._whole(len(self._held))
             self._held = b""
 
     def end(self) -> Iterator[Block]:
-        """What is left when the stream has ended: a last line without its newline."""
-        if self._passed_over:
-            yield Block(b"", self._passed_over, is_too_long=True)
+        """The last line at the end of the stream, if it has no newline."""
+        if self._skipped:
+            yield Block(b"", self._skipped, is_too_long=True)
         elif self._held or self._mark_size:
             yield Block(self._held, self._whole(len(self._held)))
         self._held = b""
-        self._passed_over = 0
+        self._skipped = 0
 
     def _blocks(self, data: bytes) -> Generator[Block, None, int]:
-        """Cut after newlines. Returns how far that went."""
+        """Cut the data after newlines. Returns the offset of the rest."""
         at = 0
         while True:
             end = data.rfind(b"\n", at, at + _BLOCK_BYTES)
@@ -156,7 +157,7 @@ class LineSplitter:
             at = end + 1
 
     def _whole(self, size: int) -> int:
-        """The size in the stream, with the mark that was left out at its beginning."""
+        """The size in the stream, including a byte order mark that was removed at its beginning."""
         size += self._mark_size
         self._mark_size = 0
         return size
@@ -167,9 +168,9 @@ Item = TypeVar("Item")
 
 @asynccontextmanager
 async def reading_ahead(source: AsyncIterator[Item]) -> AsyncIterator[AsyncIterator[Item]]:
-    """The items of ``source``, the next of which is being read while the last is worked on.
+    """The items of ``source``. While the caller works on one, the next is being read.
 
-    An error of the source's is raised where its item would have come.
+    An error of the source is raised in place of its item.
     """
     waiting: asyncio.Queue[Item | _End] = asyncio.Queue(maxsize=1)
 
@@ -177,12 +178,12 @@ async def reading_ahead(source: AsyncIterator[Item]) -> AsyncIterator[AsyncItera
         try:
             async for item in source:
                 await waiting.put(item)
-        except Exception as error:  # noqa: BLE001 - raised by whoever takes from it
+        except Exception as error:  # noqa: BLE001 - raised where the items are read
             await waiting.put(_End(error))
         else:
             await waiting.put(_End(None))
 
-    async def taken() -> AsyncIterator[Item]:
+    async def items() -> AsyncIterator[Item]:
         while True:
             item = await waiting.get()
             if isinstance(item, _End):
@@ -193,7 +194,7 @@ async def reading_ahead(source: AsyncIterator[Item]) -> AsyncIterator[AsyncItera
 
     reader = asyncio.create_task(read(), name="reading ahead")
     try:
-        yield taken()
+        yield items()
     finally:
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)
@@ -208,27 +209,27 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _BLANKS: Final = b" \t\r"
 _NUL: Final = b"\\u0000"
-# An escape only if its own backslash is not escaped: an even number of them goes before.
+# An escape only if its own backslash is not escaped: an even number of backslashes precedes it.
 _ESCAPED_NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _CUSTOM_ID: Final = b"custom_id"
 _BEGINS_WITH_CUSTOM_ID: Final = b'{"custom_id"'
 _ESCAPE: Final = b"\\u"
-"""A field's name may be spelt with these."""
+"""A field's name may contain escapes."""
 
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}\n")
 _NO_BRACKET: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _BRACES_TO_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 _BRACKETS_MAX: Final = 2 * JSON_DEPTH_MAX
-"""So few cannot nest too deeply, wherever they are."""
+"""This few brackets cannot nest too deeply."""
 
 _DIGITS_ALIKE: Final = bytes.maketrans(b"123456789E", b"000000000e")
 _LONG_EXPONENT: Final = b"0e000"
 _MANY_DIGITS: Final = b"0" * 200
-"""A number without either is in range: with two digits of exponent a float has room for 209."""
+"""A number without either is in range: with a two-digit exponent, a float allows 209 digits."""
 _MSGSPEC_PREFIX: Final = "JSON is malformed: "
 
-_skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
-"""Reads a value's shape and nothing more: not whether text is UTF-8, not how large a number is."""
+_check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
+"""Checks only a value's syntax: not whether text is UTF-8, nor how large a number is."""
 _decode: Final = msgspec.json.Decoder().decode
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -242,7 +243,7 @@ _named: Final = msgspec.json.Decoder(_NamedField).decode
 
 
 class ParsedLines(NamedTuple):
-    """What some lines came to. ``inputs`` and ``custom_ids`` go together."""
+    """The tasks and errors of some lines. ``inputs`` and ``custom_ids`` have the same length."""
 
     inputs: list[bytes]
     custom_ids: Sequence[str | None]
@@ -257,44 +258,44 @@ class _Bad(Exception):
 
 
 def parse(block: bytes, first_line: int = 1, bytes_max: int = PAYLOAD_BYTES_MAX) -> ParsedLines:
-    """The tasks of a block of whole lines, the first of which is numbered ``first_line``.
+    """Parse a block of whole lines, the first of which has the number ``first_line``.
 
-    The last line may be without its newline. ``bytes_max`` is what an input may have.
+    The last line may lack its newline. ``bytes_max`` limits the length of an input.
     """
     lines = block.split(b"\n")
     if not lines[-1]:
-        lines.pop()  # what follows the last newline is no line
+        lines.pop()  # the empty text after the last newline is not a line
     if b"\r" in block:
         lines = [line.strip(_BLANKS) for line in lines]
     suspects = _suspects(block, lines, bytes_max)
     may_be_named = _CUSTOM_ID in block or _ESCAPE in block
     if not suspects and not may_be_named:
         try:
-            for _ in map(_skim, lines):
+            for _ in map(_check_syntax, lines):
                 pass
         except (msgspec.DecodeError, RecursionError):
-            pass  # one of them is bad, or blank
+            pass  # one of them is invalid or blank
         else:
             return ParsedLines(lines, [None] * len(lines), [], len(lines))
-    return _one_by_one(lines, first_line, bytes_max, suspects, may_be_named)
+    return _parse_each(lines, first_line, bytes_max, suspects, may_be_named)
 
 
 def parse_list(data: bytes, bytes_max: int = PAYLOAD_BYTES_MAX) -> ParsedLines:
-    """The tasks of a whole list that is in memory."""
+    """Parse a whole list."""
     return parse(data.removeprefix(BYTE_ORDER_MARK), 1, bytes_max)
 
 
 def as_line(value: bytes) -> bytes:
-    """A JSON value as one line of a list. Within text JSON has no line breaks of its own."""
+    """A JSON value as one line of a list. JSON has no raw line breaks within strings."""
     return value.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def too_long(line: int, bytes_max: int = PAYLOAD_BYTES_MAX) -> BadLine:
-    """What is said of a line that is too long to be a task."""
+    """The error of a line that is too long to be a task."""
     return BadLine(line, "line_too_long", f"a task has at most {bytes_max} bytes")
 
 
-def _one_by_one(
+def _parse_each(
     lines: list[bytes], first_line: int, bytes_max: int, suspects: set[int], may_be_named: bool
 ) -> ParsedLines:
     inputs: list[bytes] = []
@@ -309,7 +310,7 @@ def _one_by_one(
             if may_be_named and line.startswith(_BEGINS_WITH_CUSTOM_ID):
                 custom_id, given = _split(line)
             else:
-                _skim(line)
+                _check_syntax(line)
                 if may_be_named and (_CUSTOM_ID in line or _ESCAPE in line):
                     custom_id, given = _split(line)
             if len(given) > bytes_max:
@@ -328,7 +329,7 @@ def _one_by_one(
 
 
 def _suspects(block: bytes, lines: list[bytes], bytes_max: int) -> set[int]:
-    """The lines that may be bad although their shape is right."""
+    """The indexes of lines that may be invalid although their syntax is right."""
     found: set[int] = set()
     if not _is_utf8(block):
         found.update(at for at, line in enumerate(lines) if not line.isascii())
@@ -365,7 +366,7 @@ def _is_utf8(block: bytes) -> bool:
 
 
 def _split(line: bytes) -> tuple[str | None, bytes]:
-    """The two parts of a line that has exactly these; else the line is the input."""
+    """The custom id and the input of a line that has exactly these; else the line is the input."""
     try:
         named = _named(line)
         custom_id, given = named.custom_id, bytes(named.input)
@@ -373,7 +374,7 @@ def _split(line: bytes) -> tuple[str | None, bytes]:
         try:
             fields = _fields(line)
         except msgspec.ValidationError:
-            return None, line  # no object
+            return None, line  # not an object
         if fields.keys() != {"custom_id", "input"}:
             return None, line
         raise _Bad("invalid_custom_id", "custom_id: must be text") from None
@@ -389,12 +390,12 @@ def _bad_line(number: int, line: bytes) -> BadLine:
         _check(line)
     except _Bad as error:
         return BadLine(number, error.code, str(error))
-    # What it is about is not known to happen; the line is bad all the same.
+    # This is not known to happen. The line is invalid all the same.
     return BadLine(number, "not_json", "not JSON")
 
 
 def _check(line: bytes) -> None:
-    """Raises _Bad with what is wrong with a line. Its text never quotes the line."""
+    """Raise _Bad if a line is invalid. The message never quotes the line."""
     try:
         line.decode()
     except UnicodeDecodeError as error:
@@ -407,9 +408,9 @@ def _check(line: bytes) -> None:
         if not line.strip(_BLANKS):
             return
         problem = str(error).removeprefix(_MSGSPEC_PREFIX)
-        told_where = problem != str(error)
+        has_position = problem != str(error)
         raise _Bad(
-            "not_json", f"not JSON: {problem if told_where else 'it ends too early'}"
+            "not_json", f"not JSON: {problem if has_position else 'it ends too early'}"
         ) from None
     except RecursionError:
         raise _too_deep() from None
@@ -433,5 +434,5 @@ def _depth_is_over(line: bytes) -> bool:
     for _ in range(JSON_DEPTH_MAX):
         if not brackets:
             return False
-        brackets = brackets.replace(b"[]", b"")  # every innermost one: the depth falls by one
+        brackets = brackets.replace(b"[]", b"")  # removes every innermost pair: one level less
     return bool(brackets)

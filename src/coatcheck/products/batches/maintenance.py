@@ -1,4 +1,4 @@
-"""Maintenance of batches: completes and cancels runs, removes batches, exports and blobs."""
+"""Maintenance loops of batches: complete and cancel runs, remove batches, exports and blobs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
 _RUN_COMPLETER_RUNS_MAX: Final = 200
-_RUN_COMPLETER_LOOK_SECONDS: Final = 0.2
+_RUN_COMPLETER_POLL_SECONDS: Final = 0.2
 """A run completes at most this long after its last task was counted."""
 _SUCCESSES_SECONDS: Final = 10.0
-"""A run's webhook reports successes together, at most once in so many seconds."""
+"""The shortest time between two webhooks of a run that report succeeded tasks."""
 
 
 class RunCompleter(Loop):
+    """Completes the runs whose tasks have all ended, and reports succeeded tasks by webhook."""
+
     name: ClassVar[str] = "run completion"
 
     def __init__(self, db: Connection, notifier: Notifier) -> None:
@@ -55,18 +57,19 @@ class RunCompleter(Loop):
             crash_point("batch.completed_not_notified")
         for run in completed:
             _log.info(
-                "a run has %s",
+                "a run ended: %s",
                 run.status,
                 extra={"batch_id": to_text(run.batch), "run_id": to_text(run.run)},
             )
-        await batches.tell_successes(self._db, _SUCCESSES_SECONDS)
+        await batches.notify_successes(self._db, _SUCCESSES_SECONDS)
         if completed:
-            self._notifier.say(CHANGED, {run.batch.hex for run in completed})
-        return 0.0 if len(completed) == _RUN_COMPLETER_RUNS_MAX else _RUN_COMPLETER_LOOK_SECONDS
+            self._notifier.notify(CHANGED, {run.batch.hex for run in completed})
+        return 0.0 if len(completed) == _RUN_COMPLETER_RUNS_MAX else _RUN_COMPLETER_POLL_SECONDS
 
 
 UPLOAD_GRACE: Final = timedelta(hours=1)
-"""Its row comes first; but the slowest PUT that is waited for adds to its file so seldom."""
+"""The row of an upload exists before its blob. But the slowest PUT that the server accepts writes
+to the file this rarely."""
 LIST_GRACE: Final = timedelta(hours=7)
 """A list may take six hours from its first piece to its row."""
 EXPORT_GRACE: Final = timedelta(hours=1)
@@ -74,7 +77,7 @@ _BLOB_SWEEPER_ROWS_MAX: Final = 500
 
 
 class BatchSweeper(OrphanBlobSweeper):
-    """Deletes the rows of staged lists as well, once nobody can use them any more."""
+    """Deletes blobs of batches that no row refers to, and the rows of uploads that expired."""
 
     name: ClassVar[str] = "batch sweeper"
     kinds: ClassVar[Sequence[BlobKind]] = (
@@ -85,20 +88,23 @@ class BatchSweeper(OrphanBlobSweeper):
 
     async def tick(self) -> float:
         pause = await super().tick()
-        await uploads.forget(self._db, _BLOB_SWEEPER_ROWS_MAX)
+        await uploads.prune(self._db, _BLOB_SWEEPER_ROWS_MAX)
         return pause
 
 
 _CANCEL_RUNS_MAX: Final = 20
 _TASKS_MAX: Final = 1_000
-_CANCEL_LOOK_SECONDS: Final = 1.0
+_CANCEL_POLL_SECONDS: Final = 1.0
 
 
 class BatchCanceller(Loop):
-    """Whoever cancels a run has seen to it that no more of its tasks are claimed. Here, it is made
-    to take no more in, its waiting tasks end, and those that run are asked to stop; it completes
-    when they have (bookkeeper.py). Until then it is looked at again and again: what a claim held
-    at one look is found at the next."""
+    """Ends the tasks of cancelled runs.
+
+    The request that cancelled a run has stopped the claims of its tasks. This loop ends the run's
+    ingest, cancels its waiting tasks, and asks the running ones to stop; RunCompleter completes the
+    run when they have. The loop repeats this until then: it skips tasks that a claim holds, and
+    finds them the next time.
+    """
 
     name: ClassVar[str] = "batch canceller"
 
@@ -113,18 +119,18 @@ class BatchCanceller(Loop):
         self._after = runs[-1] if len(runs) == _CANCEL_RUNS_MAX else None
         cancelled = [await self._end_tasks(run) for run in runs]
         more = self._after is not None or any(count >= _TASKS_MAX for count in cancelled)
-        return 0.0 if more else _CANCEL_LOOK_SECONDS
+        return 0.0 if more else _CANCEL_POLL_SECONDS
 
     async def _end_tasks(self, run: CancellingRun) -> int:
-        await removal.end_intake(self._db, run)
+        await removal.end_ingest(self._db, run)
         cancelled, lane = await removal.cancel_waiting(self._db, run, _TASKS_MAX)
         if lane is not None:
             self._job_stats.moved(run.org, lane, State.CANCELLED, jobs=cancelled)
-        asked = await removal.ask_to_stop(self._db, run, _TASKS_MAX)
+        asked = await removal.request_cancel(self._db, run, _TASKS_MAX)
         if asked:
-            self._notifier.say(CANCEL, [f"{task.boot}:{task.uuid.hex}" for task in asked])
+            self._notifier.notify(CANCEL, [f"{task.boot}:{task.uuid.hex}" for task in asked])
         if asked or cancelled:
-            self._notifier.say(CHANGED, [run.batch.hex])
+            self._notifier.notify(CHANGED, [run.batch.hex])
         return max(cancelled, len(asked))
 
 
@@ -132,14 +138,17 @@ _BATCHES_MAX: Final = 5
 _EXPIRED_MAX: Final = 100
 _PARTS_MAX: Final = 20
 _EXPORTS_MAX: Final = 100
-_REMOVE_LOOK_SECONDS: Final = 2.0
+_REMOVE_POLL_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.02
-"""Between two chunks: others have the disk to themselves for a while."""
+"""The pause between two chunks, which leaves the disk to others."""
 
 
 class BatchRemover(Loop):
-    """Each step looks at what is left and takes away some of it: blobs first, then the rows that
-    know them, the batch itself last. So every step can be repeated, and no blob is left behind."""
+    """Removes deleted and expired batches, a chunk at a time.
+
+    Each step removes some of what is left: blobs first, then the rows that refer to them, the batch
+    itself last. So every step can be repeated, and no blob is left behind.
+    """
 
     name: ClassVar[str] = "batch remover"
 
@@ -161,19 +170,19 @@ class BatchRemover(Loop):
             try:
                 moved |= await self._step(batch)
             except BlobStoreUnavailable as error:
-                failed = error  # it holds up no other
+                failed = error  # raised later, so that it does not delay the other batches
         if failed is not None:
             raise failed
-        return _PAUSE_SECONDS if moved or self._after is not None else _REMOVE_LOOK_SECONDS
+        return _PAUSE_SECONDS if moved or self._after is not None else _REMOVE_POLL_SECONDS
 
     async def _step(self, batch: DeletedBatch) -> bool:
-        """Take some of a batch away. Whether it can be gone on with at once."""
+        """Remove some of a batch. Returns whether the next step can follow at once."""
         if await removal.cancel_runs(self._db, batch):
-            self._notifier.say(READY, None)
+            self._notifier.notify(READY, None)
         runs = await removal.runs(self._db, batch)
         for run in runs:
             if not run.is_quiet:
-                return False  # batch_canceller.py is at it
+                return False  # BatchCanceller is still ending its tasks
         for run in runs:
             if run.tasks:
                 await self._remove_tasks(batch, run)
@@ -186,7 +195,7 @@ class BatchRemover(Loop):
         if await removal.finish(self._db, batch):
             _log.info("removed a batch", extra={"batch_id": to_text(batch.uuid)})
             return True
-        return False  # what it used is not summed up yet (bookkeeper.py)
+        return False  # the usage rollup has not summed up what its tasks used yet
 
     async def _remove_tasks(self, batch: DeletedBatch, run: OldRun) -> None:
         tasks = removal.last_tasks(run, _TASKS_MAX)
@@ -213,11 +222,13 @@ class BatchRemover(Loop):
 
 
 _EXPORT_ROWS_MAX: Final = 100
-_EXPORT_LOOK_SECONDS: Final = 2.0
+_EXPORT_POLL_SECONDS: Final = 2.0
 
 
 class ExportExpirer(Loop):
-    name: ClassVar[str] = "export keeper"
+    """Fails exports whose job ended without writing them, and deletes expired ones."""
+
+    name: ClassVar[str] = "export expirer"
 
     def __init__(self, db: Connection, blobs: BlobContainer, *, keep_seconds: int) -> None:
         super().__init__(db)
@@ -229,22 +240,27 @@ class ExportExpirer(Loop):
             self._db, _EXPORT_ROWS_MAX, keep_seconds=self._keep_seconds
         )
         expired = await batch_exports.expired(self._db, _EXPORT_ROWS_MAX)
-        # Nobody is shown them any more. Blobs go first: while there is a row, it is tried again.
+        # Callers cannot read them any more. Blobs are deleted first: a row that is left causes a
+        # retry.
         await self._blobs.delete([one.blob_key for one in expired if one.blob_key is not None])
         if expired:
             await batch_exports.delete(self._db, expired)
-        return 0.0 if _EXPORT_ROWS_MAX in (failed, len(expired)) else _EXPORT_LOOK_SECONDS
+        return 0.0 if _EXPORT_ROWS_MAX in (failed, len(expired)) else _EXPORT_POLL_SECONDS
 
 
 _INGEST_ROWS_MAX: Final = 200
-_INGEST_LOOK_SECONDS: Final = 3.0
+_INGEST_POLL_SECONDS: Final = 3.0
 RESUBMITS_MAX: Final = 3
-"""How often a list that lost its job is given another one before somebody has to look at it."""
+"""How often a list that lost its job gets another one before it becomes a dead letter."""
 
 
 class IngestReconciler(Loop):
-    """Gives such a list another job, a few times. One whose job failed for good becomes a dead
-    letter, to be redriven. And a run whose latch was lost is latched."""
+    """Repairs ingests that lost their job.
+
+    A list without a job gets another one, a few times. A list whose job failed becomes a dead
+    letter, which callers can redrive. A run whose latch was missed, because a process died before
+    it, is latched.
+    """
 
     name: ClassVar[str] = "reconciler"
 
@@ -253,30 +269,30 @@ class IngestReconciler(Loop):
         self._notifier = notifier
 
     async def tick(self) -> float:
-        latched = await ingest.latch_left(self._db, _INGEST_ROWS_MAX)
+        latched = await ingest.latch_missed(self._db, _INGEST_ROWS_MAX)
         if latched:
-            self._notifier.say(CHANGED, {batch.hex for batch in latched})
+            self._notifier.notify(CHANGED, {batch.hex for batch in latched})
         lost = await ingest.lost_parts(self._db, _INGEST_ROWS_MAX)
         for part in lost:
             await self._settle(part)
-        return 0.0 if _INGEST_ROWS_MAX in (len(latched), len(lost)) else _INGEST_LOOK_SECONDS
+        return 0.0 if _INGEST_ROWS_MAX in (len(latched), len(lost)) else _INGEST_POLL_SECONDS
 
     async def _settle(self, lost: LostPart) -> None:
         about = {"batch_id": to_text(lost.batch), "part_id": to_text(lost.part)}
         if lost.job_state is not State.FAILED and lost.redrives < RESUBMITS_MAX:
             crash_point("reconcile.before_resubmit")
             job = ingest_job(lost.org, lost.part, lost.request_id)
-            if await ingest.entrust(self._db, lost, job):
-                _log.warning("a list had lost its ingest job, and got another", extra=about)
-                self._notifier.say(READY, [INGEST_ENDPOINT])
+            if await ingest.assign_job(self._db, lost, job):
+                _log.warning("a list lost its ingest job and got another one", extra=about)
+                self._notifier.notify(READY, [INGEST_ENDPOINT])
             return
-        code, message = _why(lost)
+        code, message = _error_of(lost)
         if await ingest.fail_part(self._db, lost.org, lost.part, code, message, lost.ingest_job):
-            _log.warning("a list could not be taken in: %s", code, extra=about)
-            self._notifier.say(CHANGED, [lost.batch.hex])
+            _log.warning("the ingest of a list failed: %s", code, extra=about)
+            self._notifier.notify(CHANGED, [lost.batch.hex])
 
 
-def _why(lost: LostPart) -> tuple[str, str]:
+def _error_of(lost: LostPart) -> tuple[str, str]:
     if lost.job_state is State.FAILED and lost.error_code is not None:
         return lost.error_code, lost.error_message or ""
-    return "ingest_lost", f"the job that took the list in was lost {lost.redrives + 1} times"
+    return "ingest_lost", f"the job that ingests the list was lost {lost.redrives + 1} times"

@@ -1,6 +1,6 @@
-"""Batches as their parts know them: a batch has runs, a run has parts and tasks.
+"""The data of batches: a batch has runs, and a run has parts and tasks.
 
-``schema/batches/0001_batches.sql`` says how they are stored.
+A part is one source of tasks. ``schema/0001_batches.sql`` describes how all of them are stored.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ BATCHES_SERVICE: Final = "batches"
 """The service that ingests lists of tasks and writes exports."""
 INGEST_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/ingest"))
 EXPORT_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/export"))
-"""The engine's endpoints of the surface's own work."""
+"""The engine's endpoints of the internal jobs that ingest and export."""
 
 PartSource = Literal["inline", "upload", "pieces", "rerun"]
 
 
 class BatchState(StrEnum):
-    """Where a batch stands. ``terminal`` says whether that is the end of its current run."""
+    """The status of a batch's current run."""
 
     INGESTING = "ingesting"
     OPEN = "open"
@@ -38,12 +38,12 @@ class BatchState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether it stays so. After a failed ingest: until a redrive, a rerun or a DELETE."""
+        """Whether the status is final. A failed ingest is, until a redrive, a rerun or a DELETE."""
         return self in (BatchState.COMPLETED, BatchState.CANCELLED, BatchState.FAILED_INGEST)
 
 
 class TaskStatus(StrEnum):
-    """What the surface calls the states of its tasks."""
+    """The status of a task in the batches API."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -53,7 +53,7 @@ class TaskStatus(StrEnum):
 
 
 def task_status(state: State) -> TaskStatus:
-    """A task's status, by its job's state."""
+    """The status of a task whose job is in ``state``."""
     if state in HELD:
         return TaskStatus.RUNNING
     return _ENDS.get(state, TaskStatus.PENDING)
@@ -73,7 +73,7 @@ def task_id(run: UUID, index: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """A run's tasks by status, as of one moment. ``total`` is how many were written so far."""
+    """A run's tasks by status, at one moment. ``total`` is how many were written so far."""
 
     total: int
     running: int
@@ -100,7 +100,7 @@ NO_TASKS: Final = TaskCounts(0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run as a reader sees it."""
+    """A run, as read from the database at one moment."""
 
     uuid: UUID
     number: int
@@ -117,13 +117,14 @@ class RunView:
     cancel_requested_at: datetime | None
     completed_at: datetime | None
     mirrored: int
-    """Its first so many tasks have their positions in the batch as their numbers."""
+    """How many of its first tasks have the same number in the run as their position in the
+    batch."""
     replaced_succeeded: int
     replaced_failed: int
     replaced_cancelled: int
-    """Its tasks that a later run has taken in again, by how they ended here."""
+    """Its tasks that a later run has repeated, by how they ended in this run."""
     repeats_all: bool
-    """Whether it took tasks of the batch as a whole, and not of its parent only."""
+    """Whether it repeats tasks of the batch as a whole, and not only of its parent."""
 
     @property
     def id(self) -> str:
@@ -131,7 +132,7 @@ class RunView:
 
     @property
     def latest(self) -> TaskCounts:
-        """Those of its tasks that no later run has taken in again."""
+        """The counts of its tasks that no later run has repeated."""
         counts = self.counts
         replaced = self.replaced_succeeded + self.replaced_failed + self.replaced_cancelled
         return TaskCounts(
@@ -145,9 +146,9 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """A batch as a reader sees it, with its runs, the oldest first; the last is the current one.
+    """A batch with its runs, oldest first; the last is the current one.
 
-    A list of batches has the current run of each only, and the sum of the ``earlier`` ones.
+    A list of batches has only the current run of each, and the sum of the ``earlier`` ones.
     """
 
     org: str
@@ -171,7 +172,7 @@ class BatchView:
     expires_at: datetime | None
     runs: Sequence[RunView]
     earlier: TaskCounts = NO_TASKS
-    """The latest tasks of runs that are not among ``runs``."""
+    """The counts of the runs that are not in ``runs``, without tasks that a later run repeated."""
 
     @property
     def id(self) -> str:
@@ -187,13 +188,13 @@ class BatchView:
 
     @property
     def whole(self) -> TaskCounts:
-        """The batch over all runs: each of its tasks once, by its latest result."""
+        """The counts over all runs: each task of the batch once, by its latest result."""
         return sum((run.latest for run in self.runs), self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
 class NewBatch:
-    """A batch about to be created: everything but its tasks."""
+    """A batch to create: everything but its tasks."""
 
     org: str
     uuid: UUID
@@ -220,12 +221,12 @@ class NewBatch:
     fingerprint: bytes | None
     request_id: str | None
     secrets: UUID | None = None
-    """The registered secrets that its tasks are sent with."""
+    """The id of the registered secrets that calls of its tasks use."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewPart:
-    """A source of tasks about to be taken in."""
+    """A part to create: one source of tasks."""
 
     uuid: UUID
     source: PartSource
@@ -240,7 +241,8 @@ class NewPart:
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """One task about to be written. ``payload`` is whole; ``key`` is what its rate counts by."""
+    """A task to write. ``payload`` includes the batch's prefix and suffix; ``key`` is its rate
+    key."""
 
     payload: bytes
     custom_id: str | None = None
@@ -248,8 +250,8 @@ class NewTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """Who holds an idempotency key, and what tells one use of it from another."""
+class KnownKey:
+    """The batch or part that holds an idempotency key, and the fingerprint of its request."""
 
     uuid: UUID
     fingerprint: bytes | None
@@ -257,8 +259,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """What handing in came to: a batch, or a part or run of one. ``created`` is false where its key
-    was known; ``mismatch`` says that it came with something else then."""
+    """The outcome of a submission: the id of a batch, or of a part or run of one. ``created`` is
+    false if its key was known; ``mismatch`` is true if the key came with another request then."""
 
     uuid: UUID
     created: bool
@@ -267,9 +269,10 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which of a run's tasks to take: those of any of these statuses and, if given, error codes.
+    """Which tasks to rerun: those with any of these statuses and, if given, any of these error
+    codes.
 
-    Without statuses all of them.
+    Without statuses, tasks of every status.
     """
 
     statuses: Sequence[TaskStatus] = ()
@@ -278,20 +281,20 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class RerunSource:
-    """What a rerun takes tasks from: one run, or the batch as a whole, which is each of its tasks
-    with its latest result. Neither: of the whole batch all of them; those that a selection chooses,
-    of the current run."""
+    """Where a rerun takes its tasks from: one run, or the batch as a whole, which is each of its
+    tasks with its latest result. With neither, a rerun without a selection repeats the whole batch,
+    and one with a selection chooses from the current run."""
 
     run: UUID | None = None
     all_runs: bool = False
 
 
-UNNAMED_SOURCE: Final = RerunSource()
+DEFAULT_SOURCE: Final = RerunSource()
 
 
 @dataclass(frozen=True, slots=True)
-class IngestOrder:
-    """All that whoever takes a part in has to know, as of one moment."""
+class IngestSnapshot:
+    """Everything that the ingest of a part needs, as of one moment. The database may be further."""
 
     org: str
     batch: UUID
@@ -304,7 +307,7 @@ class IngestOrder:
     upload: UUID | None
     state: str
     is_next: bool
-    """Whether every part before it was taken in."""
+    """Whether no part before it waits for its ingest."""
     run_tasks: int
     part_offset: int
     part_lines: int
@@ -320,23 +323,23 @@ class IngestOrder:
     payload_prefix: bytes
     payload_suffix: bytes
     rate_key: str | None
-    tells_failures: bool
+    notifies_failures: bool
     request_id: str | None
     cancelled: bool
-    """Whether the run was cancelled, or the batch deleted: nothing is to be taken in any more."""
+    """Whether the ingest stops: the run was cancelled or completed, or the batch was deleted."""
     source_etag: str | None
     backlog_max: int | None
-    """How many jobs the organisation may have waiting; None if nothing limits them."""
+    """The organisation's limit of waiting jobs; None for no limit."""
     run_number: int
     source_before: int | None
-    """Of a rerun of the whole batch: it takes the latest tasks of runs numbered below this."""
+    """For a rerun of the whole batch: it repeats the latest tasks of runs numbered below this."""
     waits_for_a_run: bool
-    """Whether a rerun is not to be taken in yet: a run before it has not ended."""
+    """Whether it is a rerun that has to wait, because an earlier run has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task as a reader sees it."""
+    """A task, as read from the database at one moment."""
 
     uuid: UUID
     index: int
@@ -352,9 +355,9 @@ class TaskView:
     finished_at: datetime | None
     run: UUID
     result_bytes: int | None
-    """Its length, also where the result itself is left out."""
+    """The length of the result, also if the result itself was left out."""
     position: int
-    """Its number in the batch: the same in every run that has it."""
+    """Its number in the batch, which is the same in every run that repeats it."""
 
     @property
     def result_is_left_out(self) -> bool:
@@ -370,7 +373,7 @@ class TaskView:
 
 
 class TaskPlace(NamedTuple):
-    """Where a task is: its run, and its number there."""
+    """The run of a task, and the task's number in it."""
 
     run: UUID
     number: int
@@ -381,8 +384,8 @@ class TaskPlace(NamedTuple):
 
 
 class MirrorRun(NamedTuple):
-    """What is to be known of a run to find the latest task of a position: that the first
-    ``mirrored`` of its ``tasks`` have their positions as their numbers."""
+    """A run, for the search for the latest task of a position. The first ``mirrored`` of its
+    ``tasks`` have their positions as their numbers."""
 
     number: int
     uuid: UUID
@@ -391,13 +394,13 @@ class MirrorRun(NamedTuple):
 
 
 def mirrored_after(runs: Sequence[MirrorRun], number: int) -> int:
-    """Positions below this are those of a task of a run that is numbered above ``number``."""
+    """Every position below this has a task in a run with a number above ``number``."""
     return max((run.mirrored for run in runs if run.number > number), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that is no task, and why."""
+    """An invalid line of a list, with its error."""
 
     line: int
     code: str
@@ -406,7 +409,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class FailedPart:
-    """A part that could not be taken in, and waits for a redrive, a rerun or a DELETE."""
+    """A part whose ingest failed, and which waits for a redrive, a rerun or a DELETE."""
 
     uuid: UUID
     batch: UUID
@@ -423,7 +426,7 @@ class FailedPart:
 
 @dataclass(frozen=True, slots=True)
 class ExportView:
-    """An export as a reader sees it. Its blob is there once it has completed."""
+    """An export, as read from the database at one moment. A completed one has a blob."""
 
     uuid: UUID
     batch: UUID
@@ -439,4 +442,4 @@ class ExportView:
     completed_at: datetime | None
     expires_at: datetime | None
     all_runs: bool
-    """Whether it is of the batch as a whole, as of ``run`` and those before it."""
+    """Whether it has the tasks of the batch as a whole, as of ``run`` and the runs before it."""

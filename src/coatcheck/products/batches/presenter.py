@@ -1,4 +1,4 @@
-"""Shows jobs, runs, tasks and the rest in the surface's words."""
+"""Turns batches, runs, tasks, exports and dead letters into response bodies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def poll_url(job_id: str) -> str:
 
 
 def urls(job_id: str) -> schemas.BatchUrls:
-    """Where all that concerns a job is."""
+    """The URLs of a job and of everything that belongs to it."""
     poll = poll_url(job_id)
     return schemas.BatchUrls(
         poll=poll,
@@ -47,7 +47,7 @@ def urls(job_id: str) -> schemas.BatchUrls:
 
 
 def job(view: BatchView) -> schemas.BatchJob:
-    """A job, as of one moment."""
+    """The body of a job."""
     run = view.current
     return schemas.BatchJob(
         id=view.id,
@@ -75,7 +75,7 @@ def job(view: BatchView) -> schemas.BatchJob:
 
 
 def job_progress(view: BatchView) -> schemas.BatchProgress:
-    """How far a job is."""
+    """The data of a ``progress`` event."""
     run = view.current
     return schemas.BatchProgress(
         run.id,
@@ -99,7 +99,8 @@ def counts(tasks: TaskCounts) -> schemas.TaskCountsBody:
 
 
 def progress(run: RunView) -> float:
-    """From 0 to 1: how much of what was taken in has ended. 1 only for what has ended."""
+    """The share of the ingested tasks that have ended, from 0 to 1. It is 1 only when the run has
+    ended."""
     if run.completed_at is not None:
         return 1.0
     tasks = run.counts
@@ -108,24 +109,24 @@ def progress(run: RunView) -> float:
 
 
 def etag(view: BatchView) -> bytes:
-    """Changes with every state, and with every count."""
-    said = [
+    """A weak ETag, which changes with every state and every count."""
+    shown = [
         (run.id, run.status.value, run.counts, run.lines, run.bad_lines, run.cancel_requested_at)
         for run in view.runs
     ]
-    digest = hashlib.blake2b(repr((said, view.expires_at)).encode(), digest_size=12)
+    digest = hashlib.blake2b(repr((shown, view.expires_at)).encode(), digest_size=12)
     return f'W/"{digest.hexdigest()}"'.encode("ascii")
 
 
 def task(view: BatchView, shown: TaskView) -> schemas.BatchTaskBody:
-    """A task in a page: a long result is left out, and said where it is."""
+    """A task in a page. ``result_url`` replaces a long result."""
     return schemas.BatchTaskBody(**_task_fields(view, shown))
 
 
 def whole_task(
     view: BatchView, shown: TaskView, artifacts: list[schemas.TaskArtifact]
 ) -> schemas.WholeTask:
-    """A task with its input and what it has left."""
+    """A task with its input and its artifacts."""
     return schemas.WholeTask(
         **_task_fields(view, shown),
         input=schemas.raw(task_input(view, shown)),
@@ -158,14 +159,14 @@ def _task_fields(view: BatchView, shown: TaskView) -> dict[str, Any]:
 
 
 def task_result(view: BatchView, shown: TaskView) -> bytes | None:
-    """A task's result as its readers see it: of an http upstream, what that answered."""
+    """A task's result as callers see it. For an http upstream it is the body of the response."""
     if shown.result is None or shown.state is not State.COMPLETED:
         return None
     return shown_result(shown.result) if view.endpoint == UPSTREAM_ENDPOINT else shown.result
 
 
 def task_input(view: BatchView, shown: TaskView) -> bytes | None:
-    """What the task was handed in as: its payload without what was put around it."""
+    """The task's input as the caller sent it: its payload without the batch's prefix and suffix."""
     if shown.input is None:
         return None
     return shown.input.removeprefix(view.payload_prefix).removesuffix(view.payload_suffix)

@@ -1,4 +1,4 @@
-"""Batches: one request for many tasks, their runs, exports and staged lists."""
+"""Registers the batches product: jobs of many tasks, with their runs, exports and uploads."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:
         RunCompleter,
     )
 
-    line, notifier, blobs = context.db, context.notifier, context.blobs
+    db, notifier, blobs = context.db, context.notifier, context.blobs
     return [
-        RunCompleter(line, notifier),
-        BatchCanceller(line, notifier),
-        BatchRemover(line, notifier, blobs),
-        ExportExpirer(line, blobs, keep_seconds=context.settings.batch_url_seconds),
-        IngestReconciler(line, notifier),
-        BatchSweeper(line, blobs),
+        RunCompleter(db, notifier),
+        BatchCanceller(db, notifier),
+        BatchRemover(db, notifier, blobs),
+        ExportExpirer(db, blobs, keep_seconds=context.settings.batch_url_seconds),
+        IngestReconciler(db, notifier),
+        BatchSweeper(db, blobs),
     ]
 
 

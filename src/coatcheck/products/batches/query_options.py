@@ -1,4 +1,4 @@
-"""A batch's options as fields of the query: for a request whose body is the list itself."""
+"""Reads a batch's options from the query, for a request whose body is the list of tasks."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _RATE: Final = {
     "rate_key": "key",
     "rate_key_per_second": "key_per_second",
 }
-_NEEDED: Final = ("service", "endpoint")
+_REQUIRED: Final = ("service", "endpoint")
 NAMES: Final = (*_PLAIN, *_RATE, "webhook_events", "metadata")
 
 
 def read_options(query: Mapping[str, str]) -> NewBatchBody:
-    """The options that a query has. Raises InvalidParameter, which names the field."""
-    for name in _NEEDED:
+    """Read the options. Raises InvalidParameter, which names the field."""
+    for name in _REQUIRED:
         if name not in query:
-            raise InvalidParameter(name, "is needed")
+            raise InvalidParameter(name, "is required")
     fields: dict[str, Any] = {}
     rate: dict[str, Any] = {}
     for name, text in query.items():
@@ -54,15 +54,15 @@ def read_options(query: Mapping[str, str]) -> NewBatchBody:
     try:
         job = msgspec.convert(fields, NewBatchBody, strict=False)
     except msgspec.ValidationError as error:
-        raise _wrong(str(error)) from None
+        raise _invalid_option(str(error)) from None
     return msgspec.structs.replace(job, metadata=_metadata(query))
 
 
 def refuse_options(query: Mapping[str, str]) -> None:
-    """Where the body is JSON, its fields are the options: in the query they would be lost."""
+    """Refuse options in the query of a JSON body, where they would have no effect."""
     for name in query:
         if name in NAMES:
-            raise InvalidParameter(name, "belongs into the body, unless that is a list of tasks")
+            raise InvalidParameter(name, "belongs in the body, unless that is a list of tasks")
 
 
 def _metadata(query: Mapping[str, str]) -> msgspec.Raw:
@@ -73,36 +73,41 @@ def _metadata(query: Mapping[str, str]) -> msgspec.Raw:
     try:
         read_json(written)
     except InvalidBody:
-        raise InvalidParameter("metadata", "must be an object in JSON") from None
+        raise InvalidParameter("metadata", "must be a JSON object") from None
     return msgspec.Raw(written)
 
 
-def _wrong(message: str) -> InvalidParameter:
-    """What msgspec says, of the field as the query spells it."""
+def _invalid_option(message: str) -> InvalidParameter:
+    """The error that msgspec raised, with the field's name in the query."""
     issue, _, place = message.partition(" - at `$.")
     place = place.rstrip("`")
-    spelt = {f"rate.{inner}": outer for outer, inner in _RATE.items()}
-    field = spelt.get(place, place.partition("[")[0] or "query")
+    query_names = {f"rate.{inner}": outer for outer, inner in _RATE.items()}
+    field = query_names.get(place, place.partition("[")[0] or "query")
     return InvalidParameter(field, issue[:1].lower() + issue[1:])
 
 
-def _whole(least: int, most: int) -> dict[str, Any]:
+def _integer(least: int, most: int) -> dict[str, Any]:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
 _PER_SECOND: Final = {"type": "number", "minimum": schemas.RATE_MIN, "maximum": schemas.RATE_MAX}
 
 PARAMETERS: Final = (
-    Parameter("service", "query", "For a list: the service that does the tasks."),
+    Parameter("service", "query", "For a list: the service that runs the tasks."),
     Parameter("endpoint", "query", "For a list: the endpoint's path or key."),
-    Parameter("version", "query", "For a list: the service's version.", _whole(1, 9_999)),
+    Parameter("version", "query", "For a list: the service's version.", _integer(1, 9_999)),
     Parameter(
         "type",
         "query",
         "For a list: whether more tasks may be added.",
         {"type": "string", "enum": list(get_args(schemas.Type))},
     ),
-    Parameter("async", "query", "For a list: 202 however short it is.", {"type": "boolean"}),
+    Parameter(
+        "async",
+        "query",
+        "For a list: a worker ingests it, even if it is short.",
+        {"type": "boolean"},
+    ),
     Parameter(
         "lane",
         "query",
@@ -112,31 +117,34 @@ PARAMETERS: Final = (
     Parameter(
         "concurrency",
         "query",
-        "For a list: how many of its tasks run at a time.",
-        _whole(1, schemas.CONCURRENCY_MAX),
+        "For a list: how many of its tasks run at the same time, at most.",
+        _integer(1, schemas.CONCURRENCY_MAX),
     ),
     Parameter(
-        "rate_per_second", "query", "For a list: how many tasks begin in a second.", _PER_SECOND
+        "rate_per_second", "query", "For a list: how many tasks start per second.", _PER_SECOND
     ),
-    Parameter("rate_key", "query", "For a list: the field of a task that a rate counts by."),
+    Parameter("rate_key", "query", "For a list: the field of a task that is its rate key."),
     Parameter(
-        "rate_key_per_second", "query", "For a list: how many tasks of one key.", _PER_SECOND
+        "rate_key_per_second",
+        "query",
+        "For a list: how many tasks with the same rate key start per second.",
+        _PER_SECOND,
     ),
-    Parameter("webhook_url", "query", "For a list: who is told of its end."),
+    Parameter("webhook_url", "query", "For a list: the URL that receives its webhooks."),
     Parameter(
         "webhook_events",
         "query",
-        "For a list: what is told, with commas between: "
+        "For a list: the events to send, separated by commas: "
         + ", ".join(f"`{event}`" for event in get_args(schemas.WebhookEvent)),
     ),
-    Parameter("metadata", "query", "For a list: an object of the caller's own, as JSON."),
+    Parameter("metadata", "query", "For a list: any JSON object, returned with the job."),
     Parameter(
         "keep_seconds",
         "query",
         "For a list: how long the job is kept after its end.",
-        _whole(0, schemas.KEEP_SECONDS_MAX),
+        _integer(0, schemas.KEEP_SECONDS_MAX),
     ),
     Parameter(
-        "retries", "query", "For a list: how often a failed task is tried again.", _whole(0, 1_000)
+        "retries", "query", "For a list: how often a failed task is retried.", _integer(0, 1_000)
     ),
 )

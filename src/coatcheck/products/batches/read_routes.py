@@ -1,4 +1,4 @@
-"""Collecting: one job, all jobs, a job's events, the lines that were no tasks."""
+"""Reads jobs: one of them, a list, a job's event stream, and its invalid lines."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class BatchReadRoutes:
     def __init__(self, context: BatchesContext, responses: BatchResponses) -> None:
         self._context = context
         self._responses = responses
-        self._following = BatchEventStream(context.engine, context.draining)
+        self._event_stream = BatchEventStream(context.engine, context.draining)
 
     async def page(self, request: Request) -> Response:
-        """Jobs: all of the organisation's for an admin, else the caller's own."""
+        """List jobs: all of the organisation's for an admin, the caller's own for others."""
         principal = request.principal
         limit = read_limit(request)
         found = await self._context.batches.list(
@@ -61,11 +61,11 @@ class BatchReadRoutes:
         return await self._responses.status(request, await self._context.job(request))
 
     async def events(self, request: Request) -> StreamResponse:
-        pieces = self._following.follow(await self._context.job(request))
+        pieces = self._event_stream.follow(await self._context.job(request))
         headers = [
             (b"content-type", b"text/event-stream"),
             (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),  # a proxy that collects events would hold them back
+            (b"x-accel-buffering", b"no"),  # a proxy that buffers the response would delay events
         ]
         return StreamResponse(HTTPStatus.OK, pieces, headers, RECONNECT)
 
@@ -84,7 +84,7 @@ def read_limit(request: Request) -> int:
 
 
 def read_id_cursor(request: Request) -> str | None:
-    """The cursor of a list that goes by ids."""
+    """The cursor of a list whose cursors are ids."""
     given = request.query.get("cursor")
     if given is None:
         return None
@@ -103,7 +103,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             path=JOBS,
             name="batches",
             summary="Jobs, newest first.",
-            description="An admin sees all of the organisation's; others see their own.",
+            description="An admin sees all jobs of the organisation; others see their own.",
             handler=reading.page,
             access=Scope.READ,
             tag="batches",
@@ -114,7 +114,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             methods=("GET",),
             path=JOB,
             name="batch",
-            summary="A job as it is, or once it has ended.",
+            summary="Read a job now, or wait for its end.",
             handler=reading.status,
             access=Scope.READ,
             tag="batches",
@@ -123,7 +123,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
                 ResponseSpec(HTTPStatus.OK, "The job.", schemas.BatchJob, headers=_JOB_HEADERS),
                 ResponseSpec(
                     HTTPStatus.ACCEPTED,
-                    "The job has not ended within the time to wait.",
+                    "The job did not end within the time to wait.",
                     schemas.BatchJob,
                     headers=_JOB_HEADERS,
                 ),
@@ -135,8 +135,8 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             path=f"{JOB}/events",
             name="batch_events",
             summary="A job's states and counts, as they come.",
-            description="Nothing of it is kept: whoever connects again is told how things are "
-            "then.",
+            description="Events are not stored: a new connection starts with the job's state at "
+            "that time.",
             handler=reading.events,
             access=Scope.READ,
             tag="batches",
@@ -147,7 +147,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             methods=("GET",),
             path=f"{JOB}/bad-lines",
             name="batch_bad_lines",
-            summary="Invalid lines, and why.",
+            summary="The invalid lines of a run's lists, each with its error.",
             handler=reading.bad_lines,
             access=Scope.READ,
             tag="batches",
@@ -158,30 +158,30 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
 
 
 JOB_ID: Final = Parameter("id", "path", "The job's id.", ULID)
-RUN: Final = Parameter("run", "query", "The run; without it the current one.", ULID)
+RUN: Final = Parameter("run", "query", "The run; by default the current one.", ULID)
 RUN_OR_ALL: Final = Parameter(
     "run",
     "query",
-    "The run; `all` for the job as a whole, each task with its latest result. Without it the "
-    "current one.",
+    "The run, or `all` for the job as a whole, each task with its latest result. By default the "
+    "current run.",
     {"anyOf": [ULID, {"type": "string", "enum": [ALL_RUNS]}]},
 )
-CURSOR_OF_IDS: Final = Parameter("cursor", "query", "The `next` of the page before.", ULID)
-CURSOR: Final = Parameter("cursor", "query", "The `next` of the page before.")
+CURSOR_OF_IDS: Final = Parameter("cursor", "query", "The `next` of the previous page.", ULID)
+CURSOR: Final = Parameter("cursor", "query", "The `next` of the previous page.")
 LIMIT: Final = Parameter(
     "limit",
     "query",
-    "How many to show.",
+    "How many items a page has at most.",
     {"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS},
 )
 _JOB_HEADERS: Final = RETRY_AFTER_HEADER | {
     "ETag": "Changes with every state and count.",
-    "Preference-Applied": "What was made of `Prefer`.",
+    "Preference-Applied": "Which preferences of `Prefer` were applied.",
 }
 _EVENTS: Final = ResponseSpec(
     HTTPStatus.OK,
     "Events `state`, `progress`, and `end`, after which the stream closes. `reconnect` says that "
-    "this server cannot go on, and another can; or that the credential does not count any more.",
+    "this server cannot continue and another can, or that the credential is no longer valid.",
     media_type="text/event-stream",
     schema={
         "description": "One event of the stream.",

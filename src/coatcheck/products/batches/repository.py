@@ -1,4 +1,4 @@
-"""Batches: jobs of one task or a million. What the batches surface is written on."""
+"""Creates, reads and changes batches and their exports, for the routes and for Python programs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from coatcheck.domain.webhooks import INTERNAL
 from coatcheck.encoding import encode
 from coatcheck.products.batches.dead_letter_repository import DeadLetterRepository, ingest_job
 from coatcheck.products.batches.model import (
+    DEFAULT_SOURCE,
     EXPORT_ENDPOINT,
     INGEST_ENDPOINT,
-    UNNAMED_SOURCE,
     BatchView,
     Created,
     ExportView,
-    Known,
+    KnownKey,
     NewBatch,
     NewPart,
     NewTask,
@@ -41,12 +41,13 @@ from coatcheck.telemetry.job_stats import job_stats_of
 
 _RETRIES: Final = 5
 _KEEP_SECONDS: Final = 3_600
-"""Of the job that writes it, which nobody reads; long enough for its error to be noted."""
+"""Retention of the job that writes an export. Nobody reads the job; the time only has to be long
+enough for maintenance to copy its error into the export."""
 _LISTED_MAX: Final = 100
 
 
 class ExportRepository:
-    """Exports of batches that the caller has read, and so may see."""
+    """Creates and reads exports. Callers pass a batch that they have read, and so may see."""
 
     def __init__(self, db: Connection, notifier: Notifier) -> None:
         self._db = db
@@ -55,10 +56,10 @@ class ExportRepository:
     async def create(
         self, view: BatchView, run: RunView | None, *, request_id: str | None
     ) -> ExportView:
-        """Ask for an export of what has ended of a run, or, for None, of the batch as a whole: each
-        task once, with its latest result. Durable when this returns.
+        """Request an export of the ended tasks of a run; for None, of the batch as a whole: each
+        task once, with its latest result. The request is durable when this returns.
 
-        Of a run that goes on, it holds what has ended by the time it is written. Raises
+        If the run has not ended, the export has the tasks that ended before it was written. Raises
         JobNotFound if the batch was deleted meanwhile.
         """
         export = new_id()
@@ -69,11 +70,11 @@ class ExportRepository:
                 self._db, job, export, view.uuid, last.uuid, all_runs=run is None
             )
         )
-        self._notifier.say(READY, [EXPORT_ENDPOINT])
+        self._notifier.notify(READY, [EXPORT_ENDPOINT])
         return await self._get(view, export)
 
     async def get(self, view: BatchView, export_id: str) -> ExportView:
-        """An export as it is now. Raises JobNotFound, also once its time is up."""
+        """Read an export. Raises JobNotFound, also if it has expired."""
         try:
             export = from_text(export_id)
         except InvalidId as error:
@@ -116,10 +117,10 @@ _PAGE_ROWS_MAX: Final = 200
 
 
 class BatchRepository(EngineExtension):
-    """Creates batches, reads them and changes them. An engine has one.
+    """Creates, reads and changes batches. An engine has one.
 
-    Whoever changes a batch may have to wait for who changes it just now: readers, of whatever
-    batch, have a line of their own.
+    A change may have to wait for another change of the same batch. Reads therefore use a connection
+    of their own.
     """
 
     def __init__(self, context: EngineContext) -> None:
@@ -131,12 +132,12 @@ class BatchRepository(EngineExtension):
         self.exports = ExportRepository(read_db, notifier)
         self.dead_letters = DeadLetterRepository(db, notifier)
 
-    # Handing in
+    # Submitting
 
     async def create_small(self, new: NewBatch, part: NewPart, tasks: Sequence[NewTask]) -> Created:
-        """Create a batch with all its tasks, in one transaction: they are there when this returns.
+        """Create a batch with all its tasks, in one transaction. They exist when this returns.
 
-        An open one takes more afterwards.
+        An open batch accepts more tasks afterwards.
         """
         inserted = await retried(
             lambda: batches.create(self._db, new, part, tasks, len(tasks), None)
@@ -148,7 +149,8 @@ class BatchRepository(EngineExtension):
         return _created(inserted, new.fingerprint)
 
     async def create(self, new: NewBatch, part: NewPart | None) -> Created:
-        """Create a batch whose tasks are taken in by a worker; None for an open one without any.
+        """Create a batch whose tasks a worker ingests; ``part`` is None for an open one without
+        tasks.
 
         Raises UploadMissing if the part's upload cannot be used.
         """
@@ -156,9 +158,9 @@ class BatchRepository(EngineExtension):
         inserted = await retried(lambda: batches.create(self._db, new, part, None, 0, ingest))
         crash_point("submit.committed_not_answered")
         if inserted.created:
-            self._notifier.say(READY, [INGEST_ENDPOINT])
+            self._notifier.notify(READY, [INGEST_ENDPOINT])
             if _is_limited(new):
-                self._notifier.say(READY, None)
+                self._notifier.notify(READY, None)
         return _created(inserted, new.fingerprint)
 
     async def add(
@@ -172,7 +174,8 @@ class BatchRepository(EngineExtension):
         lane: str = Lane.STANDARD,
         request_id: str | None = None,
     ) -> Created:
-        """Give an open batch more tasks: these, or what a worker takes in of the part.
+        """Add tasks to an open batch: ``tasks``, or, for None, those that a worker ingests from
+        the part.
 
         Raises BatchNotOpen, JobNotFound, UploadMissing. ``endpoint`` and ``lane`` are the batch's.
         """
@@ -185,29 +188,30 @@ class BatchRepository(EngineExtension):
         if inserted.created:
             if tasks is not None:
                 self._job_stats.submitted({(org, lane): len(tasks)})
-            self._notifier.say(READY, [INGEST_ENDPOINT if tasks is None else endpoint])
+            self._notifier.notify(READY, [INGEST_ENDPOINT if tasks is None else endpoint])
             self._changed(batch)
         return _created(inserted, part.fingerprint)
 
-    async def find_key(self, org: str, idempotency_key: str) -> Known | None:
-        """The batch that holds a key."""
+    async def find_key(self, org: str, idempotency_key: str) -> KnownKey | None:
+        """The batch that holds an idempotency key."""
         return await retried(lambda: batches.find_key(self._read_db, org, idempotency_key))
 
-    async def find_part_key(self, org: str, batch: UUID, idempotency_key: str) -> Known | None:
-        """The part of a batch, or the run made of it, that holds a key."""
+    async def find_part_key(self, org: str, batch: UUID, idempotency_key: str) -> KnownKey | None:
+        """The part of a batch that holds an idempotency key: added tasks, or a rerun."""
         return await retried(lambda: batches.find_part(self._read_db, org, batch, idempotency_key))
 
     # Reading
 
     async def get(self, batch_id: str, *, org: str) -> BatchView:
-        """A batch as it is now. Raises JobNotFound, the same for a foreign id as for an absent."""
+        """Read a batch. Raises JobNotFound; another organisation's id gets the same error as an id
+        that does not exist."""
         view = await retried(partial(batches.get, self._read_db, org, _uuid(batch_id)))
         if view is None:
             raise JobNotFound("there is no such batch")
         return view
 
     async def get_of_run(self, run: UUID, *, org: str) -> BatchView:
-        """The batch that a run is of, as it is now. Raises JobNotFound."""
+        """Read the batch of a run. Raises JobNotFound."""
         view = await retried(lambda: batches.get_of_run(self._read_db, org, run))
         if view is None:
             raise JobNotFound("there is no such batch")
@@ -216,9 +220,9 @@ class BatchRepository(EngineExtension):
     async def list(
         self, org: str, *, owner: str | None, after: str | None = None, limit: int = 50
     ) -> Sequence[BatchView]:
-        """Batches, newest first, each with its current run; of one owner, or of all.
+        """List batches, newest first, each with its current run; of one owner, or of all (None).
 
-        ``after`` is the last id of the page before.
+        ``after`` is the last id of the previous page.
         """
         if not 1 <= limit <= _PAGE_ROWS_MAX:
             raise InvalidParameter("limit", f"must be 1 to {_PAGE_ROWS_MAX}")
@@ -232,25 +236,25 @@ class BatchRepository(EngineExtension):
     # Changing
 
     async def close(self, batch_id: str, *, org: str) -> BatchView:
-        """Take no more tasks in: the batch completes once those it has have ended."""
+        """Close an open batch. It accepts no more tasks, and completes when those it has end."""
         batch = _uuid(batch_id)
         return await self._after(
             batch, org, await retried(lambda: batches.close(self._db, org, batch))
         )
 
     async def cancel(self, batch_id: str, *, org: str) -> BatchView:
-        """Ask for the end of the batch's run: no more of it starts. Raises BatchAlreadyEnded."""
+        """Cancel the batch's run: no more of its tasks start. Raises BatchAlreadyEnded."""
         batch = _uuid(batch_id)
         found = await retried(lambda: batches.cancel(self._db, org, batch))
-        self._notifier.say(READY, None)  # a limit was set
+        self._notifier.notify(READY, None)  # a limit now stops the run: claims must read it
         return await self._after(batch, org, found)
 
     async def delete(self, batch_id: str, *, org: str) -> None:
-        """Delete a batch with all its tasks: nobody sees it from now on. Raises JobNotFound."""
+        """Delete a batch with all its tasks. Nobody can read it from now on. Raises JobNotFound."""
         batch = _uuid(batch_id)
         if not await retried(lambda: batches.delete(self._db, org, batch)):
             raise JobNotFound("there is no such batch")
-        self._notifier.say(READY, None)
+        self._notifier.notify(READY, None)
         self._changed(batch)
 
     async def rerun(
@@ -259,17 +263,17 @@ class BatchRepository(EngineExtension):
         selection: Selection,
         *,
         org: str,
-        source: RerunSource = UNNAMED_SOURCE,
+        source: RerunSource = DEFAULT_SOURCE,
         idempotency_key: str | None = None,
         request_id: str | None = None,
     ) -> tuple[BatchView, Created]:
-        """Run tasks of the batch again, as a new run: without a selection or a source, all of them.
+        """Rerun tasks of the batch, as a new run. Without a selection or a source: all tasks.
 
         ``source.run`` is one of its runs. Raises BatchStillRuns, NothingToRerun.
         """
         batch = _uuid(batch_id)
         run = new_id()
-        asked = repr(selection) if source == UNNAMED_SOURCE else repr((selection, source))
+        asked = repr(selection) if source == DEFAULT_SOURCE else repr((selection, source))
         part = NewPart(
             new_id(),
             "rerun",
@@ -290,13 +294,13 @@ class BatchRepository(EngineExtension):
                 source,
             )
         )
-        self._notifier.say(READY, None)
+        self._notifier.notify(READY, None)
         view = await self._after(batch, org, inserted is not None)
         assert inserted is not None
         return view, _created(inserted, part.fingerprint)
 
     async def _after(self, batch: UUID, org: str, found: bool) -> BatchView:
-        """The batch after a change; tells whoever waits for it."""
+        """Read the batch after a change, and wake everybody who waits for it."""
         view = await retried(partial(batches.get, self._read_db, org, batch)) if found else None
         if view is None:
             raise JobNotFound("there is no such batch")
@@ -304,11 +308,11 @@ class BatchRepository(EngineExtension):
         return view
 
     def _ready(self, new: NewBatch) -> None:
-        # Empty is "look yourself", for limits as well.
-        self._notifier.say(READY, None if _is_limited(new) else [new.endpoint])
+        # None wakes workers of every endpoint, and has them read the limits again.
+        self._notifier.notify(READY, None if _is_limited(new) else [new.endpoint])
 
     def _changed(self, batch: UUID) -> None:
-        self._notifier.say(CHANGED, [batch.hex])
+        self._notifier.notify(CHANGED, [batch.hex])
 
 
 def _ingest(org: str, part: UUID, request_id: str | None) -> batches.StoredIngest:

@@ -1,8 +1,8 @@
-"""Takes tasks of runs before into a new one: of one run or of the batch as a whole, all of them or
-those that ended in some ways.
+"""Ingests a rerun: copies tasks of earlier runs into a new one.
 
-How far it got is in the part's offset: the number of the next task to look at in its lower half,
-and in its upper half which step it is at: for each of the ways, for each of the runs.
+The tasks come from one run or from the batch as a whole: all of them, or those that ended in
+certain states. The part's offset records the progress. Its lower half is the number of the next
+task to look at; its upper half is the step. There is a step for each state and each run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import (
-    IngestOrder,
+    IngestSnapshot,
     MirrorRun,
     TaskPlace,
     TaskStatus,
@@ -26,7 +26,7 @@ from coatcheck.products.batches.model import (
 from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries import positions as batch_positions
 from coatcheck.products.batches.queries import tasks as batch_tasks
-from coatcheck.products.batches.queries.ingest import Repeated
+from coatcheck.products.batches.queries.ingest import RepeatedTask
 from coatcheck.products.batches.queries.positions import EarlierRun
 from coatcheck.products.batches.queries.tasks import RunPlace
 
@@ -44,21 +44,21 @@ class _Selection(msgspec.Struct, frozen=True):
     error_code: list[str] = []
 
     @property
-    def ways(self) -> list[State]:
-        """The ends to look for, one after the other. Without any given, all."""
-        wanted = set(self.status) or set(_ENDS)
-        return [state for status, state in _ENDS.items() if status in wanted]
+    def states(self) -> list[State]:
+        """The final states to look for, in this order. Without a filter, all of them."""
+        filters = set(self.status) or set(_ENDS)
+        return [state for status, state in _ENDS.items() if status in filters]
 
 
 class _Step(NamedTuple):
-    """One range to look through: the tasks of a run that ended one way."""
+    """One range to scan: the tasks of a run that ended in one state."""
 
     state: State
     run: EarlierRun
 
 
 class _ChosenTasks(NamedTuple):
-    """The next tasks to take, each with its position, and how far that is."""
+    """The next tasks to copy, each with its position, and the offset after them."""
 
     tasks: Sequence[tuple[TaskPlace, int]]
     next_offset: int
@@ -66,73 +66,72 @@ class _ChosenTasks(NamedTuple):
 
 
 async def chunks(
-    line: Connection, order: IngestOrder, room: int | None = None
-) -> AsyncIterator[IngestOrder]:
-    """Take tasks in until there are no more; with ``room``, no more than so many in a chunk. The
-    order as it is after each chunk.
+    db: Connection, snapshot: IngestSnapshot, room: int | None = None
+) -> AsyncIterator[IngestSnapshot]:
+    """Copy tasks, chunk by chunk, until there are no more. Yields the snapshot after each chunk.
 
-    Raises Overtaken and TooManyTasks.
+    With ``room``, a chunk has at most that many tasks. Raises Overtaken and TooManyTasks.
     """
     tasks_max = CHUNK_TASKS if room is None else min(room, CHUNK_TASKS)
-    runs = await batch_positions.earlier_runs(line, order.org, order.batch, order.run_number)
-    source = _Source(line, order, runs)
+    runs = await batch_positions.earlier_runs(db, snapshot.org, snapshot.batch, snapshot.run_number)
+    source = _Source(db, snapshot, runs)
     is_last = False
     while not is_last:
-        chosen = await source.choose(order.part_offset, tasks_max)
+        chosen = await source.choose(snapshot.part_offset, tasks_max)
         tasks = await ingest.write_rerun_chunk(
-            line,
-            order,
+            db,
+            snapshot,
             await source.repeated(chosen.tasks),
             chosen.next_offset,
             is_last=chosen.is_last,
         )
         is_last = chosen.is_last
-        order = replace(
-            order,
-            run_tasks=order.run_tasks + tasks,
+        snapshot = replace(
+            snapshot,
+            run_tasks=snapshot.run_tasks + tasks,
             part_offset=chosen.next_offset,
-            part_lines=order.part_lines + tasks,
-            part_tasks=order.part_tasks + tasks,
+            part_lines=snapshot.part_lines + tasks,
+            part_tasks=snapshot.part_tasks + tasks,
         )
-        yield order
+        yield snapshot
 
 
 @dataclass(frozen=True)
 class _Source:
-    """What a rerun takes from. ``runs`` are those before it, which have ended: nothing of them
-    changes any more."""
+    """The source of a rerun's tasks. ``runs`` are the earlier ones, which have ended: they do not
+    change any more."""
 
-    line: Connection
-    order: IngestOrder
+    db: Connection
+    snapshot: IngestSnapshot
     runs: Sequence[EarlierRun]
 
     async def choose(self, offset: int, tasks_max: int) -> _ChosenTasks:
         """The next tasks after ``offset``."""
-        order = self.order
-        if order.selection is not None:
-            return await self._selected(offset, tasks_max, order.selection)
-        if order.source_before is not None:
-            return await self._all_of_the_batch(offset, tasks_max, order.source_before)
+        snapshot = self.snapshot
+        if snapshot.selection is not None:
+            return await self._selected(offset, tasks_max, snapshot.selection)
+        if snapshot.source_before is not None:
+            return await self._all_of_the_batch(offset, tasks_max, snapshot.source_before)
         return await self._all_of_a_run(offset, tasks_max)
 
-    async def repeated(self, tasks: Sequence[tuple[TaskPlace, int]]) -> list[Repeated]:
-        """These tasks, with those that new ones take the place of."""
-        if self.order.source_before == self.order.run_number:
-            return [Repeated(source, position, source) for source, position in tasks]
+    async def repeated(self, tasks: Sequence[tuple[TaskPlace, int]]) -> list[RepeatedTask]:
+        """These tasks, each with the latest task of its position, which the copy replaces."""
+        if self.snapshot.source_before == self.snapshot.run_number:
+            return [RepeatedTask(source, position, source) for source, position in tasks]
         positions = [position for _, position in tasks]
-        replaced = await self._latest(positions, self.order.run_number)
+        replaced = await self._latest(positions, self.snapshot.run_number)
         return [
-            Repeated(source, position, latest)
+            RepeatedTask(source, position, latest)
             for (source, position), latest in zip(tasks, replaced, strict=True)
         ]
 
     async def _all_of_a_run(self, offset: int, tasks_max: int) -> _ChosenTasks:
-        order = self.order
-        end = min(offset + tasks_max, order.parent_tasks)
-        if order.parent_run is None:
+        snapshot = self.snapshot
+        end = min(offset + tasks_max, snapshot.parent_tasks)
+        if snapshot.parent_run is None:
             return _ChosenTasks([], end, True)
-        tasks = await self._of_run(order.parent_run, range(offset, end))
-        return _ChosenTasks(tasks, end, end == order.parent_tasks)
+        tasks = await self._of_run(snapshot.parent_run, range(offset, end))
+        return _ChosenTasks(tasks, end, end == snapshot.parent_tasks)
 
     async def _all_of_the_batch(self, offset: int, tasks_max: int, before: int) -> _ChosenTasks:
         positions_max = sum(run.new_tasks for run in self.runs if run.number < before)
@@ -142,12 +141,12 @@ class _Source:
         return _ChosenTasks([*zip(tasks, positions, strict=True)], end, end == positions_max)
 
     async def _selected(self, offset: int, tasks_max: int, selection: str) -> _ChosenTasks:
-        wanted = msgspec.json.decode(selection, type=_Selection)
-        steps = self._steps(wanted)
+        filters = msgspec.json.decode(selection, type=_Selection)
+        steps = self._steps(filters)
         at, first = offset >> _HALF, offset & ((1 << _HALF) - 1)
         while at < len(steps):
             step = steps[at]
-            numbers, last, more = await self._look_through(step, wanted, first, tasks_max)
+            numbers, last, more = await self._scan(step, filters, first, tasks_max)
             if more:
                 first = last + 1
             else:
@@ -157,38 +156,38 @@ class _Source:
                 return _ChosenTasks(tasks, at << _HALF | first, at == len(steps))
         return _ChosenTasks([], offset, True)
 
-    def _steps(self, wanted: _Selection) -> list[_Step]:
-        before = self.order.source_before
+    def _steps(self, filters: _Selection) -> list[_Step]:
+        before = self.snapshot.source_before
         runs = [
             run
             for run in self.runs
-            if (run.uuid == self.order.parent_run if before is None else run.number < before)
+            if (run.uuid == self.snapshot.parent_run if before is None else run.number < before)
         ]
-        return [_Step(way, run) for way in wanted.ways for run in runs]
+        return [_Step(state, run) for state in filters.states for run in runs]
 
-    async def _look_through(
-        self, step: _Step, wanted: _Selection, first: int, tasks_max: int
+    async def _scan(
+        self, step: _Step, filters: _Selection, first: int, tasks_max: int
     ) -> tuple[Sequence[int], int, bool]:
-        """Numbers of tasks to take, the last number that was looked at, and whether there may be
+        """Numbers of tasks to copy, the last number that was scanned, and whether there may be
         more."""
-        order, before = self.order, self.order.source_before
+        snapshot, before = self.snapshot, self.snapshot.source_before
         if before is None:
             found = await ingest.select_ended(
-                self.line,
-                order.org,
+                self.db,
+                snapshot.org,
                 step.run.uuid,
                 step.state,
-                wanted.error_code,
+                filters.error_code,
                 first,
                 tasks_max,
             )
             return found, found[-1] if found else first, len(found) == tasks_max
         later = [run for run in self._mirrors() if run.number < before]
         return await batch_tasks.latest_ended(
-            self.line,
-            order.org,
+            self.db,
+            snapshot.org,
             RunPlace(
-                order.batch,
+                snapshot.batch,
                 step.run.uuid,
                 step.run.number,
                 mirrored_after(later, step.run.number),
@@ -196,8 +195,8 @@ class _Source:
             ),
             step.state,
             after=first - 1,
-            looked_at_max=tasks_max,
-            error_codes=wanted.error_code,
+            scanned_max=tasks_max,
+            error_codes=filters.error_code,
         )
 
     async def _of_run(self, run: UUID, numbers: Sequence[int]) -> list[tuple[TaskPlace, int]]:
@@ -205,7 +204,7 @@ class _Source:
         positions = (
             numbers
             if mirrors
-            else await batch_positions.of_tasks(self.line, self.order.org, run, numbers)
+            else await batch_positions.of_tasks(self.db, self.snapshot.org, run, numbers)
         )
         return [
             (TaskPlace(run, number), position)
@@ -213,9 +212,9 @@ class _Source:
         ]
 
     async def _latest(self, positions: Sequence[int], before: int) -> list[TaskPlace]:
-        order = self.order
+        snapshot = self.snapshot
         return await batch_positions.latest(
-            self.line, order.org, order.batch, self._mirrors(), positions, before
+            self.db, snapshot.org, snapshot.batch, self._mirrors(), positions, before
         )
 
     def _mirrors(self) -> list[MirrorRun]:

@@ -1,4 +1,4 @@
-"""When a job is answered: at once, once it has ended, or once it is no longer as it was."""
+"""Responses that show a job: at once, after it ended, after it changed, or as an event stream."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNKNOWN_SECONDS: Final = 2
 
 
 def retry_after(view: BatchView, now: datetime) -> int:
-    """Whole seconds, as the header wants them."""
+    """Seconds until the run ends if it continues at its average speed, for ``Retry-After``."""
     run = view.current
     tasks = run.counts
     ended = tasks.succeeded + tasks.failed + tasks.cancelled
@@ -44,14 +44,14 @@ def retry_after(view: BatchView, now: datetime) -> int:
 
 
 class BatchResponses:
-    """Answers that show a job."""
+    """Builds the responses that show a job."""
 
     def __init__(self, engine: Engine, draining: ServerDraining, gate: Gate) -> None:
         self._engine = engine
         self._draining = draining
         self._gate = gate
 
-    async def handed_in(
+    async def submitted(
         self,
         request: Request,
         view: BatchView,
@@ -60,9 +60,10 @@ class BatchResponses:
         status: HTTPStatus,
         headers: RawHeaders = (),
     ) -> Response:
-        """``status``; or, if the caller waits for the job: 200 once it has ended, else 202."""
+        """The response to a submission: ``status``; or, if the caller waits, 200 when the job has
+        ended and 202 when it has not."""
         if preferences.wait is not None:
-            view = await self.held(request, view, preferences.wait)
+            view = await self.wait(request, view, preferences.wait)
             status = HTTPStatus.OK if view.status.terminal else HTTPStatus.ACCEPTED
         urls = presenter.urls(view.id)
         links = f'<{urls.events}>; rel="events", <{urls.cancel}>; rel="cancel"'
@@ -72,32 +73,34 @@ class BatchResponses:
             (b"location", urls.poll.encode("ascii")),
             (b"link", links.encode("ascii")),
         ]
-        return self.shown(view, status, headers)
+        return self.job_response(view, status, headers)
 
     async def status(self, request: Request, view: BatchView) -> Response:
-        """The job as it is, or as it is once the caller's conditions are met."""
+        """The job now, or when it ended or no longer matches the caller's ETag."""
         preferences = read_preferences(request)
         known = request.headers.get(b"if-none-match")
         unchanged = known is None or _matches(known, view)
         if preferences.wait is not None and not view.status.terminal and unchanged:
-            view = await self.held(request, view, preferences.wait, since=known)
+            view = await self.wait(request, view, preferences.wait, since=known)
         if known is not None and _matches(known, view):
             headers = [*preferences.headers, *_headers(view)]
             return Response(HTTPStatus.NOT_MODIFIED, b"", headers)
         unfinished = preferences.wait is not None and not view.status.terminal
         status = HTTPStatus.ACCEPTED if unfinished else HTTPStatus.OK
-        return self.shown(view, status, preferences.headers)
+        return self.job_response(view, status, preferences.headers)
 
-    def shown(self, view: BatchView, status: HTTPStatus, headers: RawHeaders = ()) -> Response:
-        """The job, with when to ask for it again."""
+    def job_response(
+        self, view: BatchView, status: HTTPStatus, headers: RawHeaders = ()
+    ) -> Response:
+        """The job, with its ETag and, until it ends, ``Retry-After``."""
         return json_response(presenter.job(view), status, [*headers, *_headers(view)])
 
-    async def held(
+    async def wait(
         self, request: Request, view: BatchView, seconds: float, *, since: bytes | None = None
     ) -> BatchView:
-        """The job once it has ended, or changed since that ETag, or the time is up.
+        """Wait until the job ends, no longer matches the ETag ``since``, or the time is over.
 
-        Raises Unauthenticated once what the call was let in with does not count any more.
+        Raises Unauthenticated when the caller's credential becomes invalid meanwhile.
         """
         deadline = time.monotonic() + seconds
         with (
@@ -106,7 +109,7 @@ class BatchResponses:
         ):
             while True:
                 view = await self._engine.extension(BatchRepository).get(view.id, org=view.org)
-                if not await credential.counts():
+                if not await credential.is_valid():
                     raise Unauthenticated
                 remaining = deadline - time.monotonic()
                 changed = since is not None and not _matches(since, view)
@@ -124,33 +127,33 @@ def _headers(view: BatchView) -> RawHeaders:
 
 
 def _matches(known: bytes, view: BatchView) -> bool:
-    # Weakly, as RFC 9110 has it here: a W/ in front makes no difference.
+    # RFC 9110 requires the weak comparison here: a W/ prefix makes no difference.
     return known.strip() == b"*" or presenter.etag(view).removeprefix(b"W/") in known
 
 
 class BatchEventStream:
-    """Makes streams of jobs' events."""
+    """Streams the events of jobs (server-sent events)."""
 
     def __init__(self, engine: Engine, draining: ServerDraining) -> None:
         self._engine = engine
         self._draining = draining
 
     async def follow(self, view: BatchView) -> AsyncIterator[bytes]:
-        """``state`` and ``progress`` as they are now and whenever they change, then ``end``."""
+        """Send ``state`` and ``progress`` now and whenever they change, then ``end``."""
         yield b"retry: %d\n\n" % RECONNECT_MILLISECONDS
         try:
-            async with aclosing(self._story(view)) as story:
-                async for piece in story:
+            async with aclosing(self._events(view)) as events:
+                async for piece in events:
                     yield piece
         except JobNotFound:
-            return  # deleted while it was followed
-        except (DatabaseUnavailable, OutcomeUnknown):  # to who reads, they are the same
+            return  # deleted meanwhile
+        except (DatabaseUnavailable, OutcomeUnknown):  # for a reader they are the same
             yield RECONNECT
 
-    async def _story(self, view: BatchView) -> AsyncGenerator[bytes, None]:
+    async def _events(self, view: BatchView) -> AsyncGenerator[bytes, None]:
         state: tuple[str, str] | None = None
         shown: BatchProgress | None = None
-        said_at = time.monotonic()
+        sent_at = time.monotonic()
         with self._engine.watch(view.id) as watch:
             while True:
                 view = await self._engine.extension(BatchRepository).get(view.id, org=view.org)
@@ -167,16 +170,16 @@ class BatchEventStream:
                     pieces.append(event("end", presenter.job(view)))
                 elif drained:
                     pieces.append(RECONNECT)
-                elif not pieces and self._has_been_silent(said_at):
+                elif not pieces and self._needs_keep_alive(sent_at):
                     pieces.append(KEEP_ALIVE)
                 if pieces:
                     yield b"".join(pieces)
-                    said_at = time.monotonic()
+                    sent_at = time.monotonic()
                 if ended or drained:
                     return
                 async with self._draining.cut_short():
                     await watch.changed(event_stream.KEEP_ALIVE_SECONDS)
 
     @staticmethod
-    def _has_been_silent(said_at: float) -> bool:
-        return time.monotonic() - said_at >= event_stream.KEEP_ALIVE_SECONDS
+    def _needs_keep_alive(sent_at: float) -> bool:
+        return time.monotonic() - sent_at >= event_stream.KEEP_ALIVE_SECONDS

@@ -1,4 +1,4 @@
-"""The routes of the batches surface, put together."""
+"""Collects the routes, the job adapter and the webhook renderers of batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from coatcheck.products.batches.task_lists import TaskListReader
 
 
 def routes(server: ServerContext) -> list[Route]:
-    """Every route of the surface, on the control plane's parts."""
+    """Every route of batches."""
     context = BatchesContext(
         settings=server.settings,
         engine=server.engine,
@@ -37,11 +37,11 @@ def routes(server: ServerContext) -> list[Route]:
         large=server.responses.large,
     )
     responses = BatchResponses(server.engine, server.draining, server.gate)
-    taking = TaskListReader(server.engine, server.settings.batch_small_tasks)
+    lists = TaskListReader(server.engine, server.settings.batch_small_tasks)
     return [
-        *submit_routes.routes(context, responses, taking),
+        *submit_routes.routes(context, responses, lists),
         *read_routes.routes(context, responses),
-        *task_routes.routes(context, responses, taking),
+        *task_routes.routes(context, responses, lists),
         *explain.routes(context, server.responses),
         *task_routes.file_routes(server, context),
         *run_routes.routes(context, responses),
@@ -52,10 +52,10 @@ def routes(server: ServerContext) -> list[Route]:
 
 
 def job_adapter(server: ServerContext) -> JobAdapter:
-    """Who speaks for tasks where all jobs are looked after."""
+    """Shows tasks in the console and the dashboard, among the jobs of all products."""
     return BatchesJobAdapter(server.engine, server.remote_calls)
 
 
 def payload_renderers(server: ServerContext) -> Mapping[SubjectKind, SubjectRenderer]:
-    """What webhooks say of batches and their tasks."""
+    """Renders the webhook payloads of batches and their tasks."""
     return webhook_payloads.renderers(server.engine)

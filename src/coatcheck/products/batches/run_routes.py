@@ -1,4 +1,4 @@
-"""Steering: running tasks again, closing an open job, cancelling, deleting."""
+"""Changes jobs: rerun, close, cancel, delete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coatcheck.http.response import Response
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
 from coatcheck.products.batches import schemas
 from coatcheck.products.batches.context import BatchesContext, chosen_run, stored_key
-from coatcheck.products.batches.model import UNNAMED_SOURCE, BatchView, RerunSource, Selection
+from coatcheck.products.batches.model import DEFAULT_SOURCE, BatchView, RerunSource, Selection
 from coatcheck.products.batches.read_routes import JOB, JOB_ID
 from coatcheck.products.batches.responses import BatchResponses
 from coatcheck.products.batches.schemas import Rerun
@@ -25,22 +25,22 @@ from coatcheck.products.batches.task_routes import PAYMENT
 
 
 class RunRoutes:
-    """The routes that change what becomes of a job."""
+    """The routes that change a job that exists."""
 
     def __init__(self, context: BatchesContext, responses: BatchResponses) -> None:
         self._context = context
         self._responses = responses
 
     async def rerun(self, request: Request) -> Response:
-        """A new run of a job whose run has ended. A known key answers the job as it is."""
+        """Start a new run of a job whose run has ended. A known key returns the job unchanged."""
         context = self._context
         preferences = read_preferences(request)
-        said = read_idempotency_key(request)
+        given_key = read_idempotency_key(request)
         view = await context.job(request)
-        key = None if said is None else stored_key(request.principal, "rerun", said)
+        key = None if given_key is None else stored_key(request.principal, "rerun", given_key)
         if key is None or await context.batches.find_part_key(view.org, view.uuid, key) is None:
             await context.gate.check_new_work(request.principal, jobs=0)
-        selection, source = await _wanted(request, view)
+        selection, source = await _requested_tasks(request, view)
         after, created = await context.batches.rerun(
             view.id,
             selection,
@@ -52,45 +52,45 @@ class RunRoutes:
         headers = (
             [] if created.created else replayed(same=not created.mismatch, preferences=preferences)
         )
-        return await self._responses.handed_in(
+        return await self._responses.submitted(
             request, after, preferences, status=HTTPStatus.ACCEPTED, headers=headers
         )
 
     async def close(self, request: Request) -> Response:
-        """Take no more tasks in. One that is closed is answered as it is."""
+        """Close an open job, so that it accepts no more tasks. A repeat changes nothing."""
         view = await self._context.job(request)
         after = await self._context.batches.close(view.id, org=view.org)
-        return self._responses.shown(after, HTTPStatus.OK)
+        return self._responses.job_response(after, HTTPStatus.OK)
 
     async def cancel(self, request: Request) -> Response:
-        """200 if the job is cancelled, 202 if its tasks are being told to stop."""
+        """Cancel a job's run: 200 if the job has ended, 202 while its tasks are being cancelled."""
         view = await self._context.job(request)
         after = await self._context.batches.cancel(view.id, org=view.org)
         ended = after.completed_at is not None
-        return self._responses.shown(after, HTTPStatus.OK if ended else HTTPStatus.ACCEPTED)
+        return self._responses.job_response(after, HTTPStatus.OK if ended else HTTPStatus.ACCEPTED)
 
     async def delete(self, request: Request) -> Response:
-        """The job is gone when this is answered; what is left of it is removed by and by."""
+        """Delete a job. Nobody can read it after the response; maintenance removes its data."""
         view = await self._context.job(request)
         await self._context.batches.delete(view.id, org=view.org)
         return Response(HTTPStatus.NO_CONTENT)
 
 
-async def _wanted(request: Request, view: BatchView) -> tuple[Selection, RerunSource]:
-    """Which tasks to run again, and of what: of the whole job all of them, if nothing was sent."""
+async def _requested_tasks(request: Request, view: BatchView) -> tuple[Selection, RerunSource]:
+    """Which tasks to rerun, and from which runs. Without a body: all tasks of the whole job."""
     body = await request.body(PAYLOAD_BYTES_MAX)
     if not body:
-        return Selection(), UNNAMED_SOURCE
+        return Selection(), DEFAULT_SOURCE
     check_content_type(request)
-    order = read_as_written(body, Rerun)
-    source = UNNAMED_SOURCE
-    if order.run is not None:
-        run = chosen_run(view, order.run, "body")
+    rerun = read_as_written(body, Rerun)
+    source = DEFAULT_SOURCE
+    if rerun.run is not None:
+        run = chosen_run(view, rerun.run, "body")
         source = RerunSource(all_runs=True) if run is None else RerunSource(run.uuid)
-    wanted = order.filter
-    if wanted is None:
+    chosen = rerun.filter
+    if chosen is None:
         return Selection(), source
-    return Selection(wanted.statuses, wanted.error_codes), source
+    return Selection(chosen.statuses, chosen.error_codes), source
 
 
 def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
@@ -100,13 +100,13 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             methods=("POST",),
             path=f"{JOB}/rerun",
             name="rerun_batch",
-            summary="Run tasks of a job again, as a new run.",
+            summary="Rerun tasks of a job, as a new run.",
             handler=runs.rerun,
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(JOB_ID, *IDEMPOTENCY_PARAMETERS, *WAIT_PARAMETERS),
             body=RequestBody(
-                "Which tasks, and of which run; without a body all of the whole job.",
+                "Which tasks, and of which run; without a body all tasks of the whole job.",
                 Rerun,
                 required=False,
             ),
@@ -115,18 +115,18 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
                     HTTPStatus.OK, "The new run has ended.", schemas.BatchJob, headers=_HEADERS
                 ),
                 ResponseSpec(
-                    HTTPStatus.ACCEPTED, "The new run begins.", schemas.BatchJob, headers=_HEADERS
+                    HTTPStatus.ACCEPTED, "The new run starts.", schemas.BatchJob, headers=_HEADERS
                 ),
                 PAYMENT,
                 ResponseSpec(
                     HTTPStatus.CONFLICT,
-                    "The job's run goes on (`batch_still_runs`), or no task is of that kind "
-                    "(`nothing_to_rerun`).",
+                    "The job's run has not ended (`batch_still_runs`), or no task matches the "
+                    "filter (`nothing_to_rerun`).",
                     Problem,
                     MEDIA_TYPE,
                 ),
                 ResponseSpec(
-                    HTTPStatus.UNPROCESSABLE_ENTITY, "A field does not fit.", Problem, MEDIA_TYPE
+                    HTTPStatus.UNPROCESSABLE_ENTITY, "A field is invalid.", Problem, MEDIA_TYPE
                 ),
             ),
         ),
@@ -134,7 +134,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             methods=("POST",),
             path=f"{JOB}/close",
             name="close_batch",
-            summary="Take no more tasks in: the job completes once those it has have ended.",
+            summary="Close an open job: it completes when the tasks that it has have ended.",
             handler=runs.close,
             access=Scope.SUBMIT,
             tag="batches",
@@ -145,7 +145,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             methods=("POST",),
             path=f"{JOB}/cancel",
             name="cancel_batch",
-            summary="Ask for the end of a job's run.",
+            summary="Cancel a job's run.",
             handler=runs.cancel,
             access=Scope.SUBMIT,
             tag="batches",
@@ -172,7 +172,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(JOB_ID,),
-            responses=(ResponseSpec(HTTPStatus.NO_CONTENT, "The job is gone.", empty=True),),
+            responses=(ResponseSpec(HTTPStatus.NO_CONTENT, "The job is deleted.", empty=True),),
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""What the batches surface's answers look like: the words of its contract."""
+"""Request and response bodies of the batches API."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from coatcheck.domain.service_definition import (
 from coatcheck.products.batches.model import TaskStatus
 
 Status = Literal["ingesting", "open", "running", "completed", "failed_ingest", "cancelled"]
-TaskWord = Literal["pending", "running", "succeeded", "failed", "cancelled"]
+TaskStatusName = Literal["pending", "running", "succeeded", "failed", "cancelled"]
 
 
 class TaskCountsBody(msgspec.Struct, frozen=True):
-    """Tasks by status. ``total`` is how many were taken in so far; they add up to it."""
+    """Tasks by status. ``total`` is how many were ingested so far; the others add up to it."""
 
     total: int
     pending: int
@@ -35,9 +35,10 @@ class TaskCountsBody(msgspec.Struct, frozen=True):
 
 
 class IngestBody(msgspec.Struct, frozen=True):
-    """How far the lists were taken in. Lines that are no task are counted, and listed by number.
+    """How many lines of the lists were ingested, and how many of them are invalid.
 
-    ``error`` says why a list could not be taken in: then it is a dead letter, see ``/v1/dlq``.
+    ``error`` says why the ingest of a list failed. The list is then a dead letter, see
+    ``/v1/dlq``.
     """
 
     lines: int
@@ -53,15 +54,15 @@ class TaskError(msgspec.Struct, frozen=True):
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """What a rerun took of the run before: tasks of these statuses and error codes."""
+    """Which tasks a rerun took from the runs before it: those of these statuses and error codes."""
 
     status: list[str] = []
     error_code: list[str] = []
 
 
 class BatchRunBody(msgspec.Struct, frozen=True):
-    """One run of a job's tasks. A rerun is a run more, which names its parent: the run that it took
-    tasks of. With ``repeats_all`` it took them of the job as a whole, as of its parent."""
+    """One run of a job's tasks. A rerun adds a run, which names its parent: the run that its tasks
+    come from. With ``repeats_all`` they come from the job as a whole, as of its parent."""
 
     id: str
     number: int
@@ -76,7 +77,7 @@ class BatchRunBody(msgspec.Struct, frozen=True):
 
 
 class BatchRate(msgspec.Struct, frozen=True):
-    """How many tasks are begun in a second: of the run, and of those that share a key."""
+    """How many tasks start per second: of the run, and of those that share a key."""
 
     per_second: float | None
     key: str | None
@@ -84,7 +85,7 @@ class BatchRate(msgspec.Struct, frozen=True):
 
 
 class BatchUrls(msgspec.Struct, frozen=True):
-    """Where all that can be done with a job is done, as paths of this server."""
+    """The URLs of a job's operations, as paths of this server."""
 
     poll: str
     events: str
@@ -97,11 +98,11 @@ class BatchUrls(msgspec.Struct, frozen=True):
 
 
 class BatchJob(msgspec.Struct, frozen=True):
-    """A job. Counts and ingest are those of its current run, the last of ``runs``; ``job_counts``
-    those of the job as a whole: each task once, by its latest result over all runs.
+    """A job. ``counts`` and ``ingest`` are those of its current run, the last of ``runs``.
+    ``job_counts`` are those of the job as a whole: each task once, by its latest result.
 
-    ``completed`` means that every task has ended, whatever its end. ``progress`` goes from 0 to 1.
-    In a list of jobs, ``runs`` has the current one only.
+    ``completed`` means that every task has ended, also if some failed. ``progress`` goes from 0 to
+    1. In a list of jobs, ``runs`` has only the current one.
     """
 
     id: str
@@ -128,7 +129,7 @@ class BatchJob(msgspec.Struct, frozen=True):
 
 
 class BatchProgress(msgspec.Struct, frozen=True):
-    """How far a job is: what an event ``progress`` says."""
+    """The data of a ``progress`` event."""
 
     run_id: str
     status: Status
@@ -139,14 +140,14 @@ class BatchProgress(msgspec.Struct, frozen=True):
 
 
 class BatchPage(msgspec.Struct, frozen=True):
-    """Jobs, newest first. ``next`` is the ``cursor`` of the page after this one."""
+    """Jobs, newest first. ``next`` is the ``cursor`` of the next page."""
 
     items: list[BatchJob]
     next: str | None
 
 
 class TaskUrls(msgspec.Struct, frozen=True):
-    """Where a task is read, its result alone, its job, and its files."""
+    """The URLs of a task, its result, its job and its artifacts."""
 
     poll: str
     result: str
@@ -155,7 +156,7 @@ class TaskUrls(msgspec.Struct, frozen=True):
 
 
 class TaskArtifact(msgspec.Struct, frozen=True):
-    """A file that a task has left. ``url`` is good for anybody until ``expires_at``."""
+    """A file of a task. Anybody can use ``url`` until ``expires_at``."""
 
     name: str
     media_type: str
@@ -166,11 +167,11 @@ class TaskArtifact(msgspec.Struct, frozen=True):
 
 
 class BatchTaskBody(msgspec.Struct, frozen=True):
-    """A task. ``result`` is there once it has succeeded, ``error`` if its last attempt failed.
+    """A task. ``result`` is set when it has succeeded, ``error`` if its last attempt failed.
 
-    ``index`` is its number in its run, ``job_index`` its number in the job, which it keeps in every
-    run that runs it again. A page has no room for a long result: ``result_url`` says where it is.
-    ``expires_at`` is its job's: a task goes with its job. Null while the job goes on.
+    ``index`` is its number in its run. ``job_index`` is its number in the job, which stays the same
+    in every rerun. A page leaves long results out; ``result_url`` is then the result's URL.
+    ``expires_at`` is when the job, and the task with it, is deleted; null until the job ends.
     """
 
     id: str
@@ -178,7 +179,7 @@ class BatchTaskBody(msgspec.Struct, frozen=True):
     job_index: int
     custom_id: str | None
     run_id: str
-    status: TaskWord
+    status: TaskStatusName
     attempts: int
     result: msgspec.Raw
     result_url: str | None
@@ -192,14 +193,14 @@ class BatchTaskBody(msgspec.Struct, frozen=True):
 
 
 class WholeTask(BatchTaskBody, frozen=True, kw_only=True):
-    """A task with its input, and the files that it has left."""
+    """A task with its input and its artifacts."""
 
     input: msgspec.Raw
     artifacts: list[TaskArtifact]
 
 
 class TaskPage(msgspec.Struct, frozen=True):
-    """Tasks of one run, or of all. ``next`` is the ``cursor`` of the page after this one."""
+    """Tasks of one run, or of the whole job. ``next`` is the ``cursor`` of the next page."""
 
     items: list[BatchTaskBody]
     next: str | None
@@ -213,10 +214,11 @@ class BatchFailureCount(msgspec.Struct, frozen=True):
 
 
 class TaskFailures(msgspec.Struct, frozen=True):
-    """The codes that tasks of a run failed with, the commonest first. With ``all_runs`` those of
-    the job as a whole, by each task's latest result, as of this run.
+    """The error codes of a run's failed tasks, most frequent first. With ``all_runs`` those of the
+    job as a whole, by each task's latest result, as of this run.
 
-    ``counted`` is how many failed tasks were looked at: all of them, or the first of very many.
+    ``counted`` is how many failed tasks were counted: all, or only the first if there are very
+    many.
     """
 
     run_id: str
@@ -226,7 +228,7 @@ class TaskFailures(msgspec.Struct, frozen=True):
 
 
 class BadLineItem(msgspec.Struct, frozen=True):
-    """A line that is no task, by its number in its list, counted from 1."""
+    """An invalid line, by its number in its list, counted from 1."""
 
     line: int
     code: str
@@ -234,14 +236,14 @@ class BadLineItem(msgspec.Struct, frozen=True):
 
 
 class BadLinePage(msgspec.Struct, frozen=True):
-    """Invalid lines. The first thousand of each list are kept."""
+    """Invalid lines. The first 1,000 of each list are stored."""
 
     items: list[BadLineItem]
     next: str | None
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """Where to put a list: by this method, to this URL, with these headers, until then."""
+    """How to upload a list: the method, URL and headers to use until ``expires_at``."""
 
     upload_id: str
     url: str
@@ -251,15 +253,15 @@ class Upload(msgspec.Struct, frozen=True):
 
 
 class ExportUrls(msgspec.Struct, frozen=True):
-    """Where an export is read, and its job."""
+    """The URLs of an export and of its job."""
 
     poll: str
     job: str
 
 
 class ExportBody(msgspec.Struct, frozen=True):
-    """An export. Once it has completed, ``url`` is where its zip is, good for anybody. With
-    ``all_runs`` it is of the job as a whole, as of this run."""
+    """An export. When it has completed, ``url`` is the URL of its zip, which anybody can use. With
+    ``all_runs`` it has the tasks of the job as a whole, as of this run."""
 
     id: str
     job_id: str
@@ -279,20 +281,20 @@ class ExportBody(msgspec.Struct, frozen=True):
 
 
 class ExportPage(msgspec.Struct, frozen=True):
-    """The exports of a job that are kept, newest first."""
+    """The exports of a job that have not expired, newest first."""
 
     items: list[ExportBody]
 
 
 class DeadLetterUrls(msgspec.Struct, frozen=True):
-    """Where the list is tried again, and where its job is."""
+    """The URL that retries the ingest, and the job's."""
 
     redrive: str
     job: str
 
 
 class DeadLetterItem(msgspec.Struct, frozen=True):
-    """A list that could not be taken in, and why. ``lines`` and ``tasks`` are what was."""
+    """A list whose ingest failed, with the error. ``lines`` and ``tasks`` were ingested before."""
 
     id: str
     job_id: str
@@ -308,7 +310,7 @@ class DeadLetterItem(msgspec.Struct, frozen=True):
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True):
-    """Lists that could not be taken in, newest first."""
+    """Lists whose ingest failed, newest first."""
 
     items: list[DeadLetterItem]
     next: str | None
@@ -318,7 +320,7 @@ NULL: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def raw(json: bytes | None) -> Any:
-    """JSON as it is stored; null, if there is none."""
+    """Stored JSON without decoding it; null for None."""
     return NULL if json is None else msgspec.Raw(json)
 
 
@@ -346,10 +348,10 @@ _Tasks = Annotated[list[msgspec.Raw], Meta(min_length=1)]
 
 
 class Rate(Struct, frozen=True, forbid_unknown_fields=True):
-    """How fast tasks are begun: of the whole run, and of those that share a key.
+    """How many tasks start per second: of the whole run, and of those that share a key.
 
-    ``key`` names the field of a task that is the key, with dots between the names of nested ones;
-    of a URL its host is. Without ``key_per_second`` it is ``per_second`` that counts for each key.
+    ``key`` names the field of a task that is the key, with dots between nested names. If the field
+    is a URL, its host is the key. Without ``key_per_second``, ``per_second`` applies to each key.
     """
 
     per_second: _PerSecond | None = None
@@ -358,14 +360,14 @@ class Rate(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):
-    """A list that was staged: see ``POST /v1/uploads``."""
+    """An uploaded list: see ``POST /v1/uploads``."""
 
     upload_id: _UploadId
 
 
 class NewBatchBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A job to be run. Its tasks are in ``tasks``, in a staged ``source``, or in neither for an
-    open job. ``endpoint`` is the path or the key of an endpoint of the service."""
+    """A job to submit. Its tasks are in ``tasks`` or in an uploaded ``source``; an open job may
+    have neither. ``endpoint`` is the path or the key of an endpoint of the service."""
 
     service: Annotated[str, Meta(pattern=whole(SERVICE_NAME_PATTERN))]
     endpoint: Annotated[str, Meta(min_length=1, max_length=ENDPOINT_CHARACTERS_MAX)]
@@ -385,20 +387,20 @@ class NewBatchBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def metadata_json(self) -> bytes | None:
-        """The metadata as it was written."""
+        """The metadata as the caller wrote it."""
         written = b"" if isinstance(self.metadata, UnsetType) else bytes(self.metadata)
         return None if written in (b"", b"null") else written
 
 
 class MoreTasks(Struct, frozen=True, forbid_unknown_fields=True):
-    """Tasks to add to an open job: ``tasks``, or a staged ``source``."""
+    """Tasks to add to an open job: ``tasks``, or an uploaded ``source``."""
 
     tasks: _Tasks | None = None
     source: Source | None = None
 
 
 class Filter(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which tasks to run again: of any of these statuses, and of any of these error codes."""
+    """Which tasks to rerun: those with any of these statuses and any of these error codes."""
 
     status: EndedStatus | Annotated[list[EndedStatus], Meta(min_length=1)] | None = None
     error_code: _ErrorCode | _ErrorCodes | None = None
@@ -415,8 +417,8 @@ class Filter(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rerun(Struct, frozen=True, forbid_unknown_fields=True):
-    """A run again, of tasks of ``run``: the id of a run, or ``all`` for the job as a whole, which
-    is each task with its latest result. Without it, of the whole job; with a filter, of the current
+    """Which tasks to rerun. ``run`` is the id of a run, or ``all`` for the job as a whole, which is
+    each task with its latest result. The default is the whole job; with a filter, the current
     run."""
 
     filter: Filter | None = None
@@ -425,22 +427,22 @@ class Rerun(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ExportRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What to export: a run, or ``all`` for the job as a whole, which is each task with its latest
-    result. Without it the current run."""
+    result. The default is the current run."""
 
     run: _Run | None = None
 
 
 def check_options(job: NewBatchBody) -> None:
-    """Raises InvalidInput for options that do not go together."""
+    """Raise InvalidInput for options that exclude or require each other."""
     issues: list[FieldIssue] = []
     rate = job.rate
     if rate is not None:
         if rate.key_per_second is not None and rate.key is None:
-            issues.append(FieldIssue("rate.key", "is needed with key_per_second"))
+            issues.append(FieldIssue("rate.key", "is required with key_per_second"))
         if rate.per_second is None and rate.key_per_second is None:
             issues.append(FieldIssue("rate", "needs per_second or key_per_second"))
     if job.webhook_events is not None and job.webhook_url is None:
-        issues.append(FieldIssue("webhook_events", "needs a webhook_url to tell"))
+        issues.append(FieldIssue("webhook_events", "needs a webhook_url"))
     metadata = job.metadata_json
     if metadata is not None:
         if not metadata.startswith(b"{"):
@@ -452,8 +454,8 @@ def check_options(job: NewBatchBody) -> None:
 
 
 def check_one_source(tasks: object, source: object, *, is_needed: bool) -> None:
-    """Raises InvalidInput unless there is one source of tasks, or none where none is needed."""
+    """Raise InvalidInput if there are two sources of tasks, or none although one is needed."""
     if tasks is not None and source is not None:
-        raise InvalidInput([FieldIssue("source", "cannot come together with tasks")])
+        raise InvalidInput([FieldIssue("source", "cannot be combined with tasks")])
     if tasks is None and source is None and is_needed:
-        raise InvalidInput([FieldIssue("tasks", "are needed, or a source of them")])
+        raise InvalidInput([FieldIssue("tasks", "are required, or a source")])

@@ -1,4 +1,4 @@
-"""Handing a job in: its tasks in a JSON body, as a list that is the body, or staged before."""
+"""Submits jobs. The tasks are in a JSON body, are the body itself, or were staged before."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
 from coatcheck.products.batches import query_options, schemas, task_lists
 from coatcheck.products.batches.context import BatchesContext, stored_key
-from coatcheck.products.batches.model import Created, Known, NewBatch
+from coatcheck.products.batches.model import Created, KnownKey, NewBatch
 from coatcheck.products.batches.presenter import JOBS
 from coatcheck.products.batches.responses import BatchResponses
 from coatcheck.products.batches.schemas import NewBatchBody, check_one_source, check_options
 from coatcheck.products.batches.targets import TaskTarget, find_target
 from coatcheck.products.batches.task_lists import (
     Frame,
+    ReceivedTaskList,
     TaskListReader,
-    TaskListTaken,
-    comes_as_list,
     fingerprint,
     is_same,
+    is_task_list,
     replayed,
 )
 from coatcheck.products.batches.task_routes import PAYMENT
@@ -50,43 +50,43 @@ class BatchSubmitRoutes:
     """POST /v1/jobs."""
 
     def __init__(
-        self, context: BatchesContext, responses: BatchResponses, taking: TaskListReader
+        self, context: BatchesContext, responses: BatchResponses, lists: TaskListReader
     ) -> None:
         self._context = context
         self._responses = responses
-        self._lists = taking
+        self._lists = lists
 
     async def submit(self, request: Request) -> Response:
-        """A known key is answered before a list is read."""
+        """Create a job. A known idempotency key is answered before any list is read."""
         context, principal = self._context, request.principal
         preferences = read_preferences(request)
-        said = read_idempotency_key(request)
-        key = None if said is None else stored_key(principal, "job", said)
-        is_list = comes_as_list(request)
+        given_key = read_idempotency_key(request)
+        key = None if given_key is None else stored_key(principal, "job", given_key)
+        is_list = is_task_list(request)
         if not is_list:
-            check_content_type(request, otherwise=task_lists.OTHERWISE)
+            check_content_type(request, otherwise=task_lists.CONTENT_TYPE_HINT)
             query_options.refuse_options(request.query)
         if key is not None:
             known = await context.batches.find_key(principal.org, key)
             if known is not None:
                 return await self._known(request, known, preferences, is_list=is_list)
         await context.gate.check_new_work(principal, jobs=0)
-        order = await self._order(request, is_list=is_list)
-        check_options(order)
-        await self._check_webhook(order, request.principal.org)
+        body = await self._read_body(request, is_list=is_list)
+        check_options(body)
+        await self._check_webhook(body, request.principal.org)
         target = await find_target(
             context.catalogue,
             principal,
-            order.service,
-            order.version,
-            order.endpoint,
-            retries=order.retries,
+            body.service,
+            body.version,
+            body.endpoint,
+            retries=body.retries,
             timeout_seconds_max=context.gate.timeout_seconds_max(principal),
         )
         batch = new_id()
-        taken = await self._take(request, order, target, batch, preferences, is_list=is_list)
-        new = self._new(request, order, target, batch, key, await fingerprint(request, taken))
-        created = await self._hand_in(new, taken)
+        received = await self._receive(request, body, target, batch, preferences, is_list=is_list)
+        new = self._new(request, body, target, batch, key, await fingerprint(request, received))
+        created = await self._create(new, received)
         view = await context.batches.get(to_text(created.uuid), org=principal.org)
         if not created.created:
             # Another request with this key was faster.
@@ -94,102 +94,100 @@ class BatchSubmitRoutes:
             status = HTTPStatus.OK if view.status.terminal else HTTPStatus.ACCEPTED
         else:
             headers = []
-            small = taken is not None and taken.tasks is not None
+            small = received is not None and received.tasks is not None
             status = HTTPStatus.CREATED if small else HTTPStatus.ACCEPTED
-        return await self._responses.handed_in(
+        return await self._responses.submitted(
             request, view, preferences, status=status, headers=headers
         )
 
     async def _known(
-        self, request: Request, known: Known, preferences: Preferences, *, is_list: bool
+        self, request: Request, known: KnownKey, preferences: Preferences, *, is_list: bool
     ) -> Response:
-        """The job as it is. Of a list only who is strict pays for a look at it, to compare it."""
+        """Answer the existing job. A list is read and compared only with ``handling=strict``."""
         context = self._context
         same = await is_same(request, known, preferences, is_list=is_list)
         headers = replayed(same=same, preferences=preferences)
         view = await context.batches.get(to_text(known.uuid), org=request.principal.org)
         status = HTTPStatus.OK if view.status.terminal else HTTPStatus.ACCEPTED
-        return await self._responses.handed_in(
+        return await self._responses.submitted(
             request, view, preferences, status=status, headers=headers
         )
 
-    async def _order(self, request: Request, *, is_list: bool) -> NewBatchBody:
+    async def _read_body(self, request: Request, *, is_list: bool) -> NewBatchBody:
         if is_list:
             return query_options.read_options(request.query)
-        order = read_as_written(await request.body(PAYLOAD_BYTES_MAX), NewBatchBody)
-        check_one_source(order.tasks, order.source, is_needed=order.type == "closed")
-        return order
+        body = read_as_written(await request.body(PAYLOAD_BYTES_MAX), NewBatchBody)
+        check_one_source(body.tasks, body.source, is_needed=body.type == "closed")
+        return body
 
-    async def _check_webhook(self, order: NewBatchBody, org: str) -> None:
-        if order.webhook_url is None:
+    async def _check_webhook(self, body: NewBatchBody, org: str) -> None:
+        if body.webhook_url is None:
             return
-        await check_webhook_url("webhook_url", order.webhook_url, self._context.guard, org)
+        await check_webhook_url("webhook_url", body.webhook_url, self._context.guard, org)
 
-    async def _take(
+    async def _receive(
         self,
         request: Request,
-        order: NewBatchBody,
+        body: NewBatchBody,
         target: TaskTarget,
         batch: UUID,
         preferences: Preferences,
         *,
         is_list: bool,
-    ) -> TaskListTaken | None:
-        """The tasks, or where they are; None for an open job that has none yet."""
+    ) -> ReceivedTaskList | None:
+        """The tasks, or where they are stored; None for an open job without tasks."""
         org = request.principal.org
-        frame = Frame(target.prefix, target.suffix, None if order.rate is None else order.rate.key)
-        may_be_small = (
-            order.type == "closed" and not order.is_async and not preferences.respond_async
-        )
-        make_room = partial(self._context.gate.check_room, request.principal)
+        frame = Frame(target.prefix, target.suffix, None if body.rate is None else body.rate.key)
+        may_be_small = body.type == "closed" and not body.is_async and not preferences.respond_async
+        check_room = partial(self._context.gate.check_room, request.principal)
         if is_list:
             return await self._lists.body(
-                request, org, batch, frame, make_room, may_be_small=may_be_small
+                request, org, batch, frame, check_room, may_be_small=may_be_small
             )
-        if order.source is not None:
-            return await self._lists.staged(order.source.upload_id, org, request.principal.owner)
-        if order.tasks is not None:
+        if body.source is not None:
+            return await self._lists.staged(body.source.upload_id, org, request.principal.owner)
+        if body.tasks is not None:
             return await self._lists.inline(
-                order.tasks, batch, frame, make_room, may_be_small=may_be_small
+                body.tasks, batch, frame, check_room, may_be_small=may_be_small
             )
         return None
 
     def _new(
         self,
         request: Request,
-        order: NewBatchBody,
+        body: NewBatchBody,
         target: TaskTarget,
         batch: UUID,
         key: str | None,
         fingerprint: bytes,
     ) -> NewBatch:
         context, principal, spec = self._context, request.principal, target.spec
-        per_second, rate_key, key_per_second = _rates(order)
+        per_second, rate_key, key_per_second = _rates(body)
         return NewBatch(
             org=principal.org,
             uuid=batch,
             run=new_id(),
             owner=principal.owner,
-            service=order.service,
-            service_endpoint=order.endpoint,
+            service=body.service,
+            service_endpoint=body.endpoint,
             endpoint=spec.engine_endpoint,
             usage_queue_key=spec.queue_key,
-            lane=order.lane.value,
-            failures_max=self._retries(order, spec.retries),
-            is_open=order.type == "open",
+            lane=body.lane.value,
+            failures_max=self._retries(body, spec.retries),
+            is_open=body.type == "open",
             payload_prefix=target.prefix,
             payload_suffix=target.suffix,
-            concurrency=order.concurrency,
+            concurrency=body.concurrency,
             rate_per_second=per_second,
             rate_key=rate_key,
             rate_key_per_second=key_per_second,
-            webhook_url=order.webhook_url,
-            webhook_events=_events(order),
-            metadata=order.metadata_json,
+            webhook_url=body.webhook_url,
+            webhook_events=_events(body),
+            metadata=body.metadata_json,
             keep_seconds=(
                 context.settings.batch_keep_seconds
-                if order.keep_seconds is None
-                else order.keep_seconds
+                if body.keep_seconds is None
+                else body.keep_seconds
             ),
             idempotency_key=key,
             fingerprint=None if key is None else fingerprint,
@@ -197,36 +195,36 @@ class BatchSubmitRoutes:
             secrets=UUID(spec.secrets_id) if spec.secrets_id else None,
         )
 
-    def _retries(self, order: NewBatchBody, endpoints_own: int | None) -> int:
-        if order.retries is not None:
-            return order.retries
-        if endpoints_own is not None:
-            return endpoints_own
-        return self._context.settings.lanes[Lane(order.lane)].retries
+    def _retries(self, body: NewBatchBody, endpoint_retries: int | None) -> int:
+        if body.retries is not None:
+            return body.retries
+        if endpoint_retries is not None:
+            return endpoint_retries
+        return self._context.settings.lanes[Lane(body.lane)].retries
 
-    async def _hand_in(self, new: NewBatch, taken: TaskListTaken | None) -> Created:
-        """Create the job. Whatever goes wrong, no list stays without one."""
+    async def _create(self, new: NewBatch, received: ReceivedTaskList | None) -> Created:
+        """Create the job. If that fails, delete the stored list, so that none is left behind."""
         batches = self._context.batches
-        if taken is None:
+        if received is None:
             return await batches.create(new, None)
         try:
-            if taken.tasks is not None:
-                return await batches.create_small(new, taken.part, taken.tasks)
-            created = await batches.create(new, taken.part)
+            if received.tasks is not None:
+                return await batches.create_small(new, received.part, received.tasks)
+            created = await batches.create(new, received.part)
         except OutcomeUnknown:
-            # The job may be there. If it is not, the sweeper finds a list without one.
+            # The job may exist. If it does not, the sweeper deletes its list.
             raise
         except CoatcheckError:
-            await self._lists.drop(taken)
+            await self._lists.drop(received)
             raise
         if not created.created:
-            await self._lists.drop(taken)
+            await self._lists.drop(received)
         return created
 
 
-def _rates(order: NewBatchBody) -> tuple[float | None, str | None, float | None]:
-    """Of the run, by which key, and of each key."""
-    rate = order.rate
+def _rates(body: NewBatchBody) -> tuple[float | None, str | None, float | None]:
+    """The rate of the run, the field that is the key, and the rate of each key."""
+    rate = body.rate
     if rate is None:
         return None, None, None
     if rate.key is not None and rate.key_per_second is None:
@@ -234,31 +232,31 @@ def _rates(order: NewBatchBody) -> tuple[float | None, str | None, float | None]
     return rate.per_second, rate.key, rate.key_per_second
 
 
-def _events(order: NewBatchBody) -> list[str]:
-    if order.webhook_url is None:
+def _events(body: NewBatchBody) -> list[str]:
+    if body.webhook_url is None:
         return []
-    return [*dict.fromkeys(_EVENTS if order.webhook_events is None else order.webhook_events)]
+    return [*dict.fromkeys(_EVENTS if body.webhook_events is None else body.webhook_events)]
 
 
 def routes(
-    context: BatchesContext, responses: BatchResponses, taking: TaskListReader
+    context: BatchesContext, responses: BatchResponses, lists: TaskListReader
 ) -> list[Route]:
-    submitting = BatchSubmitRoutes(context, responses, taking)
+    batches = BatchSubmitRoutes(context, responses, lists)
     return [
         Route(
             methods=("POST",),
             path=JOBS,
             name="submit_batch",
-            summary="Hand in a job of one task or a million.",
-            description="A short closed list is there in the answer's wake (201); anything else is "
-            "taken in by a worker (202). A body of `application/x-ndjson` is the list itself, a "
-            "task on each line; its options are in the query then.",
-            handler=submitting.submit,
+            summary="Submit a job of one task or a million.",
+            description="The tasks of a short closed list exist when the response arrives (201). A "
+            "worker ingests any other list (202). A body of `application/x-ndjson` is the list "
+            "itself, one task per line; the options are then in the query.",
+            handler=batches.submit,
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(*IDEMPOTENCY_PARAMETERS, *WAIT_PARAMETERS, *query_options.PARAMETERS),
             body=RequestBody(
-                "The job, to 1 MiB; or a list of tasks, to 10 GB.",
+                "The job, up to 1 MiB; or a list of tasks, up to 10 GB.",
                 NewBatchBody,
                 also={task_lists.MEDIA_TYPE: task_lists.SCHEMA},
             ),
@@ -270,44 +268,44 @@ def routes(
 _HEADERS: Final = TICKET_HEADERS | {"ETag": "Changes with every state and count."}
 _ENDED: Final = ResponseSpec(
     HTTPStatus.OK,
-    "The job has ended within the time that the caller was willing to wait; or its key was known, "
-    "and it has ended.",
+    "The job ended within the time that the caller waits; or the idempotency key was known, and "
+    "its job has ended.",
     schemas.BatchJob,
     headers=_HEADERS,
 )
 _CREATED: Final = ResponseSpec(
-    HTTPStatus.CREATED, "The job and its tasks are there.", schemas.BatchJob, headers=_HEADERS
+    HTTPStatus.CREATED, "The job and its tasks exist.", schemas.BatchJob, headers=_HEADERS
 )
 _ACCEPTED: Final = ResponseSpec(
     HTTPStatus.ACCEPTED,
-    "The job is safe; its tasks are being taken in.",
+    "The job is stored; a worker ingests its tasks.",
     schemas.BatchJob,
     headers=_HEADERS,
 )
 _UPLOAD: Final = ResponseSpec(
     HTTPStatus.CONFLICT,
-    "Nothing was put to the upload (`upload_missing`), or it was used already "
+    "The upload has no content (`upload_missing`), or another job used it already "
     "(`upload_already_used`).",
     Problem,
     MEDIA_TYPE,
 )
 _REFUSED: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,
-    "A field does not fit; the webhook's URL may not be called (`url_forbidden`); or the "
-    "idempotency key is known with another payload, and the caller was strict.",
+    "A field is invalid; the webhook's URL is forbidden (`url_forbidden`); or, with "
+    "`handling=strict`, the idempotency key was used with another payload.",
     Problem,
     MEDIA_TYPE,
 )
 
 
-class Staging:
+class UploadRoutes:
     """POST /v1/uploads."""
 
     def __init__(self, context: BatchesContext) -> None:
         self._context = context
 
     async def create(self, request: Request) -> Response:
-        """A URL to put a list to. Whoever has it may."""
+        """Create a signed URL to upload a list to. It needs no other credential."""
         context, principal = self._context, request.principal
         await context.gate.check_new_work(principal, jobs=0)
         upload, signed = await context.engine.extension(UploadRepository).create(
@@ -324,20 +322,20 @@ class Staging:
 
 
 def upload_routes(context: BatchesContext) -> list[Route]:
-    staging = Staging(context)
+    uploads = UploadRoutes(context)
     return [
         Route(
             methods=("POST",),
             path="/v1/uploads",
             name="create_upload",
-            summary="A signed URL to put a list of tasks to, of up to 10 GB.",
-            description="Then hand a job in whose `source` names the upload. It is used once, "
-            "within a day. A `url` that begins with a slash is on this server.",
-            handler=staging.create,
+            summary="Create a signed URL to upload a list of tasks to, of up to 10 GB.",
+            description="Then submit a job whose `source` names the upload. An upload can be used "
+            "once, within a day. A `url` that starts with a slash is on this server.",
+            handler=uploads.create,
             access=Scope.SUBMIT,
             tag="batches",
             responses=(
-                ResponseSpec(HTTPStatus.CREATED, "Where to put the list.", schemas.Upload),
+                ResponseSpec(HTTPStatus.CREATED, "Where to upload the list.", schemas.Upload),
                 PAYMENT,
             ),
         )

@@ -1,4 +1,4 @@
-"""What a batch's tasks are handed to: an endpoint of a service, found by its path or its key."""
+"""Finds the endpoint that runs a batch's tasks, by its path or its key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JSON: Final = ((b"content-type", b"application/json"),)
 
 @dataclass(frozen=True, slots=True)
 class TaskTarget:
-    """An endpoint, and what is put around a task's input to make the payload of its job."""
+    """An endpoint, and the bytes before and after a task's input that complete its payload."""
 
     spec: EndpointSpec
     prefix: bytes = b""
@@ -42,17 +42,17 @@ async def find_target(
     retries: int | None = None,
     timeout_seconds_max: float,
 ) -> TaskTarget:
-    """The endpoint that a caller may run tasks on, with as many ``retries`` if they say so. What
-    was registered is called for no longer than ``timeout_seconds_max``.
+    """Find the endpoint. ``retries`` are the caller's, if given; ``timeout_seconds_max`` limits the
+    calls of registered endpoints.
 
-    Raises EndpointNotFound, which says what there is; NotAsyncEligible; Unauthenticated where only
-    service tokens may call; InvalidInput where a batch cannot.
+    Raises EndpointNotFound, which lists what exists; NotAsyncEligible; Unauthenticated if the
+    endpoint requires a service token; InvalidInput if a batch cannot use the endpoint.
     """
     spec = _endpoint(await catalogue.find(principal.org, service), version, endpoint)
     if spec.auth == "service_token" and principal.kind != "service":
         raise Unauthenticated
     if not spec.async_eligible:
-        raise NotAsyncEligible("This endpoint takes synchronous calls only.")
+        raise NotAsyncEligible("This endpoint accepts only synchronous calls.")
     spec = spec.within(timeout_seconds_max)
     if spec.remote is not None:
         return TaskTarget(spec, *work_frame(spec, retries))
@@ -61,20 +61,20 @@ async def find_target(
     return _upstream(spec)
 
 
-def _endpoint(service: ServiceSpec | None, version: int | None, wanted: str) -> EndpointSpec:
+def _endpoint(service: ServiceSpec | None, version: int | None, requested: str) -> EndpointSpec:
     if service is None:
         raise EndpointNotFound(
-            "There is no such service. One in Python is known once a worker that serves it has "
-            "started; one with an http upstream or a remote, once it was registered."
+            "There is no such service. A Python service appears when a worker that serves it "
+            "starts; one with an http upstream or a remote must be registered."
         )
     found = service.versions.get(service.latest if version is None else version)
     if found is None:
         known = ", ".join(str(number) for number in sorted(service.versions))
         raise EndpointNotFound(f"The service has no such version; it has {known}.")
-    by_key = [spec for spec in found.endpoints if spec.key == wanted]
-    path = wanted if wanted.startswith("/") else f"/{wanted}"
+    by_key = [spec for spec in found.endpoints if spec.key == requested]
+    path = requested if requested.startswith("/") else f"/{requested}"
     by_path = [spec for spec in found.endpoints if spec.path == path]
-    # A path may take several methods; work is handed in by POST.
+    # A path may have several methods; POST is the one that submits work.
     candidates = by_key or [spec for spec in by_path if spec.method == "POST"] or by_path
     if not candidates:
         raise EndpointNotFound(
@@ -82,7 +82,7 @@ def _endpoint(service: ServiceSpec | None, version: int | None, wanted: str) -> 
         )
     if len(candidates) > 1:
         keys = ", ".join(spec.key for spec in candidates)
-        raise InvalidInput([FieldIssue("endpoint", f"takes several methods: name one of {keys}")])
+        raise InvalidInput([FieldIssue("endpoint", f"has several methods: use one of {keys}")])
     return candidates[0]
 
 
@@ -93,10 +93,10 @@ def _listed(endpoints: tuple[EndpointSpec, ...]) -> str:
 
 
 def _upstream(spec: EndpointSpec) -> TaskTarget:
-    """Each task is the body of a request; all else of the request is the same for all of them."""
+    """A call to an http upstream. Tasks are the bodies; the rest of the request is the same."""
     assert spec.target is not None
     if path_parameters(spec.path):
-        issue = "has parameters in its path, which a task cannot fill at an http upstream"
+        issue = "has path parameters, which tasks cannot set at an http upstream"
         raise InvalidInput([FieldIssue("endpoint", issue)])
     call = upstream_call(
         url=spec.target.url.rstrip("/") + spec.path,

@@ -1,8 +1,8 @@
-"""Takes lists of tasks from callers: short ones are read at once, others are staged.
+"""Receives lists of tasks from callers, and reads stored ones for the ingest.
 
-A short list without a bad line becomes tasks while its caller waits. Any other is stored, in pieces
-(``blobs/pieces.py``) if it came in a body, and a worker takes it in: so bad lines are counted and
-written down in one place.
+A short list without invalid lines becomes tasks while its caller waits. Any other list is stored,
+in pieces (``blobs/pieces.py``) if it came in a body, and a worker ingests it: so only the ingest
+counts and records invalid lines.
 """
 
 from __future__ import annotations
@@ -33,38 +33,48 @@ from coatcheck.domain.limits import LIST_BYTES_MAX, PAYLOAD_BYTES_MAX
 from coatcheck.http.parameters import Preferences
 from coatcheck.http.request import LIST_SECONDS_MAX, Request
 from coatcheck.http.response import RawHeaders
-from coatcheck.http.upload_limits import UploadRoom
+from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.products.batches.lines import Block, LineSplitter, RateKey, as_line, parse_list
-from coatcheck.products.batches.model import IngestOrder, Known, NewPart, NewTask
+from coatcheck.products.batches.model import IngestSnapshot, KnownKey, NewPart, NewTask
+
+_log = logging.getLogger(__name__)
 
 
-def comes_as_list(request: Request) -> bool:
-    """Whether the body is the list itself."""
+def is_task_list(request: Request) -> bool:
+    """Whether the body of a request is the list itself."""
     given = request.header(b"content-type") or ""
     return given.partition(";")[0].strip().lower() == MEDIA_TYPE
 
 
-async def fingerprint(request: Request, taken: TaskListTaken | None) -> bytes:
-    """Of a request whose list, if its body is one, was taken."""
-    if comes_as_list(request):
-        assert taken is not None, "its body was a list"
-        return _options(request) + taken.sha256
+async def fingerprint(request: Request, received: ReceivedTaskList | None) -> bytes:
+    """A hash of the request, to tell a repeat of it from another use of its idempotency key.
+
+    ``received`` is the list, if the body is one: it has been read by then.
+    """
+    if is_task_list(request):
+        assert received is not None, "its body was a list"
+        return _options(request) + received.sha256
     body = await request.body(PAYLOAD_BYTES_MAX)
     return _options(request) + hashlib.sha256(body).digest()
 
 
-async def marked(request: Request, taken: TaskListTaken, key: str | None) -> TaskListTaken:
-    """What was taken, with the key that it came with."""
+async def with_key(
+    request: Request, received: ReceivedTaskList, key: str | None
+) -> ReceivedTaskList:
+    """The received list with the idempotency key of its request."""
     if key is None:
-        return taken
-    part = replace(taken.part, idempotency_key=key, fingerprint=await fingerprint(request, taken))
-    return replace(taken, part=part)
+        return received
+    part = replace(
+        received.part, idempotency_key=key, fingerprint=await fingerprint(request, received)
+    )
+    return replace(received, part=part)
 
 
 async def is_same(
-    request: Request, known: Known, preferences: Preferences, *, is_list: bool
+    request: Request, known: KnownKey, preferences: Preferences, *, is_list: bool
 ) -> bool:
-    """Whether a request is the one that its key first came with, as far as it is read."""
+    """Whether a request equals the first one with its key. A list is compared only if the caller
+    is strict; otherwise it is not read."""
     before = known.fingerprint or b""
     if not before.startswith(_options(request)):
         return False
@@ -80,28 +90,26 @@ async def is_same(
 
 
 def replayed(*, same: bool, preferences: Preferences) -> RawHeaders:
-    """What tells a caller that the idempotency key was known. Raises IdempotencyMismatch."""
+    """Headers for a request whose idempotency key was known. Raises IdempotencyMismatch."""
     if same:
         return [(b"idempotent-replayed", b"true")]
     if preferences.strict:
-        raise IdempotencyMismatch(
-            "The idempotency key is known, and came with another payload then."
-        )
+        raise IdempotencyMismatch("The idempotency key was used before with another payload.")
     return [(b"idempotent-replayed", b"true"), (b"idempotency-mismatch", b"true")]
 
 
 def _options(request: Request) -> bytes:
-    said = sorted((name, text) for name, text in request.query.items() if name != "wait")
-    return hashlib.sha256(repr((comes_as_list(request), said)).encode()).digest()
+    options = sorted((name, text) for name, text in request.query.items() if name != "wait")
+    return hashlib.sha256(repr((is_task_list(request), options)).encode()).digest()
 
 
 CHUNK_LINES: Final = 20_000
 CHUNK_BYTES: Final = 4 * 1024 * 1024
-"""What one transaction takes in, whichever comes first."""
+"""What one transaction writes at most, whichever is reached first."""
 
 
 class ListUnusable(Exception):
-    """The list is not what it was when it was handed in. ``code`` is for programs."""
+    """A list cannot be ingested: it is missing or changed, or has no task. ``code`` is stable."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -109,16 +117,16 @@ class ListUnusable(Exception):
 
 
 async def chunks(
-    blobs: BlobContainer, order: IngestOrder, lines_max: int | None = None
+    blobs: BlobContainer, snapshot: IngestSnapshot, lines_max: int | None = None
 ) -> AsyncGenerator[Sequence[Block], None]:
-    """The lines that were not taken in yet; with ``lines_max``, no more than so many in a chunk.
-    Raises ListUnusable, before the chunk it concerns.
+    """The lines that were not ingested yet, in chunks of at most ``lines_max`` lines.
 
-    BlobStoreUnavailable means that it may be there, and cannot be read now.
+    Raises ListUnusable in place of the chunk that is affected. BlobStoreUnavailable means that the
+    list may exist, but cannot be read now.
     """
     chunk: list[Block] = []
     lines = size = 0
-    async for whole in _blocks(blobs, order):
+    async for whole in _blocks(blobs, snapshot):
         for block in (whole,) if lines_max is None else _cut(whole, lines_max):
             if lines_max is not None and chunk and lines + _lines_of(block) > lines_max:
                 yield chunk
@@ -136,13 +144,13 @@ async def chunks(
 
 
 def _cut(block: Block, lines_max: int) -> Iterator[Block]:
-    """The block in pieces of at most so many lines each."""
+    """Split a block into blocks of at most ``lines_max`` lines."""
     while _lines_of(block) > lines_max:
         end = -1
         for _ in range(lines_max):
             end = block.data.index(b"\n", end + 1)
         rest = block.data[end + 1 :]
-        # What is not in the data, a mark at the very beginning, belongs to the first piece.
+        # A byte order mark counts in the size and is not in the data: it belongs to the first one.
         yield Block(block.data[: end + 1], block.size - len(rest))
         block = Block(rest, len(rest))
     yield block
@@ -154,87 +162,87 @@ def _lines_of(block: Block) -> int:
     return block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
 
 
-async def delete(blobs: BlobContainer, order: IngestOrder) -> None:
-    """Delete a list that was taken in. A repeat is a no-op."""
-    if order.source_key is None:
+async def delete(blobs: BlobContainer, snapshot: IngestSnapshot) -> None:
+    """Delete an ingested list. A repeat is a no-op."""
+    if snapshot.source_key is None:
         return
-    if order.source == "pieces":
-        await delete_pieces(blobs, order.source_key)
+    if snapshot.source == "pieces":
+        await delete_pieces(blobs, snapshot.source_key)
     else:
-        await blobs.delete([order.source_key])
+        await blobs.delete([snapshot.source_key])
 
 
-async def _blocks(blobs: BlobContainer, order: IngestOrder) -> AsyncIterator[Block]:
-    splitter = LineSplitter(at_start=order.part_offset == 0)
-    read = order.part_offset
+async def _blocks(blobs: BlobContainer, snapshot: IngestSnapshot) -> AsyncIterator[Block]:
+    splitter = LineSplitter(at_start=snapshot.part_offset == 0)
+    read = snapshot.part_offset
     try:
-        await _check_size(blobs, order)
-        async for piece in _stream(blobs, order):
+        await _check_size(blobs, snapshot)
+        async for piece in _stream(blobs, snapshot):
             read += len(piece)
             for block in splitter.feed(piece):
                 yield block
     except FileNotFoundError as error:
-        raise ListUnusable("list_missing", "the staged list is not there") from error
+        raise ListUnusable("list_missing", "the uploaded list is missing") from error
     except BlobChanged as error:
         raise _changed() from error
-    if order.source_bytes is not None and read < order.source_bytes:
-        raise _truncated(read, order.source_bytes)
+    if snapshot.source_bytes is not None and read < snapshot.source_bytes:
+        raise _truncated(read, snapshot.source_bytes)
     for block in splitter.end():
         yield block
 
 
-def _stream(blobs: BlobContainer, order: IngestOrder) -> AsyncIterator[bytes]:
-    key = order.source_key or ""
-    if order.source == "pieces":
-        return stream_pieces(blobs, key, order.source_pieces or 0, order.part_offset)
-    return blobs.stream(key, order.part_offset, etag=order.source_etag)
+def _stream(blobs: BlobContainer, snapshot: IngestSnapshot) -> AsyncIterator[bytes]:
+    key = snapshot.source_key or ""
+    if snapshot.source == "pieces":
+        return stream_pieces(blobs, key, snapshot.source_pieces or 0, snapshot.part_offset)
+    return blobs.stream(key, snapshot.part_offset, etag=snapshot.source_etag)
 
 
-async def _check_size(blobs: BlobContainer, order: IngestOrder) -> None:
-    """Pieces are ours alone; what a caller has put somewhere may not be what it was."""
-    if order.source == "pieces" or order.source_bytes is None:
+async def _check_size(blobs: BlobContainer, snapshot: IngestSnapshot) -> None:
+    """Raise ListUnusable if an upload changed. Only the server writes pieces: they cannot."""
+    if snapshot.source == "pieces" or snapshot.source_bytes is None:
         return
-    found = await blobs.head(order.source_key or "")
+    found = await blobs.head(snapshot.source_key or "")
     size = found.size
-    if size < order.source_bytes:
-        raise _truncated(size, order.source_bytes)
-    if size > order.source_bytes or order.source_etag not in (None, found.etag):
+    if size < snapshot.source_bytes:
+        raise _truncated(size, snapshot.source_bytes)
+    if size > snapshot.source_bytes or snapshot.source_etag not in (None, found.etag):
         raise _changed()
 
 
 def _truncated(size: int, was: int) -> ListUnusable:
-    return ListUnusable("list_truncated", f"the staged list has {size} bytes of its {was}")
+    return ListUnusable("list_truncated", f"the uploaded list has only {size} of its {was} bytes")
 
 
 def _changed() -> ListUnusable:
-    return ListUnusable("list_changed", "another list has taken the place of the staged one")
+    return ListUnusable("list_changed", "the uploaded list was replaced by another one")
 
-
-_log = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/x-ndjson"
-OTHERWISE: Final = f"a list of tasks, one on each line, comes as `Content-Type: {MEDIA_TYPE}`"
+CONTENT_TYPE_HINT: Final = (
+    f"a list of tasks, one on each line, comes as `Content-Type: {MEDIA_TYPE}`"
+)
 SCHEMA: Final = {"type": "string", "description": "One JSON value on each line."}
 SMALL_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
-"""What is read before it is decided what to do with a list."""
+"""How much of a list is read before deciding whether to store it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What makes a payload of a task's input, and what its rate is counted by."""
+    """The bytes before and after a task's input in its payload, and the field of its rate key."""
 
     prefix: bytes
     suffix: bytes
     rate_key: str | None
 
 
-MakeRoom = Callable[[int], Awaitable[None]]
-"""Counts so many tasks against the organisation's backlog limit. Raises QueueFull."""
+CheckRoom = Callable[[int], Awaitable[None]]
+"""Checks a number of tasks against the organisation's backlog limit. Raises QueueFull."""
 
 
 @dataclass(frozen=True, slots=True)
-class TaskListTaken:
-    """A list that was taken: its part, and its tasks if they are to be written at once."""
+class ReceivedTaskList:
+    """A received list: its part, and its tasks if the request writes them itself."""
 
     part: NewPart
     tasks: Sequence[NewTask] | None
@@ -242,25 +250,25 @@ class TaskListTaken:
 
 
 class TaskListReader:
-    """Takes lists."""
+    """Receives lists: parses short ones, and stores the others."""
 
     def __init__(self, engine: Engine, small_tasks_max: int) -> None:
         self._engine = engine
         self._small_tasks_max = small_tasks_max
-        self._room = UploadRoom()
+        self._room = UploadSlots()
 
     async def inline(
         self,
         tasks: Sequence[msgspec.Raw],
         batch: UUID,
         frame: Frame,
-        make_room: MakeRoom,
+        check_room: CheckRoom,
         *,
         may_be_small: bool,
-    ) -> TaskListTaken:
-        """The tasks of a JSON body. Raises QueueFull before anything of them is stored."""
+    ) -> ReceivedTaskList:
+        """Receive the tasks of a JSON body. Raises QueueFull before anything is stored."""
         data = b"\n".join([as_line(bytes(task)) for task in tasks])
-        return await self._whole(data, batch, frame, make_room, may_be_small=may_be_small)
+        return await self._whole(data, batch, frame, check_room, may_be_small=may_be_small)
 
     async def body(
         self,
@@ -268,13 +276,16 @@ class TaskListReader:
         org: str,
         batch: UUID,
         frame: Frame,
-        make_room: MakeRoom,
+        check_room: CheckRoom,
         *,
         may_be_small: bool,
-    ) -> TaskListTaken:
-        """The list that is the body of a request, as it comes. Raises InvalidBody for an empty one,
-        RateLimited if too many are on their way in; and QueueFull if it is short enough to be read
-        before it is stored: a longer one is taken in as far as there is room."""
+    ) -> ReceivedTaskList:
+        """Receive a list that is the body of a request, as a stream.
+
+        Raises InvalidBody for an empty list, RateLimited if too many uploads are in progress, and
+        QueueFull for a list that is short enough to be read before it is stored. A longer one is
+        stored, and ingested as far as the backlog limit has room.
+        """
         pieces = request.pieces(LIST_BYTES_MAX, LIST_SECONDS_MAX)
         await request.reserve_beginning(SMALL_BYTES_MAX)
         begun: list[bytes] = []
@@ -286,15 +297,15 @@ class TaskListReader:
                 break
         else:
             if not size:
-                raise InvalidBody("The body is a list of tasks, one on a line, and it is empty.")
+                raise InvalidBody("The body must be a list of tasks, one per line; it is empty.")
             return await self._whole(
-                b"".join(begun), batch, frame, make_room, may_be_small=may_be_small
+                b"".join(begun), batch, frame, check_room, may_be_small=may_be_small
             )
-        async with self._room.entered(org):
+        async with self._room.slot(org):
             return await self._store(_chained(begun, pieces), batch)
 
-    async def staged(self, upload_id: str, org: str, owner: str) -> TaskListTaken:
-        """A list that was put to an upload. Raises UploadMissing, UploadAlreadyUsed."""
+    async def staged(self, upload_id: str, org: str, owner: str) -> ReceivedTaskList:
+        """Receive an uploaded list. Raises UploadMissing, UploadAlreadyUsed."""
         found = await self._engine.extension(UploadRepository).staged(
             upload_id, org=org, owner=owner
         )
@@ -306,33 +317,33 @@ class TaskListReader:
             source_etag=found.etag,
             upload=found.upload,
         )
-        return TaskListTaken(part, None, b"")
+        return ReceivedTaskList(part, None, b"")
 
-    async def drop(self, taken: TaskListTaken) -> None:
-        """Delete a list that nothing refers to. If that fails, the sweeper will."""
-        if taken.part.source != "pieces" or taken.part.source_key is None:
+    async def drop(self, received: ReceivedTaskList) -> None:
+        """Delete a stored list that nothing refers to. If that fails, the sweeper will."""
+        if received.part.source != "pieces" or received.part.source_key is None:
             return
         try:
-            await delete_pieces(self._engine.blobs, taken.part.source_key)
+            await delete_pieces(self._engine.blobs, received.part.source_key)
         except BlobStoreUnavailable:
-            _log.warning("a list without a job is left to the sweeper")
+            _log.warning("could not delete a list without a job; the sweeper will")
 
     async def _whole(
         self,
         data: bytes,
         batch: UUID,
         frame: Frame,
-        make_room: MakeRoom,
+        check_room: CheckRoom,
         *,
         may_be_small: bool,
-    ) -> TaskListTaken:
-        # A line that is blank or bad is no task, but which are, a worker finds out.
-        await make_room(data.count(b"\n") + (not data.endswith(b"\n")))
+    ) -> ReceivedTaskList:
+        # Blank and invalid lines are counted too: only a worker finds out which they are.
+        await check_room(data.count(b"\n") + (not data.endswith(b"\n")))
         if may_be_small and data.count(b"\n") < self._small_tasks_max:
             tasks = read_tasks(data, frame)
             if tasks and len(tasks) < self._small_tasks_max:
                 digest = hashlib.sha256(data).digest()
-                return TaskListTaken(
+                return ReceivedTaskList(
                     NewPart(new_id(), "inline", source_bytes=len(data)), tasks, digest
                 )
 
@@ -341,7 +352,7 @@ class TaskListReader:
 
         return await self._store(once(), batch)
 
-    async def _store(self, pieces: AsyncIterator[bytes], batch: UUID) -> TaskListTaken:
+    async def _store(self, pieces: AsyncIterator[bytes], batch: UUID) -> ReceivedTaskList:
         part = new_id()
         key = list_key(await self._engine.deployment(), batch, part)
         stored = await store_pieces(self._engine.blobs, key, pieces)
@@ -353,12 +364,12 @@ class TaskListReader:
             source_pieces=stored.pieces,
             source_bytes=stored.size,
         )
-        return TaskListTaken(new, None, stored.sha256)
+        return ReceivedTaskList(new, None, stored.sha256)
 
 
 def read_tasks(data: bytes, frame: Frame) -> list[NewTask] | None:
-    """The tasks of a whole list; None if one of its lines is bad."""
-    # A payload is bounded with all that is put around its input.
+    """The tasks of a whole list; None if one of its lines is invalid."""
+    # The limit is on the whole payload, including what is around the input.
     parsed = parse_list(data, PAYLOAD_BYTES_MAX - len(frame.prefix) - len(frame.suffix))
     if parsed.bad:
         return None

@@ -1,14 +1,14 @@
-"""Reading the tasks of a batch: a page at a time, or one by its id.
+"""Reads the tasks of a batch: a page at a time, or one by its id.
 
-A page costs what it shows, wherever in a run it begins: in the order of their numbers, tasks are
-found by ids that are computed; by status, they are one range of an index. Those that wait and those
-that run are a moving target: a task that starts or ends between two pages may be on both or on
-neither. Those that have ended stay where they are.
+The cost of a page depends on its length, not on where in a run it begins. In the order of their
+numbers, tasks are found by ids that are computed. By status, they are one range of an index.
+Pending and running tasks move: one that starts or ends between two pages may be on both or on
+neither. Ended tasks stay where they are.
 
-Of a batch as a whole, a page has each task once, with its latest result. In the order of their
-positions, the newest run that has each is looked up. By status, the runs are walked, the newest
-first, and what a later run has taken in again is passed over: so many tasks are looked at for a
-page and no more, so that it may be short, or empty, and not be the last.
+For a batch as a whole, a page has each task once, with its latest result. In the order of
+positions, the newest run of each position is looked up. By status, the runs are scanned, newest
+first, and tasks that a later run has repeated are skipped. The number of tasks that are scanned for
+a page is limited, so a page may be short or empty although it is not the last.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from coatcheck.products.batches.model import (
 )
 from coatcheck.products.batches.queries import positions as batch_positions
 from coatcheck.products.batches.queries import tasks as task_store
-from coatcheck.products.batches.queries.tasks import Failures, QueuePlace, RunPlace, SeenTask
+from coatcheck.products.batches.queries.tasks import Failures, QueuePlace, RunPlace, ScannedTasks
 
 FAILURES_COUNTED_MAX: Final = 20_000
-"""Of a run with more failed tasks than these, the first are counted by their codes."""
-LOOKED_AT_MAX: Final = 4_000
-"""Of a batch as a whole: how many tasks are looked at for one page, and how many at a time."""
-LOOKED_AT_STEP: Final = 1_000
+"""How many failed tasks of a run are counted by error code: the first ones."""
+SCANNED_MAX: Final = 4_000
+"""For a batch as a whole: how many tasks are scanned for one page, and how many at a time."""
+SCANNED_STEP: Final = 1_000
 _CODES_MAX: Final = 50
 _PAGE_ROWS_MAX: Final = 200
 _ID_CHARACTERS: Final = 32
@@ -59,17 +59,17 @@ _ENDS: Final = {
 
 Number = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
 TaskPage = tuple[Sequence[TaskView], str | None]
-"""Tasks, and what the next page begins after; None on the last."""
+"""Tasks, and the cursor of the next page; None on the last page."""
 
 
 class _AfterTask(msgspec.Struct, frozen=True, array_like=True, tag="n"):
-    """After the task of a number."""
+    """A cursor after the task with this number."""
 
     index: Number
 
 
 class _AfterPlace(msgspec.Struct, frozen=True, array_like=True, tag="q"):
-    """After a place in the queue."""
+    """A cursor after this place in the queue."""
 
     queue_key: str
     run_at: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -77,7 +77,7 @@ class _AfterPlace(msgspec.Struct, frozen=True, array_like=True, tag="q"):
 
 
 class _InRun(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """Of a batch as a whole: after a place in a run, and then in those before it."""
+    """A cursor in a batch as a whole: after a place in this run; the earlier runs follow."""
 
     number: Number
     after: _AfterTask | _AfterPlace
@@ -89,7 +89,7 @@ _START: Final = _AfterTask(-1)
 
 
 class TaskRepository:
-    """The tasks of batches that the caller has read, and so may see."""
+    """Reads tasks. Callers pass a batch that they have read, and so may see."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db
@@ -103,25 +103,26 @@ class TaskRepository:
         after: str | None,
         limit: int,
     ) -> TaskPage:
-        """Tasks of a run, those of ``status`` if it is given, and the cursor of the next page.
+        """A page of a run's tasks, with the cursor of the next page; ``status`` filters them.
 
-        ``after`` is the cursor that the page before gave. Without a status, and for those that have
-        ended or run, they come by number; of those that wait, first the ones in the queue, in its
-        order, then the ones that are to be tried again later. Long results are left out, and so are
-        inputs: ``get`` has them.
+        ``after`` is the cursor of the previous page. Pending tasks come in the order of the queue,
+        followed by those that wait for a retry; all others come by number. Pages leave out inputs,
+        which ``get`` has, and long results.
         """
         if not 1 <= limit <= _PAGE_ROWS_MAX:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
         cursor = _decoded(after)
         if status is TaskStatus.PENDING and not isinstance(cursor, _InRun):
-            return await self._waiting(view, run, cursor, limit)
+            return await self._pending(view, run, cursor, limit)
         if not isinstance(cursor, _AfterTask):
-            raise _no_cursor()
+            raise _invalid_cursor()
         if status is None:
             return await self._by_number(view, run, cursor.index + 1, limit)
         found = await retried(
             lambda: (
-                task_store.held(self._db, view.org, run.uuid, after=cursor.index, limit=limit + 1)
+                task_store.running(
+                    self._db, view.org, run.uuid, after=cursor.index, limit=limit + 1
+                )
                 if status is TaskStatus.RUNNING
                 else task_store.ended(
                     self._db,
@@ -138,26 +139,26 @@ class TaskRepository:
     async def page_of_all_runs(
         self, view: BatchView, *, status: TaskStatus | None, after: str | None, limit: int
     ) -> TaskPage:
-        """Tasks of a batch as a whole, each once, with its latest result; those of ``status`` if it
-        is given. ``view`` has all runs.
+        """A page of the tasks of a batch as a whole, each once, with its latest result; ``status``
+        filters them. ``view`` has all runs.
 
-        Without a status they come by position; otherwise by run, the newest first, and in a run as
-        ``page`` has them. A page may be short and not be the last.
+        Without a status the tasks come by position. With one they come by run, newest first, and
+        within a run in the order of ``page``. A page may be short although it is not the last.
         """
         if not 1 <= limit <= _PAGE_ROWS_MAX:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
         cursor = _decoded(after)
         if status is None:
             if not isinstance(cursor, _AfterTask):
-                raise _no_cursor()
+                raise _invalid_cursor()
             return await self._by_position(view, cursor.index + 1, limit)
         if cursor == _START:
             cursor = _InRun(view.current.number, _START)
         if not isinstance(cursor, _InRun):
-            raise _no_cursor()
+            raise _invalid_cursor()
         if status in _ENDS:
             if not isinstance(cursor.after, _AfterTask):
-                raise _no_cursor()
+                raise _invalid_cursor()
             return await self._latest_ended(view, status, cursor.number, cursor.after.index, limit)
         for run in reversed(view.runs):
             if run.number > cursor.number or run.completed_at is not None:
@@ -193,37 +194,38 @@ class TaskRepository:
         self, view: BatchView, status: TaskStatus, number: int, after: int, limit: int
     ) -> TaskPage:
         places: list[tuple[int, TaskPlace]] = []
-        left = LOOKED_AT_MAX
+        left = SCANNED_MAX
         for run in reversed(view.runs):
             if run.number > number:
                 continue
             index = after if run.number == number else _START.index
             if run.completed_at is not None and not _latest_of(run, status):
-                continue  # all of them were taken in again
+                continue  # later runs have repeated all of them
             while True:
                 if not left:
                     here = _InRun(run.number, _AfterTask(index))
                     return await self._shown(view, places, limit), _encoded(here)
-                seen = await self._look(view, run, status, index, min(left, LOOKED_AT_STEP))
-                left -= min(left, LOOKED_AT_STEP) if seen.more else 0
+                scanned = await self._scan(view, run, status, index, min(left, SCANNED_STEP))
+                left -= min(left, SCANNED_STEP) if scanned.more else 0
                 places += [
                     (run.number, TaskPlace(run.uuid, each))
-                    for each in seen.latest
-                    # What was taken in since the view was read is, there, still a run's before it.
+                    for each in scanned.latest
+                    # A task that was ingested after the view was read: in the view, an earlier run
+                    # still has its latest result.
                     if each < run.counts.total
                 ]
                 if len(places) > limit:
                     last_number, last = places[limit - 1]
                     here = _InRun(last_number, _AfterTask(last.number))
                     return await self._shown(view, places[:limit], limit), _encoded(here)
-                if not seen.more:
+                if not scanned.more:
                     break
-                index = seen.last
+                index = scanned.last
         return await self._shown(view, places, limit), None
 
-    async def _look(
-        self, view: BatchView, run: RunView, status: TaskStatus, after: int, looked_at_max: int
-    ) -> SeenTask:
+    async def _scan(
+        self, view: BatchView, run: RunView, status: TaskStatus, after: int, scanned_max: int
+    ) -> ScannedTasks:
         return await retried(
             lambda: task_store.latest_ended(
                 self._db,
@@ -231,7 +233,7 @@ class TaskRepository:
                 _place(view, run),
                 _ENDS[status],
                 after=after,
-                looked_at_max=looked_at_max,
+                scanned_max=scanned_max,
             )
         )
 
@@ -240,11 +242,11 @@ class TaskRepository:
     ) -> Sequence[TaskView]:
         if not places:
             return []
-        wanted = [place for _, place in places]
-        return await retried(lambda: task_store.by_place(self._db, view.org, wanted, limit))
+        page = [place for _, place in places]
+        return await retried(lambda: task_store.by_place(self._db, view.org, page, limit))
 
     async def failures_of_all_runs(self, view: BatchView) -> Failures:
-        """The codes that tasks of a batch failed with, by their latest results."""
+        """The error codes of a batch's failed tasks, by their latest results, with counts."""
         counts: Counter[str] = Counter()
         left = FAILURES_COUNTED_MAX
         for run in reversed(view.runs):
@@ -252,22 +254,22 @@ class TaskRepository:
                 break
             if run.completed_at is not None and not _latest_of(run, TaskStatus.FAILED):
                 continue
-            by_code, seen = await retried(
+            by_code, scanned = await retried(
                 partial(
                     task_store.latest_failures,
                     self._db,
                     view.org,
                     _place(view, run),
-                    looked_at_max=left,
+                    scanned_max=left,
                 )
             )
-            left -= seen
+            left -= scanned
             counts.update(by_code)
         commonest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return Failures(commonest[:_CODES_MAX], counts.total())
 
     async def failures(self, view: BatchView, run: RunView) -> Failures:
-        """The codes that tasks of a run failed with, the commonest first."""
+        """The error codes of a run's failed tasks, most frequent first, with counts."""
         return await retried(
             lambda: task_store.failures(
                 self._db,
@@ -279,10 +281,11 @@ class TaskRepository:
         )
 
     async def get(self, view: BatchView, task_id: str) -> TaskView:
-        """A task of any run of the batch, with its result unless that is long, and its payload as
-        ``input``. A long result is read with ``Engine.result``.
+        """Read a task of any run of the batch, with its payload as ``input``, and its result unless
+        that is long. ``Engine.result`` reads long results.
 
-        Raises JobNotFound, the same for a foreign id as for an absent.
+        Raises JobNotFound; another organisation's id gets the same error as an id that does not
+        exist.
         """
         if len(task_id) != _ID_CHARACTERS or not _HEXADECIMAL.issuperset(task_id):
             raise JobNotFound("there is no such task")
@@ -302,7 +305,7 @@ class TaskRepository:
         more = first + there < run.counts.total
         return found, _encoded(_AfterTask(first + there - 1)) if more else None
 
-    async def _waiting(
+    async def _pending(
         self, view: BatchView, run: RunView, cursor: _AfterTask | _AfterPlace, limit: int
     ) -> TaskPage:
         in_queue: Sequence[tuple[TaskView, QueuePlace]] = []
@@ -323,14 +326,14 @@ class TaskRepository:
         after = cursor.index if isinstance(cursor, _AfterTask) else _START.index
         room = limit - len(in_queue)
         later = await retried(
-            lambda: task_store.postponed(self._db, view.org, run.uuid, after=after, limit=room + 1)
+            lambda: task_store.scheduled(self._db, view.org, run.uuid, after=after, limit=room + 1)
         )
         page = [task for task, _ in in_queue]
         if len(later) <= room:
             return page + later, None
         if room:
             return page + later[:room], _encoded(_AfterTask(later[room - 1].index))
-        _, last = in_queue[-1]  # the page is full: what waits for later begins on the next
+        _, last = in_queue[-1]  # the page is full: tasks that wait for a retry start on the next
         return page, _encoded(_AfterPlace(*last))
 
 
@@ -354,12 +357,12 @@ def _latest_of(run: RunView, status: TaskStatus) -> int:
 
 def _unwrapped(following: str) -> _AfterTask | _AfterPlace:
     cursor = _decoded(following)
-    assert not isinstance(cursor, _InRun), "a page of a run has no other"
+    assert not isinstance(cursor, _InRun), "a page of one run never has this cursor"
     return cursor
 
 
 def _cut(found: Sequence[TaskView], limit: int) -> TaskPage:
-    """A page of what was asked for with one more row than it has."""
+    """A page out of ``found``, which was read with one row more to see whether another follows."""
     if len(found) <= limit:
         return found, None
     return found[:limit], _encoded(_AfterTask(found[limit - 1].index))
@@ -377,13 +380,13 @@ def _decoded(after: str | None) -> _Cursor:
         cursor: _Cursor = _read_cursor(text)
         place = cursor.after if isinstance(cursor, _InRun) else cursor
         if isinstance(place, _AfterPlace):
-            place.run_at.astimezone(UTC)  # near the ends of the calendar there is no such moment
+            place.run_at.astimezone(UTC)  # overflows near the ends of the calendar
     except (binascii.Error, ValueError, OverflowError) as error:  # msgspec's are ValueErrors
-        raise _no_cursor() from error
+        raise _invalid_cursor() from error
     if isinstance(place, _AfterPlace) and "\0" in place.queue_key:
-        raise _no_cursor()
+        raise _invalid_cursor()
     return cursor
 
 
-def _no_cursor() -> InvalidParameter:
-    return InvalidParameter("cursor", "must be what a page of this list was answered with")
+def _invalid_cursor() -> InvalidParameter:
+    return InvalidParameter("cursor", "must be the `next` of a page of this list")

@@ -1,4 +1,4 @@
-"""Tasks: a page of them, one of them, its result alone; and more of them for an open job."""
+"""Reads the tasks of a job, their results and files, and adds tasks to an open job."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ from coatcheck.products.batches.responses import BatchResponses
 from coatcheck.products.batches.schemas import MoreTasks, check_one_source
 from coatcheck.products.batches.task_lists import (
     Frame,
+    ReceivedTaskList,
     TaskListReader,
-    TaskListTaken,
-    comes_as_list,
     is_same,
+    is_task_list,
     replayed,
 )
 from coatcheck.products.batches.task_repository import FAILURES_COUNTED_MAX
 
 _STATUSES: Final = [status.value for status in TaskStatus]
 _PATH: Final = f"{JOB}/tasks"
-ONE: Final = f"{_PATH}/{{task_id}}"
+TASK_PATH: Final = f"{_PATH}/{{task_id}}"
 
 
-class Tasks:
+class TaskRoutes:
     """The routes of a job's tasks."""
 
     def __init__(
-        self, context: BatchesContext, responses: BatchResponses, taking: TaskListReader
+        self, context: BatchesContext, responses: BatchResponses, lists: TaskListReader
     ) -> None:
         self._context = context
         self._responses = responses
-        self._lists = taking
+        self._lists = lists
 
     # Reading
 
@@ -74,20 +74,20 @@ class Tasks:
         view = await self._context.job(request)
         status = read_choice(request.query, "status", _STATUSES)
         run = chosen_run(view, request.query.get("run"))
-        wanted = None if status is None else TaskStatus(status)
+        filter_status = None if status is None else TaskStatus(status)
         after, limit = request.query.get("cursor"), read_limit(request)
         tasks = self._context.batches.tasks
         if run is None:
-            page = tasks.page_of_all_runs(view, status=wanted, after=after, limit=limit)
+            page = tasks.page_of_all_runs(view, status=filter_status, after=after, limit=limit)
         else:
-            page = tasks.page(view, run, status=wanted, after=after, limit=limit)
+            page = tasks.page(view, run, status=filter_status, after=after, limit=limit)
         found, following = await page
         return json_response(
             schemas.TaskPage([presenter.task(view, each) for each in found], following)
         )
 
     async def failures(self, request: Request) -> Response:
-        """How many tasks failed with which code."""
+        """Count the failed tasks by error code."""
         view = await self._context.job(request)
         run = chosen_run(view, request.query.get("run"))
         tasks = self._context.batches.tasks
@@ -99,7 +99,7 @@ class Tasks:
         return json_response(schemas.TaskFailures(last.id, run is None, found.counted, items))
 
     async def show(self, request: Request) -> Response | StreamResponse:
-        """A task with its input, its whole result, and URLs of what it has left."""
+        """A task with its input, its whole result, and URLs of its artifacts."""
         view, task = await self._task(request)
         artifacts = await self._artifacts(view, task)
         if not task.result_is_left_out:
@@ -111,7 +111,7 @@ class Tasks:
         return await self._large(view, task, "task", body)
 
     async def result(self, request: Request) -> Response | StreamResponse:
-        """What the task came to, and nothing else."""
+        """The task's result alone."""
         view, task = await self._task(request)
         if task.result_is_left_out:
 
@@ -158,91 +158,93 @@ class Tasks:
     # Adding
 
     async def add(self, request: Request) -> Response:
-        """More tasks for an open job: 201 if they are there, 202 if a worker takes them in."""
+        """Add tasks to an open job: 201 if they exist now, 202 if a worker ingests them."""
         context, principal = self._context, request.principal
         preferences = read_preferences(request, in_query=False)
-        said = read_idempotency_key(request)
-        is_list = comes_as_list(request)
+        given_key = read_idempotency_key(request)
+        is_list = is_task_list(request)
         if not is_list:
-            check_content_type(request, otherwise=task_lists.OTHERWISE)
+            check_content_type(request, otherwise=task_lists.CONTENT_TYPE_HINT)
         view = await context.job(request)
-        key = None if said is None else stored_key(principal, "tasks", said)
+        key = None if given_key is None else stored_key(principal, "tasks", given_key)
         if key is not None:
             known = await context.batches.find_part_key(view.org, view.uuid, key)
             if known is not None:
                 same = await is_same(request, known, preferences, is_list=is_list)
                 headers = [*preferences.headers, *replayed(same=same, preferences=preferences)]
-                return self._responses.shown(view, HTTPStatus.OK, headers)
+                return self._responses.job_response(view, HTTPStatus.OK, headers)
         await context.gate.check_new_work(principal, jobs=0)
         if not view.is_open:
-            # Before a list is read; whether it was closed meanwhile, its row says.
+            # Checked before a list is read. The locked row tells later whether it was closed since.
             raise BatchNotOpen("The job was not created as an open one (`type: open`).")
-        taken = await self._take(request, view, preferences, is_list=is_list)
-        taken = await task_lists.marked(request, taken, key)
-        created = await self._hand_in(request, view, taken)
+        received = await self._receive(request, view, preferences, is_list=is_list)
+        received = await task_lists.with_key(request, received, key)
+        created = await self._add_part(request, view, received)
         after = await context.batches.get(view.id, org=view.org)
         if created.created:
-            status = HTTPStatus.ACCEPTED if taken.tasks is None else HTTPStatus.CREATED
-            return self._responses.shown(after, status, preferences.headers)
+            status = HTTPStatus.ACCEPTED if received.tasks is None else HTTPStatus.CREATED
+            return self._responses.job_response(after, status, preferences.headers)
         headers = [
             *preferences.headers,
             *replayed(same=not created.mismatch, preferences=preferences),
         ]
-        return self._responses.shown(after, HTTPStatus.OK, headers)
+        return self._responses.job_response(after, HTTPStatus.OK, headers)
 
-    async def _take(
+    async def _receive(
         self, request: Request, view: BatchView, preferences: Preferences, *, is_list: bool
-    ) -> TaskListTaken:
+    ) -> ReceivedTaskList:
         frame = Frame(view.payload_prefix, view.payload_suffix, view.rate_key)
         may_be_small = not preferences.respond_async
-        make_room = partial(self._context.gate.check_room, request.principal)
+        check_room = partial(self._context.gate.check_room, request.principal)
         if is_list:
             return await self._lists.body(
-                request, view.org, view.uuid, frame, make_room, may_be_small=may_be_small
+                request, view.org, view.uuid, frame, check_room, may_be_small=may_be_small
             )
-        order = read_as_written(await request.body(PAYLOAD_BYTES_MAX), MoreTasks)
-        check_one_source(order.tasks, order.source, is_needed=True)
-        if order.source is not None:
-            return await self._lists.staged(order.source.upload_id, view.org, view.owner)
-        assert order.tasks is not None
+        body = read_as_written(await request.body(PAYLOAD_BYTES_MAX), MoreTasks)
+        check_one_source(body.tasks, body.source, is_needed=True)
+        if body.source is not None:
+            return await self._lists.staged(body.source.upload_id, view.org, view.owner)
+        assert body.tasks is not None
         return await self._lists.inline(
-            order.tasks, view.uuid, frame, make_room, may_be_small=may_be_small
+            body.tasks, view.uuid, frame, check_room, may_be_small=may_be_small
         )
 
-    async def _hand_in(self, request: Request, view: BatchView, taken: TaskListTaken) -> Created:
-        """Add the part. Whatever goes wrong, no list stays without one."""
+    async def _add_part(
+        self, request: Request, view: BatchView, received: ReceivedTaskList
+    ) -> Created:
+        """Add the part. If that fails, delete the stored list, so that none is left behind."""
         try:
             created = await self._context.batches.add(
                 view.org,
                 view.uuid,
-                taken.part,
-                taken.tasks,
+                received.part,
+                received.tasks,
                 endpoint=view.endpoint,
                 lane=view.lane,
                 request_id=request.request_id,
             )
         except OutcomeUnknown:
-            raise  # it may be there; if it is not, the sweeper finds a list without a job
+            raise  # the part may exist; if it does not, the sweeper deletes its list
         except CoatcheckError:
-            await self._lists.drop(taken)
+            await self._lists.drop(received)
             raise
         if not created.created:
-            await self._lists.drop(taken)
+            await self._lists.drop(received)
         return created
 
 
 def routes(
-    context: BatchesContext, responses: BatchResponses, taking: TaskListReader
+    context: BatchesContext, responses: BatchResponses, lists: TaskListReader
 ) -> list[Route]:
-    tasks = Tasks(context, responses, taking)
+    tasks = TaskRoutes(context, responses, lists)
     return [
         Route(
             methods=("GET",),
             path=_PATH,
             name="batch_tasks",
-            summary="Tasks of a run, or of the job as a whole, in order, or those of a status.",
-            description="Of the job as a whole (`run=all`), each task is shown once, with its "
-            "latest result, and a page of a status may be short and not be the last.",
+            summary="The tasks of a run, or of the job as a whole; all, or those of one status.",
+            description="For the job as a whole (`run=all`), each task is listed once, with its "
+            "latest result. With a status, a page may be short although it is not the last.",
             handler=tasks.page,
             access=Scope.READ,
             tag="batches",
@@ -253,13 +255,13 @@ def routes(
             methods=("POST",),
             path=_PATH,
             name="add_batch_tasks",
-            summary="Give an open job more tasks.",
+            summary="Add tasks to an open job.",
             handler=tasks.add,
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(JOB_ID, *IDEMPOTENCY_PARAMETERS, PREFER),
             body=RequestBody(
-                "Tasks, to 1 MiB; or a list of tasks, to 10 GB.",
+                "Tasks, up to 1 MiB; or a list of tasks, up to 10 GB.",
                 MoreTasks,
                 also={task_lists.MEDIA_TYPE: task_lists.SCHEMA},
             ),
@@ -270,18 +272,18 @@ def routes(
                     schemas.BatchJob,
                     headers=TICKET_HEADERS,
                 ),
-                ResponseSpec(HTTPStatus.CREATED, "The tasks are there.", schemas.BatchJob),
-                ResponseSpec(HTTPStatus.ACCEPTED, "A worker takes the tasks in.", schemas.BatchJob),
+                ResponseSpec(HTTPStatus.CREATED, "The tasks exist.", schemas.BatchJob),
+                ResponseSpec(HTTPStatus.ACCEPTED, "A worker ingests the tasks.", schemas.BatchJob),
                 PAYMENT,
                 ResponseSpec(
                     HTTPStatus.CONFLICT,
-                    "The job takes no more tasks (`batch_not_open`), or the upload cannot be used "
+                    "The job accepts no tasks (`batch_not_open`), or the upload cannot be used "
                     "(`upload_missing`, `upload_already_used`).",
                     Problem,
                     MEDIA_TYPE,
                 ),
                 ResponseSpec(
-                    HTTPStatus.UNPROCESSABLE_ENTITY, "A field does not fit.", Problem, MEDIA_TYPE
+                    HTTPStatus.UNPROCESSABLE_ENTITY, "A field is invalid.", Problem, MEDIA_TYPE
                 ),
             ),
         ),
@@ -289,9 +291,9 @@ def routes(
             methods=("GET",),
             path=f"{JOB}/failures",
             name="batch_failures",
-            summary="The codes that tasks of a run failed with, and how many of each.",
-            description=f"Of a run with more than {FAILURES_COUNTED_MAX:,} failed tasks, the first "
-            "so many are counted.",
+            summary="The error codes of a run's failed tasks, with counts.",
+            description=f"If a run has more than {FAILURES_COUNTED_MAX:,} failed tasks, only the "
+            f"first {FAILURES_COUNTED_MAX:,} are counted.",
             handler=tasks.failures,
             access=Scope.READ,
             tag="batches",
@@ -300,9 +302,9 @@ def routes(
         ),
         Route(
             methods=("GET",),
-            path=ONE,
+            path=TASK_PATH,
             name="batch_task",
-            summary="A task with its input, its result and what it has left.",
+            summary="A task with its input, result and artifacts.",
             handler=tasks.show,
             access=Scope.READ,
             tag="batches",
@@ -311,9 +313,9 @@ def routes(
         ),
         Route(
             methods=("GET",),
-            path=f"{ONE}/result",
+            path=f"{TASK_PATH}/result",
             name="batch_task_result",
-            summary="The result of a task that has succeeded, and nothing else.",
+            summary="The result of a succeeded task, alone.",
             handler=tasks.result,
             access=Scope.READ,
             tag="batches",
@@ -339,7 +341,7 @@ _STATUS: Final = Parameter(
 
 
 class TaskFinder:
-    """The task that a path names. Its files go with the batch."""
+    """Finds the task in a path, for the routes of its files, which are kept as long as the job."""
 
     def __init__(self, context: BatchesContext) -> None:
         self._context = context
@@ -357,8 +359,8 @@ class TaskFinder:
         )
 
     async def record(self, request: Request, name: str) -> ArtifactRecord | None:
-        """Of a batch that was removed only its tasks' records are left: those say whose they are,
-        and not which batch they were of."""
+        """The record of a task's artifact, also after its batch was removed. Then only the records
+        of its tasks are left, which name an owner but no batch."""
         principal = request.principal
         try:
             job = (await self.job(request, Scope.READ)).job
@@ -375,7 +377,7 @@ def file_routes(server: ServerContext, context: BatchesContext) -> list[Route]:
     return artifact_routes(
         server,
         TaskFinder(context),
-        path=ONE,
+        path=TASK_PATH,
         name="batch_task",
         tag="batches",
         parameters=(JOB_ID, TASK_ID),

@@ -1,4 +1,4 @@
-"""What a webhook says of batches, and of their tasks that failed."""
+"""Webhook payloads of batches and of their failed tasks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from coatcheck.products.batches import presenter, schemas
 from coatcheck.products.batches.repository import BatchRepository
 
 
-class ToldBatch(msgspec.Struct, frozen=True):
-    """A job, and what has happened to a run of it.
+class BatchWebhookPayload(msgspec.Struct, frozen=True):
+    """A job, and an event of one of its runs.
 
-    ``run`` is as of the event: the counts of a run that has ended, or how many tasks have
-    ``succeeded`` since the last time. ``job`` is as it is now; null, once it was deleted.
+    ``run`` has the facts of the event: the counts of a run that ended, or how many tasks have
+    ``succeeded`` since the last event. ``job`` is the job now; null if it was deleted.
     """
 
     id: str
@@ -30,8 +30,8 @@ class ToldBatch(msgspec.Struct, frozen=True):
     job: schemas.BatchJob | None
 
 
-class ToldTask(msgspec.Struct, frozen=True):
-    """A task that failed. ``task`` is null once its job was deleted."""
+class TaskWebhookPayload(msgspec.Struct, frozen=True):
+    """A task that failed. ``task`` is null if its job was deleted."""
 
     id: str
     job_id: str | None
@@ -42,9 +42,9 @@ class ToldTask(msgspec.Struct, frozen=True):
 
 
 def renderers(engine: Engine) -> Mapping[SubjectKind, SubjectRenderer]:
-    """For ``core/webhook_payloads.py``."""
+    """The renderers of batches and tasks, for ``core/webhook_payloads.py``."""
 
-    async def batch(event: DeliveryEvent) -> ToldBatch:
+    async def batch(event: DeliveryEvent) -> BatchWebhookPayload:
         batch_id = to_text(event.subject)
         try:
             job = presenter.job(
@@ -52,12 +52,12 @@ def renderers(engine: Engine) -> Mapping[SubjectKind, SubjectRenderer]:
             )
         except JobNotFound:
             job = None
-        return ToldBatch(batch_id, _run(event), event.facts, job)
+        return BatchWebhookPayload(batch_id, _run(event), event.facts, job)
 
-    async def task(event: DeliveryEvent) -> ToldTask:
+    async def task(event: DeliveryEvent) -> TaskWebhookPayload:
         facts = event.facts
         job_id, shown = await _task(engine, event)
-        return ToldTask(
+        return TaskWebhookPayload(
             id=event.subject.hex,
             job_id=job_id,
             run_id=_run(event),
@@ -72,7 +72,7 @@ def renderers(engine: Engine) -> Mapping[SubjectKind, SubjectRenderer]:
 async def _task(
     engine: Engine, event: DeliveryEvent
 ) -> tuple[str | None, schemas.BatchTaskBody | None]:
-    assert event.run is not None, "a task is of a run"
+    assert event.run is not None, "a task belongs to a run"
     try:
         view = await engine.extension(BatchRepository).get_of_run(event.run, org=event.org)
         found = await engine.extension(BatchRepository).tasks.get(view, event.subject.hex)
@@ -84,5 +84,5 @@ async def _task(
 
 
 def _run(event: DeliveryEvent) -> str:
-    assert event.run is not None, "what is told of a batch is told of a run"
+    assert event.run is not None, "every event of a batch names a run"
     return to_text(event.run)

@@ -1,5 +1,5 @@
-"""The console API: all of an organisation's jobs, whichever surface they came by.
+"""The console API: all of an organisation's jobs, whichever product they belong to.
 
-For people who look after jobs, and for what they use: the dashboard and the command line. It shows
-the engine's own words, because it is about all surfaces at once.
+It serves people who manage jobs, through the dashboard and the command line. It shows the engine's
+states rather than a product's statuses, because it covers all products at once.
 """

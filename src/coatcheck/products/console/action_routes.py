@@ -1,4 +1,4 @@
-"""Having jobs stopped, or done again: one, or many at once."""
+"""Routes that cancel and retry jobs: one, or many at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from coatcheck.http.job_responses import (
     replay_headers,
 )
 from coatcheck.http.parameters import read_idempotency_key, read_preferences
-from coatcheck.http.problems import MEDIA_TYPE, Problem, said_of
+from coatcheck.http.problems import MEDIA_TYPE, Problem, public_detail
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
@@ -42,30 +42,30 @@ from coatcheck.products.console.context import (
     key_of_filtered,
     stored_key,
 )
-from coatcheck.products.console.filters import in_utc, read_states, wanted
+from coatcheck.products.console.filters import in_utc, job_filter, read_states
 from coatcheck.products.console.presenter import job_url
 from coatcheck.products.console.read_routes import JOB_ID
 
 _BODY_BYTES_MAX: Final = 64 * 1024
-_AT_ONCE: Final = 8
-"""How many jobs of one order are dealt with at a time."""
+_CONCURRENCY: Final = 8
+"""The number of jobs of one bulk request that are processed at a time."""
 _PAGE_ROWS: Final = 200
-_PAGES_IN_VAIN_MAX: Final = 20
-"""How many pages without any job that fits an order turns over: each looks at thousands."""
+_EMPTY_PAGES_MAX: Final = 20
+"""The number of pages without a match after which a bulk request stops: each scans thousands."""
 
-Steer = Callable[[OrgJob], Awaitable[str | None]]
-"""Does what an order says with one job; gives the id of the new one, if there is one."""
+Action = Callable[[OrgJob], Awaitable[str | None]]
+"""Cancels or retries one job; returns the id of the new job, if there is one."""
 
 
 class OrgJobActionRoutes:
-    """The routes that change jobs."""
+    """The routes that cancel and retry jobs."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
         self.order = schemas.bulk_order([*context.adapters.all])
 
     async def cancel(self, request: Request) -> Response:
-        """200 if the job is cancelled, 202 if it was told to stop."""
+        """200 if the job is cancelled, 202 if it was asked to stop."""
         context = self._context
         job = await context.job(request)
         await context.adapters.of(job).cancel(job)
@@ -76,11 +76,11 @@ class OrgJobActionRoutes:
         )
 
     async def retry(self, request: Request) -> Response:
-        """202 with the new job; a known key answers the one that it made."""
+        """202 with the new job; a known key returns the job that it created."""
         context, principal = self._context, request.principal
         preferences = read_preferences(request, in_query=False)
-        said = read_idempotency_key(request)
-        key = None if said is None else stored_key(principal, said)
+        given_key = read_idempotency_key(request)
+        key = None if given_key is None else stored_key(principal, given_key)
         job = await context.job(request)
         knows = partial(context.engine.knows_key, org=principal.org)
         await context.gate.check_unless_known(principal, key, knows)
@@ -92,32 +92,32 @@ class OrgJobActionRoutes:
         return json_response(await context.presenter.whole(new), HTTPStatus.ACCEPTED, headers)
 
     async def many(self, request: Request) -> Response:
-        """What came of each job; one that could not be helped keeps no other from it."""
+        """Cancel or retry many jobs. Each has its own result; a failure does not stop the rest."""
         order = await read_body(request, self.order, _BODY_BYTES_MAX)
         if (order.ids is None) == (order.filter is None):
             raise InvalidInput([FieldIssue("ids", "either `ids` or `filter` must be given")])
         principal = request.principal
         if order.action == "retry":
             await self._context.gate.check_plan(principal)
-        steer = self._steer(order, principal, request.request_id)
+        action = self._action(order, principal, request.request_id)
         if order.ids is not None:
             named = list(dict.fromkeys(order.ids))
-            items = await _each(named, partial(self._by_id, principal, steer))
+            items = await _each(named, partial(self._by_id, principal, action))
             return json_response(schemas.BulkAnswer(items, more=False))
         assert order.filter is not None
         found, more = await self._found(order.filter, order, principal)
-        items = await _each(found, partial(_steered, steer))
+        items = await _each(found, partial(_applied, action))
         return json_response(schemas.BulkAnswer(items, more))
 
-    def _steer(self, order: schemas.BulkOrder, principal: Principal, request_id: str) -> Steer:
+    def _action(self, order: schemas.BulkOrder, principal: Principal, request_id: str) -> Action:
         adapters, gate = self._context.adapters, self._context.gate
 
         async def cancel(job: OrgJob) -> None:
             await adapters.of(job).cancel(job)
 
         async def retry(job: OrgJob) -> str:
-            # A filter leaves out what was retried. Two orders that come at once find the same jobs
-            # all the same: then both are answered the one new job.
+            # A filter leaves out jobs that were retried already. But two concurrent requests find
+            # the same jobs: the key makes both return the same new job.
             key = None if order.filter is None else key_of_filtered(job)
             await gate.check_new_work(principal)
             return (await self._retried(job, principal, key, request_id)).id
@@ -131,49 +131,49 @@ class OrgJobActionRoutes:
         refusal = adapter.refusal(job)
         if refusal is not None:
             if not job.view.terminal:
-                raise JobNotEnded("The job goes on.")
+                raise JobNotEnded("The job has not ended.")
             raise NotRetryable(refusal)
         return await adapter.retry(job, RetryRequest(principal, key, request_id))
 
-    async def _by_id(self, principal: Principal, steer: Steer, job_id: str) -> schemas.BulkItem:
+    async def _by_id(self, principal: Principal, action: Action, job_id: str) -> schemas.BulkItem:
         try:
             job = await self._context.find(principal, job_id)
         except CoatcheckError as error:
             return _failed(job_id, error)
-        return await _steered(steer, job)
+        return await _applied(action, job)
 
     async def _found(
         self, given: schemas.BulkFilter, order: schemas.BulkOrder, principal: Principal
     ) -> tuple[Sequence[OrgJob], bool]:
-        """So many of the jobs that a filter is about, and whether there may be more.
+        """The jobs that match a filter, up to the limit, and whether there may be more.
 
-        Those for which there is nothing to do are left out: else the same ones would be found again
-        by an order that goes on where this one stops.
+        Jobs that need no action are left out. Otherwise a repeated request, which continues after
+        this one, would find the same jobs again.
         """
-        looked_for = self._wanted(given, order, principal)
+        job_filter = self._job_filter(given, order, principal)
         found: list[OrgJob] = []
         after = None
-        in_vain = 0
-        while len(found) < order.limit and in_vain < _PAGES_IN_VAIN_MAX:
+        empty_pages = 0
+        while len(found) < order.limit and empty_pages < _EMPTY_PAGES_MAX:
             page = await self._context.engine.extension(OrgJobRepository).page(
-                looked_for, after=after, limit=min(_PAGE_ROWS, order.limit - len(found))
+                job_filter, after=after, limit=min(_PAGE_ROWS, order.limit - len(found))
             )
             found += page.items
-            in_vain += not page.items
+            empty_pages += not page.items
             after = page.following
             if after is None:
                 break
         return found, after is not None
 
-    def _wanted(
+    def _job_filter(
         self, given: schemas.BulkFilter, order: schemas.BulkOrder, principal: Principal
     ) -> OrgJobFilter:
-        may_be = _RETRIED if order.action == "retry" else _CANCELLED
-        asked = read_states(given.state, "body")
-        return wanted(
+        eligible = _RETRYABLE if order.action == "retry" else _CANCELLABLE
+        requested = read_states(given.state, "body")
+        return job_filter(
             principal,
             self._context.adapters,
-            states=[state for state in may_be if asked is None or state in asked],
+            states=[state for state in eligible if requested is None or state in requested],
             lane=given.lane,
             surface=given.surface,
             service=given.service,
@@ -185,65 +185,70 @@ class OrgJobActionRoutes:
         )
 
 
-_RETRIED: Final = UNSUCCESSFUL
-_CANCELLED: Final = tuple(state for state in LIVE if state is not State.CANCEL_REQUESTED)
-"""The states of jobs with which an order does something."""
+_RETRYABLE: Final = UNSUCCESSFUL
+_CANCELLABLE: Final = tuple(state for state in LIVE if state is not State.CANCEL_REQUESTED)
+"""The states of jobs that a bulk request with a filter cancels."""
 
 
 async def _each(
-    subjects: Sequence[object], deal_with: Callable[..., Awaitable[schemas.BulkItem]]
+    subjects: Sequence[object], process: Callable[..., Awaitable[schemas.BulkItem]]
 ) -> list[schemas.BulkItem]:
-    """What came of each, in their order; a few at a time."""
-    turns = asyncio.Semaphore(_AT_ONCE)
+    """The results in the order of the subjects; a few are processed at a time."""
+    slots = asyncio.Semaphore(_CONCURRENCY)
 
     async def one(subject: object) -> schemas.BulkItem:
-        async with turns:
-            return await deal_with(subject)
+        async with slots:
+            return await process(subject)
 
     return await asyncio.gather(*map(one, subjects))
 
 
-async def _steered(steer: Steer, job: OrgJob) -> schemas.BulkItem:
+async def _applied(action: Action, job: OrgJob) -> schemas.BulkItem:
     try:
-        return schemas.BulkItem(job.id, True, await steer(job), None, None)
+        return schemas.BulkItem(job.id, True, await action(job), None, None)
     except CoatcheckError as error:
         return _failed(job.id, error)
 
 
 def _failed(job_id: str, error: CoatcheckError) -> schemas.BulkItem:
-    return schemas.BulkItem(job_id, False, None, error.code, said_of(error))
+    return schemas.BulkItem(job_id, False, None, error.code, public_detail(error))
 
 
 def routes(context: ConsoleContext) -> list[Route]:
-    steering = OrgJobActionRoutes(context)
+    actions = OrgJobActionRoutes(context)
     return [
         Route(
             methods=("POST",),
             path=f"{JOB}/cancel",
             name="cancel_org_job",
-            summary="Ask for a job's end.",
-            description="What a remote does for the job is cancelled there, too, if it can be.",
-            handler=steering.cancel,
+            summary="Cancel a job.",
+            description="Work that a remote does for the job is cancelled there as well, if the "
+            "remote can do that.",
+            handler=actions.cancel,
             access=Scope.SUBMIT,
             operable=True,
             tag=TAG,
             parameters=(JOB_ID,),
             responses=(
-                ResponseSpec(HTTPStatus.OK, "It is cancelled.", schemas.OrgJobBody),
+                ResponseSpec(HTTPStatus.OK, "The job is cancelled.", schemas.OrgJobBody),
                 ResponseSpec(
-                    HTTPStatus.ACCEPTED, "It runs, and was told to stop.", schemas.OrgJobBody
+                    HTTPStatus.ACCEPTED,
+                    "The job is running and was asked to stop.",
+                    schemas.OrgJobBody,
                 ),
-                ResponseSpec(HTTPStatus.CONFLICT, "It has already ended.", Problem, MEDIA_TYPE),
+                ResponseSpec(
+                    HTTPStatus.CONFLICT, "The job has already ended.", Problem, MEDIA_TYPE
+                ),
             ),
         ),
         Route(
             methods=("POST",),
             path=f"{JOB}/retry",
             name="retry_org_job",
-            summary="Have a job done again that failed or was cancelled: as a new job.",
+            summary="Retry a failed or cancelled job as a new job.",
             description="The new job has the same input, owner, lane, limits and webhooks; the old "
-            "one stays as it is.",
-            handler=steering.retry,
+            "job does not change.",
+            handler=actions.retry,
             access=Scope.SUBMIT,
             operable=True,
             tag=TAG,
@@ -255,12 +260,12 @@ def routes(context: ConsoleContext) -> list[Route]:
             responses=(
                 ResponseSpec(
                     HTTPStatus.ACCEPTED,
-                    "The new job is safe.",
+                    "The new job is stored.",
                     schemas.OrgJobBody,
                     headers={
-                        "Location": "The new job.",
+                        "Location": "The URL of the new job.",
                         "Idempotent-Replayed": "`true`: the key was known, no job was created.",
-                        "Idempotency-Mismatch": "`true`: it was known for another job's retry.",
+                        "Idempotency-Mismatch": "`true`: the key was used to retry another job.",
                     },
                 ),
                 ResponseSpec(
@@ -271,15 +276,16 @@ def routes(context: ConsoleContext) -> list[Route]:
                 ),
                 ResponseSpec(
                     HTTPStatus.CONFLICT,
-                    "It goes on (`job_not_ended`); or its input is gone (`input_not_kept`); or "
-                    "jobs of its kind are done again otherwise (`not_retryable`), and the message "
-                    "says how.",
+                    "The job has not ended (`job_not_ended`); or its input was deleted "
+                    "(`input_not_kept`); or jobs of its kind are not retried here "
+                    "(`not_retryable`), and the message says what to do instead.",
                     Problem,
                     MEDIA_TYPE,
                 ),
                 ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
-                    "The key is known for another job's retry, and the caller was strict.",
+                    "The key was used to retry another job, and the caller asked for strict "
+                    "handling.",
                     Problem,
                     MEDIA_TYPE,
                 ),
@@ -290,16 +296,16 @@ def routes(context: ConsoleContext) -> list[Route]:
             path=f"{JOBS}/bulk",
             name="steer_org_jobs",
             summary="Cancel or retry many jobs at once.",
-            description="Those of `ids`; or those that a `filter` finds, newest first, to `limit`. "
-            "A filter leaves out jobs for which there is nothing to do, such as those that were "
+            description="The jobs of `ids`; or those that a `filter` finds, newest first, up to "
+            "`limit`. A filter leaves out jobs that need no action, such as those that were "
             "retried already.",
-            handler=steering.many,
+            handler=actions.many,
             access=Scope.SUBMIT,
             operable=True,
             tag=TAG,
-            body=RequestBody("What to do, with which jobs.", steering.order),
+            body=RequestBody("The action, and the jobs.", actions.order),
             responses=(
-                ResponseSpec(HTTPStatus.OK, "What came of each.", schemas.BulkAnswer),
+                ResponseSpec(HTTPStatus.OK, "The result for each job.", schemas.BulkAnswer),
                 ResponseSpec(
                     HTTPStatus.PAYMENT_REQUIRED,
                     "The organisation's plan is not active.",
@@ -308,7 +314,7 @@ def routes(context: ConsoleContext) -> list[Route]:
                 ),
                 ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
-                    "The body does not fit; `details` says how.",
+                    "The body is not valid; `details` says why.",
                     Problem,
                     MEDIA_TYPE,
                 ),

@@ -1,4 +1,4 @@
-"""Which product's adapter shows a job, and which services a product's jobs are of."""
+"""Finds the product's adapter that shows a job, and the services of a product's jobs."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
 from coatcheck.installed import reserved_services
 from coatcheck.product import Product
 
-_OFF: Final = "The product that this job belongs to is off on this server (COATCHECK_PRODUCTS)"
+_OFF: Final = "The job's product is off on this server (COATCHECK_PRODUCTS)"
 
 
 class PlainJobs(JobAdapter):
-    """Shows jobs that no product which is on knows: what the engine knows of them, and no more.
+    """Shows jobs that no enabled product adapts: only the engine's fields.
 
-    Their payloads and results are for their product to read: they may hold what its callers are
-    not to see.
+    Only their product can read their payloads and results, which may contain data that callers must
+    not see.
     """
 
-    def __init__(self, server: ServerContext, surface: str) -> None:
+    def __init__(self, server: ServerContext, product: str) -> None:
         super().__init__(server.engine, server.remote_calls)
-        self.surface = surface
+        self.product = product
 
     async def label(self, job: OrgJob, /) -> JobLabel:
         return JobLabel(job.service, job.view.endpoint)
 
-    def places(self, job: OrgJob) -> JobPaths:
+    def paths(self, job: OrgJob) -> JobPaths:
         del job
         return JobPaths(None)
 
@@ -39,10 +39,10 @@ class PlainJobs(JobAdapter):
 
     async def input(self, job: OrgJob) -> bytes:
         del job
-        raise InputNotKept(f"{_OFF}: its input cannot be shown here.")
+        raise InputNotKept(f"{_OFF}: the input cannot be shown here.")
 
     def refusal(self, _: OrgJob, /) -> str | None:
-        return f"{_OFF}: retry it on a server where it is on."
+        return f"{_OFF}: retry the job on a server where the product is on."
 
     def stored_keys(self, *_: object) -> Sequence[str]:
         return []
@@ -53,7 +53,7 @@ class JobAdapters:
 
     def __init__(self, server: ServerContext, products: Iterable[Product]) -> None:
         on = [*products]
-        self._parts = server
+        self._server = server
         self.all = {
             each.name: each.job_adapter(server) for each in on if each.job_adapter is not None
         }
@@ -73,7 +73,7 @@ class JobAdapters:
         }
 
     def of(self, job: OrgJob) -> JobAdapter:
-        """The one that shows a job."""
+        """The adapter of a job."""
         if job.task is not None:
             return self._plain(job) if self._grouped is None else self.all[self._grouped]
         adapter = self._by_service.get(job.service)
@@ -84,8 +84,8 @@ class JobAdapters:
         return self.all[self._others]
 
     def services(self, surface: str) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-        """The services whose jobs are shown as jobs of ``surface``; or None, and the services whose
-        jobs are not."""
+        """The services whose jobs are shown as jobs of ``surface``; or, for the product that adapts
+        all other jobs, None and the services to leave out."""
         if surface != self._others:
             return self._services[surface], None
         own = self._services[surface]
@@ -93,4 +93,4 @@ class JobAdapters:
         return None, [*shown_as_others, *self._off]
 
     def _plain(self, job: OrgJob) -> JobAdapter:
-        return PlainJobs(self._parts, self._off.get(job.service, job.service))
+        return PlainJobs(self._server, self._off.get(job.service, job.service))

@@ -1,4 +1,4 @@
-"""What every route of the console needs, and who may see which job."""
+"""The services that every console route uses, and the access checks that they share."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ JOB: Final = f"{JOBS}/{{id}}"
 TAG: Final = "console"
 
 _MARK: Final = "\x1eretry:"
-"""Before the keys of retries. No caller can spell it: it is not printable."""
+"""The prefix of the idempotency keys of retries. No caller can send it: it is not printable."""
 _TASK_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleContext:
-    """The parts that the routes of the console work with."""
+    """The server's services that the console routes use."""
 
     engine: Engine
     gate: Gate
@@ -44,7 +44,8 @@ class ConsoleContext:
         return await self.find(request.principal, request.params["id"])
 
     async def find(self, principal: Principal, job_id: str) -> OrgJob:
-        """A job by its id, spelt as jobs or as tasks are. Raises JobNotFound, whatever is wrong."""
+        """A job by its id, in the format of jobs or of tasks. Raises JobNotFound, also for a job
+        that the caller may not see."""
         job = await self.engine.extension(OrgJobRepository).get(principal.org, read_id(job_id))
         if not may_see(principal, job.view.owner):
             raise JobNotFound("there is no such job")
@@ -52,17 +53,18 @@ class ConsoleContext:
 
 
 def may_see(principal: Principal, owner: str) -> bool:
-    """Whether a job is the caller's to look after: an admin looks after all."""
+    """Whether the caller may see a job of this owner. An admin sees all."""
     return Scope.ADMIN in principal.scopes or principal.may_see(owner)
 
 
 def reader_of_lists(principal: Principal) -> str | None:
-    """Whose jobs a caller lists: an admin those of all, others their own and what is anyone's."""
+    """The owner to whose jobs a caller's lists are restricted, besides jobs that are open to
+    anyone; None for an admin, who lists all."""
     return None if Scope.ADMIN in principal.scopes else principal.owner
 
 
 def read_id(text: str) -> UUID:
-    """The id of a job, spelt as jobs or as tasks are. Raises JobNotFound."""
+    """Parse a job's id, in the format of jobs or of tasks. Raises JobNotFound."""
     if _TASK_ID.fullmatch(text):
         return UUID(text)
     try:
@@ -72,11 +74,11 @@ def read_id(text: str) -> UUID:
 
 
 def key_of_filtered(job: OrgJob) -> str:
-    """The key of the retry of a job that a filter found: one, whoever asks for it."""
+    """The key for retrying a job that a filter found: the same for every caller."""
     return f"{_MARK}found:{job.uuid.hex}"
 
 
 def stored_key(principal: Principal, key: str) -> str:
-    """The idempotency key of a retry as it is stored: one for each caller who says it."""
-    said = "\0".join([principal.owner, key])
-    return _MARK + hashlib.sha256(said.encode()).hexdigest()
+    """The idempotency key of a retry as it is stored: every caller has their own keys."""
+    scoped = "\0".join([principal.owner, key])
+    return _MARK + hashlib.sha256(scoped.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Which jobs a list or an order is about, as it is asked for in a query or a body."""
+"""Filters of jobs: reads them from a query or a body, and restricts them to the caller's jobs."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from coatcheck.http.routing import Parameter
 from coatcheck.products.console.adapters import JobAdapters
 from coatcheck.products.console.context import reader_of_lists
 
-_WORD_CHARACTERS_MAX: Final = 300
+_TEXT_CHARACTERS_MAX: Final = 300
 _STATES: Final[Mapping[str, Sequence[State]]] = {
     "live": LIVE,
     "ended": ENDED,
     **{state.value: (state,) for state in State},
 }
 _LANES: Final = [lane.value for lane in Lane]
-_NO_MOMENT: Final = "must be a time with its zone, such as 2026-01-31T12:00:00Z"
+_INVALID_TIME: Final = "must be a time with its zone, such as 2026-01-31T12:00:00Z"
 
 
-def wanted_by_query(request: Request, adapters: JobAdapters) -> OrgJobFilter:
-    """The jobs that the query of a list asks for. Raises InvalidParameter."""
+def query_filter(request: Request, adapters: JobAdapters) -> OrgJobFilter:
+    """The filter in the query of a list. Raises InvalidParameter."""
     query = request.query
     lane = read_choice(query, "lane", _LANES)
     surface = read_choice(query, "surface", [*adapters.all])
-    return wanted(
+    return job_filter(
         request.principal,
         adapters,
         states=read_states(query.get("state"), "query"),
         lane=None if lane is None else Lane(lane),
         surface=surface,
-        service=_word(query.get("service"), "service"),
-        endpoint=_word(query.get("endpoint"), "endpoint"),
-        owner=_word(query.get("owner"), "owner"),
-        error_code=_word(query.get("error_code"), "error_code"),
-        created_after=_moment(query.get("created_after"), "created_after"),
-        created_before=_moment(query.get("created_before"), "created_before"),
+        service=_text(query.get("service"), "service"),
+        endpoint=_text(query.get("endpoint"), "endpoint"),
+        owner=_text(query.get("owner"), "owner"),
+        error_code=_text(query.get("error_code"), "error_code"),
+        created_after=_time(query.get("created_after"), "created_after"),
+        created_before=_time(query.get("created_before"), "created_before"),
     )
 
 
-def wanted(
+def job_filter(
     principal: Principal,
     adapters: JobAdapters,
     *,
@@ -55,7 +55,7 @@ def wanted(
     service: str | None,
     **others: Any,
 ) -> OrgJobFilter:
-    """The jobs of a surface, a service, both or all, that the caller may see."""
+    """The filter for a surface, a service, both or all, restricted to what the caller may see."""
     services: Sequence[str] | None = None if service is None else [service]
     not_these: Sequence[str] | None = None
     if surface is not None:
@@ -72,7 +72,7 @@ def wanted(
 
 
 def read_states(given: str | None, place: str) -> Sequence[State] | None:
-    """States with commas between; ``live`` and ``ended`` stand for several."""
+    """Parse states separated by commas; ``live`` and ``ended`` stand for several."""
     if given is None:
         return None
     states: list[State] = []
@@ -80,32 +80,34 @@ def read_states(given: str | None, place: str) -> Sequence[State] | None:
         group = _STATES.get(word)
         if group is None:
             allowed = ", ".join(_STATES)
-            raise InvalidParameter("state", f"must be of {allowed}, with commas between", place)
+            raise InvalidParameter("state", f"must be of {allowed}, separated by commas", place)
         states += group
     return list(dict.fromkeys(states))
 
 
-def _word(given: str | None, name: str) -> str | None:
+def _text(given: str | None, name: str) -> str | None:
     if given is None:
         return None
-    if not 1 <= len(given) <= _WORD_CHARACTERS_MAX or "\0" in given:
-        raise InvalidParameter(name, f"must have 1 to {_WORD_CHARACTERS_MAX} characters, no NUL")
+    if not 1 <= len(given) <= _TEXT_CHARACTERS_MAX or "\0" in given:
+        raise InvalidParameter(name, f"must have 1 to {_TEXT_CHARACTERS_MAX} characters, no NUL")
     return given
 
 
-def _moment(given: str | None, name: str) -> datetime | None:
+def _time(given: str | None, name: str) -> datetime | None:
     if given is None:
         return None
     try:
         moment = datetime.fromisoformat(given)
     except ValueError as error:
-        raise InvalidParameter(name, _NO_MOMENT) from error
+        raise InvalidParameter(name, _INVALID_TIME) from error
     return in_utc(moment, name, "query")
 
 
 def in_utc(moment: datetime | None, name: str, place: str) -> datetime | None:
-    """Python knows offsets that PostgreSQL does not, and times that have none in UTC. Raises
-    InvalidParameter."""
+    """Convert a time to UTC. Raises InvalidParameter.
+
+    Python accepts offsets that PostgreSQL does not, and times that cannot be converted to UTC.
+    """
     if moment is None:
         return None
     try:
@@ -113,23 +115,23 @@ def in_utc(moment: datetime | None, name: str, place: str) -> datetime | None:
             return moment.astimezone(UTC)
     except OverflowError:
         pass  # it is refused below
-    raise InvalidParameter(name, _NO_MOMENT, place)
+    raise InvalidParameter(name, _INVALID_TIME, place)
 
 
 _DATE_TIME: Final = {"type": "string", "format": "date-time"}
-_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": _WORD_CHARACTERS_MAX}
+_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": _TEXT_CHARACTERS_MAX}
 _STATE_WORD: Final = "|".join(_STATES)
 _BY_STATE_AND_LANE: Final = (
     Parameter(
         "state",
         "query",
-        "Only jobs in these states, with commas between; `live` stands for all that have not "
-        "ended, `ended` for all that have.",
+        "Only jobs in these states, separated by commas; `live` stands for all states of jobs "
+        "that have not ended, `ended` for the others.",
         {"type": "string", "pattern": f"^({_STATE_WORD})(,({_STATE_WORD}))*$", "maxLength": 200},
     ),
     Parameter("lane", "query", "Only jobs of this lane.", {"type": "string", "enum": _LANES}),
 )
-_BY_THE_REST: Final = (
+_BY_OTHERS: Final = (
     Parameter("service", "query", "Only jobs of this service.", _TEXT),
     Parameter(
         "endpoint",
@@ -146,11 +148,11 @@ _BY_THE_REST: Final = (
 
 
 def filter_parameters(adapters: JobAdapters) -> Sequence[Parameter]:
-    """What a list can be narrowed by."""
+    """The query parameters that filter a list."""
     surface = Parameter(
         "surface",
         "query",
-        "Only jobs that came by this surface.",
+        "Only jobs of this product.",
         {"type": "string", "enum": [*adapters.all]},
     )
-    return (*_BY_STATE_AND_LANE, surface, *_BY_THE_REST)
+    return (*_BY_STATE_AND_LANE, surface, *_BY_OTHERS)

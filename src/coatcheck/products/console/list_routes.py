@@ -1,4 +1,4 @@
-"""All of an organisation's jobs, a page at a time; or those that a word names."""
+"""Routes that list an organisation's jobs: page by page, by id or key, or as they change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 from coatcheck.domain.org_jobs import OrgJob, OrgJobFilter
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.event_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
-from coatcheck.http.job_responses import CHANGES_PARAMETERS, changes_answer
+from coatcheck.http.job_responses import CHANGES_PARAMETERS, changes_response
 from coatcheck.http.parameters import read_whole_number
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
@@ -28,39 +28,39 @@ from coatcheck.products.console.context import (
     reader_of_lists,
     stored_key,
 )
-from coatcheck.products.console.filters import filter_parameters, wanted_by_query
+from coatcheck.products.console.filters import filter_parameters, query_filter
 
 PAGE_ROWS: Final = 50
 PAGE_ROWS_MAX: Final = 200
 
 
 class OrgJobListRoutes:
-    """The route that lists jobs."""
+    """The routes that list jobs."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
 
     async def page(self, request: Request) -> Response:
-        """Jobs, newest first: all of them for an admin, else the caller's own and anyone's."""
+        """Jobs, newest first: all for an admin; for others their own and those open to anyone."""
         context, query = self._context, request.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
         after = _cursor(query.get("cursor"))
-        wanted = wanted_by_query(request, context.adapters)
-        said = query.get("q")
-        if said is not None:
-            found = await self._named(request, said)
+        job_filter = query_filter(request, context.adapters)
+        text = query.get("q")
+        if text is not None:
+            found = await self._search(request, text)
             return json_response(
                 schemas.OrgJobPageBody([await context.presenter.item(job) for job in found], None)
             )
         page = await context.engine.extension(OrgJobRepository).page(
-            wanted, after=after, limit=limit
+            job_filter, after=after, limit=limit
         )
         items = [await context.presenter.item(job) for job in page.items]
         following = None if page.following is None else to_text(page.following)
         return json_response(schemas.OrgJobPageBody(items, following))
 
     async def events(self, request: Request) -> StreamResponse:
-        """The jobs of ``page``, as they change."""
+        """Stream the jobs of ``page`` as they change."""
         context, principal = self._context, request.principal
 
         async def look(cursor: ChangeCursor) -> Changes[OrgJob]:
@@ -74,32 +74,31 @@ class OrgJobListRoutes:
 
         return context.responses.changes(request, "job", look, context.presenter.item)
 
-    async def _named(self, request: Request, said: str) -> list[OrgJob]:
-        """The jobs that a word names: by their id, their idempotency key, or the id of the request
-        that handed them in, if that was lately."""
-        if not 1 <= len(said) <= IDEMPOTENCY_KEY_CHARACTERS_MAX or not said.isprintable():
+    async def _search(self, request: Request, text: str) -> list[OrgJob]:
+        """The jobs with this id or idempotency key, or, among the newest jobs, this request id."""
+        if not 1 <= len(text) <= IDEMPOTENCY_KEY_CHARACTERS_MAX or not text.isprintable():
             most = IDEMPOTENCY_KEY_CHARACTERS_MAX
             raise InvalidParameter("q", f"must have 1 to {most} printable characters")
         context, principal = self._context, request.principal
         console = context.engine.extension(OrgJobRepository)
         found: dict[UUID, OrgJob] = {}
         try:
-            job = await context.find(principal, said)
+            job = await context.find(principal, text)
             found[job.uuid] = job
         except JobNotFound:
             keys = {
-                stored_key(principal, said),
+                stored_key(principal, text),
                 *(
                     key
-                    for desk in context.adapters.all.values()
-                    for key in desk.stored_keys(principal, said)
+                    for adapter in context.adapters.all.values()
+                    for key in adapter.stored_keys(principal, text)
                 ),
             }
             for job in await console.find(principal.org, sorted(keys)):
                 if may_see(principal, job.view.owner):
                     found[job.uuid] = job
             of_request = OrgJobFilter(
-                org=principal.org, reader=reader_of_lists(principal), request_id=said
+                org=principal.org, reader=reader_of_lists(principal), request_id=text
             )
             for job in (await console.page(of_request, after=None, limit=PAGE_ROWS)).items:
                 found[job.uuid] = job
@@ -122,10 +121,10 @@ def routes(context: ConsoleContext) -> list[Route]:
             methods=("GET",),
             path=JOBS,
             name="org_jobs",
-            summary="An organisation's jobs, newest first, whichever surface they came by.",
-            description="An admin sees all of them, others their own and those that are anyone's. "
-            "Tasks of batches are not listed. A page looks at 10,000 jobs at most: one that is "
-            "narrowed much may be short, or empty, and still have a `next`.",
+            summary="List an organisation's jobs of all products, newest first.",
+            description="An admin sees all jobs; others see their own and those open to anyone. "
+            "Tasks of batches are not listed. A page scans at most 10,000 jobs: with a narrow "
+            "filter it may be short, or empty, and still have a `next`.",
             handler=listing.page,
             access=Scope.READ,
             operable=True,
@@ -135,19 +134,19 @@ def routes(context: ConsoleContext) -> list[Route]:
                 Parameter(
                     "q",
                     "query",
-                    "Only the job of this id, of this idempotency key, or those of this request id "
-                    "among the newest 10,000. The other fields do not matter then.",
+                    "Only the job with this id or this idempotency key, or jobs with this request "
+                    "id among the newest 10,000. The other filters are ignored.",
                     {
                         "type": "string",
                         "minLength": 1,
                         "maxLength": IDEMPOTENCY_KEY_CHARACTERS_MAX,
                     },
                 ),
-                Parameter("cursor", "query", "The `next` of the page before.", ULID),
+                Parameter("cursor", "query", "`next` of the previous page.", ULID),
                 Parameter(
                     "limit",
                     "query",
-                    "How many to show.",
+                    "The maximum number of jobs.",
                     {
                         "type": "integer",
                         "minimum": 1,
@@ -162,15 +161,15 @@ def routes(context: ConsoleContext) -> list[Route]:
             methods=("GET",),
             path=f"{JOBS}/events",
             name="org_jobs_events",
-            summary="An organisation's jobs, as they change.",
-            description="An admin sees all of them, others their own and those that are anyone's; "
-            "nobody tasks of batches. Begins with jobs that have not ended, unless it goes on "
-            "behind an event. Follows the newest 10,000 jobs.",
+            summary="Stream an organisation's jobs as they change.",
+            description="An admin sees all jobs; others see their own and those open to anyone. "
+            "Tasks of batches are left out. Begins with jobs that have not ended, unless it "
+            "resumes after an event. Follows the newest 10,000 jobs.",
             handler=listing.events,
             access=Scope.READ,
             operable=True,
             tag=TAG,
             parameters=CHANGES_PARAMETERS,
-            responses=(changes_answer("job", "a job"),),
+            responses=(changes_response("job", "a job"),),
         ),
     ]

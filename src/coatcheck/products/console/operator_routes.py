@@ -1,4 +1,4 @@
-"""What the deployment's operators may do besides: list organisations, forget endpoints."""
+"""Routes for the deployment's operators only: list organisations, remove unused endpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coatcheck.products.console.context import TAG
 
 OPERATOR: Final = "/api/v1/operator"
 OPERATORS_ONLY: Final = ResponseSpec(
-    HTTPStatus.FORBIDDEN, "The caller is no operator: `missing_scope`.", Problem, MEDIA_TYPE
+    HTTPStatus.FORBIDDEN, "The caller is not an operator: `missing_scope`.", Problem, MEDIA_TYPE
 )
 
 
@@ -52,16 +52,16 @@ def routes(db: Connection) -> list[Route]:
             methods=("DELETE",),
             path=f"{OPERATOR}/services/{{name}}",
             name="operator_forget_services",
-            summary="Take endpoints of code without a live worker out of the catalogue.",
+            summary="Remove Python endpoints without a live worker from the catalogue.",
             description="`name` is a service, a version of it or an endpoint: `docs`, `docs.v2`, "
-            "`docs.post__count`, `docs.v2.post__count`. Jobs that were accepted stay; a worker "
-            "that publishes an endpoint brings it back.",
+            "`docs.post__count`, `docs.v2.post__count`. Accepted jobs stay; a worker that "
+            "publishes an endpoint adds it again.",
             handler=forget_services,
             access=Scope.ADMIN,
             operators_only=True,
             tag=TAG,
             responses=(
-                ResponseSpec(HTTPStatus.OK, "What was forgotten.", schemas.ForgottenServices),
+                ResponseSpec(HTTPStatus.OK, "The removed endpoints.", schemas.ForgottenServices),
                 OPERATORS_ONLY,
             ),
         ),
@@ -69,9 +69,9 @@ def routes(db: Connection) -> list[Route]:
             methods=("GET",),
             path=f"{OPERATOR}/orgs",
             name="operator_orgs",
-            summary="Every organisation of the deployment, for its operators.",
+            summary="List the organisations of the deployment, for its operators.",
             description="Operators are the admins of the organisation that COATCHECK_OPERATOR_ORG "
-            "names. Organisations that only tokens know have no row, and are not listed.",
+            "names. An organisation that appears only in tokens has no row, and is not listed.",
             handler=orgs,
             access=Scope.ADMIN,
             operators_only=True,

@@ -1,4 +1,4 @@
-"""Shows jobs as the console does."""
+"""Renders jobs and their timelines as bodies of the console API."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _OUTCOMES: Final[dict[str, TimelineKind]] = {
 def timeline(
     job: OrgJob, attempts: Sequence[Attempt], spawned_at: datetime | None
 ) -> list[TimelineItem]:
-    """The story of a job. ``spawned_at`` is when a remote last began to work for it."""
+    """What happened to a job, in order. ``spawned_at`` is when a remote last began its work."""
     items = [
         *_beginning(job, attempts),
         *(item for attempt in attempts for item in _attempt(attempt)),
         *_under_way(job, attempts, spawned_at),
         *_end(job),
     ]
-    # What is of one moment stays in this order.
+    # The sort is stable: items of the same time stay in this order.
     return sorted(items, key=lambda item: item.at)
 
 
@@ -78,10 +78,10 @@ def _attempt(attempt: Attempt) -> Iterator[TimelineItem]:
 def _under_way(
     job: OrgJob, attempts: Sequence[Attempt], spawned_at: datetime | None
 ) -> Iterator[TimelineItem]:
-    """The attempt that goes on, or that completed the job: the one whose end was not told."""
+    """The current attempt, or the one that completed the job: its end is not in ``attempts``."""
     view = job.view
-    told = {attempt.dispatched_at for attempt in attempts}
-    is_new = view.dispatched_at is not None and view.dispatched_at not in told
+    recorded = {attempt.dispatched_at for attempt in attempts}
+    is_new = view.dispatched_at is not None and view.dispatched_at not in recorded
     if is_new and (view.state.held or view.terminal):
         number = view.failures + view.crashes + (view.state.held or view.state is State.COMPLETED)
         yield from _begun(view.dispatched_at, view.started_at, number or None)
@@ -90,7 +90,7 @@ def _under_way(
             spawned_at,
             "remote_spawned",
             State.PROCESSING,
-            message=f"the remote calls it {view.execution_id}" if view.execution_id else None,
+            message=f"the remote's id is {view.execution_id}" if view.execution_id else None,
         )
     if view.state is State.CANCEL_REQUESTED:
         yield _item(view.updated_at, "cancel_requested", view.state)
@@ -102,7 +102,8 @@ def _begun(
     if dispatched_at is not None:
         yield _item(dispatched_at, "claimed", State.DISPATCHING, attempt=number)
     if started_at is not None:
-        # It is counted from when the handler began, which may be told a little before the claim.
+        # The start is computed back from the handler's running time, and may come out a little
+        # before the claim.
         at = started_at if dispatched_at is None else max(started_at, dispatched_at)
         yield _item(at, "started", State.PROCESSING, attempt=number)
 
@@ -134,7 +135,7 @@ _NO_RESULT: Final = msgspec.Raw(b"null")
 
 
 class ConsolePresenter:
-    """What jobs look like to who looks after them: a ``JobShow`` of ``control/job_answers``."""
+    """Renders jobs for the console: a ``JobRepresentation`` of ``http/job_responses.py``."""
 
     shows_long_results = False
 
@@ -143,7 +144,7 @@ class ConsolePresenter:
         self._adapters = adapters
 
     async def job(self, view: JobView) -> schemas.OrgJobBody:
-        """The job as it is now, with its result."""
+        """The job in its current state, with its result."""
         return await self.whole(
             await self._engine.extension(OrgJobRepository).get(view.org, view.uuid)
         )
@@ -158,12 +159,12 @@ class ConsolePresenter:
         )
 
     async def item(self, job: OrgJob) -> schemas.OrgJobItem:
-        """The job, in a list."""
+        """The job in a list, without its result."""
         return schemas.OrgJobItem(**await _fields(job, self._adapters.of(job)))
 
 
 def job_url(org: str, job_id: str) -> str:
-    """Where the console shows a job."""
+    """The console's URL of a job."""
     return f"/api/v1/orgs/{quote(org, safe='')}/jobs/{job_id}"
 
 
@@ -173,7 +174,7 @@ async def _fields(job: OrgJob, adapter: JobAdapter) -> dict[str, Any]:
     return {
         "id": job.id,
         "org_id": view.org,
-        "surface": adapter.surface,
+        "surface": adapter.product,
         "service": service,
         "endpoint": endpoint,
         "engine_endpoint": view.endpoint,
@@ -201,20 +202,20 @@ async def _fields(job: OrgJob, adapter: JobAdapter) -> dict[str, Any]:
         "started_at": view.started_at,
         "finished_at": view.finished_at,
         "updated_at": view.updated_at,
-        # A task goes with its batch, whose time is not known here.
+        # A task is deleted with its batch, whose expiry is not known here.
         "expires_at": None if task is not None else view.expires_at,
         "start_deadline": view.start_deadline,
         "input_kept": job.input_kept,
         "retry_of": None if job.retry_of is None else to_text(job.retry_of),
         "retried_as": None if job.retried_as is None else to_text(job.retried_as),
         "result_bytes": job.view.result_bytes,
-        "urls": _urls(job, adapter, adapter.places(job)),
+        "urls": _urls(job, adapter, adapter.paths(job)),
     }
 
 
 def _urls(job: OrgJob, adapter: JobAdapter, places: JobPaths) -> schemas.OrgJobUrls:
     own = job_url(job.view.org, job.id)
-    can_retry = job.has_come_to_nothing and job.input_kept and adapter.refusal(job) is None
+    can_retry = job.is_unsuccessful and job.input_kept and adapter.refusal(job) is None
     return schemas.OrgJobUrls(
         self=own,
         surface=places.job,

@@ -1,4 +1,4 @@
-"""The console: all jobs of an organisation, whichever product they belong to."""
+"""Registers the console: all jobs of an organisation, whichever product they belong to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job: as it is, what happened to it, what it said, what it was given; and as it goes on."""
+"""Routes that read one job: its state, events, timeline, log, input and artifacts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SERVED: Final = (f"{_NAME}_artifacts", f"{_NAME}_artifact", f"{_NAME}_artifact_
 
 
 class JobFiles:
-    """The job that a path names."""
+    """Finds the job and the artifact that a path names."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
@@ -49,13 +49,13 @@ class JobFiles:
             job=job.uuid,
             url=job_url(view.org, job.id),
             terminal=view.terminal,
-            # Those of a task go with its batch.
+            # A task's artifacts are deleted with its batch.
             expires_at=view.expires_at if job.task is None else None,
             shows=self._context.adapters.of(job).shows_artifacts(job),
         )
 
     async def record(self, request: Request, name: str) -> ArtifactRecord | None:
-        """It says itself whose it was: the job may be gone."""
+        """The record of an artifact. It has its own owner, because the job may be deleted."""
         principal, job = request.principal, read_id(request.params["id"])
         record = await self._context.engine.artifact_repository.record(principal.org, job, name)
         return record if record is not None and may_see(principal, record.owner) else None
@@ -112,8 +112,8 @@ class OrgJobReadRoutes:
         return json_response(schemas.LogPage([_shown(entry) for entry in entries], following))
 
     async def input(self, request: Request) -> Response:
-        """What the job's caller handed in; not what its payload has besides, such as a target's
-        secrets."""
+        """The input that the caller submitted, without other parts of the payload, such as a
+        target's secrets."""
         job = await self._context.job(request)
         if not job.input_kept:
             raise InputNotKept(INPUT_GONE)
@@ -138,12 +138,12 @@ def _shown(entry: LogEntry) -> schemas.LogItem:
 JOB_ID: Final = Parameter(
     "id",
     "path",
-    "The job's id; of a task, the 32 hexadecimal digits that its batch shows, too.",
+    "The job's id; for a task, also the 32 hexadecimal digits that its batch shows.",
     {"type": "string", "pattern": "^([0-7][0-9A-HJKMNP-TV-Z]{25}|[0-9a-f]{32})$"},
 )
 _HEADERS: Final = RETRY_AFTER_HEADER | {
     "ETag": "Changes with every state.",
-    "Preference-Applied": "What was made of `Prefer`.",
+    "Preference-Applied": "The preferences of `Prefer` that were applied.",
 }
 
 
@@ -162,7 +162,7 @@ def routes(context: ConsoleContext) -> list[Route]:
             methods=("GET",),
             path=JOB,
             name="org_job",
-            summary="A job as it is, or once it has ended.",
+            summary="Read a job, or wait for its end.",
             handler=reading.status,
             access=Scope.READ,
             operable=True,
@@ -172,7 +172,7 @@ def routes(context: ConsoleContext) -> list[Route]:
                 ResponseSpec(HTTPStatus.OK, "The job.", schemas.OrgJobBody, headers=_HEADERS),
                 ResponseSpec(
                     HTTPStatus.ACCEPTED,
-                    "The job has not ended within the time to wait.",
+                    "The job did not end within the requested wait.",
                     schemas.OrgJobBody,
                     headers=_HEADERS,
                 ),
@@ -183,7 +183,7 @@ def routes(context: ConsoleContext) -> list[Route]:
             methods=("GET",),
             path=f"{JOB}/events",
             name="org_job_events",
-            summary="A job's states, progress, log lines and output, as Server-Sent Events.",
+            summary="Stream a job's states, progress, log lines and output as Server-Sent Events.",
             handler=reading.events,
             access=Scope.READ,
             operable=True,
@@ -195,8 +195,8 @@ def routes(context: ConsoleContext) -> list[Route]:
             methods=("GET",),
             path=f"{JOB}/timeline",
             name="org_job_timeline",
-            summary="What happened to a job, in order.",
-            description="Of its first hundred attempts, those that did not complete included.",
+            summary="Read a job's timeline: what happened to it, in order.",
+            description="Covers its first hundred attempts, including those that did not complete.",
             handler=reading.timeline,
             access=Scope.READ,
             operable=True,
@@ -208,9 +208,9 @@ def routes(context: ConsoleContext) -> list[Route]:
             methods=("GET",),
             path=f"{JOB}/log",
             name="org_job_log",
-            summary="What a job said: log lines, alerts, and what became of its attempts.",
-            description="A page looks at 5,000 events at most, output included: one may be short, "
-            "or empty, and still have a `next`.",
+            summary="Read a job's log: log lines, alerts, and failed attempts.",
+            description="A page scans at most 5,000 events, output included: it may be short, or "
+            "empty, and still have a `next`.",
             handler=reading.log,
             access=Scope.READ,
             operable=True,
@@ -220,13 +220,13 @@ def routes(context: ConsoleContext) -> list[Route]:
                 Parameter(
                     "after",
                     "query",
-                    "Go on after this `seq`.",
+                    "Only items after this `seq`.",
                     {"type": "integer", "minimum": 0, "maximum": _SEQ_MAX},
                 ),
                 Parameter(
                     "limit",
                     "query",
-                    "How many to show.",
+                    "The maximum number of items.",
                     {
                         "type": "integer",
                         "minimum": 1,
@@ -241,9 +241,9 @@ def routes(context: ConsoleContext) -> list[Route]:
             methods=("GET",),
             path=f"{JOB}/input",
             name="org_job_input",
-            summary="What a job was handed in with, while that is kept.",
-            description="Until it has ended; and if it failed or was cancelled until it expires, "
-            "unless its endpoint says otherwise (`keep_input`).",
+            summary="Read a job's input, while it is kept.",
+            description="The input is kept until the job has ended; if it failed or was cancelled, "
+            "until the job expires, unless its endpoint says otherwise (`keep_input`).",
             handler=reading.input,
             access=Scope.READ,
             operable=True,
@@ -252,7 +252,10 @@ def routes(context: ConsoleContext) -> list[Route]:
             responses=(
                 ResponseSpec(HTTPStatus.OK, "The input, as JSON.", schema={}),
                 ResponseSpec(
-                    HTTPStatus.CONFLICT, "It is gone: `input_not_kept`.", Problem, MEDIA_TYPE
+                    HTTPStatus.CONFLICT,
+                    "The input was deleted: `input_not_kept`.",
+                    Problem,
+                    MEDIA_TYPE,
                 ),
             ),
         ),

@@ -1,4 +1,4 @@
-"""The routes of the console, put together."""
+"""Assembles the console's routes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coatcheck.products.console.presenter import ConsolePresenter
 
 
 def routes(context: ProductContext) -> list[Route]:
-    """Every route of the console. The products that are on show their jobs."""
+    """Every route of the console. Each product that is on shows its own jobs."""
     server = context.server
     shared = context_of(context)
     return [
@@ -24,7 +24,7 @@ def routes(context: ProductContext) -> list[Route]:
 
 
 def context_of(context: ProductContext) -> ConsoleContext:
-    """What the routes work with."""
+    """The context of the console's routes."""
     server = context.server
     all_adapters = JobAdapters(server, context.products)
     return ConsoleContext(

@@ -1,4 +1,4 @@
-"""What the console shows: jobs, what happened to them, and what they said."""
+"""The bodies of the console API: jobs, timelines, logs and bulk requests."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ TimelineKind = Literal[
 
 
 class OrgJobError(msgspec.Struct, frozen=True):
-    """Why the job failed, or its last attempt did."""
+    """Why the job, or its last attempt, failed."""
 
     code: str
     message: str
 
 
 class JobProgress(msgspec.Struct, frozen=True):
-    """How far a job says it is, from 0 to 1, and in words."""
+    """A job's reported progress: a fraction from 0 to 1, and a note."""
 
     fraction: float
     note: str | None
 
 
 class OrgJobUrls(msgspec.Struct, frozen=True):
-    """Where all that concerns a job is. ``surface`` is the job on the surface that it came by;
-    ``retry`` and ``input`` are there while it can be retried, and read."""
+    """The URLs of a job. ``surface`` is the job in its product's own API; ``retry`` and ``input``
+    are null if the job cannot be retried, or its input not be read."""
 
     self: str
     surface: str | None
@@ -67,11 +67,11 @@ class OrgJobUrls(msgspec.Struct, frozen=True):
 
 
 class OrgJobItem(msgspec.Struct, frozen=True):
-    """A job, in the words of the engine. ``terminal`` says that it has ended.
+    """A job with the engine's states. ``terminal`` says that it has ended.
 
-    ``endpoint`` is what people call it, ``engine_endpoint`` what workers do. ``attempts`` counts
-    failures, crashes, and the attempt that completed or is under way. ``retry_of`` is the job that
-    this one is a retry of, ``retried_as`` the newest retry of it.
+    ``endpoint`` is the name for people, ``engine_endpoint`` the name that workers use. ``attempts``
+    counts failures, crashes, and the attempt that completed or is running. ``retry_of`` is the job
+    that this one retries, ``retried_as`` the newest retry of this one.
     """
 
     id: str
@@ -114,24 +114,24 @@ class OrgJobItem(msgspec.Struct, frozen=True):
 
 
 class OrgJobBody(OrgJobItem, frozen=True):
-    """A job with its result. One of more than 64 KiB is left out (``result_truncated``): it is
-    found where the job's own surface shows it."""
+    """A job with its result. A result of more than 64 KiB is left out (``result_truncated``): the
+    job's own product shows it."""
 
     result: msgspec.Raw
     result_truncated: bool
 
 
 class OrgJobPageBody(msgspec.Struct, frozen=True):
-    """Jobs, newest first, without their results. ``next`` is the ``cursor`` of the page after this
-    one; a page may be short, or empty, and still have one."""
+    """Jobs, newest first, without their results. ``next`` is the ``cursor`` of the next page; a
+    page may be short, or empty, and still have one."""
 
     items: list[OrgJobItem]
     next: str | None
 
 
 class TimelineItem(msgspec.Struct, frozen=True):
-    """Something that happened to a job. ``state`` is where it led, ``attempt`` which attempt it was
-    of."""
+    """An event in a job's history. ``state`` is the state after it, ``attempt`` the number of its
+    attempt."""
 
     at: datetime
     kind: TimelineKind
@@ -148,9 +148,9 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 class LogItem(msgspec.Struct, frozen=True):
-    """A log line, an alert, or what became of an attempt that did not complete.
+    """A log line, an alert, or the outcome of an attempt that did not complete.
 
-    ``level`` is there for log lines. ``data`` holds what else there is.
+    Only log lines have a ``level``. ``data`` has all other fields.
     """
 
     seq: int
@@ -162,14 +162,14 @@ class LogItem(msgspec.Struct, frozen=True):
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """What a job said, in order. ``next`` is what to ask for ``after`` to go on."""
+    """A job's log, in order. ``next`` is the value of ``after`` for the next page."""
 
     items: list[LogItem]
     next: int | None
 
 
 class BulkFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs are meant: those of ``GET /jobs`` with the same fields."""
+    """A filter of jobs, with the fields of ``GET /jobs``."""
 
     state: Annotated[str, Meta(max_length=200)] | None = None
     lane: Lane | None = None
@@ -182,8 +182,8 @@ class BulkFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BulkOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be done with which jobs: those of ``ids``, or so many that a ``filter`` finds, the
-    newest first."""
+    """An action for many jobs: those of ``ids``, or those that a ``filter`` finds, newest first, up
+    to ``limit``."""
 
     action: Literal["cancel", "retry"]
     ids: Annotated[list[str], Meta(min_length=1, max_length=BULK_IDS_MAX)] | None = None
@@ -192,8 +192,8 @@ class BulkOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def bulk_order(surfaces: Sequence[str]) -> type[BulkOrder]:
-    """``BulkOrder`` with a ``filter`` that takes these surfaces and no others: which there are is
-    known when the products are."""
+    """``BulkOrder`` with a ``filter`` that accepts only these surfaces, which are known only once
+    the products are loaded."""
     surface = Literal[tuple(surfaces)] if surfaces else str
     narrowed = msgspec.defstruct(
         "BulkFilter",
@@ -215,8 +215,8 @@ def bulk_order(surfaces: Sequence[str]) -> type[BulkOrder]:
 
 
 class BulkItem(msgspec.Struct, frozen=True):
-    """What came of one job. ``new_id`` is the new job of a retry; ``code`` and ``message`` say why
-    nothing was done."""
+    """The result for one job. ``new_id`` is the new job of a retry; ``code`` and ``message`` say
+    why the action failed."""
 
     id: str
     ok: bool
@@ -226,7 +226,7 @@ class BulkItem(msgspec.Struct, frozen=True):
 
 
 class BulkAnswer(msgspec.Struct, frozen=True):
-    """What came of each job. ``more``: the filter may find others, if it is asked again."""
+    """The result for each job. ``more``: the filter may find further jobs in another request."""
 
     items: list[BulkItem]
     more: bool
@@ -242,7 +242,7 @@ class OperatedOrg(msgspec.Struct, frozen=True):
 
 
 class ForgottenServices(msgspec.Struct, frozen=True):
-    """The endpoints that were taken out of the catalogue, and those that stay because live workers
+    """The endpoints that were removed from the catalogue, and those that stay because live workers
     publish them."""
 
     forgotten: list[str]
@@ -250,6 +250,6 @@ class ForgottenServices(msgspec.Struct, frozen=True):
 
 
 class OperatedOrgs(msgspec.Struct, frozen=True):
-    """Every organisation that has a row, by its id."""
+    """Every organisation that has a row, sorted by id."""
 
     items: list[OperatedOrg]

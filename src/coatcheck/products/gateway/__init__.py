@@ -1,1 +1,1 @@
-"""The gateway: organisations call versioned services, synchronously or as jobs."""
+"""The gateway: organisations call versioned services over HTTP, synchronously or as jobs."""

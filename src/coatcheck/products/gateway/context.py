@@ -1,4 +1,4 @@
-"""What every gateway route needs: the engine, the catalogue, the gate, and who asks for what."""
+"""The services that every gateway route uses, and the lookups and access checks they share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coatcheck.egress import Guard
 from coatcheck.http.gate import Gate, check_scope
 from coatcheck.http.job_responses import JobResponses, may_see
 from coatcheck.http.request import Request
-from coatcheck.products.gateway.naming import name_of
+from coatcheck.products.gateway.naming import endpoint_ref
 from coatcheck.products.gateway.presenter import GatewayPresenter
 from coatcheck.settings import Settings
 
@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class GatewayContext:
-    """The parts that the gateway's routes work with."""
+    """The server's services that the gateway's routes use."""
 
     settings: Settings
     engine: Engine
@@ -47,8 +47,8 @@ class GatewayContext:
         spec = await self.service(org, service)
         return GatewayPresenter(org, service, spec, self.engine.stall_reason)
 
-    async def let_in(self, request: Request, scope: Scope) -> Principal | None:
-        """Who calls; None if no credential was given. One that was given must have the scope."""
+    async def authenticate(self, request: Request, scope: Scope) -> Principal | None:
+        """The caller; None without a credential. A credential must have the scope."""
         principal = await self.gate.caller(request)
         if principal is not None:
             check_scope(principal, scope)
@@ -59,16 +59,17 @@ class GatewayContext:
     async def job(self, request: Request, scope: Scope) -> JobView:
         """The job that the path names, if the caller may see it.
 
-        A caller without a credential learns of nothing but jobs that are open to anyone.
+        Without a credential only jobs that are open to anyone are visible; any other id answers
+        401, so that it says nothing about which jobs exist.
         """
         org, service = request.params["org"], request.params["service"]
-        principal = await self.let_in(request, scope)
+        principal = await self.authenticate(request, scope)
         try:
             if not is_name(org):
                 raise JobNotFound("there is no such job")
             view = await self.engine.look(request.params["id"], org=org)
-            named = name_of(view)
-            if named is None or named.service != service or not may_see(principal, view, org):
+            ref = endpoint_ref(view)
+            if ref is None or ref.service != service or not may_see(principal, view, org):
                 raise JobNotFound("there is no such job")
         except JobNotFound:
             if principal is None:
@@ -78,5 +79,5 @@ class GatewayContext:
 
 
 def is_name(text: str) -> bool:
-    """Whether an organisation or a service can be called so."""
+    """Whether ``text`` can be the name of an organisation or a service."""
     return _NAME.fullmatch(text) is not None

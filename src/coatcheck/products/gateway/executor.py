@@ -1,4 +1,8 @@
-"""What becomes of a job whose upstream did not simply answer 2xx."""
+"""Runs the jobs of http upstreams: makes the call, stores the answer, maps failures to outcomes.
+
+The first part says how a failed call ends the attempt (fail, retry later, target unreachable), the
+second reads and stores a body of any size, the third is the executor.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ from coatcheck.domain.errors import (
 from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX, texts_to_mask
 from coatcheck.egress import Guard, charged_to, guard_of
-from coatcheck.egress.urls import asked_seconds, read_target
+from coatcheck.egress.urls import parse_retry_after, read_target
 from coatcheck.job import Job
 from coatcheck.remotes.caller import without_secrets
 from coatcheck.service import Service
@@ -53,47 +57,47 @@ from coatcheck.worker.cancellation import unless_cancelled
 _log = logging.getLogger(__name__)
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
-"""An upstream that asks for more is asked again after this long."""
+"""The upper bound on ``Retry-After``: a longer delay is shortened to this."""
 
 
-def no_answer(error: Exception) -> JobSignal:
-    """The call broke before the upstream had answered anything."""
+def request_failure(error: Exception) -> JobSignal:
+    """The outcome of a call that failed before the upstream answered anything."""
     match error:
         case UrlForbidden():
             return FailJob(str(error), code=error.code)
         case LookUpRefused():
             return TargetUnreachable(str(error))
         case httpx2.LocalProtocolError() | httpx2.InvalidURL() | ValueError():
-            return FailJob("The request cannot be sent as it is.", code="upstream_request_invalid")
-        case httpx2.RemoteProtocolError() if _spoke(error):
-            return RetryLater("The upstream did not answer in HTTP.", code="upstream_not_http")
+            return FailJob("The request is not valid HTTP.", code="upstream_request_invalid")
+        case httpx2.RemoteProtocolError() if _received_bytes(error):
+            return RetryLater("The upstream's answer is not HTTP.", code="upstream_not_http")
         case httpx2.ConnectTimeout():
             return TargetUnreachable("The upstream did not accept the connection in time.")
         case httpx2.ConnectError():
-            return TargetUnreachable("The upstream cannot be connected to.")
+            return TargetUnreachable("The connection to the upstream failed.")
         case _:
             return TargetUnreachable("The upstream closed the connection before it answered.")
 
 
-def no_secrets(error: CoatcheckError) -> JobSignal:
-    """The registration's headers could not be opened, and nothing was sent."""
+def secrets_failure(error: CoatcheckError) -> JobSignal:
+    """The outcome if the registration's headers could not be decrypted. Nothing was sent."""
     match error:
         case SecretsLost():
             return FailJob(str(error), code=error.code)
         case SealingKeyMissing():
-            _log.error("an upstream's job waits, which costs no attempt: %s", error)
+            _log.error("an upstream's job waits, which does not count as an attempt: %s", error)
             return TargetUnreachable(str(error))
         case _:
             return TargetUnreachable("The secrets of the service cannot be read now.")
 
 
-def broke_off() -> JobSignal:
-    """The connection broke in the middle of the answer."""
+def incomplete_answer() -> JobSignal:
+    """The outcome if the connection broke in the middle of the answer."""
     return RetryLater("The upstream's answer broke off.", code="upstream_broke_off")
 
 
 def timed_out(seconds: float) -> JobSignal:
-    """The whole call took too long."""
+    """The outcome if the whole call took too long."""
     return RetryLater(
         f"The upstream did not answer within {seconds:g} seconds.", code="upstream_timeout"
     )
@@ -105,10 +109,10 @@ def too_large(bytes_max: int) -> JobSignal:
     )
 
 
-def refusal(
+def error_status(
     status: int, headers: Mapping[str, str], excerpt: str, now: datetime | None = None
 ) -> JobSignal:
-    """The upstream answered, but not 2xx. ``headers`` are looked up by lower-case names."""
+    """The outcome of an answer other than 2xx. ``headers`` are looked up by lower-case names."""
     if 300 <= status < 400:
         return FailJob(
             f"The upstream answered {status}. Redirects are not followed: register the URL that it"
@@ -123,17 +127,18 @@ def refusal(
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """The delay that ``Retry-After`` asks for, as seconds or as a date, within bounds.
+    """The delay in seconds that ``Retry-After`` asks for, in seconds or as a date, within bounds.
 
-    A date is held against the upstream's own clock where it says what that shows.
+    A date is compared with the upstream's own clock, if its ``Date`` header gives that.
     """
-    return asked_seconds(headers, now, RETRY_AFTER_SECONDS_MAX)
+    return parse_retry_after(headers, now, RETRY_AFTER_SECONDS_MAX)
 
 
-def _spoke(error: Exception) -> bool:
-    """Whether a protocol error is one of bytes that came, and not of none that did.
+def _received_bytes(error: Exception) -> bool:
+    """Whether a protocol error is about bytes that came, rather than about a closed connection.
 
-    httpcore2 carries what its parser says of bytes, and says itself that there were none.
+    httpcore2 wraps its parser's exception if there were bytes, and raises a text of its own if
+    there were none.
     """
     carried = () if error.__cause__ is None else error.__cause__.args
     return any(isinstance(each, Exception) for each in carried)
@@ -149,16 +154,16 @@ _TEXT_TYPES: Final = frozenset(
     }
 )
 HELD_BYTES_MAX: Final = 64 * 1024
-"""What of an answer is in memory while it comes in: many may come in at once, and slowly."""
+"""The part of an answer that is held in memory while it arrives: many may arrive slowly at once."""
 _JSON_BLANKS: Final = b" \t\r\n"
 _UTF8_NAMES: Final = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
 
 
 class AnswerBody:
-    """A body as it comes in: in memory up to a bound, then in a file without a name; back in memory
-    once it is whole, if it is short enough for a result.
+    """Buffers a body as it arrives: in memory up to a bound, then in an unnamed temporary file.
 
-    Such a file is gone when it is closed, and when the process is killed. A context manager.
+    A whole body that is short enough for a result is read back into memory. The file disappears
+    when it is closed, and when the process is killed. A context manager.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -180,7 +185,7 @@ class AnswerBody:
             self._file.close()
 
     async def add(self, piece: bytes) -> None:
-        """Take the next piece. Raises FailJob when there are too many bytes."""
+        """Append the next piece. Raises FailJob when there are too many bytes."""
         self.size += len(piece)
         if self.size > ANSWER_BYTES_MAX:
             raise too_large(ANSWER_BYTES_MAX)
@@ -189,7 +194,8 @@ class AnswerBody:
             await asyncio.to_thread(self._write)
 
     async def end(self) -> BinaryIO | None:
-        """The file, to be read from its beginning, of a body that is too long for a result."""
+        """The file of a body that is too long for a result, positioned at its beginning; else
+        None, and ``held`` has the body."""
         if self._file is None:
             return None
         await asyncio.to_thread(self._write)
@@ -200,7 +206,7 @@ class AnswerBody:
         return None
 
     def held(self) -> bytes:
-        """All of a body that has ended, and for which there is no file."""
+        """The whole body, after ``end`` returned None."""
         return bytes(self._held)
 
     def _write(self) -> None:
@@ -212,7 +218,7 @@ class AnswerBody:
 
 
 def inline_answer(status: int, headers: list[tuple[str, str]], body: bytes) -> UpstreamAnswer:
-    """An answer with its body in it: as JSON or text where that keeps every byte of it."""
+    """An answer that contains its body: as JSON or text where that preserves every byte."""
     answer = UpstreamAnswer(status, headers, size=len(body))
     if not body:
         return answer
@@ -233,7 +239,7 @@ def inline_answer(status: int, headers: list[tuple[str, str]], body: bytes) -> U
 
 
 def artifact_answer(status: int, headers: list[tuple[str, str]], size: int) -> UpstreamAnswer:
-    """An answer whose body is the job's artifact."""
+    """An answer whose body is stored as the job's artifact."""
     return UpstreamAnswer(status, headers, artifact=ARTIFACT_NAME, size=size)
 
 
@@ -243,13 +249,13 @@ def is_text(headers: list[tuple[str, str]]) -> bool:
 
 
 def storable_type(media_type: str) -> str:
-    """The media type as an artifact may have it: what is none becomes that of plain bytes."""
+    """A media type that an artifact may have: an invalid one becomes that of plain bytes."""
     plain = media_type.isascii() and media_type.isprintable() and "/" in media_type[1:-1]
     return media_type if plain and len(media_type) <= 255 else "application/octet-stream"
 
 
 def excerpt_of(headers: list[tuple[str, str]], beginning: bytes, characters_max: int) -> str:
-    """The first words of a body, if it is text; else nothing."""
+    """The beginning of a body, if it is text; else an empty string."""
     if not is_text(headers):
         return ""
     return beginning.decode("utf-8", "ignore")[:characters_max].strip()
@@ -258,12 +264,12 @@ def excerpt_of(headers: list[tuple[str, str]], beginning: bytes, characters_max:
 def _kind_of_text(
     headers: list[tuple[str, str]], content_type: str
 ) -> Literal["json", "text"] | None:
-    """What a body in UTF-8 claims to be; None for one that is packed, or no text."""
+    """The kind of text that the headers declare; None if it is compressed or not UTF-8 text."""
     media_type, _, parameters = content_type.lower().partition(";")
     media_type = media_type.strip()
     charset = _charset(parameters)
-    packed = any(name == "content-encoding" and value != "identity" for name, value in headers)
-    if packed or charset not in _UTF8_NAMES:
+    compressed = any(name == "content-encoding" and value != "identity" for name, value in headers)
+    if compressed or charset not in _UTF8_NAMES:
         return None
     if media_type == "application/json" or media_type.endswith("+json"):
         return "json"
@@ -305,7 +311,7 @@ _PROGRESS_STEP: Final = 0.01
 
 
 class UpstreamExecutor:
-    """Makes the calls of http upstreams. A context manager, around the worker's whole run.
+    """Makes the calls to http upstreams. A context manager around the worker's whole run.
 
     >>> async with UpstreamExecutor(settings) as upstreams:
     ...     await Worker(settings, [docs, upstreams.service]).run()
@@ -325,7 +331,7 @@ class UpstreamExecutor:
             if work is not None:
                 await job.hand_over(work)
             if call is None:
-                job.fail("There is nothing to call.", code="invalid_input")
+                job.fail("The job's payload has no call.", code="invalid_input")
             return await unless_cancelled(job, self._call(job, call))
 
     async def __aenter__(self) -> Self:
@@ -342,17 +348,17 @@ class UpstreamExecutor:
         await self._secrets.close()
 
     async def _own_headers(self, job: Job, call: UpstreamCall) -> Mapping[str, str]:
-        """The registration's headers, opened for this call. Raises what becomes of the attempt if
-        that is not possible."""
+        """The registration's headers, decrypted for this call. Raises the attempt's outcome if that
+        is not possible."""
         if not call.secrets_id:
             return {}
         try:
             secrets = await self._secrets.find(job.org, call.secrets_id)
         except CoatcheckError as error:
-            raise no_secrets(error) from error
+            raise secrets_failure(error) from error
         if not secrets.are_for_url(call.url):
-            raise no_secrets(
-                SecretsLost("The secrets that the job names were given for another address.")
+            raise secrets_failure(
+                SecretsLost("The secrets that the job names belong to another address.")
             )
         return secrets.values
 
@@ -364,7 +370,7 @@ class UpstreamExecutor:
                 async with limit:
                     response = await self._send(job, call, own_headers)
                     try:
-                        await _take_in(job, response, body, own_headers)
+                        await _read_answer(job, response, body, own_headers)
                     finally:
                         await response.aclose()
             except TimeoutError:
@@ -382,7 +388,7 @@ class UpstreamExecutor:
     async def _send(
         self, job: Job, call: UpstreamCall, own_headers: Mapping[str, str]
     ) -> httpx2.Response:
-        """The upstream's answer up to its headers."""
+        """Send the request; returns when the answer's headers have arrived."""
         if self._client is None:
             self._client = self._open()
         try:
@@ -392,7 +398,7 @@ class UpstreamExecutor:
                 call.url,
                 headers=_request_headers(job, call, own_headers),
                 content=call.body(),
-                # The whole call has its own limit. Only to connect ends earlier: it costs no
+                # The whole call has its own limit. Only connecting ends earlier: that costs no
                 # attempt, and there may be other addresses to try.
                 timeout=httpx2.Timeout(
                     None, connect=min(_CONNECT_SECONDS_MAX, call.timeout_seconds / 2)
@@ -407,7 +413,7 @@ class UpstreamExecutor:
             UrlForbidden,
             ValueError,
         ) as error:
-            raise no_answer(error) from error
+            raise request_failure(error) from error
 
     def _open(self) -> httpx2.AsyncClient:
         return self._guard.client(
@@ -419,33 +425,33 @@ class UpstreamExecutor:
         )
 
 
-async def _take_in(
+async def _read_answer(
     job: Job, response: httpx2.Response, body: AnswerBody, own_headers: Mapping[str, str]
 ) -> None:
-    """Read a 2xx answer into ``body``; raise what any other means for the job."""
+    """Read a 2xx answer into ``body``; raise the outcome of any other."""
     if not response.is_success:
         excerpt = await _excerpt(response, texts_to_mask(own_headers))
-        raise refusal(response.status_code, response.headers, excerpt)
+        raise error_status(response.status_code, response.headers, excerpt)
     length = int(response.headers.get("content-length", 0))
     if length > ANSWER_BYTES_MAX and response.request.method != "HEAD":
         raise too_large(ANSWER_BYTES_MAX)
     shown = 0.0
     try:
-        # Raw: nothing is unpacked here, whose size nobody knows beforehand.
+        # Raw: a compressed body could expand to any size, so nothing is decompressed here.
         async for piece in response.aiter_raw():
             await body.add(piece)
             if length > ANSWER_INLINE_BYTES_MAX and body.size / length >= shown + _PROGRESS_STEP:
                 shown = min(body.size / length, 1.0)
                 await job.progress(shown, f"{body.size} of {length} bytes")
     except httpx2.HTTPError as error:
-        raise broke_off() from error
+        raise incomplete_answer() from error
 
 
 async def _excerpt(response: httpx2.Response, secrets: Sequence[str]) -> str:
-    """The beginning of an error's text, for whoever reads why the job failed. Should it repeat what
-    it was sent, then without ``secrets``."""
+    """The beginning of an error body, for the job's error message. ``secrets`` are masked, in case
+    the upstream repeats what it was sent."""
     read = bytearray()
-    # Half a secret would not be found.
+    # Half a secret would not be found and masked, so read enough for a whole one.
     bytes_max = _EXCERPT_BYTES + max(map(len, secrets), default=0)
     try:
         async for piece in response.aiter_raw():
@@ -457,7 +463,8 @@ async def _excerpt(response: httpx2.Response, secrets: Sequence[str]) -> str:
     excerpt = excerpt_of(kept_headers(response.headers.raw), bytes(read), bytes_max)
     shown = without_secrets(excerpt, secrets)
     if len(read) >= bytes_max:
-        # It was cut, perhaps within a secret, and what is left of that may have moved up.
+        # The text was cut, perhaps within a secret. Masking shortens the text, so that the cut
+        # secret may have moved up.
         shown = shown[: len(shown) - max(map(len, secrets), default=0)]
     return shown[:_EXCERPT_CHARACTERS]
 
@@ -465,8 +472,10 @@ async def _excerpt(response: httpx2.Response, secrets: Sequence[str]) -> str:
 def _request_headers(
     job: Job, call: UpstreamCall, own_headers: Mapping[str, str]
 ) -> list[tuple[bytes, bytes]]:
-    """The call's headers, the registration's, which win over them, and what tells the upstream
-    which job and attempt this is."""
+    """The headers to send: the call's, the registration's, which replace the call's, and ours.
+
+    Ours tell the upstream which job and attempt this is.
+    """
     ours = {
         "user-agent": f"coatcheck/{__version__}",
         "x-request-id": job.request_id,
@@ -479,11 +488,11 @@ def _request_headers(
     sent = [(name, value) for name, value in call.headers if name.lower() not in own]
     sent += own_headers.items()
     if traceparent is not None:
-        # The run's own, in place of what the submission came with.
+        # The trace context of this run replaces that of the submission.
         sent = [(name, value) for name, value in sent if name.lower() != traceparents.HEADER]
         ours[traceparents.HEADER] = traceparent
     given = {name.lower() for name, _ in sent}
     added = [(name, value) for name, value in ours.items() if value and name not in given]
-    # Compressed answers would have to be unpacked to be shown as JSON.
+    # A compressed answer would have to be decompressed to be shown as JSON.
     headers = [*sent, *added, ("accept-encoding", "identity")]
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]

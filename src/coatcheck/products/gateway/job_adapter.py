@@ -1,4 +1,4 @@
-"""Speaks for the gateway's jobs, and for those that no other surface knows."""
+"""The console's adapter for the gateway's jobs, and for jobs that belong to no other product."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.remote_work import decode_work
 from coatcheck.domain.tenants import Principal
 from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
-from coatcheck.http.parameters import of_strangers
+from coatcheck.http.parameters import anonymous_key
 from coatcheck.products.gateway.context import GatewayContext
-from coatcheck.products.gateway.naming import Named, name_of
+from coatcheck.products.gateway.naming import EndpointRef, endpoint_ref
 from coatcheck.products.gateway.presenter import GatewayPresenter
 
 _WORK: Final = b'{"work":'
-"""How the payload of a job begins that a remote does."""
+"""The payload of a remote's job begins with this."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class GatewayJobAdapter(JobAdapter):
-    """Endpoints of Python code, of http upstreams and of remotes."""
+    """Adapts jobs of Python endpoints, of http upstreams and of remotes."""
 
-    surface = "gateway"
+    product = "gateway"
 
     def __init__(self, context: GatewayContext) -> None:
         super().__init__(context.engine, context.remote_calls)
         self._context = context
 
     async def label(self, job: OrgJob, /) -> JobLabel:
-        named = name_of(job.view)
-        if named is None:
+        ref = endpoint_ref(job.view)
+        if ref is None:
             return JobLabel(job.service, job.view.endpoint)
-        service = await self._context.service(job.view.org, named.service)
-        return JobLabel(named.service, _endpoint(service, named))
+        service = await self._context.service(job.view.org, ref.service)
+        return JobLabel(ref.service, _endpoint(service, ref))
 
-    def places(self, job: OrgJob) -> JobPaths:
-        named = name_of(job.view)
-        if named is None:
+    def paths(self, job: OrgJob) -> JobPaths:
+        ref = endpoint_ref(job.view)
+        if ref is None:
             return JobPaths(None)
-        presenter = GatewayPresenter(job.view.org, named.service, None, self._engine.stall_reason)
+        presenter = GatewayPresenter(job.view.org, ref.service, None, self._engine.stall_reason)
         return JobPaths(presenter.urls(job.id).poll)
 
     def result(self, job: OrgJob) -> bytes | None:
@@ -57,28 +57,28 @@ class GatewayJobAdapter(JobAdapter):
         payload = await super().input(job)
         if job.view.endpoint != UPSTREAM_ENDPOINT:
             return payload
-        # The rest of it is the target's.
+        # The rest of the payload describes the target, which is not the caller's input.
         if payload.startswith(_WORK):
             return bytes(decode_work(payload).body)
         return _encode(_shown_call(decode_call(payload)))
 
     def stored_keys(self, _: Principal, key: str, /) -> Sequence[str]:
         fits = len(key) < IDEMPOTENCY_KEY_CHARACTERS_MAX
-        return [key, of_strangers(key)] if fits else [key]
+        return [key, anonymous_key(key)] if fits else [key]
 
 
-def _endpoint(service: ServiceSpec | None, named: Named) -> str:
-    """``POST /greet``; of what was taken away only the key is known."""
-    version = None if service is None else service.versions.get(named.version)
+def _endpoint(service: ServiceSpec | None, ref: EndpointRef) -> str:
+    """``POST /greet``; or the endpoint's key, if the service no longer has the endpoint."""
+    version = None if service is None else service.versions.get(ref.version)
     for spec in () if version is None else version.endpoints:
-        if spec.key == named.key:
+        if spec.key == ref.key:
             path = f"{spec.method} {spec.path}"
-            return path if named.version == 1 else f"{path} (v{named.version})"
-    return named.key
+            return path if ref.version == 1 else f"{path} (v{ref.version})"
+    return ref.key
 
 
 def _shown_call(call: UpstreamCall) -> dict[str, Any]:
-    """What the upstream was to be sent, but for its headers."""
+    """The call as the console shows it, without its headers."""
     shown: dict[str, Any] = {"method": call.method, "url": call.url}
     if not isinstance(call.body_json, msgspec.UnsetType):
         shown["body"] = call.body_json

@@ -1,8 +1,8 @@
-"""Between an engine's job and the gateway's service, version and endpoint.
+"""Finds the gateway's service, version and endpoint from the names that a job is stored with.
 
-An endpoint of Python code has an engine endpoint of its own: ``docs.post__analyze``, from version 2
-on ``docs.v2.post__analyze``. All http upstreams share one, so that no worker needs to know them;
-the job's queue key names the endpoint: ``docs.v1.post__analyze``.
+Each endpoint of Python code has its own engine endpoint: ``docs.post__analyze``, and from version 2
+on ``docs.v2.post__analyze``. All http upstreams share one engine endpoint, so that no worker needs
+to know them; the job's queue key (``flow``) names the endpoint: ``docs.v1.post__analyze``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _VERSIONED: Final = re.compile(r"([^.]+)\.(?:v([1-9]\d*)\.)?([^.]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """Which endpoint of which service a job is for."""
+class EndpointRef:
+    """The service, version and endpoint that a job is for."""
 
     service: str
     version: int
@@ -33,8 +33,8 @@ class Named:
         return f"{self.service}.v{self.version}.{self.key}"
 
 
-class Addressed(Protocol):
-    """A job, or what is left of one."""
+class HasEndpoint(Protocol):
+    """A job, or the record of a deleted one."""
 
     @property
     def endpoint(self) -> str: ...
@@ -43,11 +43,11 @@ class Addressed(Protocol):
     def queue_key(self) -> str: ...
 
 
-def name_of(job: Addressed) -> Named | None:
-    """The endpoint of a job; None if it is no job of the gateway's."""
+def endpoint_ref(job: HasEndpoint) -> EndpointRef | None:
+    """The endpoint of a job; None if it is not a gateway job."""
     is_upstream = job.endpoint == UPSTREAM_ENDPOINT
     found = _VERSIONED.fullmatch(job.queue_key if is_upstream else job.endpoint)
     if found is None:
         return None
     service, version, key = found.groups()
-    return Named(service, int(version or 1), key)
+    return EndpointRef(service, int(version or 1), key)

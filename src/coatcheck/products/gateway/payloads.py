@@ -1,4 +1,8 @@
-"""The input of a call to a Python function or a remote: fields of the body, path and query."""
+"""Turns a caller's request into a job's payload, and an upstream's stored answer into a response.
+
+A Python function or a remote gets one JSON value, made of the body, path and query fields. An http
+upstream gets the request repeated.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +38,19 @@ _TYPES: Final[Mapping[str, type]] = {"integer": int, "number": float, "boolean":
 def python_payload(
     spec: EndpointSpec, body: bytes, params: Mapping[str, str], query: Mapping[str, str]
 ) -> bytes:
-    """The job's payload. Raises InvalidBody or InvalidParameter."""
+    """The payload of a Python function's job. Raises InvalidBody or InvalidParameter."""
     value = read_json(body) if body else {}
     if not params and not query:
         return body or b"{}"
     if not isinstance(value, dict):
         raise InvalidBody(
-            "The body must be an object, because the path or the query has fields of it."
+            "The body must be an object, because the path or the query adds fields to it."
         )
     for place, fields in (("path", params), ("query", query)):
         for name, text in fields.items():
             if name in value:
                 raise InvalidParameter(
-                    name, "came twice: in the body, the path or the query", place
+                    name, "was given twice: in the body, the path or the query", place
                 )
             value[name] = _typed(spec, name, text, place)
     return encode(value)
@@ -55,50 +59,53 @@ def python_payload(
 def remote_input(
     spec: EndpointSpec, body: bytes, params: Mapping[str, str], query: Mapping[str, str]
 ) -> bytes:
-    """What a remote is given: JSON, made as for a Python function.
+    """The input that a remote gets: JSON, made as for a Python function.
 
     Raises InvalidBody or InvalidParameter.
     """
     given = python_payload(spec, body, params, query)
     if _takes_objects_only(spec) and not given.lstrip().startswith(b"{"):
-        raise InvalidBody("The body must be an object, because the remote is sent more fields.")
+        raise InvalidBody("The body must be an object, because the remote gets additional fields.")
     return given
 
 
 def _takes_objects_only(spec: EndpointSpec) -> bool:
-    """Whether something is put among the input's fields: see ``remotes/payloads.py``."""
+    """Whether the adapter adds fields to the input: see ``remotes/payloads.py``."""
     assert spec.remote is not None
     definition = spec.remote.definition
     return definition["adapter"] == "http" or bool(definition.get("marks"))
 
 
 def _typed(spec: EndpointSpec, name: str, text: str, place: str) -> Any:
-    """A field of the path or the query, as the endpoint's argument wants it."""
+    """A field of the path or the query, converted to the type of the endpoint's argument."""
     kind = spec.parameters.get(name, "string")
-    wanted = _TYPES.get(kind)
+    target_type = _TYPES.get(kind)
     if "\0" in text:
         raise InvalidParameter(name, "contains NUL", place)
-    if wanted is None:
+    if target_type is None:
         return text
     try:
-        value: Any = msgspec.convert(text, wanted, strict=False)
+        value: Any = msgspec.convert(text, target_type, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidParameter(name, f"must be {kind}", place) from error
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidParameter(name, "must be a number that JSON has", place)
+        raise InvalidParameter(name, "must be a finite number", place)
     return value
 
 
 _SLASHES: Final = re.compile(r"[/\\]")
 _NOT_CACHED: Final = (b"cache-control", b"no-store")
-"""Every call is a job: no answer is to be taken from a cache, whoever keeps one."""
+"""Every call is a job, so no cache may answer in our place."""
 _NO_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 
 def upstream_payload(
     spec: EndpointSpec, method: str, path: str, request: Request, body: bytes, *, own_wait: bool
 ) -> bytes:
-    """The payload of the job that repeats the request. ``own_wait``: ``?wait`` is meant for us."""
+    """The payload of the job that repeats the request to the upstream.
+
+    ``own_wait``: ``?wait`` is a parameter of ours and is not forwarded.
+    """
     assert spec.target is not None
     _check_path(path)
     url = spec.target.url.rstrip("/") + path
@@ -117,7 +124,7 @@ def upstream_payload(
 def upstream_fingerprint(
     spec: EndpointSpec, method: str, path: str, request: Request, body: bytes
 ) -> bytes:
-    """What makes two requests the same: not the headers, which differ with every trace."""
+    """Identifies a request for idempotency. Headers are left out: trace headers always differ."""
     query = _query(request, own_wait=True)
     return "\0".join([spec.queue_key, method, path, query, ""]).encode() + body
 
@@ -125,7 +132,7 @@ def upstream_fingerprint(
 async def reproduced(
     engine: Engine, view: JobView, headers: RawHeaders
 ) -> Response | StreamResponse:
-    """The upstream's answer, as it gave it."""
+    """The upstream's answer, repeated byte for byte."""
     assert view.result is not None
     answer = decode_answer(view.result)
     headers = [*response_headers(answer), *headers]
@@ -142,8 +149,9 @@ async def reproduced(
 def response_headers(answer: UpstreamAnswer) -> list[RawHeader]:
     """The headers to repeat to a synchronous caller, names in lower case, without a length.
 
-    A tenant's upstream speaks under our host name then, so a browser is told to run nothing. What
-    is stored is looked through once more: it may be from before a header was left out.
+    The answer of a tenant's upstream appears under our host name, so these headers forbid a browser
+    to run anything in it. The stored headers are filtered again: they may have been stored before
+    the filter left one of them out.
     """
     stored = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
     own = [(name.encode(), value.encode("latin-1")) for name, value in kept_headers(stored)]
@@ -151,10 +159,10 @@ def response_headers(answer: UpstreamAnswer) -> list[RawHeader]:
 
 
 def _check_path(path: str) -> None:
-    """A path must stay below the upstream's own, however the upstream reads it.
+    """Refuse paths that lead out of the upstream's base path, however the upstream parses them.
 
-    Some decode a slash before they part the path, take a backslash for one, or cut off what
-    follows a semicolon.
+    Some servers decode an escaped slash before they split the path, treat a backslash as a slash,
+    or cut off everything after a semicolon.
     """
     for segment in _SLASHES.split(unquote(path)):
         if segment.partition(";")[0] in (".", ".."):

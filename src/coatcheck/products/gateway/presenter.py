@@ -1,4 +1,4 @@
-"""Shows jobs as the gateway does."""
+"""Renders jobs as bodies of the gateway's HTTP API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coatcheck.domain.states import State
 from coatcheck.http.job_responses import JobLinks
 from coatcheck.http.parameters import shown_key
 from coatcheck.products.gateway import schemas
-from coatcheck.products.gateway.naming import Named, name_of
+from coatcheck.products.gateway.naming import EndpointRef, endpoint_ref
 
 DEFAULT_WORKSPACE: Final = "default"
 _NO_RESULT: Final = msgspec.Raw(b"null")
@@ -25,7 +25,7 @@ StallReason = Callable[[JobView], Awaitable[str | None]]
 
 
 class GatewayPresenter:
-    """The jobs of one service of one organisation."""
+    """Renders the jobs of one service of one organisation."""
 
     __slots__ = ("_base", "_spec", "_stall_reason")
 
@@ -34,7 +34,7 @@ class GatewayPresenter:
     def __init__(
         self, org: str, service: str, spec: ServiceSpec | None, stall_reason: StallReason
     ) -> None:
-        """``spec`` is None for a service that was taken away; its jobs go on."""
+        """``spec`` is None for a service that was deleted; its jobs continue."""
         self._spec = spec
         self._stall_reason = stall_reason
         self._base = _base(org, service)
@@ -50,18 +50,18 @@ class GatewayPresenter:
         )
 
     async def job(self, view: JobView) -> Any:
-        named = name_of(view)
-        assert named is not None, "a job of another surface"
+        ref = endpoint_ref(view)
+        assert ref is not None, "a job of another product"
         stalled_reason = None if view.terminal else await self._stall_reason(view)
         return schemas.GatewayJob(
             id=view.id,
             org_id=view.org,
             workspace_id=DEFAULT_WORKSPACE if self._spec is None else self._spec.workspace,
-            service_id=named.service,
-            version_id=named.version_id,
-            endpoint_id=named.endpoint_id,
-            endpoint_key=named.key,
-            execution_mode=self._execution_mode(view, named),
+            service_id=ref.service,
+            version_id=ref.version_id,
+            endpoint_id=ref.endpoint_id,
+            endpoint_key=ref.key,
+            execution_mode=self._execution_mode(view, ref),
             lane=view.lane.value,
             status=schemas.STATUSES[view.state],
             idempotency_key=shown_key(view.idempotency_key),
@@ -83,14 +83,14 @@ class GatewayPresenter:
             progress=_progress(view),
         )
 
-    def _execution_mode(self, view: JobView, named: Named) -> schemas.ExecutionMode:
-        """Before it was spawned, only the service can tell whether a job will run elsewhere."""
-        elsewhere = view.execution_id is not None or (
+    def _execution_mode(self, view: JobView, ref: EndpointRef) -> schemas.ExecutionMode:
+        """``persistent`` for remote jobs. Until one is started, only its service tells."""
+        is_remote = view.execution_id is not None or (
             view.endpoint == UPSTREAM_ENDPOINT
             and self._spec is not None
-            and self._spec.runs_elsewhere(named.endpoint_id)
+            and self._spec.runs_remotely(ref.endpoint_id)
         )
-        return "persistent" if elsewhere else "invocation"
+        return "persistent" if is_remote else "invocation"
 
 
 @lru_cache(maxsize=1_000)

@@ -1,4 +1,4 @@
-"""The gateway: services that users declare in Python or register, called over HTTP."""
+"""Registers the gateway: services that users declare in Python or register, called over HTTP."""
 
 from __future__ import annotations
 

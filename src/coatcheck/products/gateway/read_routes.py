@@ -1,4 +1,4 @@
-"""Collecting: one job, many jobs, a job's events; and asking for a job's end."""
+"""Routes that read and cancel jobs: one job, many jobs, a job's events and artifacts."""
 
 from __future__ import annotations
 
@@ -30,25 +30,27 @@ from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import ULID, Access, Parameter, ResponseSpec, Route
 from coatcheck.products.gateway import schemas
 from coatcheck.products.gateway.context import GatewayContext, is_name
-from coatcheck.products.gateway.naming import name_of
+from coatcheck.products.gateway.naming import endpoint_ref
 from coatcheck.products.gateway.submit_routes import BASE
 
 
 class GatewayFinder:
-    """The job that a path names, by organisation, service and id."""
+    """Finds the job that a path names, by organisation, service and id."""
 
     def __init__(self, context: GatewayContext) -> None:
         self._context = context
 
     async def job(self, request: Request, scope: Scope) -> ArtifactOwner:
         view = await self._context.job(request, scope)
-        voice = await self._context.presenter(view.org, request.params["service"])
-        return ArtifactOwner.of(view, voice.urls(view.id).poll)
+        presenter = await self._context.presenter(view.org, request.params["service"])
+        return ArtifactOwner.of(view, presenter.urls(view.id).poll)
 
     async def record(self, request: Request, name: str) -> ArtifactRecord | None:
-        """Open to whom the job was. As with jobs, a caller without a credential learns of nothing
-        but what is open to anyone."""
-        principal = await self._context.let_in(request, Scope.READ)
+        """The record of an artifact, for callers who could see its job.
+
+        As with jobs, a caller without a credential sees only artifacts that are open to anyone.
+        """
+        principal = await self._context.authenticate(request, Scope.READ)
         record = await self._find(request, name)
         if record is not None and may_see(principal, record, request.params["org"]):
             return record
@@ -65,8 +67,8 @@ class GatewayFinder:
         if not is_name(org):
             return None
         record = await self._context.engine.artifact_repository.record(org, job, name)
-        named = None if record is None else name_of(record)
-        return record if named is not None and named.service == request.params["service"] else None
+        ref = None if record is None else endpoint_ref(record)
+        return record if ref is not None and ref.service == request.params["service"] else None
 
 
 def file_routes(server: ServerContext, context: GatewayContext) -> list[Route]:
@@ -76,7 +78,7 @@ def file_routes(server: ServerContext, context: GatewayContext) -> list[Route]:
         path=BASE + "/jobs/{id}",
         name="job",
         tag="gateway",
-        handler_lets_in=True,
+        handler_authorizes=True,
     )
 
 
@@ -95,13 +97,13 @@ class GatewayReadRoutes:
 
     async def status(self, request: Request) -> Response | StreamResponse:
         view = await self._context.job(request, Scope.READ)
-        voice = await self._context.presenter(view.org, request.params["service"])
-        return await self._context.responses.status(request, view, voice)
+        presenter = await self._context.presenter(view.org, request.params["service"])
+        return await self._context.responses.status(request, view, presenter)
 
     async def events(self, request: Request) -> StreamResponse:
         view = await self._context.job(request, Scope.READ)
-        voice = await self._context.presenter(view.org, request.params["service"])
-        return await self._context.responses.events(request, view, voice)
+        presenter = await self._context.presenter(view.org, request.params["service"])
+        return await self._context.responses.events(request, view, presenter)
 
     async def explain(self, request: Request) -> Response:
         return await self._context.responses.explained(
@@ -110,13 +112,13 @@ class GatewayReadRoutes:
 
     async def cancel(self, request: Request) -> Response:
         view = await self._context.job(request, Scope.SUBMIT)
-        voice = await self._context.presenter(view.org, request.params["service"])
+        presenter = await self._context.presenter(view.org, request.params["service"])
         return await self._context.responses.cancel(
-            view, voice, elsewhere=self._context.remote_calls.cancel
+            view, presenter, cancel_remote=self._context.remote_calls.cancel
         )
 
     async def page(self, request: Request) -> Response:
-        """Jobs of a service: all of them for an admin, else the caller's own."""
+        """Jobs of a service: all of them for an admin, the caller's own for others."""
         context, query, principal = self._context, request.query, request.principal
         org, name = principal.org, request.params["service"]
         offset = read_whole_number(query, "offset", 0, OFFSET_MAX, default=0)
@@ -127,7 +129,7 @@ class GatewayReadRoutes:
         service = await context.service(org, name)
         if service is None or service.workspace != request.params["ws"]:
             raise NotFound
-        voice = await context.presenter(org, name)
+        presenter = await context.presenter(org, name)
         upstream = service.source == "http"
         page = await context.engine.page(
             org=org,
@@ -142,35 +144,35 @@ class GatewayReadRoutes:
             limit=limit,
             after=after,
         )
-        items = [await voice.job(view) for view in page.items]
+        items = [await presenter.job(view) for view in page.items]
         following = items[-1].id if len(items) == limit else None
         return json_response(
             schemas.GatewayJobPage(items, page.total, page.total_is_exact, following)
         )
 
     async def batch_status(self, request: Request) -> Response:
-        """Many jobs at once, in the order asked for."""
+        """Many jobs at once, in the requested order."""
         context, principal = self._context, request.principal
         org, name = principal.org, request.params["service"]
         ids = read_list(request.query, "job_ids", BATCH_IDS_MAX)
         service = await context.service(org, name)
-        # One that was taken away has jobs still, and no workspace.
+        # A deleted service still has jobs, and no workspace.
         if service is not None and service.workspace != request.params["ws"]:
             raise NotFound
-        voice = await context.presenter(org, name)
+        presenter = await context.presenter(org, name)
         items: list[schemas.GatewayJob] = []
         not_found: list[str] = []
         for job_id, view in zip(ids, await context.engine.get_many(ids, org=org), strict=True):
-            named = None if view is None else name_of(view)
+            ref = None if view is None else endpoint_ref(view)
             if (
                 view is None
-                or named is None
-                or named.service != name
+                or ref is None
+                or ref.service != name
                 or not may_see(principal, view, org)
             ):
                 not_found.append(job_id)
             else:
-                items.append(await voice.job(view))
+                items.append(await presenter.job(view))
         return json_response(schemas.GatewayJobStatuses(items, not_found))
 
 
@@ -185,7 +187,7 @@ def _cursor(given: str | None) -> str | None:
 
 
 def routes(context: GatewayContext) -> list[Route]:
-    """The routes by which jobs are read and cancelled."""
+    """The routes that read and cancel jobs."""
     reading = GatewayReadRoutes(context)
     job_path = BASE + "/jobs/{id}"
     return [
@@ -193,7 +195,7 @@ def routes(context: GatewayContext) -> list[Route]:
             methods=["GET"],
             path=job_path,
             name="job",
-            summary="A job as it is, or once it has ended.",
+            summary="Read a job, or wait for its end.",
             handler=reading.status,
             access=Access.HANDLER,
             parameters=[*WAIT_PARAMETERS, *CONDITION_PARAMETERS],
@@ -201,7 +203,7 @@ def routes(context: GatewayContext) -> list[Route]:
                 ResponseSpec(HTTPStatus.OK, "The job.", schemas.GatewayJob, headers=_JOB_HEADERS),
                 ResponseSpec(
                     HTTPStatus.ACCEPTED,
-                    "The job has not ended within the time to wait.",
+                    "The job did not end within the requested wait.",
                     schemas.GatewayJob,
                     headers=_JOB_HEADERS,
                 ),
@@ -213,7 +215,7 @@ def routes(context: GatewayContext) -> list[Route]:
             methods=["GET"],
             path=job_path + "/events",
             name="job_events",
-            summary="A job's states, progress, log lines and output, as Server-Sent Events.",
+            summary="Stream a job's states, progress, log lines and output as Server-Sent Events.",
             handler=reading.events,
             access=Access.HANDLER,
             parameters=RESUME_PARAMETERS,
@@ -227,16 +229,21 @@ def routes(context: GatewayContext) -> list[Route]:
             methods=["POST"],
             path=job_path + "/cancel",
             name="cancel",
-            summary="Ask for a job's end.",
-            description="What a remote does for the job is cancelled there, too, if it can be.",
+            summary="Cancel a job.",
+            description="Work that a remote does for the job is cancelled there as well, if the "
+            "remote can do that.",
             handler=reading.cancel,
             access=Access.HANDLER,
             responses=[
-                ResponseSpec(HTTPStatus.OK, "It is cancelled.", schemas.GatewayJob),
+                ResponseSpec(HTTPStatus.OK, "The job is cancelled.", schemas.GatewayJob),
                 ResponseSpec(
-                    HTTPStatus.ACCEPTED, "It runs, and was told to stop.", schemas.GatewayJob
+                    HTTPStatus.ACCEPTED,
+                    "The job is running and was asked to stop.",
+                    schemas.GatewayJob,
                 ),
-                ResponseSpec(HTTPStatus.CONFLICT, "It has already ended.", Problem, MEDIA_TYPE),
+                ResponseSpec(
+                    HTTPStatus.CONFLICT, "The job has already ended.", Problem, MEDIA_TYPE
+                ),
             ],
             tag="gateway",
         ),
@@ -244,8 +251,8 @@ def routes(context: GatewayContext) -> list[Route]:
             methods=["GET"],
             path=HOSTED + "/jobs",
             name="jobs",
-            summary="Jobs of a service, newest first.",
-            description="An admin sees all of the organisation's; others see their own.",
+            summary="List the jobs of a service, newest first.",
+            description="An admin sees all jobs of the organisation; others see their own.",
             handler=reading.page,
             access=Scope.READ,
             operable=True,
@@ -257,7 +264,7 @@ def routes(context: GatewayContext) -> list[Route]:
             methods=["GET"],
             path=HOSTED + "/jobs/batch-status",
             name="batch_status",
-            summary="Many jobs in one request.",
+            summary="Read many jobs in one request.",
             handler=reading.batch_status,
             access=Scope.READ,
             operable=True,
@@ -265,13 +272,13 @@ def routes(context: GatewayContext) -> list[Route]:
                 Parameter(
                     "job_ids",
                     "query",
-                    f"Ids with commas between, at most {BATCH_IDS_MAX}.",
+                    f"Job ids, separated by commas, at most {BATCH_IDS_MAX}.",
                     {"type": "string", "pattern": "[^,]"},
                     required=True,
                 )
             ],
             responses=[
-                ResponseSpec(HTTPStatus.OK, "Those that were found.", schemas.GatewayJobStatuses)
+                ResponseSpec(HTTPStatus.OK, "The jobs that were found.", schemas.GatewayJobStatuses)
             ],
             tag="gateway",
         ),
@@ -280,25 +287,25 @@ def routes(context: GatewayContext) -> list[Route]:
 
 _JOB_HEADERS: Final = RETRY_AFTER_HEADER | {
     "ETag": "Changes with every state.",
-    "Preference-Applied": "What was made of `Prefer`.",
+    "Preference-Applied": "The preferences of `Prefer` that were applied.",
 }
 _PAGE_PARAMETERS: Final = (
     Parameter(
         "offset",
         "query",
-        "How many to pass over. For a long way use `cursor`.",
+        "The number of jobs to skip. To go far, use `cursor`.",
         {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX},
     ),
     Parameter(
         "limit",
         "query",
-        "How many to show.",
+        "The maximum number of jobs.",
         {"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS},
     ),
     Parameter(
         "status",
         "query",
-        "Only jobs of this status.",
+        "Only jobs with this status.",
         {"type": "string", "enum": list(schemas.STATES)},
     ),
     Parameter(
@@ -307,5 +314,5 @@ _PAGE_PARAMETERS: Final = (
         "Only jobs of this lane.",
         {"type": "string", "enum": [lane.value for lane in Lane]},
     ),
-    Parameter("cursor", "query", "The `next` of the page before.", ULID),
+    Parameter("cursor", "query", "`next` of the previous page.", ULID),
 )

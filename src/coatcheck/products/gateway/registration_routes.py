@@ -1,4 +1,4 @@
-"""Services with http upstreams and remotes: registered, shown and taken away over HTTP."""
+"""Routes that register, show, list and delete services with http upstreams and remotes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class HostedService(msgspec.Struct, frozen=True):
 
 
 class HostedServiceSummary(msgspec.Struct, frozen=True):
-    """A service as a list shows it: without its endpoints, which are at ``url``."""
+    """A service in a list: without its endpoints, which ``url`` returns."""
 
     org_id: str
     workspace_id: str
@@ -89,7 +89,7 @@ class HostedServiceSummary(msgspec.Struct, frozen=True):
 
 
 class HostedServicePage(msgspec.Struct, frozen=True):
-    """Services, by name. ``next`` is the cursor of the page after this one, if there is one."""
+    """Services, sorted by name. ``next`` is the cursor of the next page, if there is one."""
 
     items: list[HostedServiceSummary]
     next: str | None
@@ -102,7 +102,7 @@ class RegistrationRoutes:
         self._context = context
 
     async def page(self, request: Request) -> Response:
-        """The services that the organisation can call: its own, and those of code."""
+        """The services that the organisation can call: its own, and those that code declares."""
         org = request.principal.org
         after = request.query.get("cursor")
         if after is not None and not is_service_name(after):
@@ -126,7 +126,7 @@ class RegistrationRoutes:
         with _counted("definition", BodyTooLarge):
             definition = await read_body(request, ServiceDefinition, DEFINITION_BYTES_MAX)
         with _counted("endpoints", InvalidInput):
-            check_endpoint_count(definition)  # before each of them has its host looked up
+            check_endpoint_count(definition)  # before the host of each endpoint is looked up
         self._check_timeouts(definition, self._context.gate.timeout_seconds_max(request.principal))
         check_remotes(definition, self._context.settings.remotes)
         await self._check_urls(definition, request.principal.org)
@@ -158,13 +158,13 @@ class RegistrationRoutes:
             if isinstance(endpoint.target, HttpTargetDefinition | RemoteTargetDefinition)
             and endpoint.target.url is not msgspec.UNSET
         }
-        # More would only wait for their turn, and be refused.
-        turns = asyncio.Semaphore(LOOK_UPS_PER_ORG_MAX)
-        # Not `except*`: before Python 3.11.4 what is raised in one comes out wrapped in a group.
+        # The resolver would refuse more look-ups at once.
+        look_ups = asyncio.Semaphore(LOOK_UPS_PER_ORG_MAX)
+        # Not `except*`: before Python 3.11.4 an exception raised there comes out in a group.
         try:
             async with asyncio.timeout(CHECK_SECONDS_MAX), asyncio.TaskGroup() as checks:
                 for url, place in urls.items():
-                    checks.create_task(self._check_url(url, place, org, turns))
+                    checks.create_task(self._check_url(url, place, org, look_ups))
         except TimeoutError:
             raise UrlForbidden("The hosts of the URLs could not be looked up in time.") from None
         except ExceptionGroup as group:
@@ -173,9 +173,9 @@ class RegistrationRoutes:
                 raise
             raise refused.exceptions[0] from None
 
-    async def _check_url(self, url: str, place: str, org: str, turns: asyncio.Semaphore) -> None:
+    async def _check_url(self, url: str, place: str, org: str, look_ups: asyncio.Semaphore) -> None:
         try:
-            async with turns:
+            async with look_ups:
                 await self._context.guard.check_url(url, org)
         except UrlForbidden as error:
             raise UrlForbidden(f"{place}: {error}") from error
@@ -183,7 +183,7 @@ class RegistrationRoutes:
 
 @contextmanager
 def _counted(bound: str, refusal: type[CoatcheckError]) -> Iterator[None]:
-    """Count a bound that the caller meets."""
+    """Count in the metrics that a caller reached a bound."""
     try:
         yield
     except refusal:
@@ -220,22 +220,22 @@ def _summary(service: ServiceSummary, org: str) -> HostedServiceSummary:
 
 
 def routes(context: GatewayContext) -> list[Route]:
-    """The routes by which services are registered."""
+    """The routes of hosted services."""
     registering = RegistrationRoutes(context)
     return [
         Route(
             methods=["GET"],
             path=SERVICES,
             name="services",
-            summary="The services that the organisation can call, by name.",
-            description="Its own, and those that workers' code declares. Without their endpoints: "
-            "`url` has those.",
+            summary="List the services that the organisation can call.",
+            description="Sorted by name: its own, and those that workers' code declares. Without "
+            "their endpoints, which `url` returns.",
             handler=registering.page,
             access=Scope.READ,
             operable=True,
             parameters=[
-                Parameter("cursor", "query", "`next` of the page before.", _CURSOR),
-                Parameter("limit", "query", "How many at most.", _LIMIT),
+                Parameter("cursor", "query", "`next` of the previous page.", _CURSOR),
+                Parameter("limit", "query", "The maximum number of services.", _LIMIT),
             ],
             responses=[ResponseSpec(HTTPStatus.OK, "A page of services.", HostedServicePage)],
             tag="gateway",
@@ -244,7 +244,7 @@ def routes(context: GatewayContext) -> list[Route]:
             methods=["GET"],
             path=HOSTED,
             name="service",
-            summary="A service: its versions and endpoints.",
+            summary="Read a service: its versions and endpoints.",
             description="The values of its targets' headers and secrets are not shown.",
             handler=registering.show,
             access=Scope.READ,
@@ -256,7 +256,7 @@ def routes(context: GatewayContext) -> list[Route]:
             methods=["PUT"],
             path=HOSTED,
             name="register_service",
-            summary="Register a service with http upstreams or remotes, or register it anew.",
+            summary="Register a service with http upstreams or remotes, or replace it.",
             handler=registering.put,
             access=Scope.ADMIN,
             body=RequestBody("The whole service.", ServiceDefinition),
@@ -264,22 +264,22 @@ def routes(context: GatewayContext) -> list[Route]:
                 ResponseSpec(HTTPStatus.OK, "The service is registered.", HostedService),
                 ResponseSpec(
                     HTTPStatus.FORBIDDEN,
-                    "A timeout is longer than the organisation's may be (`timeout_not_allowed`), "
-                    "or the credential lacks the scope.",
+                    "A timeout is longer than the organisation is allowed "
+                    "(`timeout_not_allowed`), or the credential lacks the scope.",
                     Problem,
                     MEDIA_TYPE,
                 ),
                 ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "Code, or another workspace, has a service of that name "
-                    "(`service_name_taken`); or the organisation has as many services as it may "
-                    "have (`too_many_services`).",
+                    "(`service_name_taken`); or the organisation has reached its limit of "
+                    "services (`too_many_services`).",
                     Problem,
                     MEDIA_TYPE,
                 ),
                 ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
-                    "The document does not fit, or a URL may not be called.",
+                    "The document is not valid, or a URL may not be called.",
                     Problem,
                     MEDIA_TYPE,
                 ),
@@ -290,10 +290,10 @@ def routes(context: GatewayContext) -> list[Route]:
             methods=["DELETE"],
             path=HOSTED,
             name="remove_service",
-            summary="Take a registered service away. Its jobs go on.",
+            summary="Delete a registered service. Its jobs continue.",
             handler=registering.delete,
             access=Scope.ADMIN,
-            responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "It is gone.", empty=True)],
+            responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "The service is deleted.", empty=True)],
             tag="gateway",
         ),
     ]

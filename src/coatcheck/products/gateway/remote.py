@@ -1,4 +1,4 @@
-"""Remote targets of registered services: their definitions checked, their results stored."""
+"""Remote targets of registered services: checks their definitions and stores their results."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 
 
 def check_remotes(definition: ServiceDefinition, of_operator: Container[str]) -> None:
-    """Raises InvalidInput, with the issues of each target that its adapter cannot use.
+    """Check every remote target with its adapter. Raises InvalidInput with all issues.
 
-    ``of_operator`` are the names of the remotes that the operator has set up.
+    ``of_operator`` has the names of the remotes that the operator has set up.
     """
     issues = [
         issue
@@ -46,7 +46,7 @@ def check_remotes(definition: ServiceDefinition, of_operator: Container[str]) ->
 
 
 def endpoints_of(definition: ServiceDefinition) -> Iterator[tuple[str, EndpointDefinition]]:
-    """The endpoints of all versions, each with its place in the document."""
+    """The endpoints of all versions, each with its path in the document."""
     for number, version in definition.versions.items():
         for at, endpoint in enumerate(version.endpoints):
             yield f"versions.{number}.endpoints[{at}]", endpoint
@@ -56,13 +56,15 @@ def _issues(
     field: str, target: RemoteTargetDefinition, of_operator: Container[str]
 ) -> Iterator[FieldIssue]:
     if target.adapter not in ADAPTERS:
-        return  # refused with its reason, whatever its fields are: see ``domain/registration.py``
+        return  # ``domain/registration.py`` refuses an unknown adapter
     definition = remote_definition(target)
     if target.adapter == _OPERATORS:
         for name in definition.keys() - _OF_OPERATORS:
-            yield _no_field(field, name, target.adapter)
+            yield _unknown_field(field, name, target.adapter)
         if target.name not in of_operator:
-            yield FieldIssue(f"{field}.name", "names no remote that the operator has set up")
+            yield FieldIssue(
+                f"{field}.name", "is not the name of a remote that the operator set up"
+            )
         return
     try:
         read_definition(definition)
@@ -74,17 +76,17 @@ def _issue(field: str, adapter: str, error: RemoteMisdefined) -> FieldIssue:
     if not isinstance(error.__cause__, msgspec.DecodeError):
         return FieldIssue(field, str(error))
     found = _PLACE.match(str(error.__cause__))
-    assert found is not None, "the pattern takes any text"
+    assert found is not None, "the pattern matches any text"
     text, within = found.groups()
     if unknown := _UNKNOWN.fullmatch(text):
-        return _no_field(f"{field}{within or ''}", unknown[1], adapter)
+        return _unknown_field(f"{field}{within or ''}", unknown[1], adapter)
     if missing := _MISSING.fullmatch(text):
-        return FieldIssue(f"{field}.{missing[1]}", f"is needed by the adapter {adapter}")
+        return FieldIssue(f"{field}.{missing[1]}", f"is required by the adapter {adapter}")
     return FieldIssue(f"{field}{within or ''}", text[:1].lower() + text[1:])
 
 
-def _no_field(field: str, name: str, adapter: str) -> FieldIssue:
-    return FieldIssue(f"{field}.{name}", f"is no field of the adapter {adapter}")
+def _unknown_field(field: str, name: str, adapter: str) -> FieldIssue:
+    return FieldIssue(f"{field}.{name}", f"is not a field of the adapter {adapter}")
 
 
 ARTIFACT_NAME: Final = "remote-result"
@@ -92,13 +94,13 @@ _OK: Final = 200
 
 
 class GatewayResultStore:
-    """The keeper of the gateway's remote targets.
+    """Stores the results of the gateway's remote targets.
 
-    What it keeps is read as an upstream's answer is, so that all who show or repeat those know it.
+    They are stored as an upstream's answer is, so that they are shown and repeated in the same way.
     """
 
     def fails_for_good(self, of: ResultOf) -> bool:
-        """Unless somebody asked for retries: trying again is new work, which may be paid for."""
+        """True unless the endpoint asks for retries: a retry is new work, which may cost money."""
         return not of.note.get(RETRY_FAILED)
 
     def blob_key(self, of: ResultOf) -> str | None:  # noqa: ARG002 - each upload has its own
@@ -108,17 +110,17 @@ class GatewayResultStore:
         media_type = storable_type(result.media_type)
         headers = [("content-type", media_type)]
         pieces = aiter(result)
-        begun: list[bytes] = []
+        beginning: list[bytes] = []
         if is_text(headers):
-            begun, is_whole = await _beginning(pieces)
+            beginning, is_whole = await _beginning(pieces)
             if is_whole:
-                answer = inline_answer(_OK, headers, b"".join(begun))
+                answer = inline_answer(_OK, headers, b"".join(beginning))
                 return StoredOutput(encode_answer(answer))
         key = artifact_key(of.deployment, of.job)
-        # Of a stream that breaks off nothing becomes visible.
+        # A stream that breaks off leaves no visible blob.
         stored = await blobs.put(
             key,
-            _chained(begun, pieces),
+            _chained(beginning, pieces),
             media_type=media_type,
             file_name=with_extension(ARTIFACT_NAME, media_type),
         )
@@ -128,19 +130,19 @@ class GatewayResultStore:
 
 
 async def _beginning(pieces: AsyncIterator[bytes]) -> tuple[list[bytes], bool]:
-    """What a result may hold, and whether that is all."""
-    begun: list[bytes] = []
+    """The first pieces, up to the size of an inline result, and whether they are all."""
+    beginning: list[bytes] = []
     size = 0
     async for piece in pieces:
-        begun.append(piece)
+        beginning.append(piece)
         size += len(piece)
         if size > ANSWER_INLINE_BYTES_MAX:
-            return begun, False
-    return begun, True
+            return beginning, False
+    return beginning, True
 
 
-async def _chained(begun: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    while begun:
-        yield begun.pop(0)
+async def _chained(beginning: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    while beginning:
+        yield beginning.pop(0)
     async for piece in rest:
         yield piece

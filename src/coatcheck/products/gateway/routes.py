@@ -1,4 +1,4 @@
-"""The gateway's routes, put together."""
+"""Assembles the gateway's routes, job adapter and webhook renderer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coatcheck.products.gateway.job_adapter import GatewayJobAdapter
 
 
 def routes(server: ServerContext) -> list[Route]:
-    """Every route of the gateway, on the control plane's parts."""
+    """Every route of the gateway."""
     context = _context(server)
     return [
         *submit_routes.routes(context),
@@ -28,12 +28,12 @@ def routes(server: ServerContext) -> list[Route]:
 
 
 def payload_renderer(server: ServerContext) -> JobRenderer:
-    """What webhooks say of the gateway's jobs."""
+    """Renders the gateway's jobs for webhooks."""
     return webhook_payloads.renderer(_context(server))
 
 
 def job_adapter(server: ServerContext) -> JobAdapter:
-    """Who speaks for the gateway's jobs where all jobs are looked after."""
+    """Adapts the gateway's jobs for the console."""
     return GatewayJobAdapter(_context(server))
 
 

@@ -1,4 +1,4 @@
-"""What the gateway's jobs look like: the words of its contract, from the engine's."""
+"""The bodies of the gateway's HTTP API, and its statuses for the engine's states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ExecutionMode = Literal["invocation", "persistent"]
 
 
 class GatewayTicket(msgspec.Struct, frozen=True):
-    """A job was handed in. Its result is found at ``poll_url``."""
+    """A submitted job. Read its result from ``poll_url``."""
 
     job_id: str
     status: str
@@ -39,20 +39,20 @@ class LastError(msgspec.Struct, frozen=True):
 
 
 class GatewayProgress(msgspec.Struct, frozen=True):
-    """How far a job says it is, from 0 to 1, and in words."""
+    """A job's reported progress: a fraction from 0 to 1, and a note."""
 
     fraction: float
     note: str | None
 
 
 class GatewayJob(msgspec.Struct, frozen=True):
-    """A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended.
+    """A job. A completed job has its ``result_summary``; ``terminal`` says that the job has ended.
 
-    A page leaves results out, and an event leaves out one that is long: ``result_omitted`` is then
-    true, and ``result_url`` is where the job is found with its whole result.
+    A page leaves results out, and an event leaves out a long result: ``result_omitted`` is then
+    true, and ``result_url`` returns the job with its whole result.
 
-    ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is what the
-    remote calls it, once it was spawned.
+    ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is the remote's
+    id of it, once the remote has started it.
     """
 
     id: str
@@ -98,10 +98,10 @@ class GatewayJobPage(msgspec.Struct, frozen=True):
 
 
 class GatewayJobStatuses(msgspec.Struct, frozen=True):
-    """The jobs that were asked for, in that order, and the ids that name none.
+    """The requested jobs, in the requested order, and the ids that were not found.
 
-    A result longer than 64 KiB is left out; of more than 64 jobs also one that is longer than
-    4 MiB divided by their number.
+    A result longer than 64 KiB is left out; for more than 64 jobs, also a result that is longer
+    than 4 MiB divided by their number.
     """
 
     items: list[GatewayJob]

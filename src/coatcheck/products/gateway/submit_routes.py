@@ -1,4 +1,4 @@
-"""Handing work in: asynchronously, or as a call whose answer is waited for."""
+"""Routes that submit jobs: asynchronously, or as a call that waits for its result."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from coatcheck.http.parameters import (
     WEBHOOK_PARAMETERS,
     Preferences,
     WebhookUrls,
+    anonymous_key,
     names_webhooks,
-    of_strangers,
     read_delay,
     read_idempotency_key,
     read_preferences,
@@ -66,7 +66,7 @@ from coatcheck.http.routing import (
 )
 from coatcheck.products.gateway import schemas
 from coatcheck.products.gateway.context import GatewayContext
-from coatcheck.products.gateway.naming import name_of
+from coatcheck.products.gateway.naming import endpoint_ref
 from coatcheck.products.gateway.payloads import (
     python_payload,
     remote_input,
@@ -82,8 +82,8 @@ _WAIT: Final = "wait"
 _SHOWN_PATHS: Final = 10
 
 
-class _Aim(NamedTuple):
-    """What a call is aimed at, and by whom."""
+class _ResolvedCall(NamedTuple):
+    """A request's caller and the endpoint that it names."""
 
     principal: Principal
     service: ServiceSpec
@@ -93,7 +93,7 @@ class _Aim(NamedTuple):
 
 
 class _OtherMethods(Exception):
-    """There is an endpoint at the path, for other methods than that of the call."""
+    """The path has an endpoint, but not for the request's method."""
 
     def __init__(self, methods: Sequence[str]) -> None:
         super().__init__()
@@ -107,29 +107,30 @@ class GatewaySubmitRoutes:
         self._context = context
 
     async def submit(self, request: Request) -> Response | StreamResponse:
-        """POST .../async/{path}: answered as soon as the job is safe."""
+        """POST .../async/{path}: answers as soon as the job is stored."""
         given = request.header(b"x-hsl-target-method")
         method = "POST" if given is None else given
         try:
-            aim = await self._aim(request, method.upper())
+            call = await self._resolve(request, method.upper())
         except _OtherMethods as other:
             raise InvalidParameter(
                 "X-HSL-Target-Method",
-                f"the endpoint does not take {method[:20]}; it takes {', '.join(other.methods)}",
+                f"the endpoint does not accept {method[:20]}; it accepts "
+                + ", ".join(other.methods),
                 "header",
             ) from None
-        if not aim.matched.spec.async_eligible:
-            raise NotAsyncEligible("This endpoint takes synchronous calls only.")
+        if not call.matched.spec.async_eligible:
+            raise NotAsyncEligible("This endpoint accepts synchronous calls only.")
         preferences = read_preferences(request)
         delay = read_delay(request)
-        ticket, lane = await self._hand_in(request, aim, delay, own_wait=True)
-        known = await self._known(request, aim, ticket)
+        ticket, lane = await self._submit(request, call, delay, own_wait=True)
+        known = await self._known(request, call, ticket)
         check_mismatch(ticket, preferences)
-        presenter, view = await self._collect(request, aim, ticket, known, preferences.wait)
+        presenter, view = await self._collect(request, call, ticket, known, preferences.wait)
         return await self._context.responses.submitted(
             ticket,
             presenter,
-            kind=_kind(request, aim.matched.spec),
+            kind=_kind(request, call.matched.spec),
             lane=lane,
             preferences=preferences,
             view=view,
@@ -137,25 +138,27 @@ class GatewaySubmitRoutes:
         )
 
     async def request(self, request: Request) -> Response | StreamResponse:
-        """ANY .../{path}: the same, and the answer is the result if it comes in time."""
+        """ANY .../{path}: submits as well, and answers with the result if it comes in time."""
         try:
-            aim = await self._aim(request, "GET" if request.method == "HEAD" else request.method)
+            call = await self._resolve(
+                request, "GET" if request.method == "HEAD" else request.method
+            )
         except _OtherMethods as other:
             return method_not_allowed(request, other.methods)
-        spec = aim.matched.spec
+        spec = call.matched.spec
         preferences = read_preferences(request, in_query=False)
         delay = read_delay(request)
-        ticket, lane = await self._hand_in(request, aim, delay, own_wait=False)
-        known = await self._known(request, aim, ticket)
+        ticket, lane = await self._submit(request, call, delay, own_wait=False)
+        known = await self._known(request, call, ticket)
         check_mismatch(ticket, preferences)
-        seconds = _patience(spec, preferences, delay)
-        presenter, view = await self._collect(request, aim, ticket, known, seconds)
+        seconds = _sync_wait(spec, preferences, delay)
+        presenter, view = await self._collect(request, call, ticket, known, seconds)
         if view is not None and view.terminal:
             headers = [*preferences.headers, *replay_headers(ticket)]
             try:
                 return await self._result(request, view, presenter.urls(ticket.id), headers)
             except (TooManyBytesInFlight, ServerBusy):
-                view = None  # the work is done: a ticket, no refusal that means "not done"
+                view = None  # the work is done: a 429 or 503 would say that it was not
         return await self._context.responses.submitted(
             ticket,
             presenter,
@@ -166,8 +169,11 @@ class GatewaySubmitRoutes:
             delay=delay,
         )
 
-    async def _aim(self, request: Request, method: str) -> _Aim:
-        """Who may call what. A caller without a credential learns of open endpoints only."""
+    async def _resolve(self, request: Request, method: str) -> _ResolvedCall:
+        """Find the caller and the endpoint, and check that the one may call the other.
+
+        Without a credential only open endpoints are visible; anything else answers 401.
+        """
         context = self._context
         org = request.params["org"]
         path = "/" + request.params["path"]
@@ -194,33 +200,35 @@ class GatewaySubmitRoutes:
         if auth == "service_token" and principal.kind != "service":
             raise Unauthenticated
         if matched.spec.is_registered:
-            # Perhaps when its organisation was allowed more.
+            # It may have been registered when the organisation was allowed longer timeouts.
             allowed = matched.spec.within(context.gate.timeout_seconds_max(principal))
             matched = matched._replace(spec=allowed)
-        return _Aim(principal, service, matched, method, path)
+        return _ResolvedCall(principal, service, matched, method, path)
 
-    async def _hand_in(
-        self, request: Request, aim: _Aim, delay: float, *, own_wait: bool
+    async def _submit(
+        self, request: Request, call: _ResolvedCall, delay: float, *, own_wait: bool
     ) -> tuple[Ticket, Lane]:
-        context, spec = self._context, aim.matched.spec
+        context, spec = self._context, call.matched.spec
         lane = _lane(request) or spec.lane
         key = read_idempotency_key(request)
-        if key is not None and aim.principal.kind == "anonymous":
-            key = of_strangers(key)
+        if key is not None and call.principal.kind == "anonymous":
+            key = anonymous_key(key)
         knows = partial(self._context.engine.knows_key, org=request.params["org"])
-        await self._context.gate.check_unless_known(aim.principal, key, knows)
-        webhooks = await self._webhooks(request, aim)
+        await self._context.gate.check_unless_known(call.principal, key, knows)
+        webhooks = await self._webhooks(request, call)
         body = await request.body(PAYLOAD_BYTES_MAX)
         timeout = keep_completed = keep_failed = fingerprint_of = None
         if spec.target is not None:
-            payload = upstream_payload(spec, aim.method, aim.path, request, body, own_wait=own_wait)
-            fingerprint_of = upstream_fingerprint(spec, aim.method, aim.path, request, body)
+            payload = upstream_payload(
+                spec, call.method, call.path, request, body, own_wait=own_wait
+            )
+            fingerprint_of = upstream_fingerprint(spec, call.method, call.path, request, body)
         else:
             if body:
                 check_content_type(request)
             make_input = python_payload if spec.remote is None else remote_input
             payload = make_input(
-                spec, body, _decoded(aim.matched.params), _query(request, own_wait=own_wait)
+                spec, body, _decoded(call.matched.params), _query(request, own_wait=own_wait)
             )
             if spec.remote is not None:
                 fingerprint_of = remote_fingerprint(spec, payload)
@@ -236,7 +244,7 @@ class GatewaySubmitRoutes:
             queue_key=spec.queue_key,
             retries=spec.retries,
             idempotency_key=key,
-            owner=ANYONE if spec.auth == "none" else aim.principal.owner,
+            owner=ANYONE if spec.auth == "none" else call.principal.owner,
             request_id=request.request_id,
             delay=delay or None,
             timeout=timeout,
@@ -246,61 +254,65 @@ class GatewaySubmitRoutes:
             fingerprint_of=fingerprint_of,
             **webhooks._asdict(),
         )
-        request.forget_body()  # the job has it, and its result may be waited for
+        request.forget_body()  # frees memory while the caller waits for the result
         return ticket, lane
 
-    async def _webhooks(self, request: Request, aim: _Aim) -> WebhookUrls:
-        """Who is to be told. What is signed in the organisation's name, strangers cannot order."""
-        if aim.principal.kind == "anonymous" and names_webhooks(request):
+    async def _webhooks(self, request: Request, call: _ResolvedCall) -> WebhookUrls:
+        """The webhook URLs of the request.
+
+        Webhooks are signed in the organisation's name, so anonymous callers cannot ask for them.
+        """
+        if call.principal.kind == "anonymous" and names_webhooks(request):
             raise Unauthenticated
         return await read_webhook_urls(request, self._context.receivers, request.params["org"])
 
-    def _presenter(self, request: Request, aim: _Aim) -> GatewayPresenter:
-        service = aim.service
+    def _presenter(self, request: Request, call: _ResolvedCall) -> GatewayPresenter:
+        service = call.service
         return GatewayPresenter(
             request.params["org"], service.service, service, self._context.engine.stall_reason
         )
 
-    async def _known(self, request: Request, aim: _Aim, ticket: Ticket) -> JobView | None:
-        """The job that a known idempotency key names; None if the key was free.
+    async def _known(self, request: Request, call: _ResolvedCall, ticket: Ticket) -> JobView | None:
+        """The job that a known idempotency key names; None if the key was new.
 
-        Raises IdempotencyKeyInUse for a job that the caller may not see: always the same answer,
-        so that it tells neither which job it is, nor what was sent with it, nor how far it is.
+        Raises IdempotencyKeyInUse for a job that the caller may not see. That answer is always the
+        same, so that it reveals neither the job's id, nor its payload, nor its progress.
         """
         if ticket.created:
             return None
         org = request.params["org"]
         known = await self._context.engine.look(ticket.id, org=org)
-        if not may_see(aim.principal, known, org):
+        if not may_see(call.principal, known, org):
             raise IdempotencyKeyInUse
         return known
 
     async def _collect(
         self,
         request: Request,
-        aim: _Aim,
+        call: _ResolvedCall,
         ticket: Ticket,
         known: JobView | None,
         seconds: float | None,
     ) -> tuple[GatewayPresenter, JobView | None]:
-        """How the job is shown; and the job once it has ended or the time is up, if it is waited
-        for. A known idempotency key may name a job of another service: it is shown where it is
-        found.
+        """The presenter for the job; and, if ``seconds`` are given, the job once it has ended or
+        the time is up.
+
+        A known idempotency key may name a job of another service: its own service's URLs are shown.
         """
         context, org, presenter = (
             self._context,
             request.params["org"],
-            self._presenter(request, aim),
+            self._presenter(request, call),
         )
         if known is not None:
-            named = name_of(known)
-            if named is None:
+            ref = endpoint_ref(known)
+            if ref is None:
                 seconds = None
-            elif named.service != aim.service.service:
-                presenter = await context.presenter(org, named.service)
+            elif ref.service != call.service.service:
+                presenter = await context.presenter(org, ref.service)
         if seconds is None:
             return presenter, None
-        return presenter, await context.responses.held_look(request, ticket.id, org, seconds)
+        return presenter, await context.responses.wait(request, ticket.id, org, seconds)
 
     async def _result(
         self, request: Request, view: JobView, urls: JobLinks, headers: RawHeaders
@@ -313,7 +325,7 @@ class GatewaySubmitRoutes:
             if view.result_is_left_out:
                 large = self._context.responses.large
                 return await large.response(
-                    stored(view), "result", _as_it_is, HTTPStatus.OK, headers
+                    stored(view), "result", _unchanged, HTTPStatus.OK, headers
                 )
             assert view.result is not None
             return Response(HTTPStatus.OK, view.result, [JSON, *headers])
@@ -327,7 +339,7 @@ class GatewaySubmitRoutes:
         )
 
 
-async def _as_it_is(result: bytes) -> bytes:
+async def _unchanged(result: bytes) -> bytes:
     return result
 
 
@@ -335,21 +347,21 @@ _FAILURES: Final = {
     "invalid_input": HTTPStatus.UNPROCESSABLE_ENTITY,
     "cancelled": HTTPStatus.CONFLICT,
 }
-"""What a synchronous caller is answered when the job failed; else 502."""
+"""The status that a synchronous caller gets for a failed job, by error code; else 502."""
 
 
 def _no_endpoint(service: ServiceSpec | None, version: int | None) -> EndpointNotFound:
-    """What is missing, and what there is: the first thing that a new user mistypes."""
+    """An error that lists what exists: paths are the first thing that a new user mistypes."""
     if service is None:
         return EndpointNotFound(
-            "There is no such service. One in Python is known once a worker that serves it has "
-            "started; one with an http upstream or a remote, once it was registered."
+            "There is no such service. A Python service exists once a worker that serves it has "
+            "started; one with an http upstream or a remote exists once it is registered."
         )
-    wanted = service.versions.get(service.latest if version is None else version)
-    if wanted is None:
+    requested = service.versions.get(service.latest if version is None else version)
+    if requested is None:
         known = ", ".join(str(number) for number in sorted(service.versions))
         return EndpointNotFound(f"The service has no such version; it has {known}.")
-    paths = [f"{spec.method} {spec.path}" for spec in wanted.endpoints]
+    paths = [f"{spec.method} {spec.path}" for spec in requested.endpoints]
     more = f" and {len(paths) - _SHOWN_PATHS} more" if len(paths) > _SHOWN_PATHS else ""
     return EndpointNotFound(
         f"The service has no such path; it has {', '.join(paths[:_SHOWN_PATHS])}{more}."
@@ -360,8 +372,8 @@ def _kind(request: Request, spec: EndpointSpec) -> str:
     return kind_of(request.params["org"], spec.engine_endpoint, spec.queue_key)
 
 
-def _patience(spec: EndpointSpec, preferences: Preferences, delay: float) -> float | None:
-    """For how long a synchronous call is held; None if it is not, or cannot end by then."""
+def _sync_wait(spec: EndpointSpec, preferences: Preferences, delay: float) -> float | None:
+    """How long a synchronous call waits; None if it does not, or if the job cannot end by then."""
     seconds: float | None = None if preferences.respond_async else spec.sync_timeout_seconds
     if preferences.wait is not None:
         seconds = min(preferences.wait, spec.sync_timeout_seconds)
@@ -398,7 +410,7 @@ def _lane(request: Request) -> Lane | None:
 
 
 def routes(context: GatewayContext) -> list[Route]:
-    """The routes by which work is handed in."""
+    """The routes that submit jobs."""
     submitting = GatewaySubmitRoutes(context)
     routes = []
     for base, suffix in ((BASE, ""), (BASE + "/v{version}", "_version")):
@@ -407,8 +419,8 @@ def routes(context: GatewayContext) -> list[Route]:
                 methods=["POST"],
                 path=base + "/async/{path:path}",
                 name="submit" + suffix,
-                summary="Hand a job in.",
-                description="Answered as soon as the job is safe, with where to collect it. "
+                summary="Submit a job.",
+                description="Answers as soon as the job is stored, with the URLs to read it. "
                 "The body and the query are the endpoint's input.",
                 handler=submitting.submit,
                 access=Access.HANDLER,
@@ -425,8 +437,8 @@ def routes(context: GatewayContext) -> list[Route]:
                 path=base + "/{path:path}",
                 name="call" + suffix,
                 summary="Call an endpoint and wait for its result.",
-                description="The same as handing a job in, and the answer is the endpoint's own "
-                "if it comes within the endpoint's sync timeout; else 202, as for a job.",
+                description="Submits a job, and answers with the endpoint's own result if it comes "
+                "within the endpoint's sync timeout; else with 202, as for a submitted job.",
                 handler=submitting.request,
                 access=Access.HANDLER,
                 parameters=[*_PARAMETERS, WAIT_PARAMETERS[1]],
@@ -443,7 +455,7 @@ def routes(context: GatewayContext) -> list[Route]:
                     _OTHER_METHODS,
                     ResponseSpec(
                         HTTPStatus.CONFLICT,
-                        "It was cancelled; or another caller uses the idempotency key "
+                        "The job was cancelled; or another caller uses the idempotency key "
                         "(`idempotency_key_in_use`).",
                         Problem,
                         MEDIA_TYPE,
@@ -463,23 +475,23 @@ _PARAMETERS: Final = (
     Parameter(
         "X-HSL-Lane",
         "header",
-        "The lane; without it the endpoint's own.",
+        "The lane. The default is the endpoint's lane.",
         {"type": "string", "enum": [lane.value for lane in Lane]},
     ),
 )
 _TARGET_METHOD: Final = Parameter(
     "X-HSL-Target-Method",
     "header",
-    "The endpoint's own method, if it is not POST.",
+    "The endpoint's method, if it is not POST.",
     {"type": "string", "enum": list(EVERY_METHOD)},
 )
 _INPUT: Final = RequestBody("The endpoint's input.", schema={}, required=False)
 _TICKET: Final = ResponseSpec(
-    HTTPStatus.ACCEPTED, "The job is safe.", schemas.GatewayTicket, headers=TICKET_HEADERS
+    HTTPStatus.ACCEPTED, "The job is stored.", schemas.GatewayTicket, headers=TICKET_HEADERS
 )
 _COMPLETED: Final = ResponseSpec(
     HTTPStatus.OK,
-    "The job has ended within the time that the caller was willing to wait.",
+    "The job ended within the requested wait.",
     schemas.GatewayJob,
     headers=TICKET_HEADERS,
 )
@@ -488,10 +500,10 @@ _PAYMENT: Final = ResponseSpec(
 )
 _OTHER_METHODS: Final = ResponseSpec(
     HTTPStatus.METHOD_NOT_ALLOWED,
-    "The endpoint takes other methods.",
+    "The endpoint accepts other methods.",
     Problem,
     MEDIA_TYPE,
-    headers={"Allow": "The methods that it takes."},
+    headers={"Allow": "The methods that it accepts."},
 )
 _KEY_TAKEN: Final = ResponseSpec(
     HTTPStatus.CONFLICT,
@@ -501,8 +513,8 @@ _KEY_TAKEN: Final = ResponseSpec(
 )
 _MISMATCH: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,
-    "The idempotency key is known with another payload, and the caller was strict; or the input "
-    "does not fit the endpoint; or the webhook's URL may not be called.",
+    "The idempotency key was used with another payload, and the caller asked for strict handling; "
+    "or the input is not valid for the endpoint; or the webhook's URL may not be called.",
     Problem,
     MEDIA_TYPE,
 )

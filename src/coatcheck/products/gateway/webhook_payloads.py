@@ -1,4 +1,4 @@
-"""What a webhook says of the gateway's jobs, and of those that no other surface knows."""
+"""Webhook payloads for the gateway's jobs, and for jobs that belong to no other product."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from coatcheck.domain.job import JobView
 from coatcheck.domain.webhooks import RESULT_BYTES_MAX, DeliveryEvent
 from coatcheck.products.gateway import schemas
 from coatcheck.products.gateway.context import GatewayContext
-from coatcheck.products.gateway.naming import name_of
+from coatcheck.products.gateway.naming import endpoint_ref
 
 _NO_RESULT: Final = msgspec.Raw(b"null")
 
 
 class UnnamedJob(msgspec.Struct, frozen=True):
-    """A job that was handed in under a name that is no service's."""
+    """The payload for a job whose endpoint is not named like a service's.
+
+    A Python program can submit such jobs with an ``Engine``.
+    """
 
     id: str
     org_id: str
@@ -29,24 +32,24 @@ class UnnamedJob(msgspec.Struct, frozen=True):
 
 
 def renderer(context: GatewayContext) -> JobRenderer:
-    """For ``core/webhook_payloads.py``."""
+    """The gateway's renderer, for ``core/webhook_payloads.py``."""
 
-    async def told(event: DeliveryEvent, view: JobView | None) -> Any:
+    async def render(event: DeliveryEvent, view: JobView | None) -> Any:
         if view is None:
             return expired_job(event)
-        named = name_of(view)
-        if named is None:
+        ref = endpoint_ref(view)
+        if ref is None:
             return _unnamed(view)
-        voice = await context.presenter(view.org, named.service)
-        job: schemas.GatewayJob = await voice.job(view)
+        presenter = await context.presenter(view.org, ref.service)
+        job: schemas.GatewayJob = await presenter.job(view)
         if memoryview(job.result_summary).nbytes <= RESULT_BYTES_MAX:
             return job
-        url = voice.urls(view.id).poll
+        url = presenter.urls(view.id).poll
         return msgspec.structs.replace(
             job, result_summary=_NO_RESULT, result_omitted=True, result_url=url
         )
 
-    return told
+    return render
 
 
 def _unnamed(view: JobView) -> UnnamedJob:

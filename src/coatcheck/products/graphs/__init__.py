@@ -1,1 +1,1 @@
-"""The graphs surface: code archives in, structural graphs out, nothing kept."""
+"""The graphs product: code archives in, structural graphs out, no archive kept."""

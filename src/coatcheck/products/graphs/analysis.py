@@ -1,11 +1,11 @@
 """Analyses one archive, in the process of an isolated handler.
 
-The handler's folder holds the archive. It is opened, its files are parsed by processes that read it
-in place, names are resolved across files, and the result is written beside it. What fails for one
-file fails that file alone; an archive whose bytes are not what it promises fails the job.
+The handler's folder holds the archive. Parser processes read the files in place, then names are
+resolved across files, and the result is written beside the archive. A file that cannot be parsed
+fails alone; an archive whose bytes do not match its directory fails the job.
 
-No text of a file is in what is returned, raised or logged: parsers hand over names and places only,
-and of what they raise, the type.
+No text of a file is returned, raised or logged: parsers send only names and positions, and only the
+type of an exception.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coatcheck.domain.limits import ARCHIVE_ENTRIES_MAX, ARCHIVE_UNPACKED_MB_MAX
 from coatcheck.job import Job
 from coatcheck.products.graphs.parser_process import ParserLimits
 from coatcheck.products.graphs.parser_wire import NotParsed, ParsedFiles, Work
-from coatcheck.products.graphs.parsers import Done, Parsers
+from coatcheck.products.graphs.parsers import Done, ParserPool
 from coatcheck_codegraph.document import Processing, write_document
 from coatcheck_codegraph.domain_document import assign
 from coatcheck_codegraph.facts import FileFacts
@@ -37,8 +37,8 @@ from coatcheck_codegraph.project import Project
 from coatcheck_codegraph.resolve import resolve
 
 
-def pieces_of_work(members: Members) -> list[Work]:
-    """Files to parse one by one, the largest first so that none is left for the end."""
+def work_items(members: Members) -> list[Work]:
+    """The files to parse, largest first, so that no long one remains at the end."""
     largest_first = sorted(
         members.sources.items(), key=lambda member: (-member[1].unpacked_bytes, member[1].name)
     )
@@ -46,8 +46,8 @@ def pieces_of_work(members: Members) -> list[Work]:
 
 
 Skipped = Literal["vendored", "generated", "too_large"]
-"""Why source code is left out: it is somebody else's, it was made from other files in the archive,
-or there is too much of it in one file."""
+"""Why a source file is skipped: it is third-party code, it was generated from other files in the
+archive, or it is too large."""
 
 VENDORED_FOLDERS: Final = frozenset(
     {
@@ -63,27 +63,27 @@ VENDORED_FOLDERS: Final = frozenset(
         "site-packages",
     }
 )
-"""What is inside of a folder of such a name is installed or kept by a tool, not written here."""
+"""Folders whose contents a tool installed or generated."""
 
 GENERATED_SUFFIXES: Final = (".min.js", ".bundle.js", "_pb2.py", "_pb2_grpc.py", ".pb.go")
 
 
 @dataclass(slots=True)
 class Members:
-    """The entries to parse, by their places in the archive's list, and what source code is left
-    out. Nothing else is unpacked."""
+    """The entries to parse, by their index in the archive's list, and counts of skipped source
+    files by reason. Nothing else is unpacked."""
 
     sources: dict[int, Entry] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def sorted_out(entries: Iterable[Entry], file_bytes_max: int) -> Members:
-    """The members of an archive by what is to be done with them."""
+def select_sources(entries: Iterable[Entry], file_bytes_max: int) -> Members:
+    """Choose the source files to parse among the entries of an archive."""
     members = Members()
     for place, entry in enumerate(entries):
         if entry.is_directory or language_of(entry.name) is None:
             continue
-        reason = _left_out(entry, file_bytes_max)
+        reason = _skip_reason(entry, file_bytes_max)
         if reason is None:
             members.sources[place] = entry
         else:
@@ -91,7 +91,7 @@ def sorted_out(entries: Iterable[Entry], file_bytes_max: int) -> Members:
     return members
 
 
-def _left_out(entry: Entry, file_bytes_max: int) -> Skipped | None:
+def _skip_reason(entry: Entry, file_bytes_max: int) -> Skipped | None:
     if not VENDORED_FOLDERS.isdisjoint(entry.name.split("/")[:-1]):
         return "vendored"
     if entry.name.endswith(GENERATED_SUFFIXES):
@@ -102,64 +102,65 @@ def _left_out(entry: Entry, file_bytes_max: int) -> Skipped | None:
 
 
 PARSED: Final = 0.6
-"""How far an analysis is when all files are parsed: of a large archive, the rest takes long."""
+"""The progress when all files are parsed: for a large archive, the rest takes long."""
 _PROGRESS_SECONDS: Final = 0.25
-"""How often progress is told, at most."""
+"""The shortest time between two progress reports."""
 
-_FAILURES_TOLD_MAX: Final = 100
-"""Files whose failure has a line in the job's log; all of them are counted."""
+_FAILURES_LOGGED_MAX: Final = 100
+"""Failed files that get a line in the job's log; all of them are counted."""
 
 _decode_facts: Final = msgspec.msgpack.Decoder(FileFacts).decode
 
 
 @dataclass(slots=True)
 class Gathered:
-    """The facts of each file by its place in the archive, still encoded, and what has none."""
+    """The facts of each file by its index in the archive, still encoded, and counts of the files
+    that have none."""
 
     encoded: dict[int, msgspec.Raw] = field(default_factory=dict)
     failed: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
 
     def facts(self) -> Iterator[FileFacts]:
-        """The facts in the order of the archive. Can be asked for once: they are not kept twice."""
+        """The facts in the archive's order. Works once: it frees the encoded facts as it goes."""
         for place in sorted(self.encoded):
             yield _decode_facts(self.encoded.pop(place))
 
 
 def gather(job: Job, reader: ArchiveReader, parsers: int, limits: ParserLimits) -> Gathered:
-    """Parse all source files of the archive. What is not parsed is not unpacked.
+    """Parse all source files of the archive. Other files are not unpacked.
 
-    Raises ArchiveRejected if bytes are not what the archive promises, and JobCancelled.
+    Raises ArchiveRejected if bytes do not match the archive's directory, and JobCancelled.
     """
-    members = sorted_out(reader.entries, limits.file_bytes_max)
+    members = select_sources(reader.entries, limits.file_bytes_max)
     _load_languages(members.sources.values())
     gathered = Gathered(skipped=members.skipped)
     progress = _Progress(job, len(members.sources))
-    with Parsers(reader, parsers, limits) as crew:
-        for done in crew.run(pieces_of_work(members)):
+    with ParserPool(reader, parsers, limits) as pool:
+        for done in pool.run(work_items(members)):
             job.check_cancelled()
             if done is None:
                 continue
-            _note(job, reader, gathered, done)
+            _record(job, reader, gathered, done)
             progress.one_more()
     return gathered
 
 
 def _load_languages(sources: Iterable[Entry]) -> None:
-    """Load them before there are parsers, which then have them in common."""
+    """Load the grammars before the parsers are forked, so that these share the memory."""
     for name in {language_of(entry.name) for entry in sources} - {None}:
         assert name is not None
         load(name)
 
 
-def _note(job: Job, reader: ArchiveReader, gathered: Gathered, done: Done) -> None:
+def _record(job: Job, reader: ArchiveReader, gathered: Gathered, done: Done) -> None:
     place = done.work.place
     match done.answer:
         case ParsedFiles(facts):
             gathered.encoded[place] = facts
         case NotParsed(reason, error):
             gathered.failed[reason] += 1
-            if gathered.failed.total() <= _FAILURES_TOLD_MAX:
+            if gathered.failed.total() <= _FAILURES_LOGGED_MAX:
                 job.log(
                     "a file was not analysed",
                     level="warning",
@@ -170,45 +171,45 @@ def _note(job: Job, reader: ArchiveReader, gathered: Gathered, done: Done) -> No
 
 
 class _Progress:
-    """Tells how many files were parsed, now and then."""
+    """Reports how many files were parsed, at most every ``_PROGRESS_SECONDS``."""
 
     def __init__(self, job: Job, total: int) -> None:
         self._job = job
         self._total = total
         self._done = 0
-        self._tell()
+        self._report()
 
     def one_more(self) -> None:
         self._done += 1
-        if self._done == self._total or time.monotonic() - self._told_at >= _PROGRESS_SECONDS:
-            self._tell()
+        if self._done == self._total or time.monotonic() - self._reported_at >= _PROGRESS_SECONDS:
+            self._report()
 
-    def _tell(self) -> None:
-        self._told_at = time.monotonic()
+    def _report(self) -> None:
+        self._reported_at = time.monotonic()
         share = self._done / self._total if self._total else 1.0
         self._job.progress(PARSED * share, f"{self._done} of {self._total} files")
 
 
 REST: Final = "rest.json"
-"""The name of the file that the result is written to."""
+"""The file that the result is written to, except for its domains."""
 DOMAINS: Final = "domains.json"
-"""That of the file with its domains, for operations that have any: they may yet be renamed."""
+"""The file with the domains, if the operation has any: a language model may still rename them."""
 _RESOLVED: Final = 0.85
 _FOUND: Final = 0.95
-"""How far it is when names are resolved, and domains found; ``PARSED`` is before that."""
+"""The progress when names are resolved, and when domains are found; ``PARSED`` comes before."""
 FILE_WALL_SECONDS: Final = 80.0
 _WITH_DOMAINS: Final = frozenset({"domain", "supermodel"})
 
 
 class AnalysisOrder(msgspec.Struct, frozen=True):
-    """What to do. ``archive`` is the name of a file in the handler's folder.
+    """The operation and its limits. ``archive`` is the name of a file in the handler's folder.
 
-    ``parsers`` is a number of processes, one per core to use. ``niceness`` is how far their
-    priority, and that of the analysis, is lowered. A file may take ``file_seconds`` of
-    CPU time, and ``file_wall_seconds`` by the clock, its parser ``memory_mb``; source files of more
-    than ``file_bytes_max`` are skipped.
-    ``started_at`` is when the job's work began. The archive may have ``entries_max`` entries, and
-    unpack to ``unpacked_mb_max``; ``sha256`` is its hash, for the result to tell.
+    ``parsers`` is the number of processes, one for each core to use. ``niceness`` lowers their
+    priority and that of the analysis. A file may take ``file_seconds`` of CPU time and
+    ``file_wall_seconds`` by the clock, and its parser ``memory_mb``; source files of more than
+    ``file_bytes_max`` are skipped. ``started_at`` is when the job's work began. The archive may
+    have ``entries_max`` entries and unpack to ``unpacked_mb_max``; ``sha256`` is its hash, which
+    the result repeats.
     """
 
     operation: str
@@ -227,7 +228,7 @@ class AnalysisOrder(msgspec.Struct, frozen=True):
 
 
 class CallSummary(msgspec.Struct, frozen=True):
-    """What became of the calls."""
+    """Counts of calls: resolved to a definition, leading out of the archive, or neither."""
 
     resolved: int
     external: int
@@ -235,7 +236,7 @@ class CallSummary(msgspec.Struct, frozen=True):
 
 
 class AnalysisSummary(msgspec.Struct, frozen=True):
-    """What the result holds, in figures; ``bytes`` is the size of its file."""
+    """Figures about the result; ``bytes`` is the size of its file."""
 
     nodes: int
     relationships: int
@@ -248,31 +249,32 @@ class AnalysisSummary(msgspec.Struct, frozen=True):
 
 
 def analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
-    """Write what the operation shows of the archive to ``rest.json``; returns the figures of it."""
+    """Analyse the archive, write the result to ``rest.json``, and return figures about it."""
     try:
         return _analyse(job, order)
     except ArchiveRejected as refusal:
         job.fail(f"{refusal} ({refusal.reason})", code=refusal.code)
     except MemoryError:
-        # A second attempt would need as much.
+        # A second attempt would need as much memory.
         job.fail("the graph needs more memory than an analysis may have", code="graph_too_large")
     except OSError as error:
         raise disk_unavailable("the graph", error) from error
     except JobSignal:
         raise
     except Exception as error:
-        # What it says may quote names of the archive. Where it was raised is in the log.
+        # The message may quote names from the archive, so only the type is reported. The log says
+        # where it was raised.
         raise AnalysisBroken(type(error).__name__) from error
 
 
 class AnalysisBroken(Exception):
-    """A defect in the analysis; its text is the type of what was raised."""
+    """A defect in the analysis; its text is the type of the exception."""
 
 
 def disk_unavailable(what: str, error: OSError) -> RetryLater:
-    """What to raise if something could not be put on disk. No path is in it: callers see it."""
+    """The signal to raise if a file could not be written. Callers see it, so it has no path."""
     reason = os.strerror(error.errno) if error.errno else type(error).__name__
-    return RetryLater(f"{what} could not be put on disk: {reason}", code="disk_unavailable")
+    return RetryLater(f"{what} could not be written to disk: {reason}", code="disk_unavailable")
 
 
 def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
@@ -299,7 +301,7 @@ def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
     elapsed = time.monotonic() - began
     processing = Processing(
         _rfc3339(order.started_at),
-        # By the clock that began: the two do not disagree about how long it took.
+        # Computed from the elapsed time, so that the end and the duration agree.
         _rfc3339(order.started_at + timedelta(seconds=elapsed)),
         round(elapsed * 1000),
         gathered.failed,

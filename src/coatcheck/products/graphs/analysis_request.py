@@ -1,4 +1,4 @@
-"""What the control plane tells the worker of an archive: where it is, and its hash."""
+"""The payload of a graphs job: where the server stored the archive, and its hash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 class AnalysisRequest(msgspec.Struct, frozen=True):
     """The archive of a job, in pieces in the blob store. ``sha256`` is in hex.
 
-    ``external_calls``: the graph has calls of what is not in the archive, too.
+    ``external_calls``: the graph includes calls to code that is not in the archive.
     """
 
     blob_key: str
@@ -34,5 +34,5 @@ def encode_request(request: AnalysisRequest) -> bytes:
 
 
 def decode_request(payload: bytes) -> AnalysisRequest:
-    """What a payload tells of its archive."""
+    """The request in a payload."""
     return _decode(payload).request

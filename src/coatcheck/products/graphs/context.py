@@ -1,4 +1,4 @@
-"""What every graphs route needs, and who may see which job."""
+"""The services that every graphs route uses, and the access check that they share."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from coatcheck.settings import Settings
 from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
 
 _MARK = "\x1egraphs:"
-"""Before the keys of this surface. No caller can spell it: it is not printable."""
+"""The prefix of this product's idempotency keys. No caller can send it: it is not printable."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphsContext:
-    """The parts that the routes of this surface work with."""
+    """The server's services that the graphs routes use."""
 
     settings: Settings
     engine: Engine
@@ -38,7 +38,7 @@ class GraphsContext:
         return self.engine.blobs
 
     async def job(self, request: Request) -> JobView:
-        """The job that the path names, if it is the caller's and their plan is active."""
+        """The job that the path names, if the caller may see it and their plan is active."""
         principal = request.principal
         await self.gate.check_plan(principal)
         view = await self.engine.get(request.params["id"], org=principal.org)
@@ -48,6 +48,6 @@ class GraphsContext:
 
 
 def stored_key(principal: Principal, key: str) -> str:
-    """An idempotency key as it is stored: one for each user and API key that says it."""
-    said = "\0".join([principal.owner, principal.key_id or "", key])
-    return _MARK + hashlib.sha256(said.encode()).hexdigest()
+    """An idempotency key as it is stored: every user and every API key has its own keys."""
+    scoped = "\0".join([principal.owner, principal.key_id or "", key])
+    return _MARK + hashlib.sha256(scoped.encode()).hexdigest()

@@ -1,8 +1,9 @@
-"""The built-in service that analyses archives, for a worker to serve beside its own.
+"""The built-in service that analyses archives in a worker.
 
-An archive is on this machine's disk as one file, in a private folder, for as long as its analysis
-runs. Nothing is unpacked: parsers read it in place. The folder is removed however the analysis
-ends; after a kill -9, by the next worker of the machine that starts, or by one that runs.
+While its analysis runs, an archive is one file in a private folder on this machine's disk. It is
+not unpacked: parsers read it in place. The folder is removed however the analysis ends. After a
+kill -9 another worker on the same machine removes it, either one that is running or the next one
+that starts.
 """
 
 from __future__ import annotations
@@ -68,21 +69,21 @@ from coatcheck.worker.worker import Worker
 _log = logging.getLogger(__name__)
 
 RUN_SECONDS_MAX: Final = 30 * 60.0
-"""What an analysis may take. One that takes longer fails: another attempt would take as long."""
+"""The time limit of an analysis. A longer one fails: another attempt would take as long."""
 NICENESS_MAX: Final = 6
-"""Of analyses: a quarter of what a process has by default, which handlers are."""
+"""The highest niceness of an analysis: it gets a quarter of the CPU share of a handler."""
 _WEIGHT_STEP: Final = 1.25
-"""By what factor each level of niceness lowers a process's share of a core that others want."""
+"""The factor by which each level of niceness lowers a process's share of a contended core."""
 _ENDING_SECONDS_MAX: Final = 60.0
-"""What an analysis that is told to end may take to do so."""
+"""The time that an analysis may take to stop after it was asked to."""
 ARCHIVE: Final = "archive.zip"
-_TIDY_SECONDS: Final = 15.0
+_CLEANUP_SECONDS: Final = 15.0
 
 Handler = Callable[[Job, AnalysisRequest], Awaitable[StoredGraphResult]]
 
 
 class GraphExecutor:
-    """Analyses archives. A context manager, around the worker's whole run.
+    """Analyses archives. A context manager around the worker's whole run.
 
     >>> async with GraphExecutor(settings) as graphs:
     ...     await graphs.worker().run()
@@ -95,9 +96,9 @@ class GraphExecutor:
         self._disposal = InputDisposal(settings, self._blobs)
         self._shares = CoreShares(_cores())
         self._temp_root: TempRoot | None = None
-        self._tidying: asyncio.Task[None] | None = None
+        self._cleanup: asyncio.Task[None] | None = None
         self._not_removed: list[HeldCopy] = []
-        # Copies are looked for by the disk that they are on. The host's name is for people.
+        # Copies are found by the id of their disk. The host's name is for people.
         self._host = f"{socket.gethostname()}:{disk_id(settings.temp_dir)}"
         self.service = Service(GRAPHS_SERVICE, _builtin=True)
         for operation in GRAPH_OPERATIONS:
@@ -115,7 +116,7 @@ class GraphExecutor:
 
     async def __aenter__(self) -> Self:
         self._temp_root = TempRoot(self._settings.temp_dir)
-        self._tidying = asyncio.create_task(self._tidy_for_ever(), name="archives tidy")
+        self._cleanup = asyncio.create_task(self._clean_up_forever(), name="archives cleanup")
         return self
 
     async def __aexit__(
@@ -124,18 +125,18 @@ class GraphExecutor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._tidying is not None
+        assert self._cleanup is not None
         assert self._temp_root is not None
-        self._tidying.cancel()
-        await asyncio.gather(self._tidying, return_exceptions=True)
+        self._cleanup.cancel()
+        await asyncio.gather(self._cleanup, return_exceptions=True)
         await asyncio.to_thread(self._temp_root.close)
-        await self._look_once_more()
+        await self._record_at_exit()
         await self._disposal.__aexit__(kind, error, trace)
         await self._db.close()
 
     def worker(self, notifier: Notifier | None = None) -> Worker:
-        """A worker of its own for archives, so that it takes as many as it can analyse at a time
-        and leaves the others to its siblings."""
+        """A separate worker for archives, so that it claims only as many as it can analyse at a
+        time and leaves the others to other workers."""
         lanes = {Lane.STANDARD: self._settings.graphs_concurrency}
         settings = replace(
             self._settings, lane_concurrency={lane: lanes.get(lane, 0) for lane in Lane}
@@ -161,26 +162,27 @@ class GraphExecutor:
         try:
             async with isolated.folder(job.id) as folder:
                 place = f"{self._host}/{folder.relative_to(self._settings.temp_dir)}"
-                # Known before it is noted: if we are interrupted there, it may have been noted.
+                # Set before the statement: if it is interrupted, the copy may have been recorded.
                 copy = HeldCopy(claimed.org, claimed.uuid, place)
                 seconds = await inputs.note_disk_copy(self._db, claimed, place)
                 if seconds is None:
-                    raise JobCancelled  # it is no longer ours; what we say of it counts no more
-                life, patience = asyncio.timeout(seconds), asyncio.timeout(RUN_SECONDS_MAX)
+                    raise JobCancelled  # the lease is lost, and with it the right to report
+                time_to_live = asyncio.timeout(seconds)
+                run_limit = asyncio.timeout(RUN_SECONDS_MAX)
                 try:
-                    async with life, patience:
+                    async with time_to_live, run_limit:
                         return await self._analyse(operation, job, request, folder, isolated)
                 except TimeoutError:
-                    if life.expired():
+                    if time_to_live.expired():
                         raise FailJob(_EXPIRED, code="archive_expired") from None
-                    if patience.expired():
+                    if run_limit.expired():
                         raise FailJob(_TOO_LONG, code="analysis_too_long") from None
                     raise
         except FolderNotMade as error:
-            raise _meant_by(error.outcome) from error
+            raise _signal_for(error.outcome) from error
         finally:
             if copy is not None:
-                await self._close([copy])
+                await self._record_removed([copy])
 
     async def _analyse(
         self,
@@ -193,7 +195,7 @@ class GraphExecutor:
         await self._fetch(request, folder / ARCHIVE)
         crash_point("archive.downloaded")
         job.check_cancelled()
-        with self._shares.taken(job.org) as share:
+        with self._shares.allocate(job.org) as share:
             order = AnalysisOrder(
                 operation=operation,
                 archive=ARCHIVE,
@@ -210,7 +212,7 @@ class GraphExecutor:
             payload = msgspec.json.encode({"order": order})
             outcome = await isolated.run_in(folder, self._analysis, job, payload)
         if not isinstance(outcome, Completed):
-            raise _meant_by(outcome)
+            raise _signal_for(outcome)
         try:
             (folder / ARCHIVE).unlink()
             result = await naming.complete(self._settings, folder)
@@ -239,56 +241,57 @@ class GraphExecutor:
         except OSError as error:
             raise disk_unavailable("the archive", error) from error
         if digest.hexdigest() != request.sha256:
-            raise RetryLater("the archive came back changed", code="archive_corrupt")
+            raise RetryLater("the stored archive does not match its hash", code="archive_corrupt")
 
-    # What is left behind
+    # Cleanup of copies that were left on disk
 
-    async def tidy(self) -> None:
-        """Remove what dead workers of this machine left, and say of which copies that is true."""
+    async def clean_up(self) -> None:
+        """Remove the folders of this machine's dead workers, and record their copies as deleted."""
         assert self._temp_root is not None
         await asyncio.to_thread(self._temp_root.sweep)
         for copy in self._not_removed:
             await asyncio.to_thread(self._temp_root.remove, self._folder_of(copy))
-        await self._record_what_is_gone()
+        await self._record_missing()
 
-    async def _record_what_is_gone(self) -> None:
+    async def _record_missing(self) -> None:
+        """Record as deleted every copy on this disk whose folder no longer exists."""
         again, self._not_removed = self._not_removed, []
-        await self._close(again)
+        await self._record_removed(again)
         held = await inputs.open_disk_copies(self._db, self._host)
-        gone = [copy for copy in held if not self._folder_of(copy).exists()]
-        if gone:
-            await self._say_gone(gone, Mechanism.SWEEP)
-            _log.info("the folders of %d dead analyses are gone", len(gone))
+        missing = [copy for copy in held if not self._folder_of(copy).exists()]
+        if missing:
+            await self._record_deleted(missing, Mechanism.SWEEP)
+            _log.info("removed the folders of %d dead analyses", len(missing))
 
-    async def _tidy_for_ever(self) -> None:
+    async def _clean_up_forever(self) -> None:
         while True:
             try:
-                await self.tidy()
+                await self.clean_up()
             except (DatabaseUnavailable, OutcomeUnknown) as error:
-                _log.info("dead analyses are looked for again later: %s", error)
+                _log.info("the cleanup of dead analyses is tried again later: %s", error)
             except Exception:  # noqa: BLE001 - it is tried again; nothing else depends on it
-                _log.exception("looking for dead analyses failed")
-            await asyncio.sleep(_TIDY_SECONDS)
+                _log.exception("the cleanup of dead analyses failed")
+            await asyncio.sleep(_CLEANUP_SECONDS)
 
-    async def _look_once_more(self) -> None:
-        """What was left to be looked at later: there is no later, and the folder is gone."""
+    async def _record_at_exit(self) -> None:
+        """Record the copies that were left for the next cleanup: their folders are removed now."""
         try:
-            await self._record_what_is_gone()
+            await self._record_missing()
         except (DatabaseUnavailable, OutcomeUnknown) as error:
-            _log.info("the next worker of this machine records what is gone: %s", error)
+            _log.info("the next worker on this machine records the removed folders: %s", error)
 
-    async def _close(self, copies: Sequence[HeldCopy]) -> None:
-        """Say of our own copies that they are gone; of those that could not be removed, later."""
+    async def _record_removed(self, copies: Sequence[HeldCopy]) -> None:
+        """Record our own copies as deleted; keep those that still exist for the next cleanup."""
         left = [copy for copy in copies if self._folder_of(copy).exists()]
         self._not_removed += left
-        gone = [copy for copy in copies if copy not in left]
-        if gone:
-            await self._say_gone(gone, Mechanism.WORKER)
+        removed = [copy for copy in copies if copy not in left]
+        if removed:
+            await self._record_deleted(removed, Mechanism.WORKER)
 
     def _folder_of(self, copy: HeldCopy) -> Path:
         return self._settings.temp_dir / copy.place.removeprefix(f"{self._host}/")
 
-    async def _say_gone(self, copies: Sequence[HeldCopy], mechanism: Mechanism) -> None:
+    async def _record_deleted(self, copies: Sequence[HeldCopy], mechanism: Mechanism) -> None:
         try:
             await retried(lambda: inputs.disk_copies_deleted(self._db, copies, mechanism))
         except (DatabaseUnavailable, OutcomeUnknown) as error:
@@ -296,25 +299,25 @@ class GraphExecutor:
 
 
 class Share(NamedTuple):
-    """What one analysis gets of its machine."""
+    """The share of the machine that one analysis gets."""
 
     parsers: int
     niceness: int
 
     @property
     def slower(self) -> float:
-        """By what factor the work may take longer, beside as much of somebody else's."""
+        """How many times longer the work may take next to equal work at normal priority."""
         return float(_WEIGHT_STEP**self.niceness)
 
 
 class CoreShares:
     """Divides the cores of a worker among the analyses that it runs, fairly by organisation.
 
-    An analysis has the cores that no other has, and one at least: all together have as many parsers
-    as there are cores, and one more for each further analysis. The more of them an organisation
-    has, the lower is the priority of the next, so that what it has at work weighs little more than
-    one process of another organisation, which gets its share as soon as it starts. Where nobody
-    else wants the cores, priority costs nothing.
+    An analysis gets the cores that no other has, and at least one. All together have as many
+    parsers as there are cores, and one more for each further analysis. The more parsers an
+    organisation has, the lower is the priority of the next. So all of its work together weighs
+    little more than one process of another organisation, which gets its share as soon as it starts.
+    If nobody else needs the cores, low priority costs nothing.
     """
 
     def __init__(self, cores: int) -> None:
@@ -322,7 +325,7 @@ class CoreShares:
         self._parsers: Counter[str] = Counter()
 
     @contextmanager
-    def taken(self, org: str) -> Iterator[Share]:
+    def allocate(self, org: str) -> Iterator[Share]:
         parsers = max(1, self._cores - self._parsers.total())
         self._parsers[org] += parsers
         niceness = round(math.log(self._parsers[org], _WEIGHT_STEP))
@@ -330,7 +333,7 @@ class CoreShares:
             yield Share(parsers, min(niceness, NICENESS_MAX))
         finally:
             self._parsers[org] -= parsers
-            self._parsers += Counter()  # forget those who have none
+            self._parsers += Counter()  # drops organisations that have none
 
 
 def _cores() -> int:
@@ -344,8 +347,8 @@ _EXPIRED: Final = "the archive's time to live ended before the analysis did"
 _TOO_LONG: Final = f"the analysis took longer than {RUN_SECONDS_MAX / 60:g} minutes"
 
 
-def _meant_by(outcome: Outcome) -> Exception:
-    """What a handler raises to end its job as the analysis ended."""
+def _signal_for(outcome: Outcome) -> Exception:
+    """The signal that a handler raises to end its job as the analysis ended."""
     match outcome:
         case Failed(code, message):
             return FailJob(message, code=code)

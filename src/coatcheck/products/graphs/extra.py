@@ -1,4 +1,4 @@
-"""Whether what analyses code is installed here: the distribution of the extra ``graphs``."""
+"""Says whether the code analyser, the extra ``graphs``, is installed."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ HOW_TO_INSTALL: Final = 'pip install "coatcheck[graphs]"'
 
 
 def is_installed() -> bool:
-    """Looks for the package without importing it: only an analysis needs its grammars."""
+    """Look for the package without importing it: only an analysis needs its grammars."""
     return find_spec("coatcheck_codegraph") is not None

@@ -1,4 +1,4 @@
-"""Speaks for the jobs of the graphs surface."""
+"""The console's adapter for graphs jobs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class GraphsJobAdapter(JobAdapter):
-    """Archives that are analysed. None is kept, so that none is analysed again."""
+    """Adapts analyses of archives. Archives are not kept, so these jobs cannot be retried."""
 
-    surface = "graphs"
+    product = "graphs"
 
     async def label(self, job: OrgJob, /) -> JobLabel:
         operation = GRAPH_ENDPOINTS.get(job.view.endpoint)
@@ -29,7 +29,7 @@ class GraphsJobAdapter(JobAdapter):
             GRAPHS_SERVICE, job.view.endpoint if operation is None else f"{operation} graph"
         )
 
-    def places(self, job: OrgJob) -> JobPaths:
+    def paths(self, job: OrgJob) -> JobPaths:
         poll = BASE + job.id
         return JobPaths(poll, receipt=f"{poll}/receipt")
 
@@ -38,14 +38,14 @@ class GraphsJobAdapter(JobAdapter):
         return None if stored is None or stored.artifact else bytes(stored.inline)
 
     async def input(self, job: OrgJob) -> bytes:
-        """What tells the archive from others; where it is stored is for the worker to know."""
+        """The archive's size and hash, without where it is stored."""
         archive = decode_request(await super().input(job))
         return _encode({"size": archive.size, "sha256": archive.sha256})
 
     def refusal(self, _: OrgJob, /) -> str | None:
         return (
-            "An archive is deleted when its job ends, so that there is nothing to analyse again. "
-            "Upload it again, under a new idempotency key."
+            "The archive was deleted when its job ended, so it cannot be analysed again. "
+            "Upload it again with a new idempotency key."
         )
 
     def stored_keys(self, principal: Principal, key: str, /) -> Sequence[str]:

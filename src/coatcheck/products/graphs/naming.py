@@ -1,8 +1,8 @@
-"""Names domains by a language model, where one is configured, and completes the result.
+"""Names domains with a language model, if one is configured, and completes the result.
 
-The model is shown paths and identifiers, never source text. It names what the clustering found and
-changes nothing of it. What may pass is tried again; if the model cannot be reached even so, or says
-what makes no sense, the names by path and words stay, and the result says which and why.
+The model sees paths and identifiers, never source text. It names the domains that the clustering
+found and changes nothing else. Transient failures are retried. If the model stays unreachable, or
+its answer is unusable, the domains keep their names from paths and words, and the result says why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import httpx2
 import msgspec
 
 from coatcheck.domain.retry import Backoff
-from coatcheck.egress.urls import asked_seconds, trusted_authorities
+from coatcheck.egress.urls import parse_retry_after, trusted_authorities
 from coatcheck.products.graphs.analysis import DOMAINS, REST
 from coatcheck.products.graphs.schemas import DomainNaming
 from coatcheck.settings import Settings
@@ -33,12 +33,12 @@ _COPIED_BYTES: Final = 1024 * 1024
 
 NAMING_ATTEMPTS: Final = 3
 NAMING_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.5)
-"""Before a model that failed is asked again, unless it says when it wants to be."""
+"""The delay before a retry, unless the model's ``Retry-After`` gives one."""
 _AFTER_SECONDS_MAX: Final = 30.0
-_MAY_PASS: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-"""Besides errors of the server itself."""
+_TRANSIENT_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+"""Statuses that are retried, besides 5xx."""
 _NAMED_MAX: Final = 60
-"""Domains that are shown to the model, the largest first."""
+"""The number of domains that the model sees, largest first."""
 _ANSWER_SECONDS_MAX: Final = 120.0
 _ANSWER_BYTES_MAX: Final = 1024 * 1024
 _NAME_CHARACTERS_MAX: Final = 80
@@ -74,17 +74,20 @@ class _Completion(msgspec.Struct):
     choices: list[_NamingChoice]
 
 
-class _Trouble(NamedTuple):
-    """Why a model could not be had. ``after``: when it wants to be asked again, if it says so."""
+class _Failure(NamedTuple):
+    """Why the model did not name domains. ``what`` completes the sentence "the model ...".
+
+    ``after`` is the delay before a retry that the model asked for, if any.
+    """
 
     reason: str
     what: str
-    may_pass: bool = True
+    is_transient: bool = True
     after: float | None = None
 
 
 _NOT_CONFIGURED: Final = DomainNaming(
-    "clustering", reason="not_configured", message="No model that names domains is set."
+    "clustering", reason="not_configured", message="No model for naming domains is configured."
 )
 _NO_DOMAINS: Final = DomainNaming(
     "clustering", reason="no_domains", message="There are no domains to name."
@@ -93,28 +96,27 @@ _decode_domains: Final = msgspec.json.Decoder(list[DomainEntry]).decode
 
 
 async def complete(settings: Settings, folder: Path) -> Path:
-    """The whole result as a file in ``folder``, of what the analysis wrote there."""
+    """Name the domains and write the whole result to a file in ``folder``; returns its path."""
     if not (folder / DOMAINS).exists():
         return folder / REST
     domains = _decode_domains(await asyncio.to_thread((folder / DOMAINS).read_bytes))
     if not settings.graphs_llm_url:
-        said = _NOT_CONFIGURED
+        naming = _NOT_CONFIGURED
     elif not domains:
-        said = _NO_DOMAINS
+        naming = _NO_DOMAINS
     else:
-        said = await _name(settings, domains)
+        naming = await _name(settings, domains)
     for domain in domains:
         domain.sample_paths = []
         domain.description_summary = domain.description
-    await asyncio.to_thread(_join, folder, said, domains)
+    await asyncio.to_thread(_join, folder, naming, domains)
     return folder / RESULT
 
 
-def _join(folder: Path, said: DomainNaming, domains: Sequence[DomainEntry]) -> None:
-    """Write who named the domains and what they are, and then the rest with their names where it
-    has marks."""
+def _join(folder: Path, naming: DomainNaming, domains: Sequence[DomainEntry]) -> None:
+    """Write the domains, and then the rest with its placeholders replaced by their names."""
     marks = DomainMarks(domains)
-    head = {"domainNaming": said, "domains": domains}
+    head = {"domainNaming": naming, "domains": domains}
     with (folder / REST).open("rb") as rest, (folder / RESULT).open("xb") as result:
         result.write(msgspec.json.encode(head)[:-1] + b",")
         rest.seek(1)  # past its opening brace
@@ -124,87 +126,87 @@ def _join(folder: Path, said: DomainNaming, domains: Sequence[DomainEntry]) -> N
 
 
 async def _name(settings: Settings, domains: Sequence[DomainEntry]) -> DomainNaming:
-    """Have the domains named; who did it in the end."""
+    """Ask the model to name the domains, with retries; returns who named them in the end."""
     attempt = 1
-    while trouble := await _trouble_of_naming(settings, domains):
-        if not trouble.may_pass or attempt == NAMING_ATTEMPTS:
-            return _fallen_back(trouble, attempt)
+    while failure := await _try_naming(settings, domains):
+        if not failure.is_transient or attempt == NAMING_ATTEMPTS:
+            return _fall_back(failure, attempt)
         delay = NAMING_BACKOFF.delay(attempt - 1, random.random())
-        await asyncio.sleep(delay if trouble.after is None else trouble.after)
+        await asyncio.sleep(delay if failure.after is None else failure.after)
         attempt += 1
     return DomainNaming("llm", attempt)
 
 
-async def _trouble_of_naming(settings: Settings, domains: Sequence[DomainEntry]) -> _Trouble | None:
-    """Ask the model once, and rename what it names. What kept it from that; None if it is done."""
+async def _try_naming(settings: Settings, domains: Sequence[DomainEntry]) -> _Failure | None:
+    """Ask the model once, and rename the domains that it names. None if that succeeded."""
     shown = domains[:_NAMED_MAX]
     try:
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            named = await _ask(settings, shown)
+            named = await _request_names(settings, shown)
     except (httpx2.HTTPError, msgspec.MsgspecError, ValueError, TimeoutError) as error:
-        return _trouble(error)
+        return _failure(error)
     if not _rename(domains, shown, named):
-        return _Trouble("answer_unusable", "named none of them", may_pass=False)
+        return _Failure("answer_unusable", "named none of them", is_transient=False)
     return None
 
 
-def _fallen_back(trouble: _Trouble, attempts: int) -> DomainNaming:
+def _fall_back(failure: _Failure, attempts: int) -> DomainNaming:
     # Never the text of an error: it may quote what was sent.
     _log.warning(
-        "domains keep their plain names: the model %s, asked %d times", trouble.what, attempts
+        "domains keep their plain names: the model %s, asked %d times", failure.what, attempts
     )
-    message = f"The model that names domains {trouble.what}; they have their plain names."
-    return DomainNaming("clustering", attempts, trouble.reason, message)
+    message = f"The model that names domains {failure.what}; they have their plain names."
+    return DomainNaming("clustering", attempts, failure.reason, message)
 
 
-def _trouble(error: Exception) -> _Trouble:
+def _failure(error: Exception) -> _Failure:
     match error:
         case httpx2.HTTPStatusError():
             status = error.response.status_code
             what = f"answered {status}"
-            if status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _MAY_PASS:
-                return _Trouble("model_refused", what, may_pass=False)
+            if status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _TRANSIENT_STATUSES:
+                return _Failure("model_refused", what, is_transient=False)
             headers = error.response.headers
-            after = asked_seconds(headers, datetime.now(UTC), _AFTER_SECONDS_MAX)
-            return _Trouble("model_failed", what, after=after)
+            after = parse_retry_after(headers, datetime.now(UTC), _AFTER_SECONDS_MAX)
+            return _Failure("model_failed", what, after=after)
         case TimeoutError() | httpx2.TimeoutException():
-            return _Trouble("model_timed_out", "did not answer in time")
+            return _Failure("model_timed_out", "did not answer in time")
         case httpx2.HTTPError():
-            return _Trouble("model_unreachable", "could not be reached, or broke off")
+            return _Failure("model_unreachable", "could not be reached, or broke off")
         case _:
-            return _Trouble("answer_invalid", "answered what is not asked for")
+            return _Failure("answer_invalid", "gave an answer in the wrong format")
 
 
 def _rename(
     domains: Sequence[DomainEntry], shown: Sequence[DomainEntry], named: Sequence[_NamedDomain]
 ) -> bool:
-    """Give the domains that were shown their new names, those that fit. Whether any did."""
+    """Give the shown domains their new names, if these are usable. Returns whether any was."""
     by_id = {domain.id: domain for domain in shown}
     names = {domain.name for domain in domains}
     names |= {part.name for domain in domains for part in domain.subdomains or ()}
     has_named = False
     for each in named:
-        name = _line(each.name, _NAME_CHARACTERS_MAX)
+        name = _one_line(each.name, _NAME_CHARACTERS_MAX)
         domain = by_id.get(each.id)
         if domain is None or not name or name in names - {domain.name}:
             continue
         names = names - {domain.name} | {name}
         domain.name = name
         domain.description = (
-            _line(each.description, _DESCRIPTION_CHARACTERS_MAX) or domain.description
+            _one_line(each.description, _DESCRIPTION_CHARACTERS_MAX) or domain.description
         )
         domain.named_by = "llm"
         has_named = True
     return has_named
 
 
-def _line(said: str, characters_max: int) -> str:
-    """What was said, as one line of at most so many characters; nothing if it is no text."""
-    line = " ".join(said.split())
+def _one_line(text: str, characters_max: int) -> str:
+    """The text as one line of limited length; empty if it is not printable."""
+    line = " ".join(text.split())
     return line[:characters_max].rstrip() if line.isprintable() else ""
 
 
-async def _ask(settings: Settings, domains: Sequence[DomainEntry]) -> list[_NamedDomain]:
+async def _request_names(settings: Settings, domains: Sequence[DomainEntry]) -> list[_NamedDomain]:
     shown: list[dict[str, Any]] = [
         {
             "id": domain.id,
@@ -248,5 +250,5 @@ async def _body_of(answer: httpx2.Response) -> bytes:
     async for piece in answer.aiter_bytes():
         body += piece
         if len(body) > _ANSWER_BYTES_MAX:
-            raise ValueError("an answer without end")
+            raise ValueError("the answer is too long")
     return bytes(body)

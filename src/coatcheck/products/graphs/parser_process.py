@@ -1,9 +1,9 @@
-"""A parser's process: reads files in place from the archive, and says what they declare.
+"""A parser's process: reads files in place from the archive, and reports what they declare.
 
-It is forked, so that the grammars are loaded once, and has next to nothing of what it was forked
-from: no descriptor but the archive and its socket, no file that it could write to, and limits on
-memory and on the CPU time of each file. The kernel kills it with its parent and when a file takes
-too long. What it prints goes nowhere.
+It is forked, so that the grammars are loaded once. It keeps next to nothing of its parent: it has
+no descriptor but the archive and its socket, can write to no file, and has limits on memory and on
+the CPU time of each file. The kernel kills it when its parent dies and when a file takes too long.
+Its output is discarded.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from coatcheck.products.graphs import parser_wire
 from coatcheck_codegraph.languages import language_of, load
 
 TOO_SLOW_SIGNAL: Final = signal.SIGPROF
-"""What ends a process that used up the CPU time for one file."""
+"""The signal that ends a process which used up the CPU time for one file."""
 
 OUT_OF_MEMORY_STATUS: Final = 88
-"""How a process exits that has no memory left to say so."""
+"""The exit status of a process that has no memory left to send an answer."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
@@ -38,9 +38,12 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ParserLimits:
-    """``file_seconds`` are of CPU time, so that a busy machine fails no file. But a process may
-    also be stopped, or wait for a disk: after ``file_wall_seconds`` by the clock it is given up.
-    ``memory_mb`` is address space on top of what the process has when it is forked."""
+    """The limits of one parser process.
+
+    ``file_seconds`` are CPU time, so that no file fails because the machine is busy. But a process
+    may also be stopped, or wait for a disk: after ``file_wall_seconds`` by the clock it is killed.
+    ``memory_mb`` is address space on top of what the process has when it is forked.
+    """
 
     file_seconds: float
     file_wall_seconds: float
@@ -54,7 +57,7 @@ def run(
     parent: int,
     limits: ParserLimits,
 ) -> NoReturn:
-    """Parse until there is no more to do. To be called in the process that was just forked."""
+    """Parse until there is no more work. Call it in the process that was just forked."""
     status = 1
     try:
         _confine(reader, connection, parent, limits)
@@ -63,7 +66,7 @@ def run(
     except MemoryError:
         status = OUT_OF_MEMORY_STATUS
     finally:
-        # Whatever happened: never go back into the code that forked, and run no exit hooks.
+        # In every case: never return into the code that forked, and run no exit hooks.
         os._exit(status)
 
 
@@ -77,10 +80,10 @@ def _confine(
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _die_with(parent)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, _STDIN)
-    os.dup2(nowhere, _STDOUT)
-    os.dup2(nowhere, _STDERR)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    os.dup2(devnull, _STDIN)
+    os.dup2(devnull, _STDOUT)
+    os.dup2(devnull, _STDERR)
     _close_all_but({_STDIN, _STDOUT, _STDERR, connection.fileno(), reader.descriptor})
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, 0)
@@ -93,25 +96,25 @@ def _die_with(parent: int) -> None:
         if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
-        os._exit(1)  # it died before it could be asked
+        os._exit(1)  # the parent died before prctl took effect
 
 
 def _close_all_but(kept: set[int]) -> None:
     begin = 0
     for descriptor in sorted(kept):
-        if begin < descriptor:  # the kernel takes an empty range for all there are
+        if begin < descriptor:  # an empty range would close all descriptors
             os.closerange(begin, descriptor)
         begin = descriptor + 1
     os.closerange(begin, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def _address_space_bytes() -> int:
-    """What of it this process has already."""
+    """The address space that this process uses."""
     return _pages(0) * resource.getpagesize()
 
 
 def resident_bytes() -> int:
-    """What this process has in memory."""
+    """The memory that this process has resident."""
     return _pages(1) * resource.getpagesize()
 
 
@@ -122,24 +125,24 @@ def _pages(field: int) -> int:
         return 0  # not on Linux
 
 
-def _lower(kind: int, wanted: int) -> None:
+def _lower(kind: int, limit: int) -> None:
     _, highest = resource.getrlimit(kind)
     if highest != resource.RLIM_INFINITY:
-        wanted = min(wanted, highest)
-    resource.setrlimit(kind, (wanted, wanted))
+        limit = min(limit, highest)
+    resource.setrlimit(kind, (limit, limit))
 
 
 def _serve(reader: ArchiveReader, connection: socket.socket, limits: ParserLimits) -> None:
-    with connection.makefile("rb") as orders:
-        while (work := _next(orders)) is not None:
+    with connection.makefile("rb") as frames:
+        while (work := _next(frames)) is not None:
             connection.sendall(parser_wire.frame(_answer(reader, work, limits)))
 
 
-def _next(orders: BinaryIO) -> parser_wire.Work | None:
-    header = orders.read(parser_wire.LENGTH_BYTES)
+def _next(frames: BinaryIO) -> parser_wire.Work | None:
+    header = frames.read(parser_wire.LENGTH_BYTES)
     if len(header) < parser_wire.LENGTH_BYTES:
         return None
-    return parser_wire.read_work(orders.read(int.from_bytes(header)))
+    return parser_wire.read_work(frames.read(int.from_bytes(header)))
 
 
 def _answer(
@@ -155,7 +158,7 @@ def _parsed(reader: ArchiveReader, place: int, limits: ParserLimits) -> parser_w
     entry = reader.entries[place]
     language = language_of(entry.name)
     if language is None:
-        raise ValueError("the file is not of a language that is understood")
+        raise ValueError("the file's language is not supported")
     signal.setitimer(signal.ITIMER_PROF, limits.file_seconds)
     try:
         source = reader.read(entry, limits.file_bytes_max)

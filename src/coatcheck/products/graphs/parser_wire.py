@@ -1,7 +1,7 @@
-"""What the analysis and its parser processes say to each other.
+"""The messages between the analysis and its parser processes.
 
-One stream socket to each parser. A frame is a length of four bytes and a MessagePack message. A
-parser does its work in the order in which it comes, and answers each piece once.
+There is one stream socket to each parser. A frame is a length of four bytes and a MessagePack
+message. A parser does its work in the order in which it arrives, and answers each item once.
 """
 
 from __future__ import annotations
@@ -12,34 +12,35 @@ import msgspec
 
 LENGTH_BYTES: Final = 4
 FACTS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Facts of one file; a file of the largest size has a tenth of it."""
+"""The limit for one file's facts; those of the largest allowed file have a tenth of it."""
 
 NotParsedReason = Literal["timeout", "memory", "crash", "error"]
 """Why a file has no facts: it took too long or too much memory, the parser's process died, or the
-parser raised something."""
+parser raised an exception."""
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True):
-    """A file to parse, by its place in the archive's list of entries."""
+    """A file to parse, by its index in the archive's list of entries."""
 
     place: int
 
 
 class ParsedFiles(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
-    """The facts of the file, encoded: whoever gathers them need not look into each."""
+    """The facts of the file, encoded, so that they can be collected without decoding them."""
 
     facts: msgspec.Raw
 
 
 class NotParsed(msgspec.Struct, frozen=True, array_like=True, tag="not_parsed"):
-    """The file has no facts. ``error`` is the name of a type, never a text that may quote it."""
+    """The file has no facts. ``error`` is an exception's type, never its text: that may quote the
+    file."""
 
     reason: NotParsedReason
     error: str = ""
 
 
 class ParserRefused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """The bytes are not what the archive promises."""
+    """The file's bytes do not match the archive's directory."""
 
     reason: str
     message: str
@@ -62,7 +63,7 @@ def read_work(body: bytes) -> Work:
 
 
 def take_answer(unread: bytearray) -> Answer | None:
-    """The first answer of what was received, which is removed from it; None if it is not whole."""
+    """Remove and return the first answer in the buffer; None if it is not complete."""
     if len(unread) < LENGTH_BYTES:
         return None
     end = LENGTH_BYTES + int.from_bytes(unread[:LENGTH_BYTES])

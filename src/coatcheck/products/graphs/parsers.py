@@ -1,8 +1,8 @@
-"""Parser processes at work: they are given files, watched, and replaced when they die.
+"""A pool of parser processes: assigns files to them, watches them, and replaces those that die.
 
-Every parser has a few pieces of work at hand, so that it need not wait for more. The first of them
-is what it is at. If it dies, or takes longer than it may, that file has failed, a new parser takes
-its place, and the rest goes on: only its own file is lost to a hostile one.
+Every parser has a few files assigned, so that it need not wait for the next; it works on the first
+of them. If the parser dies or takes too long, that file has failed, a new parser replaces it, and
+the other files are parsed as before: a hostile file costs nothing but itself.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from coatcheck.products.graphs.parser_process import (
     resident_bytes,
 )
 
-AT_HAND_MAX: Final = 4
-"""Pieces of work that a parser has been given and not yet answered."""
+ASSIGNED_MAX: Final = 4
+"""Files that a parser has been assigned and not yet answered."""
 
-LOOK_SECONDS: Final = 0.25
-"""How long nothing may happen until the caller gets to look whether it should stop."""
+POLL_SECONDS: Final = 0.25
+"""How long to wait for answers until the caller can check whether it should stop."""
 
 _READ_BYTES: Final = 1024 * 1024
-_DEATHS_BY_HUNGER: Final = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT})
-"""How the parsing library, which checks no allocation, ends a process that gets no more memory."""
+_OUT_OF_MEMORY_SIGNALS: Final = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT})
+"""What kills a process without memory: the parsing library does not check its allocations."""
 _KIB: Final = 1024
 
 
 class Done(NamedTuple):
-    """A piece of work, and its answer."""
+    """A file and its answer."""
 
     work: parser_wire.Work
     answer: parser_wire.ParsedFiles | parser_wire.NotParsed
 
 
 class Parser:
-    """One process. ``at_hand`` is what it has to do, the first of it at this moment."""
+    """One process. ``assigned`` are the files to parse; it works on the first."""
 
     def __init__(self, reader: ArchiveReader, limits: ParserLimits) -> None:
         ours, theirs = socket.socketpair()
-        self._hungry_at_bytes = resident_bytes() + limits.memory_mb * 1024 * _KIB // 2
+        self._half_used_bytes = resident_bytes() + limits.memory_mb * 1024 * _KIB // 2
         parent = os.getpid()
-        # A signal between the fork and the parser's own handlers would be taken for ours.
+        # Between the fork and the parser's own handlers, a signal would run our handlers.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         try:
             self.pid = os.fork()
@@ -65,21 +65,21 @@ class Parser:
             theirs.close()
         self.socket = ours
         self._unread = bytearray()
-        self.at_hand: deque[parser_wire.Work] = deque()
+        self.assigned: deque[parser_wire.Work] = deque()
         self.since = time.monotonic()
-        """When it began with the first piece of work at hand, or was heard of since."""
+        """When it began with the first assigned file, or when it last sent something."""
 
     def give(self, work: parser_wire.Work) -> None:
-        if not self.at_hand:
+        if not self.assigned:
             self.since = time.monotonic()
-        self.at_hand.append(work)
-        # Never waits: so little is under way that the socket has room for it. One that is dead is
-        # noticed when its answers are read.
+        self.assigned.append(work)
+        # This never blocks: so little is unanswered that the socket's buffer has room for it.
+        # A dead parser is noticed when its answers are read.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(parser_wire.frame(work))
 
     def receive(self) -> bool:
-        """Take in what it has sent. False if it is dead."""
+        """Receive what the process has sent. False if it is dead."""
         try:
             data = self.socket.recv(_READ_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -93,12 +93,12 @@ class Parser:
         return True
 
     def responses(self) -> Iterator[tuple[parser_wire.Work, parser_wire.Answer]]:
-        """What it has said of its work so far."""
+        """The complete answers received so far, each with its file."""
         while (answer := parser_wire.take_answer(self._unread)) is not None:
-            yield self.at_hand.popleft(), answer
+            yield self.assigned.popleft(), answer
 
     def end(self) -> parser_wire.NotParsed:
-        """Kill it, if it still lives. Returns what that means for the file it was at."""
+        """Kill the process, if it is alive. Returns the answer for the file it was working on."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         _, status, usage = os.wait4(self.pid, 0)
@@ -106,16 +106,16 @@ class Parser:
         by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         if by == TOO_SLOW_SIGNAL:
             return parser_wire.NotParsed("timeout")
-        # It does not say what it died of. One that had used up half of its memory and more most
-        # likely asked for the other half.
-        hungry = usage.ru_maxrss * _KIB > self._hungry_at_bytes
-        if status >> 8 == OUT_OF_MEMORY_STATUS or (by in _DEATHS_BY_HUNGER and hungry):
+        # The signal alone does not prove a lack of memory. A process that had used more than half
+        # of its limit most likely asked for the rest.
+        used_most = usage.ru_maxrss * _KIB > self._half_used_bytes
+        if status >> 8 == OUT_OF_MEMORY_STATUS or (by in _OUT_OF_MEMORY_SIGNALS and used_most):
             return parser_wire.NotParsed("memory")
         return parser_wire.NotParsed("crash")
 
 
-class Parsers:
-    """So many parsers on one archive. A context manager; at its end every process is dead."""
+class ParserPool:
+    """The parsers of one archive. A context manager; at its end every process is dead."""
 
     def __init__(self, reader: ArchiveReader, number: int, limits: ParserLimits) -> None:
         self._reader = reader
@@ -124,8 +124,9 @@ class Parsers:
         self._parsers: list[Parser] = []
         self._selector = selectors.DefaultSelector()
 
-    def __enter__(self) -> Parsers:
-        # What exists now is not looked at again: a look would copy its memory in each parser.
+    def __enter__(self) -> ParserPool:
+        # The garbage collector writes to every object it visits, which would copy the memory of
+        # existing objects into each parser. Freezing exempts them.
         gc.freeze()
         return self
 
@@ -136,16 +137,16 @@ class Parsers:
         gc.unfreeze()
 
     def run(self, work: Sequence[parser_wire.Work]) -> Iterator[Done | None]:
-        """Each piece of work with its answer, as they come; None when there is none for a while.
+        """Each file with its answer, as they come; None when there is none for a while.
 
-        Raises ArchiveRejected if a file's bytes are not what the archive promises.
+        Raises ArchiveRejected if a file's bytes do not match the archive's directory.
         """
         waiting = deque(work)
         for _ in range(min(self._number, len(work))):
             self._add()
-        while waiting or any(parser.at_hand for parser in self._parsers):
-            self._hand_out(waiting)
-            ready = self._selector.select(LOOK_SECONDS)
+        while waiting or any(parser.assigned for parser in self._parsers):
+            self._assign(waiting)
+            ready = self._selector.select(POLL_SECONDS)
             if not ready:
                 yield None
             for key, _ in ready:
@@ -161,11 +162,11 @@ class Parsers:
         self._parsers.append(parser)
         self._selector.register(parser.socket, selectors.EVENT_READ, parser)
 
-    def _hand_out(self, waiting: deque[parser_wire.Work]) -> None:
-        """One by one in turn, so that all have something to do until the end."""
-        for level in range(AT_HAND_MAX):
+    def _assign(self, waiting: deque[parser_wire.Work]) -> None:
+        """Assign files one by one in turn, so that all parsers are busy until the end."""
+        for level in range(ASSIGNED_MAX):
             for parser in self._parsers:
-                if waiting and len(parser.at_hand) == level:
+                if waiting and len(parser.assigned) == level:
                     parser.give(waiting.popleft())
 
     def _answered(self, parser: Parser) -> Iterator[Done]:
@@ -177,9 +178,9 @@ class Parsers:
     def _replace_overdue(self, waiting: deque[parser_wire.Work]) -> Iterator[Done]:
         oldest = time.monotonic() - self._limits.file_wall_seconds
         for parser in list(self._parsers):
-            if not parser.at_hand or parser.since >= oldest:
+            if not parser.assigned or parser.since >= oldest:
                 continue
-            # What it is saying, or has said while nobody listened, counts.
+            # An answer that is arriving now, or was not read yet, counts.
             alive = parser.receive()
             yield from self._answered(parser)
             if not alive:
@@ -193,14 +194,14 @@ class Parsers:
         waiting: deque[parser_wire.Work],
         why: parser_wire.NotParsed | None = None,
     ) -> Iterator[Done]:
-        """End a parser. What it was at has failed; what it had yet to do is for others."""
+        """End a parser. The file it was working on has failed; others get its remaining files."""
         self._selector.unregister(parser.socket)
         self._parsers.remove(parser)
         ended = parser.end()
-        if parser.at_hand:
-            lost = parser.at_hand.popleft()
-            waiting.extendleft(reversed(parser.at_hand))
-            # Its bytes may not have been checked. They are few.
+        if parser.assigned:
+            lost = parser.assigned.popleft()
+            waiting.extendleft(reversed(parser.assigned))
+            # The parser may not have checked the file's bytes. They are few.
             self._reader.check(self._reader.entries[lost.place])
             yield Done(lost, why or ended)
         if waiting:

@@ -1,4 +1,4 @@
-"""Shows jobs as the graphs surface does."""
+"""Renders jobs as responses of the graphs HTTP API."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
 BASE: Final = "/v1/graphs/jobs/"
 API_VERSION: Final = (b"x-api-version", b"1")
 RESULT_ARTIFACT: Final = "result.json"
-"""A result that is too large for a row is this artifact of its job."""
+"""The artifact that holds a result which is too large for the job's row."""
 RESULT_INLINE_BYTES_MAX: Final = 1024 * 1024
 RETRY_AFTER_UNKNOWN_SECONDS: Final = 10
-"""When to ask again while no job of the operation has been seen to end."""
+"""``Retry-After`` while no job of the operation has been seen to end."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class StoredGraphResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the row of a completed job holds: the result itself, or that it is an artifact."""
+    """The result in the row of a completed job: the result itself, or the name of its artifact."""
 
     inline: msgspec.Raw = msgspec.Raw(b"")
     artifact: str = ""
@@ -39,14 +39,14 @@ _decode_stored: Final = msgspec.json.Decoder(StoredGraphResult).decode
 
 
 class GraphsPresenter:
-    """What the surface's jobs look like, and the answers that show them."""
+    """Renders graphs jobs, and the responses that show them."""
 
     shows_long_results = False
 
     def __init__(
         self, engine: Engine, responses: JobResponses, retry_after: Mapping[str, int]
     ) -> None:
-        """``retry_after`` has the operations for which it is fixed when to ask again."""
+        """``retry_after`` has the operations with a fixed ``Retry-After``, in seconds."""
         self._engine = engine
         self._responses = responses
         self._retry_after = retry_after
@@ -56,8 +56,8 @@ class GraphsPresenter:
         return JobLinks(poll, poll + "/events", poll + "/cancel")
 
     async def job(self, view: JobView) -> schemas.GraphJobBody:
-        """The envelope. A result is in it only if it was read with the row: the others are fetched
-        by URL."""
+        """The job's body. It contains a result only if that was read with the row; larger results
+        are fetched by URL."""
         stored = stored_result(view)
         if stored is None and not view.result_is_left_out:
             return self._envelope(view)
@@ -66,12 +66,14 @@ class GraphsPresenter:
         return msgspec.structs.replace(self._envelope(view), result=stored.inline)
 
     async def response(self, view: JobView, headers: RawHeaders) -> Response | StreamResponse:
-        """200 with the whole job once it has ended; until then 202, saying when to ask again."""
+        """200 with the whole job once it has ended; until then 202 with ``Retry-After``."""
         headers = [*headers, *self.urls(view.id).headers(), API_VERSION]
         if not view.terminal:
             seconds = self._retry_after.get(GRAPH_ENDPOINTS[view.endpoint])
             if seconds is None:
-                seconds = await self._responses.foreseen(view, RETRY_AFTER_UNKNOWN_SECONDS)
+                seconds = await self._responses.forecast_retry_after(
+                    view, RETRY_AFTER_UNKNOWN_SECONDS
+                )
             headers.append((b"retry-after", b"%d" % seconds))
             return json_response(self._envelope(view, seconds), HTTPStatus.ACCEPTED, headers)
         self._responses.learn(view)
@@ -84,8 +86,8 @@ class GraphsPresenter:
         return StreamResponse(HTTPStatus.OK, pieces, [JSON, *headers])
 
     async def _with_artifact(self, view: JobView, name: str) -> AsyncIterator[bytes] | None:
-        """The envelope around a result that is streamed from the blob store. None if somebody
-        deleted the result."""
+        """The job's body around a result that is streamed from the blob store. None if the result's
+        artifact was deleted."""
         for artifact in await self._engine.artifacts(view.id, org=view.org):
             if artifact.name == name:
                 break
@@ -95,11 +97,11 @@ class GraphsPresenter:
         opening = _encode(self._envelope(view)).removesuffix(b"}") + b',"result":'
         stream = self._engine.read_artifact(artifact)
         try:
-            # Before the answer begins: after its head there is no way to say that it is not there.
+            # Read before the response starts: after its head, an error can no longer be sent.
             first = await anext(stream)
         except FileNotFoundError as error:
             await self._engine.get(view.id, org=view.org)  # pruned just now: then this raises
-            raise BlobStoreUnavailable("the blob of a result is gone") from error
+            raise BlobStoreUnavailable("the blob of a result is missing") from error
 
         async def pieces() -> AsyncIterator[bytes]:
             yield opening + first
@@ -113,7 +115,7 @@ class GraphsPresenter:
         operation = GRAPH_ENDPOINTS[view.endpoint]
         urls = self.urls(view.id)
         if seconds is None and not view.terminal:
-            paced = self._responses.paced(view, RETRY_AFTER_UNKNOWN_SECONDS)
+            paced = self._responses.retry_after(view, RETRY_AFTER_UNKNOWN_SECONDS)
             seconds = self._retry_after.get(operation, paced)
         return schemas.GraphJobBody(
             status=schemas.STATUSES[view.state],
@@ -130,7 +132,7 @@ class GraphsPresenter:
 
 
 def stored_result(view: JobView) -> StoredGraphResult | None:
-    """What the row of a completed job holds; None of one that has not completed."""
+    """The result in the row of a job; None if the job has not completed."""
     if view.state is not State.COMPLETED or view.result is None:
         return None
     return _decode_stored(view.result)

@@ -1,4 +1,4 @@
-"""Graphs: archives of source code, analysed into graphs of calls, files and domains."""
+"""Registers graphs: archives of source code, analysed into graphs of calls, files and domains."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
     from coatcheck.products.graphs import extra
 
     if not extra.is_installed():
-        _log.info("this worker analyses no code: install it by %s", extra.HOW_TO_INSTALL)
+        _log.info("this worker does not analyse code; to enable that, run %s", extra.HOW_TO_INSTALL)
         yield []
         return
     from coatcheck.products.graphs.executor import GraphExecutor

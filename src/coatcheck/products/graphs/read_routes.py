@@ -1,4 +1,4 @@
-"""Collecting: a job, its events, its deletion receipt; and asking for a job's end."""
+"""Routes that read and cancel graphs jobs: a job, its events, artifacts and deletion receipt."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class GraphReadRoutes:
 
     async def status(self, request: Request) -> Response | StreamResponse:
         context = self._context
-        look = await context.responses.look(request, await context.job(request))
+        look = await context.responses.snapshot(request, await context.job(request))
         if look.is_known:
             return Response(HTTPStatus.NOT_MODIFIED, b"", [*look.headers, API_VERSION])
         return await context.presenter.response(look.view, [*look.headers, (UNITS, b"0")])
@@ -81,7 +81,7 @@ class GraphReadRoutes:
         return await context.responses.cancel(await context.job(request), context.presenter)
 
     async def receipt(self, request: Request) -> Response:
-        """Signed anew each time: what it says of a layer is what is known now."""
+        """The deletion receipt, signed anew each time, because it shows what is known now."""
         principal = request.principal
         await self._context.gate.check_plan(principal)
         record = await self._context.engine.input_of(request.params["id"], org=principal.org)
@@ -94,7 +94,7 @@ class GraphReadRoutes:
         return json_response(self._signer.sign(receipt), headers=[API_VERSION])
 
     async def receipt_key(self, _: Request) -> Response:
-        """The public key. Whoever keeps it can verify receipts without us."""
+        """The public key. With it, receipts can be verified offline."""
         return json_response({"keys": [self._signer.public_jwk]})
 
 
@@ -106,7 +106,7 @@ def routes(context: GraphsContext) -> list[Route]:
             methods=("GET",),
             path=JOB,
             name="graph_job",
-            summary="A job, with its graph once it has completed.",
+            summary="Read a job, with its graph once it has completed.",
             handler=reading.status,
             access=Scope.READ,
             tag="graphs",
@@ -117,7 +117,7 @@ def routes(context: GraphsContext) -> list[Route]:
             methods=("GET",),
             path=f"{JOB}/events",
             name="graph_job_events",
-            summary="A job's states and progress, as they come.",
+            summary="Stream a job's states and progress as Server-Sent Events.",
             handler=reading.events,
             access=Scope.READ,
             tag="graphs",
@@ -136,7 +136,7 @@ def routes(context: GraphsContext) -> list[Route]:
             methods=("POST",),
             path=f"{JOB}/cancel",
             name="cancel_graph_job",
-            summary="Ask for a job's end.",
+            summary="Cancel a job.",
             handler=reading.cancel,
             access=Scope.SUBMIT,
             tag="graphs",
@@ -144,9 +144,11 @@ def routes(context: GraphsContext) -> list[Route]:
             responses=(
                 ResponseSpec(HTTPStatus.OK, "The job is cancelled.", schemas.GraphJobBody),
                 ResponseSpec(
-                    HTTPStatus.ACCEPTED, "The job was told to stop.", schemas.GraphJobBody
+                    HTTPStatus.ACCEPTED, "The job was asked to stop.", schemas.GraphJobBody
                 ),
-                ResponseSpec(HTTPStatus.CONFLICT, "The job has ended.", Problem, MEDIA_TYPE),
+                ResponseSpec(
+                    HTTPStatus.CONFLICT, "The job has already ended.", Problem, MEDIA_TYPE
+                ),
                 PAYMENT,
             ),
         ),
@@ -154,7 +156,7 @@ def routes(context: GraphsContext) -> list[Route]:
             methods=("GET",),
             path=f"{JOB}/receipt",
             name="deletion_receipt",
-            summary="Where the archive has been, and when it was deleted there; signed.",
+            summary="A signed receipt: where the archive was stored, and when it was deleted.",
             handler=reading.receipt,
             access=Scope.READ,
             tag="graphs",
@@ -168,7 +170,7 @@ def routes(context: GraphsContext) -> list[Route]:
             methods=("GET",),
             path="/v1/graphs/receipt-keys",
             name="receipt_keys",
-            summary="The public key that receipts are verified with, as a JWK set.",
+            summary="The public key that verifies receipts, as a JWK set.",
             handler=reading.receipt_key,
             access=Access.OPEN,
             tag="graphs",

@@ -1,4 +1,4 @@
-"""The routes of the graphs surface, put together."""
+"""Assembles the graphs routes, job adapter and webhook renderer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coatcheck.products.graphs.presenter import GraphsPresenter
 
 
 def routes(server: ServerContext) -> list[Route]:
-    """Every route of the surface, on the control plane's parts."""
+    """Every route of the product."""
     context = GraphsContext(
         settings=server.settings,
         engine=server.engine,
@@ -33,12 +33,12 @@ def routes(server: ServerContext) -> list[Route]:
 
 
 def payload_renderer(server: ServerContext) -> JobRenderer:
-    """What webhooks say of the surface's jobs."""
+    """Renders graphs jobs for webhooks."""
     return webhook_payloads.renderer(_presenter(server))
 
 
 def job_adapter(server: ServerContext) -> JobAdapter:
-    """Who speaks for the surface's jobs where all jobs are looked after."""
+    """Adapts graphs jobs for the console."""
     return GraphsJobAdapter(server.engine, server.remote_calls)
 
 

@@ -1,4 +1,4 @@
-"""What the graphs surface's answers look like: the words of its contract, from the engine's."""
+"""The bodies of the graphs HTTP API, and its statuses for the engine's states."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ STATUSES: Final = {
 
 
 class GraphProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """How far the analysis is, from 0 to 1, and in words: files parsed of all."""
+    """The progress of the analysis: a fraction from 0 to 1, and a note such as the files parsed."""
 
     fraction: float
     note: str | None
 
 
 class GraphUrls(msgspec.Struct, frozen=True):
-    """Where the job is read, followed, cancelled, and where its deletion receipt is."""
+    """The URLs to read, follow and cancel the job, and of its deletion receipt."""
 
     poll: str
     events: str
@@ -44,9 +44,9 @@ class GraphUrls(msgspec.Struct, frozen=True):
 
 
 class GraphJobBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A job. ``result`` is there once it has completed, ``error`` if it has failed.
+    """A job. A completed job has a ``result``, a failed one an ``error``.
 
-    An event has no room for a large result: it says by ``resultUrl`` where that is.
+    An event has no room for a large result: it has a ``resultUrl`` instead.
     """
 
     status: str
@@ -64,8 +64,8 @@ class GraphJobBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class GraphNode(msgspec.Struct, frozen=True):
-    """Labels: Directory, File, Class, Function, Type, Module (external, and ExternalDependency as
-    well), Domain, Subdomain."""
+    """A node. Its labels are Directory, File, Class, Function, Type, Module (external, with
+    ExternalDependency as a second label), Domain and Subdomain."""
 
     id: str
     labels: list[str]
@@ -73,9 +73,9 @@ class GraphNode(msgspec.Struct, frozen=True):
 
 
 class GraphRelationship(msgspec.Struct, frozen=True, rename="camel"):
-    """Types: contains, declares, imports, calls, inherits; beside three of these contains_file and
-    child_directory, defines_function and declares_class, and extends; belongsTo, partOf and
-    dependsOn for domains."""
+    """A relationship. Its types are contains, declares, imports, calls and inherits. Three of these
+    have aliases: contains_file and child_directory, defines_function and declares_class, extends.
+    Domains have belongsTo, partOf and dependsOn."""
 
     id: str
     type: str
@@ -85,16 +85,16 @@ class GraphRelationship(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GraphBody(msgspec.Struct, frozen=True):
-    """What there is, and how it hangs together."""
+    """The nodes and the relationships between them."""
 
     nodes: list[GraphNode]
     relationships: list[GraphRelationship]
 
 
 class GraphCalls(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of the calls: resolved to a definition, leading out of the archive, or neither.
+    """Counts of calls: resolved to a definition, leading out of the archive, or unresolved.
 
-    ``resolvedRate`` is the share of the first among those that do not lead out.
+    ``resolvedRate`` is the share of resolved calls among those that do not lead out.
     """
 
     total: int
@@ -105,7 +105,7 @@ class GraphCalls(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Stats(msgspec.Struct, frozen=True, rename="camel"):
-    """What was found, and what was not."""
+    """Counts of nodes, relationships, files and calls."""
 
     node_count: int
     relationship_count: int
@@ -136,7 +136,7 @@ class Stats(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GraphSubdomain(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of a domain: paths of its files, ids of what they declare."""
+    """A part of a domain: the paths of its files, and the ids of their functions and classes."""
 
     id: str
     name: str
@@ -150,7 +150,7 @@ class GraphSubdomain(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GraphDomain(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of the code. ``uses`` are ids of other domains."""
+    """A part of the code. ``uses`` has the ids of other domains."""
 
     id: str
     name: str
@@ -168,7 +168,7 @@ class GraphDomain(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """What was analysed, and when."""
+    """When the analysis ran, and the files and languages that it covered."""
 
     analysis_start_time: datetime
     analysis_end_time: datetime
@@ -177,8 +177,8 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DomainNaming(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who named the domains: ``llm``; or ``clustering``, and why. ``attempts`` is how often the
-    model was asked."""
+    """Who named the domains: ``llm``; or ``clustering``, with the reason. ``attempts`` counts the
+    requests to the model."""
 
     by: Literal["llm", "clustering"]
     attempts: int | None = None
@@ -187,10 +187,10 @@ class DomainNaming(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GraphResult(msgspec.Struct, frozen=True, rename="camel"):
-    """The result. Paths, names, signatures and line numbers; never source text.
+    """The result. It has paths, names, signatures and line numbers, never source text.
 
-    ``domain`` and ``supermodel`` have the fields from ``runId`` to ``classAssignments``,
-    ``supermodel`` those after them as well.
+    ``domain`` and ``supermodel`` have the fields from ``runId`` to ``classAssignments``;
+    ``supermodel`` also has those after them.
     """
 
     generated_at: datetime
@@ -214,7 +214,7 @@ class GraphResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GraphCompleted(msgspec.Struct, frozen=True, rename="camel"):
-    """For the OpenAPI document: an envelope whose job has ended."""
+    """A job that has ended, as the OpenAPI document describes it."""
 
     status: str
     job_id: str

@@ -1,4 +1,4 @@
-"""Handing an archive in; and polling for it, which is handing it in again."""
+"""Routes that submit archives. The same request with the same idempotency key polls the job."""
 
 from __future__ import annotations
 
@@ -57,33 +57,35 @@ from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
-from coatcheck.http.upload_limits import UploadRoom
+from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.products.graphs import extra, schemas
 from coatcheck.products.graphs.analysis_request import AnalysisRequest, encode_request
 from coatcheck.products.graphs.context import GraphsContext, stored_key
 from coatcheck.settings.graph_operations import GRAPH_OPERATIONS, graph_endpoint
 
+_log = logging.getLogger(__name__)
+
 
 class GraphsNotInstalled(NotInstalled):
-    """The package that analyses code is not installed. Its text says what to install."""
+    """The package that analyses code is not installed. The message says what to install."""
 
     code = "graphs_not_installed"
 
 
 class StreamTail:
-    """Passes pieces on and keeps their last ``bytes_max`` bytes.
+    """Passes pieces through and keeps their last ``bytes_max`` bytes.
 
-    A zip has its directory at its end: with it, an archive is judged as soon as its last byte has
-    come, without reading any of it again.
+    A zip has its directory at its end. With the tail, an archive can be checked as soon as its last
+    byte has arrived, without reading any of it again.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        # One run of bytes: a caller may send them one by one, and each as an object of its own
-        # would need many times the memory.
+        # One buffer: a caller may send single bytes, and a list of them would need many times the
+        # memory.
         self._kept = bytearray()
         self.size = 0
-        """How many bytes have passed."""
+        """The number of bytes that have passed."""
 
     async def watch(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for piece in pieces:
@@ -101,8 +103,6 @@ class StreamTail:
             del self._kept[: -self._bytes_max]
 
 
-_log = logging.getLogger(__name__)
-
 BASE: Final = "/v1/graphs"
 PART: Final = "file"
 UNITS: Final = b"x-usage-units"
@@ -117,23 +117,23 @@ class GraphSubmitRoutes:
         self._limits = ArchiveLimits.of(
             settings.archive_entries_max, settings.archive_unpacked_mb_max
         )
-        self._room = UploadRoom()
+        self._room = UploadSlots()
         self._long_check = asyncio.Lock()
         self._can_analyse = extra.is_installed()
 
     async def submit(self, route: str, request: Request) -> Response | StreamResponse:
-        """POST /v1/graphs/{operation}: a known key is answered before the body is read."""
+        """POST /v1/graphs/{operation}: answers a known key before it reads the body."""
         context, principal = self._context, request.principal
-        said = read_idempotency_key(request)
-        if said is None:
+        given_key = read_idempotency_key(request)
+        if given_key is None:
             raise IdempotencyKeyRequired(
-                "Send an Idempotency-Key, a UUID for instance: the same request with the same key "
-                "is how a job is polled."
+                "Send an Idempotency-Key, for example a UUID. To poll the job, send the same "
+                "request with the same key again."
             )
         preferences = read_preferences(request)
-        _wants_external_calls(request)  # a value that is none is refused before anything is stored
+        _read_external_calls(request)  # refuses an invalid value before anything is stored
         await context.gate.check_plan(principal)
-        key = stored_key(principal, said)
+        key = stored_key(principal, given_key)
         known = await context.engine.find(key, org=principal.org)
         if known is not None:
             return await self._known(route, request, known, preferences)
@@ -143,19 +143,19 @@ class GraphSubmitRoutes:
         webhooks = await read_webhook_urls(request, context.guard, request.principal.org)
         job = new_id()
         ticket: Ticket | None = None
-        async with self._room.entered(principal.org) as has_waited:
+        async with self._room.slot(principal.org) as has_waited:
             if has_waited:
-                # Another request with this key may have got in meanwhile.
+                # Another request with this key may have been accepted meanwhile.
                 known = await context.engine.find(key, org=principal.org)
             if known is None:
-                ticket = await self._take_in(route, request, job, key, webhooks)
+                ticket = await self._store_and_submit(route, request, job, key, webhooks)
         if ticket is None:
             assert known is not None
             return await self._known(route, request, known, preferences)
         view = await self._look(request, ticket.id, preferences)
         headers = [*preferences.headers, (UNITS, b"1" if ticket.created else b"0")]
         if not ticket.created:
-            # Another request with this key was faster; what is the same is told by the content.
+            # Another request with this key was faster; the content says whether it was the same.
             same = not ticket.mismatch
             headers += self._replayed(same=same, preferences=preferences)
         return await context.presenter.response(view, [(b"etag", etag(view)), *headers])
@@ -165,7 +165,7 @@ class GraphSubmitRoutes:
     async def _known(
         self, route: str, request: Request, known: JobView, preferences: Preferences
     ) -> Response | StreamResponse:
-        """The job as it is. Only who is strict pays for a look at the body, to compare it."""
+        """The job in its current state. The body is read and compared only on strict handling."""
         context = self._context
         same = known.endpoint == graph_endpoint(route)
         if same and preferences.strict:
@@ -177,7 +177,9 @@ class GraphSubmitRoutes:
         ]
         view = known
         if preferences.wait is not None and not known.terminal:
-            view = await context.responses.held(request, known.id, known.org, preferences.wait)
+            view = await context.responses.wait_with_result(
+                request, known.id, known.org, preferences.wait
+            )
         return await context.presenter.response(view, [(b"etag", etag(view)), *headers])
 
     async def _is_same(self, request: Request, known: JobView) -> bool:
@@ -193,17 +195,17 @@ class GraphSubmitRoutes:
         if not same:
             if preferences.strict:
                 raise IdempotencyMismatch(
-                    "The idempotency key is known, and came with another operation or archive then."
+                    "The idempotency key was already used with another operation or archive."
                 )
             headers.append((b"idempotency-mismatch", b"true"))
         return headers
 
     # A key that is new
 
-    async def _take_in(
+    async def _store_and_submit(
         self, route: str, request: Request, job: UUID, key: str, webhooks: WebhookUrls
     ) -> Ticket:
-        """Store the archive, then the job. Whatever goes wrong, no archive stays without a job."""
+        """Store the archive, then the job. In every failure, no archive stays without a job."""
         context = self._context
         blob_key = await context.engine.new_input_key(job)
         began = time.monotonic()
@@ -213,11 +215,11 @@ class GraphSubmitRoutes:
         for end in long:
             await self._check_long_directory(stored, end)
         try:
-            # Its time to live is counted from its first byte.
+            # The time to live counts from the archive's first byte.
             age = time.monotonic() - began
-            ticket = await self._hand_in(route, request, job, key, stored, age, webhooks)
+            ticket = await self._submit_job(route, request, job, key, stored, age, webhooks)
         except OutcomeUnknown:
-            # The job may be there. If it is not, the sweeper finds an archive without one.
+            # The job may exist. If it does not, the sweeper finds the archive without a job.
             raise
         except CoatcheckError:
             await self._drop(stored)
@@ -228,8 +230,11 @@ class GraphSubmitRoutes:
         return ticket
 
     async def _checked(self, request: Request, long: list[EndRecord]) -> AsyncIterator[bytes]:
-        """The archive's bytes. Raises at their end if its directory is not one to be trusted; one
-        that is too long to be kept is added to ``long``, to be checked when it is stored."""
+        """The archive's bytes. Raises at their end if the archive's directory is not valid.
+
+        A directory that is too long to be kept in memory is added to ``long``, and is checked once
+        the archive is stored.
+        """
         tail = StreamTail(TAIL_BYTES_MAX)
         async for piece in tail.watch(bodies.file_part(request, PART, ARCHIVE_BYTES_MAX)):
             crash_point("submit.uploading")
@@ -240,13 +245,14 @@ class GraphSubmitRoutes:
         if directory is None:
             long.append(end)
         else:
-            # Of thousands of files it takes a while, in which others are to be answered.
+            # With thousands of files this takes a while; a thread keeps the server responsive.
             await asyncio.to_thread(check_directory, directory, size, end, self._limits)
 
     async def _check_long_directory(self, stored: StoredPieces, end: EndRecord) -> None:
-        """Check a directory from what was stored, piece by piece; drop the archive if it is bad.
+        """Check a directory from the stored archive, piece by piece; delete the archive if it is
+        not valid.
 
-        One at a time: each takes seconds of a core, and some hundred bytes for each entry.
+        One check runs at a time: each takes seconds of a core, and some hundred bytes per entry.
         """
         try:
             async with self._long_check:
@@ -261,12 +267,12 @@ class GraphSubmitRoutes:
                         break
                 await asyncio.to_thread(scan.finish)
         except FileNotFoundError as error:
-            raise BlobStoreUnavailable("a piece of the archive is gone") from error
+            raise BlobStoreUnavailable("a piece of the archive is missing") from error
         except BaseException:
             await asyncio.shield(self._drop(stored))
             raise
 
-    async def _hand_in(
+    async def _submit_job(
         self,
         route: str,
         call: Request,
@@ -282,7 +288,7 @@ class GraphSubmitRoutes:
             stored.pieces,
             stored.size,
             stored.sha256.hex(),
-            external_calls=_wants_external_calls(call),
+            external_calls=_read_external_calls(call),
         )
         return await self._context.engine.submit_with_input(
             graph_endpoint(route),
@@ -297,7 +303,7 @@ class GraphSubmitRoutes:
         )
 
     async def _drop(self, stored: StoredPieces) -> None:
-        """Delete an archive that has no job. If that fails, the sweeper will."""
+        """Delete an archive that has no job. If that fails, the sweeper deletes it."""
         try:
             await delete_pieces(self._context.blobs, stored.key)
         except BlobStoreUnavailable:
@@ -307,7 +313,7 @@ class GraphSubmitRoutes:
         context, org = self._context, request.principal.org
         if preferences.wait is None:
             return await context.engine.get(job_id, org=org)
-        return await context.responses.held(request, job_id, org, preferences.wait)
+        return await context.responses.wait_with_result(request, job_id, org, preferences.wait)
 
 
 def _feed(scan: DirectoryScan, piece: bytes) -> None:
@@ -323,8 +329,8 @@ def routes(context: GraphsContext) -> list[Route]:
             path=f"{BASE}/{route}",
             name=f"{route}_graph",
             summary=_SUMMARIES[route],
-            description="Send the same request with the same key again to poll: it is answered "
-            "before its body is read.",
+            description="To poll the job, send the same request with the same key again: the "
+            "server answers before it reads the body.",
             handler=partial(submitting.submit, route),
             access=Scope.SUBMIT,
             tag="graphs",
@@ -335,7 +341,7 @@ def routes(context: GraphsContext) -> list[Route]:
                 *((_EXTERNAL_CALLS,) if route in _WITH_CALLS else ()),
             ),
             body=RequestBody(
-                "A form with one part `file`: a zip of source code, to 500 MB.",
+                "A form with one part `file`: a zip of source code, at most 500 MB.",
                 schema=_FORM,
                 media_type=bodies.MEDIA_TYPE,
             ),
@@ -345,17 +351,17 @@ def routes(context: GraphsContext) -> list[Route]:
     ]
 
 
-def _wants_external_calls(request: Request) -> bool:
-    said = request.query.get(_EXTERNAL_CALLS.name, "false")
-    if said not in ("true", "false"):
-        raise InvalidParameter(_EXTERNAL_CALLS.name, "is neither true nor false")
-    return said == "true"
+def _read_external_calls(request: Request) -> bool:
+    given = request.query.get(_EXTERNAL_CALLS.name, "false")
+    if given not in ("true", "false"):
+        raise InvalidParameter(_EXTERNAL_CALLS.name, "must be true or false")
+    return given == "true"
 
 
 _EXTERNAL_CALLS: Final = Parameter(
     "externalCalls",
     "query",
-    "Whether calls of what is not in the archive are in the graph, too.",
+    "Whether the graph includes calls to code that is not in the archive.",
     {"type": "boolean", "default": False},
 )
 _WITH_CALLS: Final = frozenset({"call", "supermodel"})
@@ -364,11 +370,11 @@ _NOT_INSTALLED: Final = (
     f"server and its workers run ({extra.HOW_TO_INSTALL}) and restart them."
 )
 _SUMMARIES: Final = {
-    "dependency": "Which files import which, and which external modules.",
-    "call": "Which functions call which.",
-    "domain": "What parts the code falls into, and what belongs to each.",
-    "parse": "Files, classes, functions and types.",
-    "supermodel": "All of it in one graph.",
+    "dependency": "Graph the imports: between files, and of external modules.",
+    "call": "Graph the calls between functions.",
+    "domain": "Divide the code into domains, and assign files, functions and classes to them.",
+    "parse": "Graph the files, classes, functions and types.",
+    "supermodel": "Combine all graphs in one.",
 }
 _FORM: Final = {
     "type": "object",
@@ -378,12 +384,12 @@ _FORM: Final = {
 }
 _HEADERS: Final = TICKET_HEADERS | {
     "X-API-Version": "The version of this API.",
-    "Warning": "Names the fields of the query that are not known here, and were ignored.",
-    "X-Usage-Units": "What this request was metered as: 1 for new work, 0 for a poll.",
+    "Warning": "Names the query fields that are unknown and were ignored.",
+    "X-Usage-Units": "The units metered for this request: 1 for new work, 0 for a poll.",
 }
 _UNDER_WAY: Final = ResponseSpec(
     HTTPStatus.ACCEPTED,
-    "The job is safe, and has not ended.",
+    "The job is stored, and has not ended.",
     schemas.GraphJobBody,
     headers=_HEADERS,
 )
@@ -395,15 +401,15 @@ PAYMENT: Final = ResponseSpec(
 )
 _REJECTED: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,
-    "The archive is not one to be trusted (`archive_rejected`), or the idempotency key is known "
-    "with another request, and the caller was strict, or the webhook's URL may not be called.",
+    "The archive is not valid (`archive_rejected`); or the idempotency key was used with another "
+    "request, and the caller asked for strict handling; or the webhook's URL may not be called.",
     Problem,
     MEDIA_TYPE,
 )
 _UNAVAILABLE: Final = ResponseSpec(
     HTTPStatus.NOT_IMPLEMENTED,
-    "What analyses code is not installed where this server runs (`graphs_not_installed`). Jobs "
-    "that are there already can be polled.",
+    "The server has no code analyser installed (`graphs_not_installed`). Jobs that exist already "
+    "can be polled.",
     Problem,
     MEDIA_TYPE,
 )

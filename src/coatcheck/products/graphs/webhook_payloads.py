@@ -1,4 +1,4 @@
-"""What a webhook says of the graphs surface's jobs: their envelope."""
+"""Webhook payloads for graphs jobs: the same body as in the HTTP API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coatcheck.products.graphs.presenter import GraphsPresenter
 from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
 
 
-class GoneEnvelope(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ExpiredGraphJob(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A job whose retention ended before its webhook was delivered."""
 
     status: str
@@ -28,25 +28,25 @@ class GoneEnvelope(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 def renderer(presenter: GraphsPresenter) -> JobRenderer:
-    """For ``core/webhook_payloads.py``."""
+    """The product's renderer, for ``core/webhook_payloads.py``."""
 
-    async def told(event: DeliveryEvent, view: JobView | None) -> Any:
+    async def render(event: DeliveryEvent, view: JobView | None) -> Any:
         if view is None:
-            return _gone(event)
-        envelope = await presenter.job(view)
-        result = envelope.result
+            return _expired(event)
+        body = await presenter.job(view)
+        result = body.result
         if result is msgspec.UNSET or memoryview(result).nbytes <= RESULT_BYTES_MAX:
-            return envelope
+            return body
         url = presenter.urls(view.id).poll
-        return msgspec.structs.replace(envelope, result=msgspec.UNSET, result_url=url)
+        return msgspec.structs.replace(body, result=msgspec.UNSET, result_url=url)
 
-    return told
+    return render
 
 
-def _gone(event: DeliveryEvent) -> GoneEnvelope:
+def _expired(event: DeliveryEvent) -> ExpiredGraphJob:
     facts = event.facts
     state = State(facts["state"])
-    return GoneEnvelope(
+    return ExpiredGraphJob(
         status=schemas.STATUSES[state],
         job_id=to_text(event.subject),
         terminal=state.terminal,

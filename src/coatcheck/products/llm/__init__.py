@@ -1,1 +1,1 @@
-"""The llm surface: chats with Ollama-shaped targets, queued or streamed through."""
+"""The llm product: chats with models on Ollama-shaped servers, queued or streamed."""

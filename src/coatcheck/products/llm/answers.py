@@ -1,8 +1,8 @@
-"""The whole answer, composed of the objects of its stream.
+"""Composes the whole answer from the objects of a target's stream.
 
-It is what an Ollama-shaped target answers to ``"stream": false``: texts joined, tool calls, images
-and log probabilities gathered, everything else as the last object has it, in the target's own
-bytes.
+The result is what an Ollama-shaped target answers to ``"stream": false``: texts are joined, tool
+calls, images and log probabilities are collected, and everything else is as in the last object, in
+the target's own bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coatcheck.products.llm.model import OTHER_CHOICES, LlmKind
 
 ANSWER_BYTES_MAX: Final = RESULT_BYTES_MAX
 STREAM_BYTES_MAX: Final = 16 * ANSWER_BYTES_MAX
-"""Of all objects together: each repeats its model's name and the time around a word or two."""
+"""For all objects together. Each object repeats the model's name and the time around a token."""
 
 
 class AnswerInvalid(Exception):
@@ -25,11 +25,11 @@ class AnswerInvalid(Exception):
 
 
 class AnswerTooLarge(Exception):
-    """The answer, or the stream that it comes in, is longer than is kept."""
+    """The answer, or its stream, is longer than allowed."""
 
 
-class TargetSaidError(Exception):
-    """The target ended its stream with an error. Its text is the target's: not for logs."""
+class TargetError(Exception):
+    """The target ended its stream with an error. The text is the target's: never log it."""
 
 
 class _AnswerMessage(msgspec.Struct):
@@ -40,7 +40,7 @@ class _AnswerMessage(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """One object of a stream, in so far as it is looked at."""
+    """The fields of one object of a stream that are read."""
 
     done: bool | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -61,7 +61,7 @@ _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class ChatAnswer:
-    """Gathers the objects of one stream, within bounds."""
+    """Collects the objects of one stream, within bounds."""
 
     def __init__(self, kind: LlmKind, bytes_max: int | None = None) -> None:
         self._kind = kind
@@ -75,23 +75,23 @@ class ChatAnswer:
         self._stream_bytes = 0
         self._kept_bytes = 0
         self.images: list[str] = []
-        """The images in base64, in the order in which they came."""
+        """The images in base64, in order."""
         self.done = False
-        """Whether the target said that this was all."""
+        """Whether the target said that the answer is complete."""
 
     @property
     def objects(self) -> int:
         return self._objects
 
     def add(self, line: bytes) -> None:
-        """Take one line of the stream in. Raises what is wrong with it."""
+        """Add one line of the stream. Raises AnswerInvalid, AnswerTooLarge or TargetError."""
         try:
             line.isascii() or line.decode()
             read = _decode(line)
         except _UNREADABLE:
             raise AnswerInvalid from None
         if not isinstance(read.error, msgspec.UnsetType) and bytes(read.error) != b"null":
-            raise TargetSaidError(_error_text(read.error))
+            raise TargetError(_error_text(read.error))
         if self._kind == "embed":
             self._add_embeddings(line, read)
             return
@@ -101,9 +101,9 @@ class ChatAnswer:
         self._objects += 1
         self.done = read.done
         if self._kind == "chat":
-            said = read.message or _AnswerMessage()
-            self._keep(said.content, said.thinking, said.images)
-            self._gather(self._tool_calls, said.tool_calls)
+            message = read.message or _AnswerMessage()
+            self._keep(message.content, message.thinking, message.images)
+            self._gather(self._tool_calls, message.tool_calls)
         else:
             self._keep(read.response, read.thinking, read.images)
             if read.image:
@@ -114,7 +114,7 @@ class ChatAnswer:
             raise AnswerTooLarge
 
     def _add_embeddings(self, line: bytes, read: _Object) -> None:
-        """They come in one object, which does not say that it is the last."""
+        """Embeddings come in one object, which does not say that it is the last."""
         if isinstance(read.embeddings, msgspec.UnsetType):
             raise AnswerInvalid
         if len(line) > self._bytes_max:
@@ -161,17 +161,17 @@ class ChatAnswer:
             self._kept_bytes += len(gathered[-1])
 
 
-def all_choices(responses: Sequence[bytes]) -> bytes:
-    """Several whole answers as one: the first, with the others in a field of their own."""
-    if len(responses) == 1:
-        return responses[0]
-    first = _decode_fields(responses[0])
-    others = [msgspec.Raw(each) for each in responses[1:]]
+def all_choices(answers: Sequence[bytes]) -> bytes:
+    """Several whole answers as one: the first, with the others in the field ``other_choices``."""
+    if len(answers) == 1:
+        return answers[0]
+    first = _decode_fields(answers[0])
+    others = [msgspec.Raw(each) for each in answers[1:]]
     return _encode(first | {OTHER_CHOICES: msgspec.Raw(_encode(others))})
 
 
 def without_text(answer: bytes) -> bytes:
-    """A whole answer as the last object of a stream, whose text has been told."""
+    """A whole answer as the last object of a stream whose text has been sent."""
     fields = _decode_fields(answer)
     nothing = msgspec.Raw(b'""')
     if "message" in fields:
@@ -192,7 +192,7 @@ _GENERATED_ORDER: Final = ("model", "created_at", "response", "thinking")
 
 
 def _ordered(fields: Mapping[str, msgspec.Raw], order: tuple[str, ...]) -> dict[str, msgspec.Raw]:
-    """The fields in the target's usual order, those that were added among them."""
+    """The fields in the target's usual order, added ones included."""
     first = {name: fields[name] for name in order if name in fields}
     return first | {name: value for name, value in fields.items() if name not in first}
 
@@ -200,7 +200,7 @@ def _ordered(fields: Mapping[str, msgspec.Raw], order: tuple[str, ...]) -> dict[
 def _put(
     fields: dict[str, msgspec.Raw], name: str, value: str | list[str] | list[msgspec.Raw]
 ) -> None:
-    """What is empty is left out, as the target does."""
+    """Set a field, or leave it out if it is empty, as targets do."""
     if value:
         fields[name] = msgspec.Raw(_encode(value))
     else:

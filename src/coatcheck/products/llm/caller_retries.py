@@ -1,18 +1,17 @@
 """Joins a client's retry to the chat that its first request made.
 
-Clients such as OpenAI's give a request a time, hang up when that is over, and ask again of their
-own accord. The chat goes on meanwhile, so the second request is for an answer that is already being
-made; without more it would make another job, and the third another.
+Clients such as OpenAI's have a timeout for a request, hang up when it is over, and retry
+automatically. The chat goes on meanwhile, so the second request asks for an answer that is already
+being made. Without this module it would make another job, and the third request another.
 
 A request joins a job if it says that it is a retry, comes from the same caller with the same body,
-and the job's synchronous caller is gone. That nobody waits is known to the database, not to a
-process: who notices that a connection has ended writes a row for its job, and the retry, at
-whichever server it arrives, takes the row away. One retry takes one row, so that identical requests
-that run beside each other keep a job each.
+and the job's synchronous caller has left. The database knows that nobody waits, not a process: the
+server that notices the end of a connection writes a row for its job, and the retry, at any server,
+deletes the row. One retry takes one row, so that identical requests at the same time keep one job
+each.
 
-A request that is no retry does nothing here but look for a header. A server that is killed notes
-nothing: of its callers' jobs nobody knows that they are not waited for, and a retry makes a job as
-any request does.
+A request that is not a retry only has a header read. A server that is killed writes no rows: the
+retries of its callers make new jobs, as any request does.
 """
 
 from __future__ import annotations
@@ -37,34 +36,34 @@ from coatcheck.products.llm.repository import LlmRepository
 _log = logging.getLogger(__name__)
 
 RETRY_COUNT_HEADER: Final = b"x-stainless-retry-count"
-"""What clients made by Stainless, OpenAI's among them, say: 0 at first, then how often they have
-asked before."""
+"""Sent by clients that Stainless generates, OpenAI's among them: 0 at first, then the number of
+earlier requests."""
 _COUNT_DIGITS_MAX: Final = 9
 JOINED: Final = (b"x-job-joined", b"true")
-"""Tells a retry that it was joined to the job of an earlier request."""
-_NOT_NOTED: Final = "a chat's caller has gone, which could not be noted: %s"
+"""The header of an answer to a retry that joined the job of an earlier request."""
+_NOT_RECORDED: Final = "a chat's caller left, which could not be recorded: %s"
 
 
 class SynchronousCallers:
-    """Which chats lost the caller who waited for them, and who comes back for one.
+    """Records which chats lost their synchronous caller, and joins retries to them.
 
-    ``cancels_abandoned``: a chat whose caller has gone is cancelled instead.
+    ``cancels_abandoned``: cancel a chat whose caller left instead.
     """
 
     def __init__(self, engine: Engine, *, cancels_abandoned: bool) -> None:
         self._engine = engine
         self._cancels_abandoned = cancels_abandoned
-        self._noting: set[asyncio.Task[None]] = set()
+        self._pending: set[asyncio.Task[None]] = set()
 
     async def join(self, request: Request, payload: bytes) -> Ticket | None:
-        """The job that a retry comes back for; None if the request is no retry, or there is none.
+        """The job that a retry joins; None if the request is not a retry, or there is no such job.
 
-        Only for a request that is waited for and has neither an idempotency key nor a webhook.
+        Only for a synchronous request that has neither an idempotency key nor a webhook.
         """
         if not _is_retry(request) or read_preferences(request).respond_async:
             return None
-        if self._noting:
-            await asyncio.wait(self._noting)  # one of them may be the very caller who is back
+        if self._pending:
+            await asyncio.wait(self._pending)  # one of them may be this very caller
         principal = request.principal
         found = await self._engine.extension(LlmRepository).join_abandoned(
             principal.org, principal.owner, payload
@@ -72,33 +71,33 @@ class SynchronousCallers:
         if found is None:
             return None
         job, state = found
-        _log.info("a retry has joined a chat", extra={"job_id": to_text(job)})
+        _log.info("a retry joined a chat", extra={"job_id": to_text(job)})
         return Ticket(job, state, created=False)
 
-    def gone(self, org: str, job: UUID) -> asyncio.Task[None]:
-        """Note that the caller who waited for a chat has gone. Need not be awaited."""
-        noting = asyncio.create_task(self._note(org, job), name="llm caller gone")
-        self._noting.add(noting)
-        noting.add_done_callback(self._noting.discard)
-        return noting
+    def caller_left(self, org: str, job: UUID) -> asyncio.Task[None]:
+        """Record that the synchronous caller of a chat left. Need not be awaited."""
+        task = asyncio.create_task(self._record(org, job), name="llm caller left")
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        return task
 
-    async def sent_away(self, org: str, job: UUID) -> bool:
-        """The caller is told to ask another server. Whether a retry of theirs joins the chat then;
-        it goes on in any case."""
+    async def detach_caller(self, org: str, job: UUID) -> bool:
+        """Record that the caller is sent to another server. Returns whether their retry will join
+        the chat, which goes on in any case."""
         try:
-            return await self._engine.extension(LlmRepository).note_abandoned(org, job)
+            return await self._engine.extension(LlmRepository).mark_abandoned(org, job)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
-            _log.info(_NOT_NOTED, error, extra={"job_id": to_text(job)})
+            _log.info(_NOT_RECORDED, error, extra={"job_id": to_text(job)})
             return False
 
-    async def _note(self, org: str, job: UUID) -> None:
+    async def _record(self, org: str, job: UUID) -> None:
         try:
             if self._cancels_abandoned:
                 await self._cancel(org, job)
             else:
-                await self._engine.extension(LlmRepository).note_abandoned(org, job)
+                await self._engine.extension(LlmRepository).mark_abandoned(org, job)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
-            _log.info(_NOT_NOTED, error, extra={"job_id": to_text(job)})
+            _log.info(_NOT_RECORDED, error, extra={"job_id": to_text(job)})
 
     async def _cancel(self, org: str, job: UUID) -> None:
         if not await self._engine.extension(LlmRepository).is_for_its_caller(org, job):
@@ -106,13 +105,13 @@ class SynchronousCallers:
         try:
             await self._engine.cancel(to_text(job), org=org)
         except (JobAlreadyEnded, JobNotFound):
-            return  # it was faster
-        _log.info("a chat is cancelled: its caller has gone", extra={"job_id": to_text(job)})
+            return  # the job ended first
+        _log.info("a chat is cancelled: its caller left", extra={"job_id": to_text(job)})
 
 
 def _is_retry(request: Request) -> bool:
-    said = request.headers.get(RETRY_COUNT_HEADER)
-    if said is None:
+    header = request.headers.get(RETRY_COUNT_HEADER)
+    if header is None:
         return False
-    count = said.strip()
+    count = header.strip()
     return count.isdigit() and len(count) <= _COUNT_DIGITS_MAX and int(count) > 0

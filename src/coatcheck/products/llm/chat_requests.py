@@ -1,7 +1,7 @@
-"""Reads what a caller wants of a model, and makes it the payload of a job.
+"""Reads the body of a chat request, and makes the payload of a job from it.
 
-Every field reaches the target as it was written, also those that nobody here knows: it is the
-target that is asked, not Coatcheck. Only the fields below are looked at; ours are taken out.
+Every field reaches the target unchanged, unknown ones included: the target defines the API, not
+Coatcheck. Only the fields below are read, and Coatcheck's own are removed.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from coatcheck.domain.errors import InvalidBody, InvalidParameter
 from coatcheck.domain.limits import LLM_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX
 from coatcheck.http.bodies import read_json
 from coatcheck.http.request import Request
-from coatcheck.http.upload_limits import UploadRoom
+from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.products.llm.model import LlmKind, LlmRequest, model_name
 
 Value = TypeVar("Value")
 Fields = Mapping[str, msgspec.Raw]
-"""A JSON object whose values are as they were written."""
+"""A JSON object whose values are the bytes that were sent."""
 
 MODEL: Final = "model"
 STREAM: Final = "stream"
 MESSAGES: Final = "messages"
 PROMPT: Final = "prompt"
 INPUT: Final = "input"
-ASKED: Final[Mapping[LlmKind, str]] = {"chat": MESSAGES, "generate": PROMPT, "embed": INPUT}
-"""The field that says what the model is asked."""
+PROMPT_FIELDS: Final[Mapping[LlmKind, str]] = {"chat": MESSAGES, "generate": PROMPT, "embed": INPUT}
+"""The field with the prompt."""
 WEBHOOK_URL: Final = "webhook_url"
 STATE_WEBHOOK_URL: Final = "state_webhook_url"
 OWN_FIELDS: Final = frozenset({WEBHOOK_URL, STATE_WEBHOOK_URL})
-"""What no target is to see."""
+"""Fields that are not sent to targets."""
 ENVELOPE_BYTES_MAX: Final = 4_096
-"""What a payload has besides the body."""
+"""The size of a payload without the body."""
 
 _NULL: Final = b"null"
 _TRUE: Final = msgspec.Raw(b"true")
@@ -44,19 +44,18 @@ _decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 @asynccontextmanager
-async def fields_of(request: Request, room: UploadRoom) -> AsyncIterator[dict[str, msgspec.Raw]]:
-    """The fields of the body, which is a JSON object. Raises as ``json_bodies`` does.
+async def fields_of(request: Request, room: UploadSlots) -> AsyncIterator[dict[str, msgspec.Raw]]:
+    """The fields of the body, which is a JSON object. Raises InvalidBody.
 
-    Whatever the body says of its type: Ollama's own examples say that it is a form. A long body has
-    its place in the room until this is left: do with it what there is to do by then, and keep
-    nothing of it.
+    The Content-Type does not matter: Ollama's own examples say that the body is a form. A large
+    body takes room in memory until the context ends: keep nothing of it after that.
     """
     length = request.length_max
     if length is not None and length <= PAYLOAD_BYTES_MAX:
         yield _read(await request.body(PAYLOAD_BYTES_MAX))
         request.forget_body()
         return
-    async with room.entered(request.principal.org):
+    async with room.slot(request.principal.org):
         yield _read(await request.long_body(LLM_PAYLOAD_BYTES_MAX))
         request.forget_body()
 
@@ -70,15 +69,15 @@ def _read(data: bytes) -> dict[str, msgspec.Raw]:
 
 
 def read_model(fields: Fields) -> str:
-    """The model's name, as it is everywhere. Raises InvalidParameter."""
+    """The canonical name of the model. Raises InvalidParameter."""
     text = _typed(fields, MODEL, str, "text")
     if text is None:
-        raise InvalidParameter(MODEL, "is missing: the name of the model to ask", "body")
+        raise InvalidParameter(MODEL, "is missing: the name of the model", "body")
     return model_name(text)
 
 
 def read_stream(fields: Fields) -> bool | None:
-    """What was said of streaming; None if nothing was."""
+    """The value of ``stream``; None if it is absent."""
     return _typed(fields, STREAM, bool, "true or false")
 
 
@@ -94,7 +93,7 @@ def payload_of(
     *,
     fetch_images: bool = False,
 ) -> bytes:
-    """The payload of the job. The same request gives the same bytes, streamed or not."""
+    """The payload of the job. The same request makes the same bytes, streamed or not."""
     given = {
         name: value for name, value in fields.items() if name not in OWN_FIELDS and name != STREAM
     }
@@ -104,7 +103,7 @@ def payload_of(
 
 
 def check_shape(kind: LlmKind, fields: Fields) -> None:
-    """Raises InvalidParameter for what no target would take: a job would only wait to be told."""
+    """Raises InvalidParameter for a body that no target accepts, before a job waits for that."""
     match kind:
         case "chat":
             _typed(fields, MESSAGES, list[dict[str, msgspec.Raw]], "a list of objects")
@@ -118,14 +117,14 @@ def check_shape(kind: LlmKind, fields: Fields) -> None:
 
 
 def has(fields: Fields, name: str) -> bool:
-    """Whether the field is there; null is as good as absent, as it is for Ollama."""
+    """Whether the field is set. Null counts as absent, as for Ollama."""
     return name in fields and bytes(fields[name]) != _NULL
 
 
-def _typed(fields: Fields, name: str, kind: type[Value], called: str) -> Value | None:
+def _typed(fields: Fields, name: str, kind: type[Value], expected: str) -> Value | None:
     if not has(fields, name):
         return None
     try:
         return msgspec.json.decode(fields[name], type=kind)
     except msgspec.ValidationError:
-        raise InvalidParameter(name, f"must be {called}", "body") from None
+        raise InvalidParameter(name, f"must be {expected}", "body") from None

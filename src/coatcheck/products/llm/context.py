@@ -1,4 +1,4 @@
-"""What every route of the llm surface needs, and who may see which job."""
+"""The dependencies of the llm routes, and the lookup of a caller's job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coatcheck.http.gate import Gate
 from coatcheck.http.job_responses import JobResponses, may_see
 from coatcheck.http.lifecycle import ServerDraining
 from coatcheck.http.request import Request
-from coatcheck.http.upload_limits import UploadRoom
+from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.products.llm.caller_retries import SynchronousCallers
 from coatcheck.products.llm.model import LLM_KINDS
 from coatcheck.products.llm.presenter import LlmPresenter
@@ -23,27 +23,27 @@ from coatcheck.settings import Settings
 
 
 class LlmNotConfigured(NotFound):
-    """No target is set that could be called. Its text says what to set."""
+    """No target is configured. The text says what to set."""
 
     code = "llm_not_configured"
     public_text = None
 
 
-_MARK: Final = "\x1ellm:"
-"""Before the keys of this surface. No caller can spell it: it is not printable."""
+_KEY_PREFIX: Final = "\x1ellm:"
+"""The prefix of this product's idempotency keys. It is not printable, so no caller can send it."""
 
 LARGE_BODIES_MAX: Final = 8
-"""Each needs some 160 MiB while it is read, checked and handed in."""
+"""Each needs some 160 MiB while it is read, checked and submitted."""
 LARGE_BODIES_OF_ONE_ORG_MAX: Final = 3
 
 
-def _room() -> UploadRoom:
-    return UploadRoom(LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
+def _room() -> UploadSlots:
+    return UploadSlots(LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class LlmContext:
-    """The parts that the routes of this surface work with."""
+    """The services that the llm routes use."""
 
     settings: Settings
     engine: Engine
@@ -51,16 +51,16 @@ class LlmContext:
     responses: JobResponses
     presenter: LlmPresenter
     guard: Guard
-    """Of webhooks."""
+    """For webhooks."""
     image_guard: Guard
-    """Of the images that workers fetch."""
+    """For the images that workers fetch."""
     draining: ServerDraining
     callers: SynchronousCallers
-    room: UploadRoom = field(default_factory=_room)
-    """For bodies with images; shared by all routes."""
+    room: UploadSlots = field(default_factory=_room)
+    """For large bodies, with images; shared by all routes."""
 
     def check_configured(self) -> None:
-        """Raises LlmNotConfigured if there is no target to call."""
+        """Raises LlmNotConfigured if there is no target."""
         if not self.settings.llm_targets:
             raise LlmNotConfigured(
                 "No language model is served here: set COATCHECK_LLM_URL to the base URL of an "
@@ -69,7 +69,7 @@ class LlmContext:
             )
 
     async def job(self, request: Request) -> JobView:
-        """The job that the path names, if it is the caller's."""
+        """The job that the path names. Raises JobNotFound unless the caller may see it."""
         principal = request.principal
         view = await self.engine.get(request.params["id"], org=principal.org)
         if view.endpoint not in LLM_KINDS or not may_see(principal, view, principal.org):
@@ -78,6 +78,6 @@ class LlmContext:
 
 
 def stored_key(principal: Principal, key: str) -> str:
-    """An idempotency key as it is stored: one for each user that says it, on any route."""
-    said = "\0".join([principal.owner, key])
-    return _MARK + hashlib.sha256(said.encode()).hexdigest()
+    """The stored form of an idempotency key: separate for each user, shared by all llm routes."""
+    scoped = "\0".join([principal.owner, key])
+    return _KEY_PREFIX + hashlib.sha256(scoped.encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""Asks targets what needs no job: which models they have, what is loaded, embeddings.
+"""Calls targets without a job: lists of models, loaded models, embeddings.
 
-A call opens its own connection: these are rare beside chats, and nothing has to be kept open and
-closed for them. Targets are the operator's own, so no egress guard stands before them; there is no
-redirect, no proxy of the environment, and no answer without a bound.
+Each call opens its own connection. These calls are rare compared with chats, so a pool would not
+pay. Targets belong to the operator, so no egress guard checks them. Redirects and the environment's
+proxies are ignored, and every answer has a bound.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.version import __version__
 
 CONNECT_SECONDS_MAX: Final = 3.0
-LOOK_SECONDS_MAX: Final = 5.0
-"""For a list of models. A target that takes longer counts as away."""
-ASK_SECONDS_MAX: Final = 300.0
-"""For embeddings: their model may have to be loaded first."""
+LIST_SECONDS_MAX: Final = 5.0
+"""For a list of models. A target that takes longer counts as unreachable."""
+POST_SECONDS_MAX: Final = 300.0
+"""For embeddings, whose model may have to be loaded first."""
 ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
 LISTED_SECONDS: Final = 5.0
-"""For how long it is remembered which target has which models."""
+"""How long the lists of models are cached."""
 TAGS: Final = "/api/tags"
 
 
 class DirectAnswer(NamedTuple):
-    """What a target answered, whole."""
+    """The whole answer of a target."""
 
     target: LlmTarget
     body: bytes
 
 
 class NoAnswer(Exception):
-    """No target gave an answer that can be used. ``signal`` says what the last one did instead."""
+    """No target gave a usable answer. ``signal`` says what the last one did instead."""
 
     def __init__(self, signal: JobSignal) -> None:
         super().__init__(str(signal))
@@ -60,84 +60,84 @@ class _Models(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _TargetModels:
-    """Which models each target has that could be asked."""
+    """The models of each target that answered."""
 
     names: Mapping[str, frozenset[str]]
     until: float
 
 
 class DirectClient:
-    """The targets, as the control plane asks them."""
+    """Calls the targets from the server."""
 
     def __init__(self, targets: Sequence[LlmTarget]) -> None:
         self._targets = targets
         self._listed: _TargetModels | None = None
 
     async def models(self, path: str) -> list[dict[str, Any]]:
-        """The models that any target names at ``path``, as it does. Of two of one name, the first
-        target's. Raises NoAnswer if none can be asked."""
+        """The models that the targets list at ``path``, unchanged. Of two with one name, the first
+        target's. Raises NoAnswer if no target answers."""
         found: dict[str, dict[str, Any]] = {}
-        for _, models in await self._lists(path):
+        for _, models in await self._model_lists(path):
             for model in models:
                 found.setdefault(_name(model), model)
         return list(found.values())
 
     async def first(self, path: str) -> DirectAnswer:
-        """The answer of the first target that gives one. Raises NoAnswer."""
-        all_told = await self._all(path)
-        for told in all_told:
-            if isinstance(told, DirectAnswer):
-                return told
-        raise NoAnswer(_unreachable(all_told))
+        """The answer of the first target that answers. Raises NoAnswer."""
+        answers = await self._get_all(path)
+        for answer in answers:
+            if isinstance(answer, DirectAnswer):
+                return answer
+        raise NoAnswer(_unreachable(answers))
 
-    async def ask(self, path: str, model: str, body: bytes) -> DirectAnswer:
+    async def post(self, path: str, model: str, body: bytes) -> DirectAnswer:
         """POST to a target that has ``model``, or to any if none lists it. Raises NoAnswer."""
         signal: JobSignal = _unreachable()
-        for target in await self._those_with(model):
+        for target in await self._targets_with(model):
             try:
-                return await self._call(target, "POST", path, ASK_SECONDS_MAX, body)
+                return await self._call(target, "POST", path, POST_SECONDS_MAX, body)
             except NoAnswer as error:
                 signal = error.signal
         raise NoAnswer(signal)
 
-    async def _those_with(self, model: str) -> Sequence[LlmTarget]:
+    async def _targets_with(self, model: str) -> Sequence[LlmTarget]:
         if len(self._targets) == 1:
             return self._targets
         listed = self._listed
         if listed is None or time.monotonic() >= listed.until:
             names = {
-                target.name: frozenset(spelled(_name(each)) for each in models)
-                for target, models in await self._lists(TAGS)
+                target.name: frozenset(canonical_name(_name(each)) for each in models)
+                for target, models in await self._model_lists(TAGS)
             }
             listed = self._listed = _TargetModels(names, time.monotonic() + LISTED_SECONDS)
         able = [each for each in self._targets if model in listed.names.get(each.name, ())]
         return able or [each for each in self._targets if each.name in listed.names]
 
-    async def _lists(self, path: str) -> list[tuple[LlmTarget, list[dict[str, Any]]]]:
-        """The models of each target that could be asked. Raises NoAnswer if none could."""
+    async def _model_lists(self, path: str) -> list[tuple[LlmTarget, list[dict[str, Any]]]]:
+        """The models of each target that answered. Raises NoAnswer if none did."""
         lists = []
-        all_told = await self._all(path)
-        for told in all_told:
-            if isinstance(told, DirectAnswer):
+        answers = await self._get_all(path)
+        for answer in answers:
+            if isinstance(answer, DirectAnswer):
                 try:
-                    models = msgspec.json.decode(told.body, type=_Models).models
+                    models = msgspec.json.decode(answer.body, type=_Models).models
                 except (msgspec.MsgspecError, RecursionError):
                     continue
-                lists.append((told.target, models or []))
+                lists.append((answer.target, models or []))
         if not lists:
-            raise NoAnswer(_unreachable(all_told))
+            raise NoAnswer(_unreachable(answers))
         return lists
 
-    async def _all(self, path: str) -> list[DirectAnswer | BaseException]:
-        """What each target says to a GET, in their order; NoAnswer for those that say nothing."""
-        told = await asyncio.gather(
-            *(self._call(each, "GET", path, LOOK_SECONDS_MAX) for each in self._targets),
+    async def _get_all(self, path: str) -> list[DirectAnswer | BaseException]:
+        """Each target's answer to a GET, in order; NoAnswer for those that did not answer."""
+        answers = await asyncio.gather(
+            *(self._call(each, "GET", path, LIST_SECONDS_MAX) for each in self._targets),
             return_exceptions=True,
         )
-        for each in told:
+        for each in answers:
             if isinstance(each, BaseException) and not isinstance(each, NoAnswer):
                 raise each
-        return told
+        return answers
 
     async def _call(
         self, target: LlmTarget, method: str, path: str, seconds_max: float, body: bytes = b""
@@ -158,9 +158,9 @@ class DirectClient:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise NoAnswer(outcomes.no_answer(target.name, error)) from error
         if response.status_code != HTTPStatus.OK:
-            said = outcomes.said_in(read)
+            text = outcomes.error_text(read)
             raise NoAnswer(
-                outcomes.refusal(target.name, response.status_code, response.headers, said)
+                outcomes.refusal(target.name, response.status_code, response.headers, text)
             )
         if not _is_object(read):
             raise NoAnswer(outcomes.invalid_answer(target.name))
@@ -198,18 +198,18 @@ def _is_object(body: bytes) -> bool:
     return True
 
 
-def _unreachable(told: Sequence[DirectAnswer | BaseException] = ()) -> JobSignal:
-    """Nobody could be asked, each for a reason of its own."""
-    said = [str(each.signal) for each in told if isinstance(each, NoAnswer)]
-    return TargetUnreachable(" ".join(["No target can be asked.", *said]))
+def _unreachable(answers: Sequence[DirectAnswer | BaseException] = ()) -> JobSignal:
+    """No target answered. The text has the reason of each."""
+    reasons = [str(each.signal) for each in answers if isinstance(each, NoAnswer)]
+    return TargetUnreachable(" ".join(["No target can be reached.", *reasons]))
 
 
 def _name(model: Mapping[str, Any]) -> str:
     return str(model.get("name") or model.get("model") or "")
 
 
-def spelled(name: str) -> str:
-    """The one spelling of a name that a target or a path gave; one that is none, as it is."""
+def canonical_name(name: str) -> str:
+    """The canonical name of a model from a target or a path. An invalid name is unchanged."""
     try:
         return model_name(name)
     except InvalidParameter:

@@ -1,8 +1,8 @@
-"""The built-in service that asks language models, for a worker to serve beside its own.
+"""Runs llm jobs: sends each to its target, streams the output and stores the answer.
 
-A job is bound to a target when it is claimed (``queries.py``). What the target says is passed on
-as it comes, one chunk for each object of its stream; the whole answer, composed of them, is the
-job's result. Nothing that was asked or answered is ever logged.
+This is a built-in service that a worker serves beside its own. A job is bound to a target when it
+is claimed (``queries.py``). Each object of the target's stream becomes one chunk at once; the whole
+answer, composed of them, is the job's result. Prompts and answers are never logged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from coatcheck.products.llm.answers import (
     AnswerInvalid,
     AnswerTooLarge,
     ChatAnswer,
-    TargetSaidError,
+    TargetError,
     all_choices,
     without_text,
 )
@@ -64,8 +64,8 @@ from coatcheck.products.llm.model import (
 )
 from coatcheck.products.llm.target_monitor import TargetMonitor
 from coatcheck.products.llm.upstream import (
-    DOUBT_SECONDS,
     SILENCE_SECONDS_MAX,
+    STALL_PROBE_SECONDS,
     StallDetector,
     TargetStalled,
     Upstream,
@@ -82,17 +82,17 @@ _log = logging.getLogger(__name__)
 
 _LANES: Final = (Lane.URGENT, Lane.STANDARD)
 _LEFTOVER_SECONDS_MAX: Final = 0.25
-"""For the end of an answer that is whole, which comes with it unless something is odd."""
+"""How long to read on after the last object of an answer. The stream normally ends with it."""
 DROP_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.5)
-"""Before a target that dropped a chat, and is there, is asked again."""
+"""The pause before a target that dropped a chat, but answers others, is asked again."""
 
 Turns = tuple[dict[str, msgspec.Raw], ...]
 Handler = Callable[[Job, LlmKind, str, msgspec.Raw, Turns, bool], Awaitable[StoredAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a claimed job is to be run."""
+class _Placement:
+    """The target of a claimed job, as ``AssignedJob`` has it."""
 
     target: str
     loading: bool
@@ -100,7 +100,7 @@ class _Place:
 
 
 class LlmExecutor:
-    """Asks language models. A context manager, around the worker's whole run.
+    """Runs llm jobs. A context manager, around the worker's whole run.
 
     >>> async with LlmExecutor(settings) as models:
     ...     await models.worker().run()
@@ -111,17 +111,17 @@ class LlmExecutor:
         settings: Settings,
         *,
         silence_seconds_max: float = SILENCE_SECONDS_MAX,
-        doubt_seconds: float = DOUBT_SECONDS,
+        stall_probe_seconds: float = STALL_PROBE_SECONDS,
     ) -> None:
         self._settings = settings
-        self._doubt_seconds = doubt_seconds
+        self._stall_probe_seconds = stall_probe_seconds
         self._db = Connection(settings.database_url, name="llm targets")
         self._upstream = Upstream(silence_seconds_max=silence_seconds_max)
         self._monitor = TargetMonitor(
             self._db, self._upstream, settings.llm_targets, self._look_for_work
         )
         self._images = ImageFetcher(settings)
-        self._places: dict[UUID, _Place] = {}
+        self._placements: dict[UUID, _Placement] = {}
         self._workers: list[Worker] = []
         self.service = Service(LLM_SERVICE, _builtin=True)
         for kind in LLM_ENDPOINTS:
@@ -145,12 +145,12 @@ class LlmExecutor:
         await self._db.close()
 
     def worker(self, notifier: Notifier | None = None) -> Worker:
-        """A worker of its own for chats, which takes what its targets have places for."""
-        places = sum(target.concurrency for target in self._settings.llm_targets)
+        """A separate worker for chats, with as many slots as its targets together."""
+        slots = sum(target.concurrency for target in self._settings.llm_targets)
         settings = replace(
             self._settings,
-            lane_concurrency={lane: places if lane in _LANES else 0 for lane in Lane},
-            # Its claims share the places of each target out by themselves.
+            lane_concurrency={lane: slots if lane in _LANES else 0 for lane in Lane},
+            # The claims themselves share out the slots of each target.
             lane_reserved_percent=dict.fromkeys(Lane, 0.0),
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{LLM_SERVICE}"
@@ -170,7 +170,7 @@ class LlmExecutor:
             turn_seconds=self._settings.llm_turn_seconds,
         )
         for each in assigned:
-            self._places[each.job.uuid] = _Place(each.target, each.loading, each.had_output)
+            self._placements[each.job.uuid] = _Placement(each.target, each.loading, each.had_output)
         if assigned:
             crash_point("llm.claimed")
         return [each.job for each in assigned]
@@ -193,48 +193,50 @@ class LlmExecutor:
     # One job
 
     async def _run(self, job: Job, request: LlmRequest) -> StoredAnswer:
-        place = self._places.pop(job.uuid)
-        target = self._monitor.target(place.target)
+        placement = self._placements.pop(job.uuid)
+        target = self._monitor.target(placement.target)
         model = request.model
-        silence = StallDetector(lambda: self._monitor.is_alive(target.name), self._doubt_seconds)
-        asking = _Asking(job, request, place, self._monitor, silence)
-        self._monitor.began(target.name, model, loading=place.loading)
+        stall_detector = StallDetector(
+            lambda: self._monitor.is_alive(target.name), self._stall_probe_seconds
+        )
+        attempt = _Attempt(job, request, placement, self._monitor, stall_detector)
+        self._monitor.began(target.name, model, loading=placement.loading)
         try:
             body = bytes(request.body)
             if request.fetch_images:
-                body = await self._images.put_in(body, job.org)
-            await silence.unless_asleep(self._ask_all(asking, target, body))
+                body = await self._images.inline_images(body, job.org)
+            await stall_detector.run_unless_stalled(self._ask_all_turns(attempt, target, body))
         except TargetStalled as error:
             away = outcomes.unreachable(target.name, "fell silent and does not answer")
-            await self._monitor.found_away(target.name, str(away))
+            await self._monitor.mark_unreachable(target.name, str(away))
             raise away from error
         except outcomes.AnswerDropped as error:
-            if not await self._monitor.is_there(target.name):
+            if not await self._monitor.is_still_alive(target.name):
                 away = outcomes.unreachable(target.name, "broke off and does not answer")
-                await self._monitor.found_away(target.name, str(away))
+                await self._monitor.mark_unreachable(target.name, str(away))
                 raise away from error
             raise await self._dropped(job, target.name) from error
         except TargetUnreachable as error:
-            await self._monitor.found_away(target.name, str(error))
+            await self._monitor.mark_unreachable(target.name, str(error))
             raise
         finally:
-            self._monitor.ended(target.name, model, loading=asking.loading)
-        return await _store(job, asking.responses)
+            self._monitor.ended(target.name, model, loading=attempt.loading)
+        return await _store(job, attempt.answers)
 
-    async def _ask_all(self, asking: _Asking, target: LlmTarget, body: bytes) -> None:
-        """Ask the target once, and once more for each further turn."""
-        await self._ask(asking, target, body)
-        for turn in asking.request.turns:
-            asking.next_turn()
-            await self._ask(asking, target, _encode(_decode_fields(body) | dict(turn)))
+    async def _ask_all_turns(self, attempt: _Attempt, target: LlmTarget, body: bytes) -> None:
+        """Call the target once, and once more for each further turn."""
+        await self._ask(attempt, target, body)
+        for turn in attempt.request.turns:
+            attempt.next_turn()
+            await self._ask(attempt, target, _encode(_decode_fields(body) | dict(turn)))
 
     async def _dropped(self, job: Job, target: str) -> JobSignal:
-        """What becomes of a job whose target dropped it, and is there: counted in its row, so that
-        the count outlives this worker."""
+        """The outcome of a job whose target dropped it, though it answers others. The database
+        counts the drops, so that the count outlives this worker."""
         claimed = cast(JobReporter, job.reporter).claimed
         try:
             drops = await retried(
-                lambda: queries.note_drop(self._db, claimed.org, claimed.uuid, claimed.lease)
+                lambda: queries.count_drop(self._db, claimed.org, claimed.uuid, claimed.lease)
             )
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info("a drop is not counted: %s", error)
@@ -243,17 +245,17 @@ class LlmExecutor:
             target, drops, DROP_BACKOFF.delay((drops or 1) - 1, random.random())
         )
 
-    async def _ask(self, asking: _Asking, target: LlmTarget, body: bytes) -> None:
-        """Send the job to its target and pass on what comes back, until that is whole."""
-        name, request = target.name, asking.request
+    async def _ask(self, attempt: _Attempt, target: LlmTarget, body: bytes) -> None:
+        """Send the job to its target and stream the output, until the answer is whole."""
+        name, request = target.name, attempt.request
         try:
             async with self._upstream.ask(
-                target, request.kind, body, on_sent=asking.sent
+                target, request.kind, body, on_sent=attempt.sent
             ) as response:
                 await self._monitor.answered(name)
                 if not response.is_success:
                     await self._refused(name, request.model, response)
-                await _pass_on(asking, response)
+                await _pass_on(attempt, response)
         except httpx2.ReadTimeout as error:
             raise outcomes.silent(name, self._upstream.silence_seconds_max) from error
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
@@ -264,112 +266,112 @@ class LlmExecutor:
             raise outcomes.invalid_answer(name) from error
         except AnswerTooLarge as error:
             raise outcomes.too_large(ANSWER_BYTES_MAX) from error
-        except TargetSaidError as error:
-            raise outcomes.said_error(name, str(error)) from error
-        if not asking.whole:
+        except TargetError as error:
+            raise outcomes.stream_error(name, str(error)) from error
+        if not attempt.whole:
             raise outcomes.AnswerDropped
 
     async def _refused(self, name: str, model: str, response: httpx2.Response) -> NoReturn:
-        said = outcomes.said_in(await upstream.read_refusal(response))
-        refused = outcomes.refusal(name, response.status_code, response.headers, said)
+        text = outcomes.error_text(await upstream.read_refusal(response))
+        refused = outcomes.refusal(name, response.status_code, response.headers, text)
         missing = response.status_code == HTTPStatus.NOT_FOUND
         if missing and await self._monitor.others_have(name, model):
-            raise outcomes.has_moved(refused)  # what we knew of them may have been a minute old
+            raise outcomes.has_moved(refused)  # our list of models may have been a minute old
         raise refused
 
 
-class _Asking:
-    """One attempt at one job: what has come of it so far."""
+class _Attempt:
+    """The state of one attempt at one job."""
 
     def __init__(
         self,
         job: Job,
         request: LlmRequest,
-        place: _Place,
+        placement: _Placement,
         targets: TargetMonitor,
-        silence: StallDetector,
+        stall_detector: StallDetector,
     ) -> None:
         self.job = job
         self.request = request
-        self.responses = [ChatAnswer(request.kind)]
-        self.loading = place.loading
+        self.answers = [ChatAnswer(request.kind)]
+        self.loading = placement.loading
         self.whole = False
         self._room = ANSWER_BYTES_MAX
-        self._target = place.target
+        self._target = placement.target
         self._sent_at = time.monotonic()
-        self._begins_again = place.had_output or job.attempt > 1
+        self._restarts = placement.had_output or job.attempt > 1
         self._monitor = targets
-        self._silence = silence
+        self._stall_detector = stall_detector
         self._reporter = cast(JobReporter, job.reporter)
 
     @property
     def answer(self) -> ChatAnswer:
-        """Of the turn that is under way."""
-        return self.responses[-1]
+        """The answer of the current turn."""
+        return self.answers[-1]
 
     def next_turn(self) -> None:
-        """Ask for one more answer; all of them together have the room of one."""
+        """Begin the next answer. All answers together may have the size of one."""
         self._room -= len(self.answer.whole())
-        self.responses.append(ChatAnswer(self.request.kind, self._room))
+        self.answers.append(ChatAnswer(self.request.kind, self._room))
         self.whole = False
 
     def sent(self) -> None:
-        """The target has the request. It is at work on it, unless it loads the model first; one
-        that cannot be reached never is."""
+        """The target has the whole request. The job has started, unless the model is being loaded.
+        An unreachable target never starts a job."""
         if not self.loading:
             self.job.started()
 
-    async def pass_on(self, db: bytes) -> None:
-        """Take one object of the stream in, and let those who follow the job have it."""
-        self._silence.heard()
-        self.answer.add(db)
-        if self.answer.objects == 1 and len(self.responses) == 1:
+    async def pass_on(self, line: bytes) -> None:
+        """Add one object of the stream to the answer, and send it to the job's readers."""
+        self._stall_detector.on_output()
+        self.answer.add(line)
+        if self.answer.objects == 1 and len(self.answers) == 1:
             metrics.record_llm_first_object(self._target, time.monotonic() - self._sent_at)
         if self.loading:
             self.loading = False
             self._monitor.loaded(self._target, self.request.model)
             await self.job.started()
         if self.request.kind == "embed":
-            return  # nobody can do anything with a part of it
-        if self._begins_again:
-            self._begins_again = False
+            return  # a part of it is of no use
+        if self._restarts:
+            self._restarts = False
             await self._emit(_encode(_restarted(self.job.attempt)))
-        if len(db) > OUTPUT_CHUNK_BYTES_MAX and self.request.turns and self.answer.done:
-            db = without_text(db)  # by which a reader knows that the next answer begins
-        if len(db) <= OUTPUT_CHUNK_BYTES_MAX:
-            await self._emit(db)
+        if len(line) > OUTPUT_CHUNK_BYTES_MAX and self.request.turns and self.answer.done:
+            line = without_text(line)  # a reader must see that the next answer begins
+        if len(line) <= OUTPUT_CHUNK_BYTES_MAX:
+            await self._emit(line)
 
     async def _emit(self, data: bytes) -> None:
         await self._reporter.report(Chunk("json", data))
         if is_armed("llm.chunk_stored"):
-            await self._reporter.desk.settle(self._reporter.claimed)
+            await self._reporter.writer.settle(self._reporter.claimed)
             crash_point("llm.chunk_stored")
 
 
-async def _pass_on(asking: _Asking, response: httpx2.Response) -> None:
-    answer = asking.answer
+async def _pass_on(attempt: _Attempt, response: httpx2.Response) -> None:
+    answer = attempt.answer
     async with aclosing(upstream.lines(response)) as stream:
-        async for db in stream:
-            await asking.pass_on(db)
+        async for line in stream:
+            await attempt.pass_on(line)
             if answer.done:
                 break
         else:
-            # What is not streamed has one object, and need not say that it was the last.
+            # An answer that is not streamed is one object, which need not say that it is the last.
             plain = response.headers.get("content-type", "").startswith("application/json")
-            asking.whole = plain and answer.objects == 1
+            attempt.whole = plain and answer.objects == 1
             return
-        asking.whole = True
-        # To its end, so that the connection can be used again.
+        attempt.whole = True
+        # Read to the end, so that the connection can be reused.
         with contextlib.suppress(TimeoutError, httpx2.HTTPError, AnswerTooLarge):
             async with asyncio.timeout(_LEFTOVER_SECONDS_MAX):
                 await anext(stream, None)
 
 
-async def _store(job: Job, responses: Sequence[ChatAnswer]) -> StoredAnswer:
-    """Keep the answer in the row, or beside it if it is long, and its images as files."""
-    for image in read_images([image for answer in responses for image in answer.images]):
+async def _store(job: Job, answers: Sequence[ChatAnswer]) -> StoredAnswer:
+    """Store the answer in the row, or as an artifact if it is long, and its images as artifacts."""
+    for image in read_images([image for answer in answers for image in answer.images]):
         await job.attach(image.name, image.data, media_type=image.media_type)
-    whole = all_choices([answer.whole() for answer in responses])
+    whole = all_choices([answer.whole() for answer in answers])
     if len(whole) <= ANSWER_INLINE_BYTES_MAX:
         stored = StoredAnswer(inline=msgspec.Raw(whole))
     else:
@@ -384,5 +386,5 @@ _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def _restarted(attempt: int) -> dict[str, object]:
-    """Told before the output of a further try: what came before it counts no more."""
+    """The chunk before the output of another attempt: all output before it is void."""
     return {"coatcheck": {"restarted": True, "attempt": attempt}}

@@ -1,4 +1,4 @@
-"""Why a chat waits: its targets cannot be reached or are full, or its model is being loaded."""
+"""Explains why a chat waits: targets unreachable or full, or its model is being loaded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from coatcheck.core import Engine
-from coatcheck.core.explain import JobExplainer, clock, lasting
+from coatcheck.core.explain import JobExplainer, clock, for_duration
 from coatcheck.domain.explanation import Blocker, BlockerKind
 from coatcheck.domain.job import JobView
 from coatcheck.products.llm.model import CONNECTION_LOST, LLM_ENDPOINTS
@@ -16,13 +16,13 @@ _ENDPOINTS: Final = sorted(LLM_ENDPOINTS.values())
 
 
 class ChatExplainer(JobExplainer):
-    """Asks what workers noted of the targets that are set now."""
+    """Explains by what workers recorded of the targets that are configured."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         targets = engine.settings.llm_targets
         self._targets = frozenset(target.name for target in targets)
-        self._places = sum(target.concurrency for target in targets)
+        self._slots = sum(target.concurrency for target in targets)
 
     def spends_no_attempt(self, view: JobView) -> bool:
         return view.error_code == CONNECTION_LOST
@@ -51,14 +51,14 @@ class ChatExplainer(JobExplainer):
     async def full(self, view: JobView) -> Sequence[Blocker]:
         explainer = self._engine.explainer
         held = await explainer.held_of(_ENDPOINTS)
-        if not self._places or held < self._places:
+        if not self._slots or held < self._slots:
             return ()
         return [
             Blocker(
                 BlockerKind.LANE_FULL,
                 "All targets are at their concurrency limit.",
                 key="targets",
-                limit=self._places,
+                limit=self._slots,
                 held=held,
                 holders=await explainer.holders(view.org, "endpoint", view.endpoint),
                 is_shared=True,
@@ -71,7 +71,7 @@ class ChatExplainer(JobExplainer):
             return None
         return Blocker(
             BlockerKind.MODEL_LOADING,
-            f"The model {view.queue_key} is being loaded{lasting(view.dispatched_at, view)}.",
+            f"The model {view.queue_key} is being loaded{for_duration(view.dispatched_at, view)}.",
             key=view.queue_key,
             since=view.dispatched_at,
         )

@@ -1,4 +1,4 @@
-"""The images of an answer as files."""
+"""Images of chats: reads those in answers, and fetches those that requests name by URL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNKNOWN: Final = ("application/octet-stream", "bin")
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image under the name that it is attached by."""
+    """An image and the name of its artifact."""
 
     name: str
     media_type: str
@@ -31,7 +31,7 @@ class Image:
 
 
 def read_images(encoded: Iterable[str]) -> Iterator[Image]:
-    """``image-1.png`` and so on. What is no base64 stays in the answer only."""
+    """Images named ``image-1.png`` and so on. Skips invalid base64, which stays in the answer."""
     for number, text in enumerate(encoded, start=1):
         try:
             data = base64.b64decode(text, validate=True)
@@ -42,7 +42,7 @@ def read_images(encoded: Iterable[str]) -> Iterator[Image]:
 
 
 def is_image(beginning: bytes) -> bool:
-    """Whether the first bytes are those of an image that is known here."""
+    """Whether the first bytes are those of a known image format."""
     return _kind(beginning) is not _UNKNOWN
 
 
@@ -60,11 +60,11 @@ def _kind(data: bytes) -> tuple[str, str]:
 
 
 IMAGE_URLS_MAX: Final = 16
-"""In one request."""
+"""Per request."""
 IMAGES_BYTES_MAX: Final = 20 * 1024 * 1024
-"""Of all images that one request names; in base64 they fit into the largest body."""
+"""For all images of a request together. In base64 they fit into the largest body."""
 FETCH_SECONDS_MAX: Final = 20.0
-"""For all of them together: a target's place is held meanwhile."""
+"""For all images of a request together. The job holds a slot of its target meanwhile."""
 _CONNECTIONS_MAX: Final = 32
 UNAVAILABLE: Final = "image_unavailable"
 
@@ -74,17 +74,17 @@ _decode_messages: Final = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 def image_guard(settings: Settings) -> Guard:
-    """What may be fetched: anything public, with TLS or without, and what is allowed besides."""
+    """The egress guard for images: public hosts, with or without TLS, and the allowed hosts."""
     return guard_of(settings, plain_http=True)
 
 
 def is_image_url(text: str) -> bool:
-    """Whether it is an address, and no image in base64: that has no colon."""
+    """Whether it is a URL and not an image in base64, which has no colon."""
     return text[:8].lower().startswith(("http://", "https://"))
 
 
 class ImageFetcher:
-    """Puts images in the place of their URLs."""
+    """Replaces the URLs of images by the images."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = image_guard(settings).client(
@@ -95,9 +95,9 @@ class ImageFetcher:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def put_in(self, body: bytes, org: str) -> bytes:
-        """The body of a chat with every image in base64. Raises FailJob, saying which one could not
-        be had, and why."""
+    async def inline_images(self, body: bytes, org: str) -> bytes:
+        """The body of a chat with every image in base64. Raises FailJob with the image that could
+        not be fetched, and why."""
         fields = _decode(body)
         messages = _decode_messages(fields["messages"])
         urls = {
@@ -142,16 +142,16 @@ class ImageFetcher:
                     room.take(url, len(piece))
                     read += piece
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise _unavailable(url, "cannot be fetched: its server gave no answer") from error
-        except CoatcheckError as error:  # forbidden, or not looked up now
+            raise _unavailable(url, "cannot be fetched: its server did not answer") from error
+        except CoatcheckError as error:  # forbidden, or its name could not be resolved
             raise _unavailable(url, f"may not be fetched: {error}") from error
         if not is_image(bytes(read[:16])):
-            raise _unavailable(url, "is no PNG, JPEG, GIF or WebP image")
+            raise _unavailable(url, "is not a PNG, JPEG, GIF or WebP image")
         return bytes(read)
 
 
 class _ImageBudget:
-    """How many bytes more the images of one request may have."""
+    """How many more bytes the images of one request may have."""
 
     def __init__(self, bytes_max: int) -> None:
         self._left = bytes_max

@@ -1,4 +1,4 @@
-"""Speaks for the jobs of the llm surface."""
+"""Adapts llm jobs for the routes that handle jobs of all products."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _decode: Final = msgspec.json.Decoder(LlmRequest).decode
 
 
 class LlmJobAdapter(JobAdapter):
-    """Chats and generations of language models."""
+    """Labels, paths, results and inputs of llm jobs."""
 
-    surface = "llm"
+    product = "llm"
 
     async def label(self, job: OrgJob, /) -> JobLabel:
         kind = LLM_KINDS.get(job.view.endpoint, job.view.endpoint)
         return JobLabel(LLM_SERVICE, f"{kind} {job.view.queue_key.removesuffix(_DEFAULT_TAG)}")
 
-    def places(self, job: OrgJob) -> JobPaths:
+    def paths(self, job: OrgJob) -> JobPaths:
         return JobPaths(f"{JOBS}/{job.id}")
 
     def shows_artifacts(self, job: OrgJob, /) -> bool:

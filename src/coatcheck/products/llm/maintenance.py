@@ -1,4 +1,4 @@
-"""Deletes the notes of chats whose callers have left, once no retry may join them any more."""
+"""Deletes the rows of abandoned chats, once no retry may join them any more."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class AbandonedChatPruner(Loop):
     name: ClassVar[str] = "abandoned chats"
 
     async def tick(self) -> float:
-        deleted = await queries.forget_abandoned(self._db, _ROWS_MAX)
+        deleted = await queries.delete_abandoned(self._db, _ROWS_MAX)
         return 0.0 if deleted == _ROWS_MAX else _LOOK_SECONDS

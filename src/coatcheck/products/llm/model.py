@@ -1,4 +1,4 @@
-"""The jobs of the llm surface: what their rows hold, and how models are named."""
+"""The data of llm jobs: payload, stored answer, endpoints, and the names of models."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from coatcheck.domain.errors import InvalidParameter
 from coatcheck.domain.service_definition import endpoint_key, engine_name
 
 LLM_SERVICE: Final = "llm"
-"""The service that calls language models."""
+"""The service that runs language models."""
 
 LlmKind = Literal["chat", "generate", "embed"]
-"""Which call of an Ollama-shaped target a job makes."""
+"""The call to an Ollama-shaped target that a job makes."""
 
 LLM_ENDPOINTS: Final = MappingProxyType[LlmKind, str](
     {
@@ -24,41 +24,40 @@ LLM_ENDPOINTS: Final = MappingProxyType[LlmKind, str](
         "embed": engine_name(LLM_SERVICE, 1, endpoint_key("post", "/embed")),
     }
 )
-"""What the ``endpoint`` of each kind's jobs holds."""
+"""The ``endpoint`` of each kind's jobs."""
 
 LLM_KINDS: Final = MappingProxyType[str, LlmKind](
     {endpoint: kind for kind, endpoint in LLM_ENDPOINTS.items()}
 )
-"""The kinds by the endpoint of their jobs."""
+"""The kinds by the ``endpoint`` of their jobs."""
 
 JOB_TIMEOUT_SECONDS: Final = 3_600.0
-"""How long one attempt may take, its model's loading included."""
+"""How long one attempt may take, including loading the model."""
 
 CONNECTION_LOST: Final = "target_connection_lost"
-"""The code of a chat whose target dropped it in mid-answer. While it waits, no attempt is spent."""
+"""The code of a chat whose target dropped it in mid-answer. The retry spends no attempt."""
 
 ANSWER_ARTIFACT: Final = "result.json"
-"""An answer that is too large for a row is this artifact of its job."""
+"""The artifact that holds an answer too large for a row."""
 ANSWER_INLINE_BYTES_MAX: Final = 256 * 1024
 
 CHOICES_MAX: Final = 8
-"""How many answers one job may ask for: its model is asked once for each."""
+"""How many answers one job may ask for. The model is called once for each."""
 OTHER_CHOICES: Final = "other_choices"
-"""The field of an answer that has the answers after the first, where a job asked for several."""
+"""The field of an answer that holds the answers after the first, if a job asked for several."""
 
 MODEL_NAME_CHARACTERS_MAX: Final = 200
 _DEFAULT_TAG: Final = ":latest"
 
 
 class LlmRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The payload of a job: what to call, and what to say, as the caller spelled it.
+    """The payload of a job: the call to make, and the caller's request body.
 
-    ``model`` is the name as ``model_name`` spells it, by which targets are chosen. ``body`` is a
-    JSON object without any field of Coatcheck's own, and with ``"stream": true`` if it can be
-    streamed.
+    ``model`` is the canonical name (``model_name``), by which targets are chosen. ``body`` is a
+    JSON object without Coatcheck's fields, and with ``"stream": true`` if it can be streamed.
 
-    Each of ``turns`` asks once more: its fields replace those of ``body``. ``fetch_images``: an
-    image of a message may be an http(s) URL, which is fetched before the target is asked.
+    Each of ``turns`` is one more call, whose fields replace those of ``body``. ``fetch_images``: an
+    image of a message may be an http(s) URL, which is fetched before the target is called.
     """
 
     kind: LlmKind
@@ -69,7 +68,7 @@ class LlmRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the row of a completed job holds: the answer itself, or the name of its artifact.
+    """The result in the row of a completed job: the answer, or the name of its artifact.
 
     One of the two; the other is empty.
     """
@@ -79,7 +78,7 @@ class StoredAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def model_name(text: str) -> str:
-    """The one spelling of a model's name: ``llama3`` is ``llama3:latest``.
+    """The canonical name of a model: ``llama3`` is ``llama3:latest``.
 
     Raises InvalidParameter unless it has 1 to 200 printable characters.
     """

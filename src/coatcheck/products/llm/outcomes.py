@@ -1,4 +1,4 @@
-"""What becomes of a job whose target did not simply answer.
+"""The outcome of a job whose call to a target failed: fail, retry, or wait for the target.
 
 The texts go into the job's row, for its caller. They may quote the target: never log them.
 """
@@ -21,12 +21,12 @@ from coatcheck.domain.errors import (
     TargetUnreachable,
 )
 from coatcheck.domain.limits import LLM_DROPS_MAX
-from coatcheck.egress.urls import asked_seconds
+from coatcheck.egress.urls import parse_retry_after
 from coatcheck.products.llm.model import CONNECTION_LOST
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
-"""A target that asks for more is asked again after this long."""
-_SAID_CHARACTERS_MAX: Final = 500
+"""The longest Retry-After of a target that is followed."""
+_QUOTE_CHARACTERS_MAX: Final = 500
 
 _INVALID: Final = frozenset(
     {
@@ -40,12 +40,12 @@ _BUSY: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVA
 
 
 class AnswerDropped(Exception):
-    """The connection broke before the answer to a job was whole. What that means depends on whether
-    the target is there."""
+    """The connection broke before the answer was whole. The outcome depends on whether the target
+    still answers."""
 
 
 def no_answer(target: str, error: Exception) -> JobSignal:
-    """The call broke before the target had answered anything."""
+    """The call broke before the target sent an answer."""
     match error:
         case httpx2.ConnectTimeout():
             return unreachable(target, "did not accept the connection in time")
@@ -63,33 +63,33 @@ def unreachable(target: str, why: str) -> TargetUnreachable:
 
 
 def dropped(target: str, drops: int | None, after: float) -> JobSignal:
-    """It broke off, and answers others. Spends no attempt, but what breaks its target must not be
-    asked for ever. ``drops``: how often by now, if that could be counted."""
+    """The target broke off, but answers others. This spends no attempt, but is bounded: the request
+    may be what breaks the target. ``drops``: how often so far, or None if not counted."""
     if drops is not None and drops >= LLM_DROPS_MAX:
         return FailJob(
             f"The target {target} broke the connection in the middle of the answer {drops} times, "
-            "and was there again each time: what is asked may be what breaks it.",
+            "and answered again each time: the request may be what breaks it.",
             code=CONNECTION_LOST,
         )
     counted = "" if drops is None else f" ({drops} of {LLM_DROPS_MAX})"
     return JobPostponed(
-        f"The connection to the target {target} broke in the middle of the answer{counted}, and "
-        "the target is there.",
+        f"The connection to the target {target} broke in the middle of the answer{counted}, but "
+        "the target answers.",
         code=CONNECTION_LOST,
         after=after,
     )
 
 
 def silent(target: str, seconds: float) -> JobSignal:
-    """It answers others, but said nothing of this job."""
+    """The target answers others, but sent nothing for this job."""
     return RetryLater(
-        f"The target {target} said nothing for {seconds:g} seconds.", code="target_silent"
+        f"The target {target} sent nothing for {seconds:g} seconds.", code="target_silent"
     )
 
 
 def invalid_answer(target: str) -> JobSignal:
     return RetryLater(
-        f"The target {target} answered what is not of the Ollama API.",
+        f"The answer of the target {target} is not one of the Ollama API.",
         code="target_answer_invalid",
     )
 
@@ -98,22 +98,24 @@ def too_large(bytes_max: int) -> JobSignal:
     return FailJob(f"The answer has more than {bytes_max} bytes.", code="answer_too_large")
 
 
-def said_error(target: str, said: str) -> JobSignal:
-    """The target broke its stream off with an error of its own."""
-    return RetryLater(_quoted(f"The target {target} broke off", said), code="target_error")
+def stream_error(target: str, text: str) -> JobSignal:
+    """The target ended its stream with an error."""
+    return RetryLater(
+        _quoted(f"The target {target} ended its answer with an error", text), code="target_error"
+    )
 
 
 def refusal(
     target: str,
     status: int,
     headers: Mapping[str, str],
-    said: str,
+    text: str,
     now: datetime | None = None,
 ) -> JobSignal:
-    """The target answered, but not 2xx. ``headers`` are looked up by lower-case names."""
-    message = _quoted(f"The target {target} answered {status}", said)
+    """The target's status is not 2xx. ``headers`` are looked up by lower-case names."""
+    message = _quoted(f"The target {target} answered {status}", text)
     if status == HTTPStatus.NOT_FOUND:
-        if said and "model" not in said.casefold():  # its router's words: the URL is wrong
+        if text and "model" not in text.casefold():  # the 404 of a router: the URL is wrong
             message += " (is its URL what comes before /api/chat?)"
             return FailJob(message, code="target_wrong_url")
         return FailJob(message, code="model_not_found")
@@ -122,7 +124,7 @@ def refusal(
     if status in _REFUSED_US:
         return RetryLater(message, code="target_refused_us")
     if status in _BUSY:
-        after = asked_seconds(headers, now or datetime.now(UTC), RETRY_AFTER_SECONDS_MAX)
+        after = parse_retry_after(headers, now or datetime.now(UTC), RETRY_AFTER_SECONDS_MAX)
         return RetryLater(message, code="target_busy", after=after)
     if 300 <= status < 400:
         return FailJob(
@@ -136,7 +138,7 @@ def refusal(
 
 
 def has_moved(refused: JobSignal) -> JobSignal:
-    """A target does not have the model any more, or not yet, but another one has."""
+    """The target does not have the model any more, or not yet, but another target has it."""
     return RetryLater(str(refused), code="model_not_found", after=0.0)
 
 
@@ -144,16 +146,16 @@ class _Problem(msgspec.Struct):
     error: str
 
 
-def said_in(body: bytes) -> str:
-    """What a target says of its refusal: the ``error`` of a JSON object, else plain text."""
+def error_text(body: bytes) -> str:
+    """The error text of a target: the ``error`` of a JSON object, else the plain text."""
     try:
         return msgspec.json.decode(body, type=_Problem).error
     except (msgspec.MsgspecError, RecursionError):
         return body.decode("utf-8", "ignore")
 
 
-def _quoted(message: str, said: str) -> str:
-    """One line, bounded, of characters that can be shown."""
-    kept = " ".join(said[: 4 * _SAID_CHARACTERS_MAX].split())
-    kept = "".join(each for each in kept if each.isprintable())[:_SAID_CHARACTERS_MAX].strip()
+def _quoted(message: str, text: str) -> str:
+    """The message with a quote: one line, bounded, of printable characters."""
+    kept = " ".join(text[: 4 * _QUOTE_CHARACTERS_MAX].split())
+    kept = "".join(each for each in kept if each.isprintable())[:_QUOTE_CHARACTERS_MAX].strip()
     return f"{message}: {kept}" if kept else f"{message}."

@@ -1,11 +1,11 @@
-"""Follows a job of this surface: what its model says, as it says it, to whoever wants to hear.
+"""Follows the output of an llm job as it is produced.
 
-The worker stores each piece and tells that the job changed; whoever follows it is woken, and one
-read serves all that were (``core/output.py``). Between those nothing is read, but for the look
-that the watcher makes every second in case a notification was lost.
+The worker stores each chunk and notifies; the followers of the job wake up, and one read serves all
+of them (``core/output.py``). Nothing else is read, except that the watcher looks every second in
+case a notification was lost.
 
-What a job said before it began again counts no more. Who follows it live has heard it by then, and
-is told (``Restarted``); who comes late is not told what is void already.
+When a job starts again, its output so far is void. A live follower has already seen it, and gets
+``Restarted``; a late follower does not get void output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from coatcheck.http.auth.credential_watch import CredentialWatch
 
 IDLE_SECONDS: Final = 15.0
 RESTART_MARK: Final = b'{"coatcheck":'
-"""How a chunk begins that is not the target's: the executor's, see ``RestartNote``."""
+"""The beginning of a chunk of the executor, see ``RestartNote``. All others are the target's."""
 
 
 class _Restart(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class _Restart(msgspec.Struct, frozen=True):
 
 
 class RestartNote(msgspec.Struct, frozen=True):
-    """The chunk that says that a job begins its output again."""
+    """The chunk that says that the output starts again."""
 
     coatcheck: _Restart
 
@@ -46,7 +46,7 @@ _read_note: Final = msgspec.json.Decoder(RestartNote).decode
 
 @dataclass(slots=True, frozen=True)
 class OutputChunk:
-    """One object of the target's stream, as it sent it. Going on after ``seq`` misses nothing."""
+    """One object of the target's stream, unchanged. A follower can resume after ``seq``."""
 
     seq: int
     data: bytes
@@ -54,7 +54,7 @@ class OutputChunk:
 
 @dataclass(slots=True, frozen=True)
 class Restarted:
-    """All output before this is void: the job begins again."""
+    """The job starts again: all output before this is void."""
 
     seq: int
     attempt: int
@@ -62,26 +62,27 @@ class Restarted:
 
 @dataclass(slots=True, frozen=True)
 class Idle:
-    """Nothing was said for a while, and the job goes on."""
+    """There was no output for a while, and the job goes on."""
 
 
 @dataclass(slots=True, frozen=True)
 class OutputEnded:
-    """The job's end, after all of its output. The last piece."""
+    """The end of the job, after all of its output. The last piece."""
 
     view: JobView
 
 
 @dataclass(slots=True, frozen=True)
 class OutputDraining:
-    """This server is about to stop; the job goes on, and another can be asked. The last piece."""
+    """This server is about to stop; the job goes on, and another server can follow it. The last
+    piece."""
 
 
 Piece = OutputChunk | Restarted | Idle | OutputEnded | OutputDraining
 
 
 Watch = Callable[[Callable[[], None]], AbstractContextManager[CredentialWatch]]
-"""Has something called once the reader's credential stops counting."""
+"""Registers a callback for when the reader's credential becomes invalid."""
 
 
 def _unwatched(wake: Callable[[], None]) -> AbstractContextManager[CredentialWatch]:
@@ -99,14 +100,14 @@ async def follow(
 ) -> AsyncGenerator[Piece, None]:
     """The pieces after the one numbered ``after``, until the job has ended or this server drains.
 
-    Raises JobNotFound if there is no such job, or its retention ends meanwhile, Unauthenticated
-    once the credential that is watched does not count any more, and DatabaseUnavailable. Close it,
-    if it is left before its end.
+    Raises JobNotFound if there is no such job or its retention ends meanwhile, Unauthenticated
+    once the watched credential is no longer valid, and DatabaseUnavailable. Close the generator if
+    you leave it before its end.
     """
-    said_at = time.monotonic()
+    last_at = time.monotonic()
     with (
         engine.watch(to_text(job)) as watch,
-        draining.telling(watch.wake),
+        draining.on_begin(watch.wake),
         watching(watch.wake) as credential,
     ):
         tail = await engine.output.tail(org, job, after)
@@ -116,13 +117,13 @@ async def follow(
                 after = void
                 tail = await engine.output.tail(org, job, after)
         while True:
-            if not await credential.counts():
+            if not await credential.is_valid():
                 raise Unauthenticated
             if tail.events:
                 after = tail.events[-1].seq
                 for piece in _pieces(tail.events):
                     yield piece
-                said_at = time.monotonic()
+                last_at = time.monotonic()
             if not tail.more:
                 if tail.state.terminal:
                     yield OutputEnded(await engine.get(to_text(job), org=org))
@@ -130,15 +131,15 @@ async def follow(
                 if draining.begun:
                     yield OutputDraining()
                     return
-                if time.monotonic() - said_at >= IDLE_SECONDS:
+                if time.monotonic() - last_at >= IDLE_SECONDS:
                     yield Idle()
-                    said_at = time.monotonic()
+                    last_at = time.monotonic()
                 await watch.changed(IDLE_SECONDS)
             tail = await engine.output.tail(org, job, after)
 
 
 def _pieces(events: Sequence[JobEvent]) -> list[Piece]:
-    """Output and restarts. Log lines and alerts of the worker are no part of the answer."""
+    """Output and restarts. Log lines and alerts of the worker are not part of the answer."""
     pieces: list[Piece] = []
     for event in events:
         if event.kind != "json":

@@ -1,7 +1,7 @@
-"""The synchronous passthrough, as Ollama's clients know it: change the base URL, and it works.
+"""The synchronous routes for Ollama's clients: they only change their base URL.
 
-A chat is handed in as a job like any other, in the lane of those who wait; the handler relays what
-the job says. What needs no job goes straight to the targets.
+A chat is submitted as a job like any other, in the urgent lane; the handler relays its output.
+Calls that need no job go straight to the targets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from coatcheck.http.problems import MEDIA_TYPE, Problem, problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, StreamResponse, json_response
 from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
-from coatcheck.http.upload_limits import UploadRoom
+from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.products.llm import chat_requests, schemas
 from coatcheck.products.llm.context import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, LlmContext
 from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer
@@ -52,18 +52,18 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Ndjson:
-    """A stream as Ollama writes it: the target's objects as they are, one on each line."""
+    """Ollama's stream format: the target's objects unchanged, one on each line."""
 
     media_type = NDJSON
 
     def output(self, _: int | None, data: bytes) -> bytes:
         return data + b"\n"
 
-    def begin_again(self) -> None:
-        """Each object is written as it is, whatever came before it."""
+    def restart(self) -> None:
+        """Nothing to forget: each object is written unchanged."""
 
     def idle(self) -> bytes:
-        # White space before the next object: clients take an empty line for a broken one.
+        # White space before the next object: clients fail on an empty line.
         return b" "
 
     def error(self, _: HTTPStatus, __: str, message: str) -> bytes:
@@ -74,11 +74,11 @@ class Ndjson:
 
 
 class Passthrough:
-    """The routes that make jobs."""
+    """The routes that submit jobs."""
 
     def __init__(self, context: LlmContext) -> None:
         self._context = context
-        self._hand_in = ChatSubmitter(context)
+        self._submitter = ChatSubmitter(context)
         self._relay = Relay(context)
 
     async def chat(self, request: Request) -> Response | StreamResponse:
@@ -90,15 +90,15 @@ class Passthrough:
     async def _answer(self, request: Request, kind: LlmKind) -> Response | StreamResponse:
         preferences = read_preferences(request, in_query=False)
         after = resume_after(request)
-        handed_in, streams = await self._handed_in(request, kind)
+        submitted, streams = await self._submit_chat(request, kind)
         if preferences.respond_async:
-            return await ticket(self._context, handed_in, kind, preferences)
-        job = from_text(handed_in.ticket.id)
-        headers = [*self._relay.headers(job), *handed_in.headers]
+            return await ticket(self._context, submitted, kind, preferences)
+        job = from_text(submitted.ticket.id)
+        headers = [*self._relay.headers(job), *submitted.headers]
         if streams:
-            after = 0 if handed_in.ticket.created else after
+            after = 0 if submitted.ticket.created else after
             return await self._relay.stream(request, job, Ndjson(), headers, after=after)
-        view = await self._relay.held(request, handed_in.ticket.id, preferences.wait)
+        view = await self._relay.held(request, submitted.ticket.id, preferences.wait)
         if view.state is State.COMPLETED:
             return Response(
                 HTTPStatus.OK, await self._context.presenter.answer(view), [JSON, *headers]
@@ -106,43 +106,43 @@ class Passthrough:
         if view.terminal:
             return self._relay.failed(request, view, headers)
         if preferences.wait is not None:
-            return await ticket(self._context, handed_in, kind, preferences)
+            return await ticket(self._context, submitted, kind, preferences)
         return await self._relay.drained(request, job, headers)
 
-    async def _handed_in(self, request: Request, kind: LlmKind) -> tuple[SubmittedChat, bool]:
-        """The job, and whether its answer is to be streamed. The body is gone after this: its
-        caller may wait for long."""
-        async with self._hand_in.fields_of(request) as fields:
+    async def _submit_chat(self, request: Request, kind: LlmKind) -> tuple[SubmittedChat, bool]:
+        """The job, and whether to stream its answer. Frees the body, because the caller may wait
+        long."""
+        async with self._submitter.fields_of(request) as fields:
             streams = chat_requests.read_stream(fields) is not False
-            handed_in = await self._hand_in.chat(
+            submitted = await self._submitter.chat(
                 request, kind, fields, lane=Lane.URGENT, passthrough=True
             )
-        return handed_in, streams
+        return submitted, streams
 
 
 async def ticket(
-    context: LlmContext, handed_in: SubmittedChat, kind: LlmKind, preferences: Preferences
+    context: LlmContext, submitted: SubmittedChat, kind: LlmKind, preferences: Preferences
 ) -> Response | StreamResponse:
-    """202, for a caller who does not wait, or not any longer."""
+    """202 with a ticket, for a caller who does not wait, or no longer."""
     response = await context.responses.submitted(
-        handed_in.ticket,
+        submitted.ticket,
         context.presenter,
         kind=LLM_ENDPOINTS[kind],
         lane=Lane.URGENT,
         preferences=preferences,
     )
-    response.headers = [*response.headers, job_id_header(handed_in.ticket.id)]
+    response.headers = [*response.headers, job_id_header(submitted.ticket.id)]
     return response
 
 
 class DirectRoutes:
-    """The routes that make none."""
+    """The routes that call targets without a job."""
 
     def __init__(self, context: LlmContext) -> None:
         self._context = context
         self._direct = DirectClient(context.settings.llm_targets)
-        # Of its own: what is asked straight keeps its body until a target has answered.
-        self._room = UploadRoom(LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
+        # Its own room: a direct call keeps its body in memory until a target has answered.
+        self._room = UploadSlots(LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
 
     async def tags(self, request: Request) -> Response:
         return await self._models(request, TAGS)
@@ -153,10 +153,10 @@ class DirectRoutes:
     async def version(self, request: Request) -> Response:
         self._context.check_configured()
         try:
-            told = await self._direct.first(_VERSION)
+            answer = await self._direct.first(_VERSION)
         except NoAnswer as error:
             return no_answer(request, error)
-        return Response(HTTPStatus.OK, told.body, [JSON])
+        return Response(HTTPStatus.OK, answer.body, [JSON])
 
     async def show(self, request: Request) -> Response:
         return await self._ask(request, _SHOW)
@@ -181,23 +181,23 @@ class DirectRoutes:
         try:
             async with chat_requests.fields_of(request, self._room) as fields:
                 model = chat_requests.read_model(_with_model(fields))
-                told = await self._direct.ask(path, model, _encode(fields))
+                answer = await self._direct.post(path, model, _encode(fields))
         except NoAnswer as error:
             return no_answer(request, error)
-        return Response(HTTPStatus.OK, told.body, [JSON])
+        return Response(HTTPStatus.OK, answer.body, [JSON])
 
 
 def _with_model(fields: chat_requests.Fields) -> chat_requests.Fields:
-    """Ollama's older clients say ``name``."""
+    """The fields with ``model``, which Ollama's older clients call ``name``."""
     if "name" in fields and chat_requests.MODEL not in fields:
         return {chat_requests.MODEL: fields["name"]}
     return fields
 
 
 def no_answer(request: Request, error: NoAnswer) -> Response:
-    """The answer to a caller for whom no target could be asked, or none could say what they want.
+    """The response to a direct call that no target answered.
 
-    503 if it is worth trying again; what the target made of the request itself; else 502.
+    503 if a retry may help; the status of the target's own refusal; otherwise 502.
     """
     signal = error.signal
     after: float | None = RETRY_AFTER_SECONDS
@@ -218,55 +218,55 @@ def routes(context: LlmContext) -> list[Route]:
     """The routes under /api."""
     passing, direct = Passthrough(context), DirectRoutes(context)
     return [
-        _making(
+        _job_route(
             "/api/chat",
             "ollama_chat",
             "Chat with a model, as with Ollama.",
             passing.chat,
             CHAT,
         ),
-        _making(
+        _job_route(
             "/api/generate",
             "ollama_generate",
-            "Have a model complete a prompt, as with Ollama.",
+            "Complete a prompt, as with Ollama.",
             passing.generate,
             _GENERATION,
         ),
-        _looking(TAGS, "ollama_tags", "The models that any target has.", direct.tags, _MODELS),
-        _looking(_PS, "ollama_ps", "The models that any target has loaded.", direct.ps, _MODELS),
-        _looking(
+        _get_route(TAGS, "ollama_tags", "List the models of all targets.", direct.tags, _MODELS),
+        _get_route(_PS, "ollama_ps", "List the loaded models of all targets.", direct.ps, _MODELS),
+        _get_route(
             _VERSION, "ollama_version", "The version of the first target.", direct.version, _ANY
         ),
-        _asking(_SHOW, "ollama_show", "What a model is.", direct.show, Scope.READ),
-        _asking(_EMBED, "ollama_embed", "Embed texts.", direct.embed, Scope.SUBMIT),
-        _asking(
+        _post_route(_SHOW, "ollama_show", "Describe a model.", direct.show, Scope.READ),
+        _post_route(_EMBED, "ollama_embed", "Embed texts.", direct.embed, Scope.SUBMIT),
+        _post_route(
             _EMBEDDINGS,
             "ollama_embeddings",
-            "Embed a text, as older clients ask for it.",
+            "Embed a text, by the older API.",
             direct.embeddings,
             Scope.SUBMIT,
         ),
     ]
 
 
-def _making(path: str, name: str, summary: str, handler: Any, body: Mapping[str, Any]) -> Route:
+def _job_route(path: str, name: str, summary: str, handler: Any, body: Mapping[str, Any]) -> Route:
     return Route(
         methods=("POST",),
         path=path,
         name=name,
         summary=summary,
-        description="A job like those of `POST /jobs`, whose answer is waited for: NDJSON as it "
-        'comes, or whole with `"stream": false`. Every field reaches the target as it is.',
+        description="Submits a job like `POST /jobs` and waits for its answer: NDJSON as it "
+        'comes, or whole with `"stream": false`. Every field reaches the target unchanged.',
         handler=handler,
         access=Scope.SUBMIT,
         tag="llm",
         parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
-        body=RequestBody("What Ollama takes.", schema=body),
+        body=RequestBody("The request of Ollama's API.", schema=body),
         problem_format=OLLAMA,
         responses=(
             ResponseSpec(
                 HTTPStatus.OK,
-                "The target's objects, one on each line; or its whole answer.",
+                "The target's objects, one on each line, or its whole answer.",
                 media_type=NDJSON.decode(),
                 schema=_ANY,
                 also={"application/json": _ANY},
@@ -274,12 +274,14 @@ def _making(path: str, name: str, summary: str, handler: Any, body: Mapping[str,
             ),
             ACCEPTED,
             PAYMENT,
-            *REFUSALS,
+            *CHAT_ERRORS,
         ),
     )
 
 
-def _looking(path: str, name: str, summary: str, handler: Any, schema: Mapping[str, Any]) -> Route:
+def _get_route(
+    path: str, name: str, summary: str, handler: Any, schema: Mapping[str, Any]
+) -> Route:
     return Route(
         methods=("GET",),
         path=path,
@@ -290,14 +292,14 @@ def _looking(path: str, name: str, summary: str, handler: Any, schema: Mapping[s
         tag="llm",
         problem_format=OLLAMA,
         responses=(
-            ResponseSpec(HTTPStatus.OK, "As Ollama says it.", schema=schema),
+            ResponseSpec(HTTPStatus.OK, "The answer of Ollama's API.", schema=schema),
             NOT_CONFIGURED,
-            BROKEN,
+            TARGET_FAILED,
         ),
     )
 
 
-def _asking(path: str, name: str, summary: str, handler: Any, access: Scope) -> Route:
+def _post_route(path: str, name: str, summary: str, handler: Any, access: Scope) -> Route:
     return Route(
         methods=("POST",),
         path=path,
@@ -306,15 +308,15 @@ def _asking(path: str, name: str, summary: str, handler: Any, access: Scope) -> 
         handler=handler,
         access=access,
         tag="llm",
-        body=RequestBody("What Ollama takes.", schema=_WITH_MODEL),
+        body=RequestBody("The request of Ollama's API.", schema=_WITH_MODEL),
         held=HoldsOpen.ALWAYS,
         problem_format=OLLAMA,
         responses=(
-            ResponseSpec(HTTPStatus.OK, "As Ollama says it.", schema=_ANY),
+            ResponseSpec(HTTPStatus.OK, "The answer of Ollama's API.", schema=_ANY),
             PAYMENT,
             NOT_CONFIGURED,
-            BROKEN,
-            _UNFIT,
+            TARGET_FAILED,
+            _UNPROCESSABLE,
         ),
     )
 
@@ -350,41 +352,42 @@ PREFER: Final = Parameter(
 RETRY_COUNT: Final = Parameter(
     "x-stainless-retry-count",
     "header",
-    "How often the client has sent the request before. Above 0 it joins the job of the request "
-    "before it, if nobody waits for that any more.",
+    "How often the client has sent the request before. Above 0, the request joins the job of an "
+    "earlier one, if nobody waits for that job any more.",
 )
 JOB_HEADERS: Final = {
     "X-Job-Id": "The id of the job.",
-    "Location": "Where to ask for the job.",
-    "Link": "Where to follow it (`events`), cancel it (`cancel`), find its files (`artifacts`).",
+    "Location": "The URL of the job.",
+    "Link": "The URLs to follow it (`events`), cancel it (`cancel`), list its files (`artifacts`).",
     "Idempotent-Replayed": "`true`: the idempotency key was known, no job was created.",
-    "Idempotency-Mismatch": "`true`: it was known with another payload.",
-    "X-Job-Joined": "`true`: the request is a retry, and was joined to the job of an earlier one.",
+    "Idempotency-Mismatch": "`true`: the key was known with another payload.",
+    "X-Job-Joined": "`true`: the request is a retry, and joined the job of an earlier one.",
 }
 ACCEPTED: Final = ResponseSpec(
     HTTPStatus.ACCEPTED,
-    "The job is safe, and was not waited for (any longer).",
+    "The job is stored, and the caller does not wait (any longer).",
     schemas.ChatTicket,
     headers=TICKET_HEADERS | {"X-Job-Id": "The id of the job."},
 )
-BROKEN: Final = ResponseSpec(
+TARGET_FAILED: Final = ResponseSpec(
     HTTPStatus.BAD_GATEWAY, "The target failed; `code` says how.", Problem, MEDIA_TYPE
 )
-_UNFIT: Final = ResponseSpec(
+_UNPROCESSABLE: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,
-    "A field does not fit; or the idempotency key is known with another request, and the caller "
-    "was strict; or a webhook's URL may not be called.",
+    "A field is invalid; or the idempotency key was used with another request, and the caller "
+    "asked for strict handling; or the URL of a webhook is forbidden.",
     Problem,
     MEDIA_TYPE,
 )
-REFUSALS: Final = (
+CHAT_ERRORS: Final = (
     ResponseSpec(
         HTTPStatus.NOT_FOUND,
-        "No target has the model (`model_not_found`), or none is set (`llm_not_configured`).",
+        "No target has the model (`model_not_found`), or none is configured "
+        "(`llm_not_configured`).",
         Problem,
         MEDIA_TYPE,
     ),
     ResponseSpec(HTTPStatus.CONFLICT, "The job was cancelled.", Problem, MEDIA_TYPE),
-    _UNFIT,
-    BROKEN,
+    _UNPROCESSABLE,
+    TARGET_FAILED,
 )

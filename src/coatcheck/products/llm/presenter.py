@@ -1,4 +1,4 @@
-"""Shows jobs as the llm surface does."""
+"""Shows llm jobs as HTTP bodies: the job, its state, why it waits, its answer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from coatcheck.products.llm.repository import LlmRepository
 UNREACHABLE_CODE: Final = "target_unreachable"
 
 
-async def why_it_waits(engine: Engine, view: JobView) -> schemas.ChatWaiting:
-    """For a job that nobody holds."""
+async def waiting_reason(engine: Engine, view: JobView) -> schemas.ChatWaiting:
+    """Why a job waits that no worker holds."""
     if view.state is State.RETRYING and view.error_code != UNREACHABLE_CODE:
         return schemas.ChatWaiting(
             "backoff",
@@ -32,7 +32,7 @@ async def why_it_waits(engine: Engine, view: JobView) -> schemas.ChatWaiting:
             view.updated_at,
             view.run_at,
         )
-    away = await _away(engine)
+    away = await _unreachable_targets(engine)
     all_away = len(away) == len(engine.settings.llm_targets) > 0
     if view.state is State.RETRYING or all_away:
         what = "No target can be reached" if all_away else "Its target could not be reached"
@@ -42,22 +42,22 @@ async def why_it_waits(engine: Engine, view: JobView) -> schemas.ChatWaiting:
         return schemas.ChatWaiting(
             "no_worker", "No worker that calls language models is running.", since, None
         )
-    detail = "It stands in the queue, behind others or until a target has a place free."
+    detail = "It is queued, behind other jobs or until a target has a free slot."
     if away:
         known = len(engine.settings.llm_targets)
         detail += f" Of {known} targets, {len(away)} cannot be reached."
     return schemas.ChatWaiting("queue", detail, since, None)
 
 
-async def _away(engine: Engine) -> list[TargetState]:
-    """The targets that cannot be reached, of those that are set now."""
+async def _unreachable_targets(engine: Engine) -> list[TargetState]:
+    """The configured targets that cannot be reached."""
     names = {target.name for target in engine.settings.llm_targets}
     states = await engine.extension(LlmRepository).target_states()
     return [each for each in states if each.name in names and each.unreachable_since is not None]
 
 
 def _unreachable(view: JobView, away: Sequence[TargetState], what: str) -> schemas.ChatWaiting:
-    """What is tried next is the job itself, or a target, whichever comes first."""
+    """The next try is the job's retry or a target's probe, whichever comes first."""
     since = [each.unreachable_since for each in away if each.unreachable_since is not None]
     due = [each.next_try_at for each in away if each.next_try_at is not None]
     if view.state is State.RETRYING:
@@ -80,7 +80,7 @@ _decode_answer: Final = msgspec.json.Decoder(StoredAnswer).decode
 
 
 class LlmPresenter:
-    """What the surface's jobs look like, and the answers that show them."""
+    """Shows llm jobs, and makes the responses that contain them."""
 
     shows_long_results = False
 
@@ -96,7 +96,7 @@ class LlmPresenter:
         return schemas.ChatTicket(job_id, shown, state.terminal, schemas.ChatUrls(*urls))
 
     async def job(self, view: JobView) -> schemas.ChatJob:
-        """The job. An answer is in it if its row has it; a longer one is an artifact."""
+        """The job, with its answer if the row has it. A longer answer is an artifact."""
         job = await self._job(view)
         stored = stored_answer(view)
         if stored is None or stored.artifact:
@@ -104,7 +104,7 @@ class LlmPresenter:
         return msgspec.structs.replace(job, result=stored.inline)
 
     async def item(self, view: JobView) -> schemas.ChatJobItem:
-        """The job, in a list."""
+        """The job as an item of a list."""
         return schemas.ChatJobItem(
             job_id=view.id,
             state=await self._state(view),
@@ -122,7 +122,7 @@ class LlmPresenter:
     async def response(
         self, view: JobView, headers: RawHeaders, status: HTTPStatus = HTTPStatus.OK
     ) -> Response | StreamResponse:
-        """The whole job, with its answer however long that is."""
+        """The whole job, with an answer of any length."""
         stored = stored_answer(view)
         if stored is None or not stored.artifact:
             return json_response(await self.job(view), status, headers)
@@ -140,7 +140,7 @@ class LlmPresenter:
         return StreamResponse(status, body(), [JSON, *headers])
 
     async def answer(self, view: JobView) -> bytes:
-        """The whole answer of a job that is done: the target's own, as JSON."""
+        """The whole answer of a job that is done, as the target's JSON."""
         stored = stored_answer(view)
         assert stored is not None, "the job is not done"
         if not stored.artifact:
@@ -160,12 +160,12 @@ class LlmPresenter:
         assignment = None
         if view.dispatched_at is not None:
             assignment = await self._engine.extension(LlmRepository).assignment(view.org, view.uuid)
-        # By the state that is shown: it may have ended between the two reads.
+        # By the state that is shown: the job may have ended between the two reads.
         held = view.state.held
         state = schemas.llm_state(view.state, loading=assignment is not None and assignment.loading)
         waiting = None
         if state is schemas.LlmState.QUEUED and view.state is not State.DISPATCHING:
-            waiting = await why_it_waits(self._engine, view)
+            waiting = await waiting_reason(self._engine, view)
         return schemas.ChatJob(
             job_id=view.id,
             state=state,
@@ -202,8 +202,8 @@ class LlmPresenter:
         )
 
     async def _whole(self, view: JobView, name: str) -> AsyncIterator[bytes] | None:
-        """An answer that is an artifact, begun: once an answer's head is sent there is no way to
-        say that it is not there. None if somebody deleted it."""
+        """The pieces of an answer that is an artifact, with the first one read: once the head of a
+        response is sent, nothing can say that the answer is missing. None if it was deleted."""
         for artifact in await self._engine.artifacts(view.id, org=view.org):
             if artifact.name == name:
                 break
@@ -215,7 +215,7 @@ class LlmPresenter:
             first = await anext(stream)
         except FileNotFoundError as error:
             await self._engine.get(view.id, org=view.org)  # pruned just now: then this raises
-            raise BlobStoreUnavailable("the blob of an answer is gone") from error
+            raise BlobStoreUnavailable("the blob of an answer is missing") from error
 
         async def pieces() -> AsyncIterator[bytes]:
             yield first
@@ -226,19 +226,19 @@ class LlmPresenter:
 
 
 def shows_artifacts(view: JobView) -> bool:
-    """Whether the job's files are shown: not before its end, as another attempt makes its own."""
+    """Whether the job's files are shown: only at its end, as another attempt makes new ones."""
     return view.state is State.COMPLETED
 
 
 def stored_answer(view: JobView) -> StoredAnswer | None:
-    """Where the answer of a job is that is done."""
+    """Where the answer of a completed job is; None if it has none."""
     if view.state is not State.COMPLETED or view.result is None:
         return None
     return _decode_answer(view.result)
 
 
 def shown_error(view: JobView) -> schemas.Error | None:
-    """Why a job failed. What only delayed it is said by ``waiting``."""
+    """Why a job failed or was cancelled. ``waiting`` has what only delays it."""
     if view.state not in (State.FAILED, State.CANCELLED):
         return None
     code = "cancelled" if view.state is State.CANCELLED else view.error_code or "job_failed"

@@ -1,4 +1,4 @@
-"""Chats and generations of language models, on Ollama-shaped servers."""
+"""Registers the llm product: chats and completions of models on Ollama-shaped servers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _explainer(engine: Engine) -> JobExplainer:
 
 
 async def _checks(settings: Settings) -> Sequence[Finding]:
-    """Whether each target answers."""
+    """Check whether each target answers."""
     if not settings.llm_targets:
         return []
     import httpx2
@@ -82,7 +82,7 @@ async def _checks(settings: Settings) -> Sequence[Finding]:
         subject = f"llm target {target.name}"
         try:
             async with Upstream() as upstream:
-                await upstream.look(target, "/api/tags")
+                await upstream.get(target, "/api/tags")
         except httpx2.HTTPStatusError as error:
             found = f"{target.url} answers {error.response.status_code}"
             hint = "Check its token, and its URL: the part before /api/chat."

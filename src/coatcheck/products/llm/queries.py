@@ -1,7 +1,7 @@
-"""The queue of the llm surface: claims for targets, and what is known of them.
+"""The llm product's SQL: claims for targets, the state of targets, and abandoned chats.
 
-Unlike the other claims this one is a choice (``model_scheduler.py``), made in Python between a
-look and a take, in one transaction under a lock. llm jobs take seconds; this takes milliseconds.
+A claim reads the queues, chooses in Python (``model_scheduler.py``) and claims what was chosen, in
+one transaction under a lock. llm jobs take seconds; this takes milliseconds.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from coatcheck.products.llm.model_scheduler import (
 )
 from coatcheck.products.llm.sql import sql
 
-_JOBS_OF_A_LINE_MAX: Final = 16
-"""That one claim looks at; the next one comes at once."""
-_PICKS_OF_A_LANE_MAX: Final = 16
-"""That one claim makes: each looks at every line, and everybody else waits for the lock."""
-_MADE_DUE_AT_ONCE: Final = 1_000
+_JOBS_PER_QUEUE_MAX: Final = 16
+"""How many jobs of a queue one claim reads. The next claim follows at once."""
+_PICKS_PER_LANE_MAX: Final = 16
+"""How many jobs of a lane one claim picks. Each pick looks at every queue, while all other workers
+wait for the lock."""
+_RETRIED_AT_ONCE: Final = 1_000
 RETRY_SECONDS_MAX: Final = 120.0
-"""How long after its caller left a retry may join a chat. Clients try again within seconds, or when
-they were told to, which OpenAI's follow for up to a minute."""
-_TRY_SECONDS_MAX: Final = 10.0
-"""For who said when they would try a target: one that is asleep is not known to be at once."""
+"""How long after its caller left a retry may join a chat. Clients retry within seconds, or after
+the answer's Retry-After, which OpenAI's clients follow for up to a minute."""
+_OVERDUE_PROBE_SECONDS: Final = 10.0
+"""How late an announced probe of a target may be. A target that sleeps takes time to time out."""
 _ENDPOINTS: Final = list(LLM_ENDPOINTS.values())
 _NUL: Final = "\0"
 _START: Final[Cursor] = ("", "")
@@ -54,10 +55,11 @@ _decode_numbers: Final = msgspec.json.Decoder(dict[str, int]).decode
 
 @dataclass(frozen=True, slots=True)
 class SlotOffer:
-    """A target that a worker would claim jobs for.
+    """A target that a worker claims jobs for.
 
-    ``concurrency`` is how many jobs it may have at once, from all workers. ``models`` are those it
-    lists, None while nobody knows; ``resident`` those it had loaded when the worker looked.
+    ``concurrency`` is how many jobs it may run at once, for all workers together. ``models`` are
+    the models it lists, or None while they are unknown. ``resident`` are the models that were
+    loaded when the worker last looked.
     """
 
     target: str
@@ -68,9 +70,9 @@ class SlotOffer:
 
 @dataclass(frozen=True, slots=True)
 class AssignedJob:
-    """A claimed job and its target. ``loading``: its model has to be loaded first.
+    """A claimed job and its target. ``loading``: the target must load the model first.
 
-    ``had_output``: an earlier attempt has sent some, which is void from now on.
+    ``had_output``: an earlier attempt has sent output, which is void from now on.
     """
 
     job: ClaimedJob
@@ -81,7 +83,7 @@ class AssignedJob:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The target a job was given to last. ``current``: it still is at work there."""
+    """The target a job was assigned to last. ``current``: the job is still held there."""
 
     target: str
     loading: bool
@@ -90,7 +92,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """Whether a target can be reached: since when not, and when it is tried again."""
+    """Whether a target can be reached. If not: since when, and when it is probed next."""
 
     name: str
     unreachable_since: datetime | None
@@ -101,55 +103,55 @@ class TargetState:
 async def claim(
     db: Connection, order: ClaimOrder, offers: Sequence[SlotOffer], *, turn_seconds: float
 ) -> list[AssignedJob]:
-    """Take out jobs for these targets, never more than each may have.
+    """Claim jobs for these targets, never more than each target's concurrency allows.
 
-    Sets the order's ``look_again_seconds`` to 0 if there may be more to take at once. Under a limit
-    that somebody has set, it is durable when this returns; else when the line's commits are. Should
-    the server crash before that, a target may have a job too many for the moment until its worker
-    finds out.
+    Sets the order's ``look_again_seconds`` to 0 if there may be more to claim at once. If any
+    concurrency limit is set, the claim is durable when this returns; otherwise it is as durable as
+    the connection's commits. If the server crashes before that, a target may have one job too many
+    until its worker finds out.
     """
     order.look_again_seconds = None
     if not offers or not any(order.room):
         return []
 
-    async def look_and_take(connection: RawConnection) -> list[asyncpg.Record]:
-        async with _one_at_a_time(connection):
-            return await _look_and_take(connection, order, offers, turn_seconds)
+    async def read_and_claim(connection: RawConnection) -> list[asyncpg.Record]:
+        async with _claim_transaction(connection):
+            return await _read_and_claim(connection, order, offers, turn_seconds)
 
-    rows = await db.run(look_and_take)
+    rows = await db.run(read_and_claim)
     return [_assigned(row, order.lease) for row in rows]
 
 
-async def note_unreachable(db: Connection, target: str, error: str, retry_seconds: float) -> None:
-    """Nobody answers there: claim nothing for it for so long."""
+async def mark_unreachable(db: Connection, target: str, error: str, retry_seconds: float) -> None:
+    """Record that a target does not answer. Claims skip it for ``retry_seconds``."""
     await db.fetch(
-        sql("note_unreachable"), target, error[:ERROR_MESSAGE_CHARACTERS_MAX], retry_seconds
+        sql("mark_unreachable"), target, error[:ERROR_MESSAGE_CHARACTERS_MAX], retry_seconds
     )
 
 
-async def note_alive(db: Connection, target: str) -> int:
-    """It has answered: claim for it again, and try the jobs now that wait for a target to return.
+async def mark_reachable(db: Connection, target: str) -> int:
+    """Record that a target answers, and make the jobs that wait for a target due now.
 
-    How many those are.
+    Returns how many jobs that were.
     """
-    await db.fetch(sql("note_alive"), target)
-    made_due = 0
+    await db.fetch(sql("mark_reachable"), target)
+    retried = 0
     while True:
-        rows = await db.fetch(sql("make_due"), _ENDPOINTS, _MADE_DUE_AT_ONCE)
-        made_due += len(rows)
-        if len(rows) < _MADE_DUE_AT_ONCE:
-            return made_due
+        rows = await db.fetch(sql("retry_now"), _ENDPOINTS, _RETRIED_AT_ONCE)
+        retried += len(rows)
+        if len(rows) < _RETRIED_AT_ONCE:
+            return retried
 
 
 async def target_states(db: Connection) -> list[TargetState]:
-    """Every target that was ever claimed for, or found away, by name."""
+    """Every target that had a claim or could not be reached, by name."""
     return [TargetState(*row) for row in await db.fetch(sql("target_states"))]
 
 
 async def assignments(
     db: Connection, keys: Sequence[tuple[str, UUID]]
 ) -> dict[tuple[str, UUID], Assignment]:
-    """By (org, id), the targets of those that were ever given to one."""
+    """The assignments by (org, id). Jobs that never had a target are missing."""
     rows = await db.fetch(
         sql("assignments"), [org for org, _ in keys], [job_id for _, job_id in keys]
     )
@@ -163,45 +165,47 @@ async def assignment(db: Connection, org: str, job_id: UUID) -> Assignment | Non
     return (await assignments(db, [(org, job_id)])).get((org, job_id))
 
 
-async def note_drop(db: Connection, org: str, job_id: UUID, lease: int) -> int | None:
-    """A target dropped a chat in mid-answer, and is there. How often that was so by now; None if
-    the job is not held under that lease any more."""
-    rows = await db.fetch(sql("note_drop"), org, job_id, lease)
+async def count_drop(db: Connection, org: str, job_id: UUID, lease: int) -> int | None:
+    """Count that a target dropped a chat in mid-answer, though it answers others.
+
+    Returns the drops so far, or None if the job is no longer held under that lease.
+    """
+    rows = await db.fetch(sql("count_drop"), org, job_id, lease)
     return rows[0]["drops"] if rows else None
 
 
-async def note_abandoned(db: Connection, org: str, job_id: UUID) -> bool:
-    """The chat's synchronous caller has gone. Whether a retry may join it from now on."""
-    return bool(await db.fetch(sql("note_abandoned"), org, job_id))
+async def mark_abandoned(db: Connection, org: str, job_id: UUID) -> bool:
+    """Record that the chat's synchronous caller left. Returns whether a retry may join the chat."""
+    return bool(await db.fetch(sql("mark_abandoned"), org, job_id))
 
 
 async def join_abandoned(
     db: Connection, org: str, owner: str, digest: bytes
 ) -> tuple[UUID, State] | None:
-    """A chat of that owner with that payload whose caller has gone; nobody else joins it then."""
+    """Join an abandoned chat of that owner with that payload. No other retry can join it then."""
     rows = await db.fetch(sql("join_abandoned"), org, owner, digest, RETRY_SECONDS_MAX)
     return (rows[0]["id"], State(rows[0]["state"])) if rows else None
 
 
-async def forget_abandoned(db: Connection, rows_max: int) -> int:
-    """Delete what no retry may join any more. How many rows those were."""
-    return len(await db.fetch(sql("forget_abandoned"), RETRY_SECONDS_MAX, rows_max))
+async def delete_abandoned(db: Connection, rows_max: int) -> int:
+    """Delete the abandoned chats that no retry may join any more. Returns how many rows."""
+    return len(await db.fetch(sql("delete_abandoned"), RETRY_SECONDS_MAX, rows_max))
 
 
 async def is_for_its_caller(db: Connection, org: str, job_id: UUID) -> bool:
-    """Whether nobody but the caller who waits for a chat could want it."""
+    """Whether only the synchronous caller can get the chat: it has no key and no webhook."""
     rows = await db.fetch(sql("is_for_its_caller"), org, job_id)
     return bool(rows) and rows[0]["is_for_its_caller"]
 
 
 @asynccontextmanager
-async def _one_at_a_time(connection: RawConnection) -> AsyncIterator[None]:
-    """A transaction that holds the lock of llm claims from its first moment on.
+async def _claim_transaction(connection: RawConnection) -> AsyncIterator[None]:
+    """A transaction that holds the lock of llm claims from its start.
 
-    Both in one round trip: somebody waits for the first word of an answer.
+    BEGIN and the lock share one round trip, because a caller waits for the first token.
     """
     try:
-        # Within the try: should it be cancelled while it waits, the transaction has begun already.
+        # Within the try: if it is cancelled while it waits, the transaction has already begun.
         await connection.execute(sql("begin_claim"))
         yield
     except Exception:
@@ -211,55 +215,55 @@ async def _one_at_a_time(connection: RawConnection) -> AsyncIterator[None]:
     await connection.execute("COMMIT")
 
 
-async def _look_and_take(
+async def _read_and_claim(
     connection: RawConnection, order: ClaimOrder, offers: Sequence[SlotOffer], turn_seconds: float
 ) -> list[asyncpg.Record]:
-    seen = await _look_at_targets(connection, offers)
-    free = sum(target.free for target in seen.targets)
+    read = await _read_targets(connection, offers)
+    free = sum(target.free for target in read.targets)
     if not free:
         return []
-    if seen.limited:
+    if read.limited:
         await connection.execute("SET LOCAL synchronous_commit = on")
         await connection.execute(core_sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
-    most = min(free, max(order.room), _JOBS_OF_A_LINE_MAX)
-    lines = await _look_at_lines(connection, order, most)
+    most = min(free, max(order.room), _JOBS_PER_QUEUE_MAX)
+    queues = await _read_queues(connection, order, most)
     left: dict[str, int] = {}
-    if seen.limited and lines:
-        left, lines = await _look_at_limits(connection, lines)
-    room = [min(places, _PICKS_OF_A_LANE_MAX) for places in order.room]
+    if read.limited and queues:
+        left, queues = await _read_limits(connection, queues)
+    room = [min(slots, _PICKS_PER_LANE_MAX) for slots in order.room]
     choice = choose(
-        lines,
-        seen.targets,
+        queues,
+        read.targets,
         dict(zip(order.lanes, room, strict=True)),
-        now=seen.now,
+        now=read.now,
         turn_seconds=turn_seconds,
         left=left,
     )
     if not choice.picks:
         return []
-    taken = await _take(connection, order, choice)
-    # The choice takes all there is of what it was shown.
-    shown_in_part = any(len(db.since) == most for db in lines)
-    scanned_in_part = any(_cursor_name(*scan) in order.cursors for scan in _scans(order))
-    missed = len(taken) < len(choice.picks)
-    cut_short = len(choice.picks) >= _PICKS_OF_A_LANE_MAX
-    if 0 < len(taken) < free and (shown_in_part or scanned_in_part or missed or cut_short):
+    claimed = await _claim_picks(connection, order, choice)
+    # The choice takes everything it can from what was read, so more is left only in these cases.
+    read_in_part = any(len(queue.since) == most for queue in queues)
+    scanned_in_part = any(_cursor_name(*scan) in order.cursors for scan in _lane_endpoints(order))
+    missed = len(claimed) < len(choice.picks)
+    cut_short = len(choice.picks) >= _PICKS_PER_LANE_MAX
+    if 0 < len(claimed) < free and (read_in_part or scanned_in_part or missed or cut_short):
         order.look_again_seconds = 0.0
-    return taken
+    return claimed
 
 
 @dataclass(frozen=True, slots=True)
-class _SeenTarget:
-    """The targets as they are ``now``, and whether anything at all is under a limit."""
+class _TargetsRead:
+    """The targets as of ``now``, and whether any concurrency limit is set."""
 
     targets: list[TargetLoad]
     now: float
     limited: bool
 
 
-async def _look_at_targets(connection: RawConnection, offers: Sequence[SlotOffer]) -> _SeenTarget:
+async def _read_targets(connection: RawConnection, offers: Sequence[SlotOffer]) -> _TargetsRead:
     rows = await connection.fetch(
-        sql("look_at_targets"), [offer.target for offer in offers], _ENDPOINTS
+        sql("target_loads"), [offer.target for offer in offers], _ENDPOINTS
     )
     found = {row["name"]: row for row in rows}
     targets = [
@@ -273,15 +277,15 @@ async def _look_at_targets(connection: RawConnection, offers: Sequence[SlotOffer
         )
         for offer in offers
     ]
-    return _SeenTarget(targets, rows[0]["now"], rows[0]["limited"])
+    return _TargetsRead(targets, rows[0]["now"], rows[0]["limited"])
 
 
 def _free(offer: SlotOffer, row: asyncpg.Record) -> int:
     held: int = row["held"]
     if not row["unreachable"]:
         return max(0, offer.concurrency - held)
-    # One job finds out for all of them, if whoever wanted to try does not.
-    overdue = row["next_try"] + _TRY_SECONDS_MAX <= row["now"]
+    # The worker that announced a probe did not make it: let one job try the target.
+    overdue = row["next_try"] + _OVERDUE_PROBE_SECONDS <= row["now"]
     return min(1, offer.concurrency) if overdue and held == 0 else 0
 
 
@@ -298,7 +302,7 @@ def _turn(row: asyncpg.Record) -> TargetTurn:
     )
 
 
-def _scans(order: ClaimOrder) -> list[tuple[str, str]]:
+def _lane_endpoints(order: ClaimOrder) -> list[tuple[str, str]]:
     return [
         (lane, endpoint)
         for lane, room in zip(order.lanes, order.room, strict=True)
@@ -307,25 +311,25 @@ def _scans(order: ClaimOrder) -> list[tuple[str, str]]:
     ]
 
 
-async def _look_at_lines(
-    connection: RawConnection, order: ClaimOrder, jobs_of_a_line: int
+async def _read_queues(
+    connection: RawConnection, order: ClaimOrder, jobs_per_queue: int
 ) -> list[ModelQueue]:
-    scans = _scans(order)
-    places = [order.cursors.get(_cursor_name(*scan), _START)[1].partition(_NUL) for scan in scans]
+    scans = _lane_endpoints(order)
+    starts = [order.cursors.get(_cursor_name(*scan), _START)[1].partition(_NUL) for scan in scans]
     rows = await connection.fetch(
-        sql("look_at_lines"),
+        sql("waiting_queues"),
         [lane for lane, _ in scans],
         [endpoint for _, endpoint in scans],
-        [org for org, _, _ in places],
-        [model for _, _, model in places],
+        [org for org, _, _ in starts],
+        [model for _, _, model in starts],
         QUEUES_SCANNED_MAX,
-        jobs_of_a_line,
+        jobs_per_queue,
     )
     for lane, endpoint in scans:
         order.cursors.pop(_cursor_name(lane, endpoint), None)
     for row in rows:
         if row["scanned"] == QUEUES_SCANNED_MAX:
-            # There may be more: the next claim goes on from here.
+            # There may be more: the next claim continues here.
             order.cursors[_cursor_name(row["lane"], row["endpoint"])] = (
                 row["endpoint"],
                 f"{row['org_id']}{_NUL}{row['flow']}",
@@ -336,27 +340,27 @@ async def _look_at_lines(
     ]
 
 
-async def _look_at_limits(
-    connection: RawConnection, lines: Sequence[ModelQueue]
+async def _read_limits(
+    connection: RawConnection, queues: Sequence[ModelQueue]
 ) -> tuple[dict[str, int], list[ModelQueue]]:
-    """How many jobs each limit leaves, and the lines with the limits they are under."""
-    rows = await connection.fetch(sql("look_at_limits"), [*{db.org for db in lines}])
+    """How many jobs each limit leaves, and the queues with the limits that apply to them."""
+    rows = await connection.fetch(sql("limits"), [*{queue.org for queue in queues}])
     left: dict[str, int] = {}
     for row in rows:
-        # An organisation's own limits cover all of it, whatever they are called.
+        # The limits of an organisation cover all of it, whatever their names.
         name = "" if row["scope"] == "org" else row["name"]
         limit = _limit_name(row["org_id"], row["scope"], name)
         left[limit] = min(row["free"], left.get(limit, row["free"]))
-    return left, [replace(db, limits=tuple(_limits_of(db) & left.keys())) for db in lines]
+    return left, [replace(queue, limits=tuple(_limits_of(queue) & left.keys())) for queue in queues]
 
 
-def _limits_of(db: ModelQueue) -> set[str]:
-    """The names of whatever limits it could be under."""
+def _limits_of(queue: ModelQueue) -> set[str]:
+    """The names of all limits that could apply to the queue."""
     return {
-        _limit_name(db.org, "org", ""),
-        _limit_name(db.org, "flow", db.model),
-        _limit_name(db.org, "endpoint", db.endpoint),
-        _limit_name("*", "endpoint", db.endpoint),
+        _limit_name(queue.org, "org", ""),
+        _limit_name(queue.org, "flow", queue.model),
+        _limit_name(queue.org, "endpoint", queue.endpoint),
+        _limit_name("*", "endpoint", queue.endpoint),
     }
 
 
@@ -364,21 +368,21 @@ def _limit_name(org: str, scope: str, name: str) -> str:
     return _NUL.join((org, scope, name))
 
 
-async def _take(
+async def _claim_picks(
     connection: RawConnection, order: ClaimOrder, choice: ScheduleChoice
 ) -> list[asyncpg.Record]:
-    places: Counter[ModelQueue] = Counter()
+    positions: Counter[ModelQueue] = Counter()
     picks = []
     for pick in choice.picks:
-        db = pick.line
-        places[db] += 1
+        queue = pick.queue
+        positions[queue] += 1
         picks.append(
             (
-                db.lane,
-                db.endpoint,
-                db.org,
-                db.model,
-                places[db],
+                queue.lane,
+                queue.endpoint,
+                queue.org,
+                queue.model,
+                positions[queue],
                 pick.target,
                 pick.loading,
             )
@@ -396,7 +400,7 @@ async def _take(
         for name, turn in choice.turns.items()
     ]
     return await connection.fetch(
-        sql("take"),
+        sql("claim"),
         order.lease,
         order.endpoints,
         order.timeouts,

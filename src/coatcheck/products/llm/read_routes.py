@@ -1,4 +1,4 @@
-"""Collecting: a job, all jobs, a job's events; and asking for a job's end."""
+"""Routes that read chats: one job, a page of jobs, its events, its files; and cancel it."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ PAGE_ROWS_MAX: Final = 200
 
 
 class ChatReadRoutes:
-    """The routes that show jobs."""
+    """The handlers of these routes."""
 
     def __init__(self, context: LlmContext) -> None:
         self._context = context
 
     async def status(self, request: Request) -> Response | StreamResponse:
         context = self._context
-        look = await context.responses.look(request, await context.job(request))
-        headers = context.responses.paced_headers(look)
+        look = await context.responses.snapshot(request, await context.job(request))
+        headers = context.responses.snapshot_headers(look)
         if look.is_known:
             return Response(HTTPStatus.NOT_MODIFIED, b"", headers)
         return await context.presenter.response(look.view, headers, look.status)
@@ -90,13 +90,13 @@ class ChatReadRoutes:
         context, principal, query = self._context, request.principal, request.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
         choice = read_choice(query, "state", list(schemas.LlmState))
-        wanted = None if choice is None else schemas.LlmState(choice)
+        requested = None if choice is None else schemas.LlmState(choice)
         model = _model(query.get("model"))
         page = await context.engine.page(
             org=principal.org,
             endpoints=list(LLM_ENDPOINTS.values()),
             queue_key_prefix=model,
-            states=None if wanted is None else schemas.ENGINE_STATES[wanted],
+            states=None if requested is None else schemas.ENGINE_STATES[requested],
             owner=None if Scope.ADMIN in principal.scopes else principal.owner,
             after=_cursor(query.get("cursor")),
             limit=limit,
@@ -105,8 +105,8 @@ class ChatReadRoutes:
         items = [
             item
             for item in shown
-            # A job that was just claimed is `queued` or `loading`: its row does not say which.
-            if (wanted is None or item.state is wanted)
+            # A claimed job is `queued` or `loading`: its row does not say which.
+            if (requested is None or item.state is requested)
             # One model's name may begin with another's.
             and (model is None or item.model == model)
         ]
@@ -134,7 +134,7 @@ def _cursor(given: str | None) -> str | None:
 
 
 def routes(context: LlmContext) -> list[Route]:
-    reading = ChatReadRoutes(context)
+    chats = ChatReadRoutes(context)
     job_id = Parameter("id", "path", "The job's id.", ULID)
     return [
         Route(
@@ -142,8 +142,8 @@ def routes(context: LlmContext) -> list[Route]:
             path=JOBS,
             name="chats",
             summary="Jobs, newest first.",
-            description="An admin sees all of the organisation's; others see their own.",
-            handler=reading.page,
+            description="An admin sees all jobs of the organisation; others see their own.",
+            handler=chats.page,
             access=Scope.READ,
             tag="llm",
             parameters=_PAGE_PARAMETERS,
@@ -153,8 +153,8 @@ def routes(context: LlmContext) -> list[Route]:
             methods=("GET",),
             path=JOB,
             name="chat",
-            summary="A job as it is, or once it has ended.",
-            handler=reading.status,
+            summary="Read a job now, or wait until it has ended.",
+            handler=chats.status,
             access=Scope.READ,
             tag="llm",
             parameters=(job_id, *WAIT_PARAMETERS, *CONDITION_PARAMETERS),
@@ -162,7 +162,7 @@ def routes(context: LlmContext) -> list[Route]:
                 ResponseSpec(HTTPStatus.OK, "The job.", schemas.ChatJob, headers=_JOB_HEADERS),
                 ResponseSpec(
                     HTTPStatus.ACCEPTED,
-                    "The job has not ended within the time to wait.",
+                    "The job did not end within the time to wait.",
                     schemas.ChatJob,
                     headers=_JOB_HEADERS,
                 ),
@@ -173,29 +173,29 @@ def routes(context: LlmContext) -> list[Route]:
             methods=("GET",),
             path=f"{JOB}/events",
             name="chat_events",
-            summary="A job's states and what its model says, as they come.",
-            description="Each `chunk` is one object of the target's stream, as it sent it. "
-            '`{"coatcheck": {"restarted": true, ...}}` among them says that the job begins again, '
-            "and that all chunks before are void.",
-            handler=reading.events,
+            summary="Stream a job's states and output.",
+            description="Each `chunk` is one object of the target's stream, unchanged. The chunk "
+            '`{"coatcheck": {"restarted": true, ...}}` says that the job starts again: all chunks '
+            "before it are void.",
+            handler=chats.events,
             access=Scope.READ,
             tag="llm",
             parameters=(job_id, *RESUME_PARAMETERS),
             responses=(EVENTS,),
         ),
-        explain_route(JOB, "explain_chat", reading.explain, tag="llm", parameters=(job_id,)),
+        explain_route(JOB, "explain_chat", chats.explain, tag="llm", parameters=(job_id,)),
         Route(
             methods=("POST",),
             path=f"{JOB}/cancel",
             name="cancel_chat",
-            summary="Ask for a job's end.",
-            handler=reading.cancel,
+            summary="Cancel a job.",
+            handler=chats.cancel,
             access=Scope.SUBMIT,
             tag="llm",
             parameters=(job_id,),
             responses=(
                 ResponseSpec(HTTPStatus.OK, "The job is cancelled.", schemas.ChatJob),
-                ResponseSpec(HTTPStatus.ACCEPTED, "The job was told to stop.", schemas.ChatJob),
+                ResponseSpec(HTTPStatus.ACCEPTED, "The job is being cancelled.", schemas.ChatJob),
                 ResponseSpec(HTTPStatus.CONFLICT, "The job has ended.", Problem, MEDIA_TYPE),
             ),
         ),
@@ -204,14 +204,14 @@ def routes(context: LlmContext) -> list[Route]:
 
 _JOB_HEADERS: Final = RETRY_AFTER_HEADER | {
     "ETag": "Changes with every state.",
-    "Preference-Applied": "What was made of `Prefer`.",
+    "Preference-Applied": "The preferences of `Prefer` that were applied.",
 }
 _PAGE_PARAMETERS: Final = (
-    Parameter("cursor", "query", "The `next` of the page before.", ULID),
+    Parameter("cursor", "query", "The `next` of the previous page.", ULID),
     Parameter(
         "limit",
         "query",
-        "How many to show.",
+        "How many jobs to return.",
         {"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS},
     ),
     Parameter(
@@ -223,7 +223,7 @@ _PAGE_PARAMETERS: Final = (
     Parameter(
         "model",
         "query",
-        "Only jobs that ask this model.",
+        "Only jobs for this model.",
         {"type": "string", "minLength": 1, "maxLength": MODEL_NAME_CHARACTERS_MAX},
     ),
 )

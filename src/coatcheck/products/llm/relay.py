@@ -1,11 +1,11 @@
-"""Relays a job to the caller who waits for it: as it speaks, or whole once it has ended.
+"""Relays a job to its synchronous caller: as a stream, or whole once it has ended.
 
-The status of an answer cannot be taken back, so its head is sent only when the job has said
-something: a job that fails before is answered with the status that says so. A caller who would
-wait long is sent the head all the same, and what goes wrong later is told within the stream.
+The status of a response cannot be changed later, so its head is sent only when the job has output:
+a job that fails before gets the status of its failure. A caller who would wait long gets the head
+anyway, and a later failure is reported within the stream.
 
-A caller who leaves takes nothing with them: the job goes on, and a retry of their client may join
-it (``caller_retries.py``).
+When a caller leaves, the job goes on, and a retry by their client may join it
+(``caller_retries.py``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from coatcheck.products.llm.presenter import shown_error
 Awaited = TypeVar("Awaited")
 
 HELD_SECONDS_MAX: Final = 30 * 86_400.0
-"""How long a caller is held who set no time: longer than any of them stays."""
+"""How long a caller who set no time is held: longer than any stays."""
 RETRY_AFTER_SECONDS: Final = 2
 
 FAILURES: Final = {
@@ -54,39 +54,39 @@ FAILURES: Final = {
     "invalid_request": HTTPStatus.BAD_REQUEST,
     "model_not_found": HTTPStatus.NOT_FOUND,
 }
-"""What a caller who waited is answered when the job failed; else 502."""
+"""The status for a synchronous caller whose job failed, by the error's code; otherwise 502."""
 
-LEAVE_IT: Final = (b"x-should-retry", b"false")
-"""The job was tried as often as is worth while, or goes on: OpenAI's clients would make another of
-their own accord, and a third."""
+NO_RETRY: Final = (b"x-should-retry", b"false")
+"""Keeps OpenAI's clients from retrying automatically: the job has had its attempts, or goes on, and
+each retry would make another job."""
 _STREAM_HEADERS: Final = (
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # a proxy that collects pieces would hold them back
+    (b"x-accel-buffering", b"no"),  # a proxy that buffers would hold chunks back
 )
 
 
 class Framing(Protocol):
-    """How one caller's stream is written down."""
+    """The format of one caller's stream."""
 
     media_type: bytes
 
     def output(self, seq: int | None, data: bytes) -> bytes:
-        """One object of the target's, each exactly once and in their order, from the first on.
+        """The bytes for one object of the target. Called once for each, in order, from the first.
 
         Raises Untranslatable.
         """
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """Forget the objects so far: the next one is the first."""
 
     def idle(self) -> bytes:
-        """What keeps a connection open over which nothing goes."""
+        """The bytes that keep an idle connection open."""
 
     def error(self, status: HTTPStatus, code: str, message: str) -> bytes:
-        """That the stream ends here, and why."""
+        """The bytes that end the stream with an error."""
 
     def end(self) -> bytes:
-        """After the last object."""
+        """The bytes after the last object."""
 
 
 class _LastObject(msgspec.Struct):
@@ -97,7 +97,7 @@ _decode_last: Final = msgspec.json.Decoder(_LastObject).decode
 
 
 class Relay:
-    """Relays jobs of this surface."""
+    """Relays llm jobs to synchronous callers."""
 
     def __init__(self, context: LlmContext) -> None:
         self._context = context
@@ -107,8 +107,8 @@ class Relay:
     ) -> Response | StreamResponse:
         """The job's output after the chunk numbered ``after``, as it comes."""
         context = self._context
-        # From the first on, also for who has a part of it: what an object becomes may depend on
-        # those before it, and whether theirs is void on what came after.
+        # From the first chunk, even for a caller who has some: the translation of an object may
+        # depend on those before it, and a later restart may have made theirs void.
         pieces = follow(
             context.engine,
             context.draining,
@@ -116,16 +116,16 @@ class Relay:
             job,
             watching=partial(context.gate.watch, request),
         )
-        telling = _RelayedStart(context, request.principal.org, job, framing, after)
+        relayed = _RelayedStream(context, request.principal.org, job, framing, after)
         try:
-            first = await self._while_there(request, job, telling.next_of(pieces))
+            first = await self._while_there(request, job, relayed.next_of(pieces))
             if isinstance(first, OutputEnded) and first.view.state is not State.COMPLETED:
                 await pieces.aclose()
                 return self.failed(request, first.view, headers)
             if isinstance(first, OutputDraining):
                 await pieces.aclose()
                 return await self.drained(request, job, headers)
-        except Untranslatable as error:  # what its caller says to have already
+        except Untranslatable as error:  # among the chunks that the caller already has
             await pieces.aclose()
             code, message = untranslatable(job, error)
             return problem(request, HTTPStatus.BAD_GATEWAY, code, message, headers=headers)
@@ -133,29 +133,31 @@ class Relay:
             await pieces.aclose()
             raise
         headers = [(b"content-type", framing.media_type), *_STREAM_HEADERS, *headers]
-        why = _goes_on("The credential of this request does not count any more", job)
+        why = _job_continues("The credential of this request is no longer valid", job)
         refused = framing.error(HTTPStatus.UNAUTHORIZED, Unauthenticated.code, why)
-        return StreamResponse(HTTPStatus.OK, telling.bodies(first, pieces), headers, refused)
+        return StreamResponse(HTTPStatus.OK, relayed.bodies(first, pieces), headers, refused)
 
     async def held(self, request: Request, job_id: str, seconds: float | None) -> JobView:
-        """The job once it has ended, or the time is up, or this server drains. Raises ClientGone
-        if its caller does not stay."""
+        """The job once it has ended, or the time is up, or this server drains. Raises ClientGone if
+        the caller leaves."""
         if seconds is None:
             seconds = HELD_SECONDS_MAX
-        held = self._context.responses.held(request, job_id, request.principal.org, seconds)
+        held = self._context.responses.wait_with_result(
+            request, job_id, request.principal.org, seconds
+        )
         return await self._while_there(request, from_text(job_id), held)
 
     async def _while_there(
         self, request: Request, job: UUID, awaited: Coroutine[Any, Any, Awaited]
     ) -> Awaited:
-        """What is waited for, for as long as the caller stays. Raises ClientGone if they do not."""
+        """The awaited result. Raises ClientGone if the caller leaves before."""
         waiting = asyncio.create_task(awaited)
         leaving = asyncio.create_task(request.disconnected())
         try:
             await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                self._context.callers.gone(request.principal.org, job)
-                raise ClientGone("The caller left before the job had said anything.")
+                self._context.callers.caller_left(request.principal.org, job)
+                raise ClientGone("The caller left before the job had any output.")
             return waiting.result()
         finally:
             for task in (waiting, leaving):
@@ -163,25 +165,25 @@ class Relay:
             await asyncio.gather(waiting, leaving, return_exceptions=True)
 
     def headers(self, job: UUID) -> RawHeaders:
-        """What leads from an answer to its job."""
+        """The headers that lead from a response to its job."""
         job_id = to_text(job)
         return [job_id_header(job_id), *self._context.presenter.urls(job_id).headers()]
 
     def failed(self, request: Request, view: JobView, headers: RawHeaders) -> Response:
-        """The answer to a caller whose job has failed."""
+        """The response to a caller whose job has failed."""
         status, code, message = _failure(view)
         return problem(request, status, code, message, headers=headers)
 
     async def drained(self, request: Request, job: UUID, headers: RawHeaders) -> Response:
-        """The answer to a caller whom this server cannot keep any longer. Their client may try
-        again elsewhere, if it joins the job then."""
-        joinable = await self._context.callers.sent_away(request.principal.org, job)
-        headers = headers if joinable else [*headers, LEAVE_IT]
+        """The response to a caller when this server stops. Their client may retry at another
+        server, if the retry will join the job."""
+        joinable = await self._context.callers.detach_caller(request.principal.org, job)
+        headers = headers if joinable else [*headers, NO_RETRY]
         return problem(
             request,
             HTTPStatus.SERVICE_UNAVAILABLE,
             "server_stopping",
-            _goes_on("This server is about to stop", job),
+            _job_continues("This server is about to stop", job),
             headers=[*headers, (b"retry-after", b"%d" % RETRY_AFTER_SECONDS)],
         )
 
@@ -190,8 +192,8 @@ def job_id_header(job_id: str) -> tuple[bytes, bytes]:
     return b"x-job-id", job_id.encode("ascii")
 
 
-class _RelayedStart:
-    """One caller's stream, as far as it has come."""
+class _RelayedStream:
+    """The state of one caller's stream."""
 
     def __init__(
         self, context: LlmContext, org: str, job: UUID, framing: Framing, after: int
@@ -201,27 +203,27 @@ class _RelayedStart:
         self._job = job
         self._framing = framing
         self._after = after
-        self._has_told = after > 0
+        self._has_sent = after > 0
         self._last = b"{}"
 
     async def next_of(self, pieces: AsyncGenerator[Piece, None]) -> Piece:
-        """The next piece that means something to this caller."""
+        """The next piece that is new to this caller."""
         async for piece in pieces:
             match piece:
                 case OutputChunk() if piece.seq <= self._after:
                     self._last = piece.data
                     self._framing.output(piece.seq, piece.data)
-                case Restarted() if piece.seq <= self._after or not self._has_told:
+                case Restarted() if piece.seq <= self._after or not self._has_sent:
                     self._last = b"{}"
-                    self._framing.begin_again()
+                    self._framing.restart()
                 case _:
                     return piece
-        raise AssertionError("what is followed has an end")
+        raise AssertionError("output has an end")
 
     async def bodies(
         self, piece: Piece, pieces: AsyncGenerator[Piece, None]
     ) -> AsyncGenerator[bytes, None]:
-        """What to send, from ``piece`` on. Left before its end, its caller has gone."""
+        """The bytes to send, from ``piece`` on. Closed before its end, the caller left."""
         has_ended = False
         try:
             async with aclosing(self._bodies(piece, pieces)) as bodies:
@@ -230,7 +232,7 @@ class _RelayedStart:
             has_ended = True
         finally:
             if not has_ended:
-                self._context.callers.gone(self._org, self._job)
+                self._context.callers.caller_left(self._org, self._job)
 
     async def _bodies(
         self, piece: Piece, pieces: AsyncGenerator[Piece, None]
@@ -241,7 +243,7 @@ class _RelayedStart:
                 while True:
                     match piece:
                         case OutputChunk():
-                            self._last, self._has_told = piece.data, True
+                            self._last, self._has_sent = piece.data, True
                             yield framing.output(piece.seq, piece.data)
                             crash_point("llm.stream_sent")
                         case Idle():
@@ -250,7 +252,7 @@ class _RelayedStart:
                             yield self._void(piece)
                             return
                         case OutputDraining():
-                            why = _goes_on("This server is about to stop", self._job)
+                            why = _job_continues("This server is about to stop", self._job)
                             yield framing.error(
                                 HTTPStatus.SERVICE_UNAVAILABLE, "server_stopping", why
                             )
@@ -262,8 +264,8 @@ class _RelayedStart:
             except Untranslatable as error:
                 yield framing.error(HTTPStatus.BAD_GATEWAY, *untranslatable(self._job, error))
             except CoatcheckError as error:
-                # The database is away, or the job's retention has ended meanwhile.
-                why = _goes_on("The job cannot be read for the moment", self._job)
+                # The database is unavailable, or the job's retention has ended meanwhile.
+                why = _job_continues("The job cannot be read at the moment", self._job)
                 yield framing.error(HTTPStatus.SERVICE_UNAVAILABLE, error.code, why)
 
     def _void(self, piece: Restarted) -> bytes:
@@ -271,8 +273,8 @@ class _RelayedStart:
         return self._framing.error(
             HTTPStatus.BAD_GATEWAY,
             "output_restarted",
-            f"The job {to_text(self._job)} had to begin again (attempt {piece.attempt}): what came "
-            f"so far is void. It goes on: see {urls.poll} and {urls.events}.",
+            f"The job {to_text(self._job)} had to start again (attempt {piece.attempt}): its "
+            f"output so far is void. The job goes on: see {urls.poll} and {urls.events}.",
         )
 
     async def _end(self, view: JobView) -> bytes:
@@ -292,9 +294,9 @@ def _failure(view: JobView) -> tuple[HTTPStatus, str, str]:
 
 
 def untranslatable(job: UUID, error: Untranslatable) -> tuple[str, str]:
-    """The code and the text for an answer that cannot be said in the caller's words."""
-    return error.code, f"{error.reason}; /jobs/{to_text(job)} has it as it came."
+    """The code and the text for an answer that cannot be translated for the caller."""
+    return error.code, f"{error.reason}; /jobs/{to_text(job)} has the original answer."
 
 
-def _goes_on(what: str, job: UUID) -> str:
+def _job_continues(what: str, job: UUID) -> str:
     return f"{what}; the job {to_text(job)} goes on: see /jobs/{to_text(job)}."

@@ -1,4 +1,4 @@
-"""The routes of the llm surface, put together."""
+"""All routes of the llm product, its job adapter and its webhook renderer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coatcheck.products.llm.presenter import LlmPresenter
 
 
 def routes(server: ServerContext) -> list[Route]:
-    """Every route of the surface, on the control plane's parts."""
+    """Every route of the product."""
     context = LlmContext(
         settings=server.settings,
         engine=server.engine,
@@ -40,10 +40,10 @@ def routes(server: ServerContext) -> list[Route]:
 
 
 def job_adapter(server: ServerContext) -> JobAdapter:
-    """Who speaks for the surface's jobs where all jobs are looked after."""
+    """The adapter for the routes that handle jobs of all products."""
     return LlmJobAdapter(server.engine, server.remote_calls)
 
 
 def payload_renderer(server: ServerContext) -> JobRenderer:
-    """What webhooks say of the surface's jobs."""
+    """The renderer of webhook payloads for llm jobs."""
     return webhook_payloads.renderer(server.engine, LlmPresenter(server.engine))

@@ -1,4 +1,4 @@
-"""What the llm surface's answers look like: the words of its contract, from the engine's."""
+"""The HTTP bodies of the llm product, and its names for the engine's states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coatcheck.domain.states import State
 
 
 class LlmState(StrEnum):
-    """Where a job stands. ``loading``: its model is being loaded by the target."""
+    """The state of a job. ``loading``: the target is loading the model."""
 
     QUEUED = "queued"
     LOADING = "loading"
@@ -35,27 +35,27 @@ _STATES: Final = {
 }
 
 ENGINE_STATES: Final[dict[LlmState, list[State]]] = {
-    word: [state for state, called in _STATES.items() if called is word] for word in LlmState
+    name: [state for state, shown in _STATES.items() if shown is name] for name in LlmState
 } | {LlmState.LOADING: [State.DISPATCHING]}
-"""The states in which a job may be that is shown so."""
+"""The engine's states that each state may stand for."""
 
 
 def llm_state(state: State, *, loading: bool) -> LlmState:
-    """What a state is called here; ``loading`` is what the job's assignment says."""
+    """The name of an engine's state here. ``loading`` is from the job's assignment."""
     if state is State.DISPATCHING and loading:
         return LlmState.LOADING
     return _STATES[state]
 
 
 class Error(msgspec.Struct, frozen=True):
-    """Why a job failed. ``code`` is stable; ``message`` may be the target's own."""
+    """Why a job failed. ``code`` is stable; ``message`` may quote the target."""
 
     code: str
     message: str
 
 
 class ChatArtifactItem(msgspec.Struct, frozen=True):
-    """A file that the job made: an image of its answer, or an answer that is too long for a row."""
+    """A file of a job: an image of its answer, or an answer too large for a row."""
 
     name: str
     media_type: str
@@ -65,8 +65,8 @@ class ChatArtifactItem(msgspec.Struct, frozen=True):
 
 
 class ChatWaiting(msgspec.Struct, frozen=True):
-    """Why a job waits: ``target_unreachable``, ``backoff``, ``queue`` or ``no_worker``; since when,
-    and when it is tried next, if that is known."""
+    """Why a job waits: ``target_unreachable``, ``backoff``, ``queue`` or ``no_worker``; since when;
+    and when it is tried next, if known."""
 
     reason: str
     detail: str
@@ -75,7 +75,7 @@ class ChatWaiting(msgspec.Struct, frozen=True):
 
 
 class ChatUrls(msgspec.Struct, frozen=True):
-    """Where the job is read, followed and cancelled."""
+    """The URLs to read, follow and cancel the job."""
 
     poll: str
     events: str
@@ -83,7 +83,7 @@ class ChatUrls(msgspec.Struct, frozen=True):
 
 
 class ChatTicket(msgspec.Struct, frozen=True):
-    """A job that is safe."""
+    """A job that is stored."""
 
     job_id: str
     state: LlmState
@@ -108,9 +108,9 @@ class ChatJobItem(msgspec.Struct, frozen=True):
 
 
 class ChatJob(msgspec.Struct, frozen=True):
-    """A job. ``result`` is what the target would have answered to a request that does not stream;
-    null until the job is done. In an event, where a long one has no room, it is null as well: it is
-    found in ``artifacts`` then, and where the job is read."""
+    """A job. ``result`` is the target's answer to a request that does not stream; null until the
+    job is done. In an event, a long result is null as well: ``artifacts`` has it, and a read of the
+    job."""
 
     job_id: str
     state: LlmState
@@ -126,12 +126,12 @@ class ChatJob(msgspec.Struct, frozen=True):
     expires_at: datetime | None
     terminal: bool
     urls: ChatUrls
-    # The last one, because a long one is streamed after all others.
+    # The last field, because a long result is streamed after all others.
     result: Any = None
 
 
 class ChatJobPage(msgspec.Struct, frozen=True):
-    """Jobs, newest first. ``next`` is the cursor of the page after this one; null on the last."""
+    """Jobs, newest first. ``next`` is the cursor of the next page; null on the last page."""
 
     items: list[ChatJobItem]
     next: str | None

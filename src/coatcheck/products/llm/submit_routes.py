@@ -1,7 +1,7 @@
-"""Handing a chat in: what the queued route and the synchronous ones have in common, and the former.
+"""Submits chats: ``POST /jobs``, and the ``ChatSubmitter`` that the synchronous routes share.
 
-The synchronous passthrough (``passthrough.py``, ``openai.py``) hands in the same jobs in the same
-way; its handlers then wait for them.
+The synchronous routes (``passthrough.py``, ``openai/routes.py``) submit the same jobs in the same
+way; their handlers then wait for them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(slots=True, frozen=True)
 class SubmittedChat:
-    """A job that is safe, new or known, and the model it asks. ``headers`` say if it was known."""
+    """A stored job, new or known, and its model. ``headers`` say whether it was known."""
 
     ticket: Ticket
     model: str
@@ -56,14 +56,14 @@ class SubmittedChat:
 
 
 class ChatSubmitter:
-    """Makes jobs of calls whose caller was let in (``Scope.SUBMIT``)."""
+    """Makes jobs of authorised requests (``Scope.SUBMIT``)."""
 
     def __init__(self, context: LlmContext) -> None:
         self._context = context
 
     def fields_of(self, request: Request) -> AbstractAsyncContextManager[dict[str, msgspec.Raw]]:
-        """The fields of the body, each as it was written, to be handed in before it is left. Raises
-        LlmNotConfigured before it is read, InvalidBody, and what else a body can be refused for."""
+        """The fields of the body, each as it was written. Submit within the context. Raises
+        LlmNotConfigured before the body is read, InvalidBody, and the other errors of bodies."""
         self._context.check_configured()
         return chat_requests.fields_of(request, self._context.room)
 
@@ -78,39 +78,38 @@ class ChatSubmitter:
         turns: Sequence[chat_requests.Fields] = (),
         image_urls: Mapping[str, str] = _NONE,
     ) -> SubmittedChat:
-        """Create the job, or find the one that the call's idempotency key names, or that the call
-        is a retry for.
+        """Create the job, or find the one that the request's idempotency key names, or that the
+        request retries.
 
-        ``passthrough``: the target may be sent a request that asks nothing, which has it load its
-        model. ``turns`` ask once more each. ``image_urls`` are those among the messages' images, by
-        the fields that they came in: they are fetched for the job. Raises InvalidParameter,
-        UrlForbidden, SubscriptionInactive, QueueFull, and IdempotencyMismatch if the caller is
-        strict.
+        ``passthrough``: the request may have no prompt, which makes the target load its model.
+        Each of ``turns`` is one more call. ``image_urls`` are the URLs among the messages' images,
+        by their fields; a worker fetches them. Raises InvalidParameter, UrlForbidden,
+        SubscriptionInactive, QueueFull, and IdempotencyMismatch if the caller is strict.
         """
         context, principal = self._context, request.principal
         context.check_configured()
         model = chat_requests.read_model(fields)
         chat_requests.check_shape(kind, fields)
-        asked = chat_requests.ASKED[kind]
-        if not passthrough and not chat_requests.has(fields, asked):
-            raise InvalidParameter(asked, "is missing: what to ask the model", "body")
+        prompt_field = chat_requests.PROMPT_FIELDS[kind]
+        if not passthrough and not chat_requests.has(fields, prompt_field):
+            raise InvalidParameter(prompt_field, "is missing: the prompt for the model", "body")
         payload = chat_requests.payload_of(
             kind, model, fields, turns, fetch_images=bool(image_urls)
         )
-        said = read_idempotency_key(request)
-        if passthrough and said is None and not chat_requests.OWN_FIELDS & fields.keys():
+        given_key = read_idempotency_key(request)
+        if passthrough and given_key is None and not chat_requests.OWN_FIELDS & fields.keys():
             joined = await context.callers.join(request, payload)
             if joined is not None:
                 return SubmittedChat(joined, model, [JOINED])
-        key = None if said is None else stored_key(principal, said)
+        key = None if given_key is None else stored_key(principal, given_key)
         await self._context.gate.check_unless_known(
             request.principal,
             key,
             partial(self._context.engine.knows_key, org=request.principal.org),
         )
-        told = await self._told(fields, principal.org)
-        for place, url in image_urls.items():
-            await check_webhook_url(place, url, context.image_guard, principal.org)
+        webhooks = await self._webhooks(fields, principal.org)
+        for path, url in image_urls.items():
+            await check_webhook_url(path, url, context.image_guard, principal.org)
         ticket = await self._submit(
             request,
             kind,
@@ -119,7 +118,7 @@ class ChatSubmitter:
                 "queue_key": model,
                 "lane": lane,
                 "idempotency_key": key,
-                **told,
+                **webhooks,
             },
         )
         check_mismatch(ticket, read_preferences(request))
@@ -141,41 +140,43 @@ class ChatSubmitter:
             **options,
         )
 
-    async def _told(self, fields: chat_requests.Fields, org: str) -> dict[str, Any]:
-        """Who is to be told of the job. Raises UrlForbidden unless they may be called as things
-        are now; whoever posts to them looks again."""
-        told: dict[str, Any] = {}
+    async def _webhooks(self, fields: chat_requests.Fields, org: str) -> dict[str, Any]:
+        """The job's webhooks, as options of a submit. Raises UrlForbidden unless their URLs may be
+        called now; each delivery checks again."""
+        webhooks: dict[str, Any] = {}
         for name in sorted(chat_requests.OWN_FIELDS):
             url = chat_requests.read_url(fields, name)
             if url is None:
                 continue
             await check_webhook_url(name, url, self._context.guard, org)
-            told[name] = url
-        if chat_requests.STATE_WEBHOOK_URL in told:
-            told["state_webhook_detail"] = "phases"
-        return told
+            webhooks[name] = url
+        if chat_requests.STATE_WEBHOOK_URL in webhooks:
+            webhooks["state_webhook_detail"] = "phases"
+        return webhooks
 
 
 class ChatSubmitRoutes:
-    """The route by which a chat is queued."""
+    """The handler of ``POST /jobs``."""
 
     def __init__(self, context: LlmContext) -> None:
         self._context = context
-        self._hand_in = ChatSubmitter(context)
+        self._submitter = ChatSubmitter(context)
 
     async def submit(self, request: Request) -> Response | StreamResponse:
-        """POST /jobs: answered as soon as the job is safe."""
+        """POST /jobs: answers as soon as the job is stored."""
         context, org = self._context, request.principal.org
         preferences = read_preferences(request)
         check_content_type(request)
-        kind, handed_in = await self._handed_in(request)
-        ticket = handed_in.ticket
+        kind, submitted = await self._submit_chat(request)
+        ticket = submitted.ticket
         view = None
         if preferences.wait is not None:
-            view = await context.responses.held(request, ticket.id, org, preferences.wait)
+            view = await context.responses.wait_with_result(
+                request, ticket.id, org, preferences.wait
+            )
             if view.terminal:
                 urls = context.presenter.urls(view.id)
-                headers = [*preferences.headers, *handed_in.headers, *urls.headers()]
+                headers = [*preferences.headers, *submitted.headers, *urls.headers()]
                 return await context.presenter.response(view, [*headers, (b"etag", etag(view))])
         return await context.responses.submitted(
             ticket,
@@ -186,19 +187,19 @@ class ChatSubmitRoutes:
             view=view,
         )
 
-    async def _handed_in(self, request: Request) -> tuple[LlmKind, SubmittedChat]:
-        async with self._hand_in.fields_of(request) as fields:
+    async def _submit_chat(self, request: Request) -> tuple[LlmKind, SubmittedChat]:
+        async with self._submitter.fields_of(request) as fields:
             kind: LlmKind = "chat"
             if chat_requests.has(fields, chat_requests.PROMPT):
                 if chat_requests.has(fields, chat_requests.MESSAGES):
                     raise InvalidParameter(
-                        chat_requests.PROMPT, "comes with `messages`: send one of the two", "body"
+                        chat_requests.PROMPT, "excludes `messages`: send one of the two", "body"
                     )
                 kind = "generate"
-            handed_in = await self._hand_in.chat(
+            submitted = await self._submitter.chat(
                 request, kind, fields, lane=Lane.STANDARD, passthrough=False
             )
-        return kind, handed_in
+        return kind, submitted
 
 
 def routes(context: LlmContext) -> list[Route]:
@@ -208,10 +209,10 @@ def routes(context: LlmContext) -> list[Route]:
             methods=("POST",),
             path=JOBS,
             name="submit_chat",
-            summary="Queue a chat, or a completion.",
-            description="The body is what Ollama's `/api/chat` takes, or with `prompt` what "
-            "`/api/generate` takes; every field reaches the target as it is, but for the two "
-            "webhooks'. Answered as soon as the job is safe.",
+            summary="Queue a chat or a completion.",
+            description="The body is that of Ollama's `/api/chat`, or with `prompt` that of "
+            "`/api/generate`. Every field except the two webhook URLs reaches the target "
+            "unchanged. The answer comes as soon as the job is stored.",
             handler=submitting.submit,
             access=Scope.SUBMIT,
             tag="llm",
@@ -220,19 +221,19 @@ def routes(context: LlmContext) -> list[Route]:
             responses=(
                 ResponseSpec(
                     HTTPStatus.ACCEPTED,
-                    "The job is safe.",
+                    "The job is stored.",
                     schemas.ChatTicket,
                     headers=TICKET_HEADERS,
                 ),
                 ResponseSpec(
                     HTTPStatus.OK,
-                    "The job has ended within the time that the caller was willing to wait.",
+                    "The job ended within the time to wait.",
                     schemas.ChatJob,
                     headers=TICKET_HEADERS,
                 ),
                 PAYMENT,
                 NOT_CONFIGURED,
-                _REFUSED,
+                _UNPROCESSABLE,
             ),
         )
     ]
@@ -247,15 +248,15 @@ _CHAT: Final = {
         chat_requests.PROMPT: {"type": ["string", "null"]},
         chat_requests.STREAM: {
             "type": ["boolean", "null"],
-            "description": "Makes no difference here.",
+            "description": "Has no effect here.",
         },
         chat_requests.STATE_WEBHOOK_URL: {
             **_WEBHOOK,
-            "description": "Is told of every state by a signed POST.",
+            "description": "Receives every state by a signed POST.",
         },
         chat_requests.WEBHOOK_URL: {
             **_WEBHOOK,
-            "description": "Is told of the end by a signed POST.",
+            "description": "Receives the end by a signed POST.",
         },
     },
     "required": [chat_requests.MODEL],
@@ -265,12 +266,12 @@ PAYMENT: Final = ResponseSpec(
     HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
 )
 NOT_CONFIGURED: Final = ResponseSpec(
-    HTTPStatus.NOT_FOUND, "No target is set (`llm_not_configured`).", Problem, MEDIA_TYPE
+    HTTPStatus.NOT_FOUND, "No target is configured (`llm_not_configured`).", Problem, MEDIA_TYPE
 )
-_REFUSED: Final = ResponseSpec(
+_UNPROCESSABLE: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,
-    "The idempotency key is known with another request, and the caller was strict; or a webhook's "
-    "URL may not be called.",
+    "The idempotency key was used with another request, and the caller asked for strict handling; "
+    "or the URL of a webhook is forbidden.",
     Problem,
     MEDIA_TYPE,
 )

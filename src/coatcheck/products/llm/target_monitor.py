@@ -1,9 +1,10 @@
-"""What this process knows of its targets: which models they have, which are loaded, who is away.
+"""Watches the targets of this process: their models, the loaded models, and whether they answer.
 
-``/api/tags`` is looked at every minute, and when a target says that it does not know a model;
-``/api/ps`` as well, and every few seconds while jobs run there, and when one has ended. A target
-that was found away is probed, with backoff, until it answers: then its jobs are due at once. Who
-probes a target says when it will do so next; should it never come to that, others take over.
+It reads ``/api/tags`` every minute, and when a target says that it does not know a model. It reads
+``/api/ps`` every minute too, and every few seconds while jobs run there, and when a job has ended.
+An unreachable target is probed, with backoff, until it answers; then the jobs that wait for it are
+due at once. The worker that probes a target records when it will probe next; if it never does,
+other workers take over.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ _TICK_SECONDS: Final = 1.0
 _IDLE_LOOK_SECONDS: Final = 60.0
 _BUSY_LOOK_SECONDS: Final = 5.0
 _STATES_SECONDS: Final = 5.0
-_LOOKS_APART_SECONDS: Final = 1.0
-"""However many jobs end meanwhile."""
+_LOOK_INTERVAL_MIN_SECONDS: Final = 1.0
+"""The shortest time between two reads of a list, however many jobs end meanwhile."""
 _ANNOUNCED_MARGIN_SECONDS: Final = 1.0
 PROBE_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.0)
 _OVERDUE_SECONDS: Final = PROBE_BACKOFF.cap_seconds + 10.0
-"""Who has announced no further probe of a target for so long does not probe it any more."""
+"""A worker that has announced no further probe of a target for this long has stopped probing it."""
 _PROBES: Final = 2
-PROBES_APART_SECONDS: Final = 0.5
-"""A server that is just being killed may answer once more."""
-_FOR_EVER: Final = float("inf")
-_SAYS_NOTHING: Final = "a target did not say what it has: %s"
+PROBE_INTERVAL_SECONDS: Final = 0.5
+"""A server that is being killed may answer one more probe."""
+_FOREVER: Final = float("inf")
+_NO_LIST: Final = "cannot read the models of a target: %s"
 
 
 class _ListedModel(msgspec.Struct):
@@ -67,27 +68,27 @@ _UNREADABLE: Final = (msgspec.MsgspecError, RecursionError)
 
 
 @dataclass(slots=True)
-class _View:
-    """One target, as it was last seen."""
+class _MonitoredTarget:
+    """The last known state of one target."""
 
     target: LlmTarget
     models: frozenset[str] | None = None
     resident: dict[str, float] = field(default_factory=dict)
-    """Until when each is loaded, if nobody asks for it before, by our own clock."""
+    """When each model will be unloaded if nobody uses it before, by our own clock."""
     loading: dict[str, int] = field(default_factory=dict)
-    """Models that jobs of this process wait for: a target lists them as loaded meanwhile."""
+    """Models that jobs of this process wait for. A target lists them as loaded meanwhile."""
     jobs: int = 0
     looked_at: bool = False
     tags_due_at: float = 0.0
-    tags_seen_at: float = -_FOR_EVER
+    tags_seen_at: float = -_FOREVER
     ps_due_at: float = 0.0
-    ps_seen_at: float = -_FOR_EVER
+    ps_seen_at: float = -_FOREVER
     away: bool = False
-    """Whether it was away when it was last called or when the database was last asked."""
+    """Whether the last call, or the last read of the database, found it unreachable."""
     announced: datetime | None = None
-    """When whoever probes it says that it will next, by the database's clock."""
-    announced_at: float = -_FOR_EVER
-    """When we saw that change, by our own clock."""
+    """When the worker that probes it will probe next, by the database's clock."""
+    announced_at: float = -_FOREVER
+    """When we saw ``announced`` change, by our own clock."""
     probing: asyncio.Task[None] | None = None
     looking: asyncio.Task[None] | None = None
 
@@ -97,9 +98,10 @@ class _View:
 
 
 class TargetMonitor:
-    """The targets of this process. A context manager.
+    """Watches the targets of this process. A context manager.
 
-    ``work_may_wait`` is called when a target has come back, or is seen for the first time.
+    ``on_work`` is called when there may be jobs to claim: a target answers again or for the first
+    time, or its models changed.
     """
 
     def __init__(
@@ -107,18 +109,18 @@ class TargetMonitor:
         db: Connection,
         upstream: Upstream,
         targets: Sequence[LlmTarget],
-        work_may_wait: Callable[[], None],
+        on_work: Callable[[], None],
     ) -> None:
         self._db = db
         self._upstream = upstream
-        self._views = {target.name: _View(target) for target in targets}
-        self._work_may_wait = work_may_wait
+        self._targets = {target.name: _MonitoredTarget(target) for target in targets}
+        self._on_work = on_work
         self._states_due_at = 0.0
         self._states_known = False
         self._ticking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._ticking = asyncio.create_task(self._tick_for_ever(), name="llm landscape")
+        self._ticking = asyncio.create_task(self._tick_forever(), name="llm target monitor")
         return self
 
     async def __aexit__(
@@ -128,26 +130,26 @@ class TargetMonitor:
         trace: TracebackType | None,
     ) -> None:
         tasks = [self._ticking]
-        for view in self._views.values():
+        for view in self._targets.values():
             tasks += [view.probing, view.looking]
         running = [task for task in tasks if task is not None]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    # What is known
+    # What is known of the targets
 
     def target(self, name: str) -> LlmTarget:
-        return self._views[name].target
+        return self._targets[name].target
 
     def offers(self) -> list[SlotOffer]:
-        """What each target can take, for a claim."""
+        """The targets that a claim may use."""
         now = time.monotonic()
         return [
             SlotOffer(
                 target=view.target.name,
-                # None while it is away: it is the prober that finds out, not a job. None before it
-                # was looked at: a job could come to the one that does not have its model.
+                # 0 while it is away: a probe finds out when it is back, not a job. 0 before the
+                # first look: a job could get a target that does not have its model.
                 concurrency=0 if view.away or not view.looked_at else view.target.concurrency,
                 models=view.models,
                 resident=frozenset(
@@ -156,145 +158,147 @@ class TargetMonitor:
                     if until > now and model not in view.loading
                 ),
             )
-            for view in self._views.values()
+            for view in self._targets.values()
         ]
 
-    # What jobs tell
+    # Reports of the executor
 
     def began(self, name: str, model: str, *, loading: bool) -> None:
         """A job is about to be sent to the target."""
-        view = self._views[name]
+        view = self._targets[name]
         view.jobs += 1
         metrics.set_llm_running(name, view.jobs)
         if loading:
             view.loading[model] = view.loading.get(model, 0) + 1
 
     def ended(self, name: str, model: str, *, loading: bool) -> None:
-        """The job is over, however; ``loading`` if it ended before its model was loaded."""
-        view = self._views[name]
+        """The job has ended. ``loading``: before its model was loaded."""
+        view = self._targets[name]
         view.jobs -= 1
         metrics.set_llm_running(name, view.jobs)
         if loading:
             self._loading_over(view, model)
-        self._want_resident(view)
+        self._request_resident(view)
 
     def loaded(self, name: str, model: str) -> None:
         """The target has begun to answer: the model that the job waited for is loaded."""
-        view = self._views[name]
+        view = self._targets[name]
         self._loading_over(view, model)
-        view.resident[model] = _FOR_EVER  # the next look says until when
-        self._want_resident(view)
+        view.resident[model] = _FOREVER  # the next look says until when
+        self._request_resident(view)
 
     async def others_have(self, name: str, model: str) -> bool:
-        """The target said that it does not know a model: whether another one does, asked anew."""
-        reachable = [view for view in self._views.values() if not view.away]
+        """Whether another target has the model, by a fresh look, after this one said it has not."""
+        reachable = [view for view in self._targets.values() if not view.away]
         await asyncio.gather(*(self._models_now(view) for view in reachable))
         return any(
             view.models is not None and model in view.models
-            for view in self._views.values()
+            for view in self._targets.values()
             if view.target.name != name
         )
 
     async def answered(self, name: str) -> None:
-        """The target answered a job. If it was away, everybody is told that it is back."""
-        view = self._views[name]
+        """The target answered a job. If it was away, the database records that it is back."""
+        view = self._targets[name]
         if view.away:
-            await self._safely(self._back(view))
+            await self._unless_database_away(self._store_reachable(view))
 
-    async def found_away(self, name: str, why: str) -> None:
-        """The target could not be reached. It is probed from now on, and given no jobs; ``why`` is
-        for those who wait."""
-        view = self._views[name]
+    async def mark_unreachable(self, name: str, why: str) -> None:
+        """The target could not be reached. It gets no jobs and is probed from now on. Callers of
+        waiting jobs see ``why``."""
+        view = self._targets[name]
         if view.probing is None:
             self._probe(view)
-            await self._safely(self._note_away(view, why, PROBE_BACKOFF.delay(0, 0.0)))
+            await self._unless_database_away(
+                self._store_unreachable(view, why, PROBE_BACKOFF.delay(0, 0.0))
+            )
 
     async def is_alive(self, name: str) -> bool:
-        """Whether the target answers at all, right now."""
+        """Whether the target answers right now, with any status below 500."""
         try:
-            await self._upstream.look(self._views[name].target, "/api/version")
+            await self._upstream.get(self._targets[name].target, "/api/version")
         except httpx2.HTTPStatusError as error:
-            return error.response.status_code < 500  # from there on it may be a proxy that speaks
+            return error.response.status_code < 500  # 5xx may come from a proxy
         except httpx2.HTTPError:
             return False
         return True
 
-    async def is_there(self, name: str) -> bool:
-        """Whether the target that has just dropped a connection goes on answering."""
+    async def is_still_alive(self, name: str) -> bool:
+        """Whether a target that has just dropped a connection still answers, probed twice."""
         for probe in range(_PROBES):
             if probe:
-                await asyncio.sleep(PROBES_APART_SECONDS)
+                await asyncio.sleep(PROBE_INTERVAL_SECONDS)
             if not await self.is_alive(name):
                 return False
         return True
 
     @staticmethod
-    def _loading_over(view: _View, model: str) -> None:
+    def _loading_over(view: _MonitoredTarget, model: str) -> None:
         left = view.loading.get(model, 0) - 1
         if left > 0:
             view.loading[model] = left
         else:
             view.loading.pop(model, None)
 
-    # Looking
+    # Reading the lists of models
 
-    def _want_resident(self, view: _View) -> None:
-        view.ps_due_at = min(view.ps_due_at, view.ps_seen_at + _LOOKS_APART_SECONDS)
+    def _request_resident(self, view: _MonitoredTarget) -> None:
+        view.ps_due_at = min(view.ps_due_at, view.ps_seen_at + _LOOK_INTERVAL_MIN_SECONDS)
         self._look_soon(view)
 
-    async def _tick_for_ever(self) -> None:
+    async def _tick_forever(self) -> None:
         while True:
             try:
                 await self.tick()
             except (DatabaseUnavailable, OutcomeUnknown) as error:
-                _log.info("targets are looked at again later: %s", error)
-            except Exception:  # noqa: BLE001 - it is tried again; jobs go on meanwhile
-                _log.exception("looking at the targets failed")
+                _log.info("reading the states of targets failed, and is tried again: %s", error)
+            except Exception:  # noqa: BLE001 - tried again; jobs go on meanwhile
+                _log.exception("monitoring the targets failed")
             await asyncio.sleep(_TICK_SECONDS)
 
     async def tick(self) -> None:
-        """Look at what is due to be looked at."""
-        for view in self._views.values():
+        """Read the lists and states that are due."""
+        for view in self._targets.values():
             self._look_soon(view)
         now = time.monotonic()
         if now >= self._states_due_at:
             await self._read_states()
-            any_away = any(view.away for view in self._views.values())
+            any_away = any(view.away for view in self._targets.values())
             self._states_due_at = now + (_TICK_SECONDS if any_away else _STATES_SECONDS)
 
     async def _read_states(self) -> None:
-        """Learn which targets others found away, and probe those that nobody does any more."""
+        """Read which targets other workers found away, and probe those that nobody probes."""
         states = {state.name: state for state in await queries.target_states(self._db)}
         now = time.monotonic()
-        for name, view in self._views.items():
+        for name, view in self._targets.items():
             if view.probing is not None:
                 continue
             state = states.get(name)
             was_away = view.away
             view.set_away(state is not None and state.unreachable_since is not None)
             if was_away and not view.away:
-                self._work_may_wait()
+                self._on_work()
             if state is None or not view.away:
                 view.announced = None
                 continue
-            # The clocks of two machines are not held against each other. How old it is what we
-            # find when we start, nobody knows: it may have been left by the last who worked here.
+            # We do not compare the clocks of two machines. At our start the age of an announcement
+            # is unknown: a worker that has stopped since may have left it.
             if state.next_try_at != view.announced:
                 view.announced, view.announced_at = state.next_try_at, now
             if not self._states_known or now - view.announced_at > _OVERDUE_SECONDS:
                 self._probe(view)
         self._states_known = True
 
-    def _look_soon(self, view: _View) -> None:
-        """Look at the target if that is due, beside whatever else goes on."""
+    def _look_soon(self, view: _MonitoredTarget) -> None:
+        """Read the lists of the target in the background, if they are due."""
         now = time.monotonic()
         if view.jobs and view.ps_due_at > now + _BUSY_LOOK_SECONDS:
             view.ps_due_at = now + _BUSY_LOOK_SECONDS
         due = view.tags_due_at <= now or view.ps_due_at <= now
         if due and view.looking is None and view.probing is None:
-            view.looking = _beside(self._look(view), "llm look")
+            view.looking = _background_task(self._look(view), "llm look")
 
-    async def _look(self, view: _View) -> None:
+    async def _look(self, view: _MonitoredTarget) -> None:
         try:
             while view.tags_due_at <= time.monotonic() or view.ps_due_at <= time.monotonic():
                 now = time.monotonic()
@@ -307,114 +311,120 @@ class TargetMonitor:
                     await self._look_at_resident(view)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             name = view.target.name
-            await self.found_away(name, f"The target {name} cannot be connected to.")
+            await self.mark_unreachable(name, f"The target {name} cannot be connected to.")
         except (httpx2.HTTPError, *_UNREADABLE) as error:
-            # Its text may quote the target. It is asked all the same: it need not have lists.
-            _log.info(_SAYS_NOTHING, type(error).__name__, extra=_named(view))
+            # The error may quote the target, so log its type only. Jobs still go to the target: it
+            # need not have lists.
+            _log.info(_NO_LIST, type(error).__name__, extra=_log_fields(view))
         finally:
             view.looking = None
             if not view.looked_at:
                 view.looked_at = True
-                self._work_may_wait()
+                self._on_work()
 
-    async def _models_now(self, view: _View) -> None:
+    async def _models_now(self, view: _MonitoredTarget) -> None:
         now = time.monotonic()
-        if now - view.tags_seen_at < _LOOKS_APART_SECONDS:
-            return  # somebody else has just asked
+        if now - view.tags_seen_at < _LOOK_INTERVAL_MIN_SECONDS:
+            return  # another job has just asked
         view.tags_seen_at, view.tags_due_at = now, now + _IDLE_LOOK_SECONDS
         try:
             await self._look_at_models(view)
         except (httpx2.HTTPError, *_UNREADABLE) as error:
-            _log.info(_SAYS_NOTHING, type(error).__name__, extra=_named(view))
+            _log.info(_NO_LIST, type(error).__name__, extra=_log_fields(view))
 
-    async def _look_at_models(self, view: _View) -> None:
-        listed = _decode_list((await self._upstream.look(view.target, "/api/tags")).body)
+    async def _look_at_models(self, view: _MonitoredTarget) -> None:
+        listed = _decode_list((await self._upstream.get(view.target, "/api/tags")).body)
         before, view.models = view.models, frozenset(_names(listed))
         if view.models != before:
-            self._work_may_wait()
+            self._on_work()
 
-    async def _look_at_resident(self, view: _View) -> None:
-        asked_at, told_before = time.monotonic(), _told(view)
-        looked = await self._upstream.look(view.target, "/api/ps")
+    async def _look_at_resident(self, view: _MonitoredTarget) -> None:
+        asked_at, answering_before = time.monotonic(), _answering_models(view)
+        document = await self._upstream.get(view.target, "/api/ps")
         listed = {
-            name: asked_at + _seconds_left(each.expires_at, looked.at)
-            for each in _decode_list(looked.body).models or ()
+            name: asked_at + _seconds_left(each.expires_at, document.at)
+            for each in _decode_list(document.body).models or ()
             for name in _names(_List([each]))
         }
-        # What has begun to answer since may have been loaded after the target made its list.
-        since = dict.fromkeys(_told(view) - told_before, _FOR_EVER)
+        # A model that began to answer since may have been loaded after the target made its list.
+        since = dict.fromkeys(_answering_models(view) - answering_before, _FOREVER)
         view.resident = listed | since
 
-    # Who is away
+    # Probing
 
-    def _probe(self, view: _View) -> None:
-        _log.warning("a target is away; it is probed until it answers", extra=_named(view))
+    def _probe(self, view: _MonitoredTarget) -> None:
+        _log.warning(
+            "a target is unreachable; it is probed until it answers", extra=_log_fields(view)
+        )
         view.set_away(True)
         view.resident.clear()
-        view.probing = _beside(self._probe_until_back(view), "llm probe")
+        view.probing = _background_task(self._probe_until_back(view), "llm probe")
 
-    async def _probe_until_back(self, view: _View) -> None:
+    async def _probe_until_back(self, view: _MonitoredTarget) -> None:
         failures = 0
         try:
             await asyncio.sleep(PROBE_BACKOFF.delay(failures, 0.0))
             while not (
-                await self.is_alive(view.target.name) and await self._safely(self._back(view))
+                await self.is_alive(view.target.name)
+                and await self._unless_database_away(self._store_reachable(view))
             ):
                 failures += 1
                 delay = PROBE_BACKOFF.delay(failures, 0.0)
                 why = f"The target {view.target.name} does not answer."
-                await self._safely(self._note_away(view, why, delay))
+                await self._unless_database_away(self._store_unreachable(view, why, delay))
                 await asyncio.sleep(delay)
         finally:
             if view.probing is asyncio.current_task():
-                view.probing = None  # however it ended: others may take over
+                view.probing = None  # in any case: others may take over
 
-    async def _note_away(self, view: _View, why: str, retry_seconds: float) -> None:
-        await queries.note_unreachable(
+    async def _store_unreachable(
+        self, view: _MonitoredTarget, why: str, retry_seconds: float
+    ) -> None:
+        await queries.mark_unreachable(
             self._db, view.target.name, why, retry_seconds + _ANNOUNCED_MARGIN_SECONDS
         )
 
-    async def _back(self, view: _View) -> None:
-        due = await queries.note_alive(self._db, view.target.name)
+    async def _store_reachable(self, view: _MonitoredTarget) -> None:
+        due = await queries.mark_reachable(self._db, view.target.name)
         _log.info(
-            "a target is back; %d jobs that were sent to it are tried again",
+            "a target answers again; %d jobs that waited for a target are due now",
             due,
-            extra=_named(view),
+            extra=_log_fields(view),
         )
         view.set_away(False)
         view.tags_due_at = view.ps_due_at = 0.0
         probing, view.probing = view.probing, None
         if probing is not None and probing is not asyncio.current_task():
             probing.cancel()
-        self._work_may_wait()
+        self._on_work()
 
     @staticmethod
-    async def _safely(doing: Awaitable[None]) -> bool:
-        """Whether it was done; the database may be away as well."""
+    async def _unless_database_away(doing: Awaitable[None]) -> bool:
+        """Whether it was done. It is not if the database is unavailable."""
         try:
             await doing
         except (DatabaseUnavailable, OutcomeUnknown) as error:
-            _log.info("what became of a target is noted later: %s", error)
+            _log.info("the state of a target is stored later: %s", error)
             return False
         return True
 
 
-def _beside(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """A task whose log lines do not name the job that happened to be the reason for it."""
+def _background_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """A task whose log lines do not name the job that happened to start it."""
     return asyncio.create_task(work, name=name, context=contextvars.Context())
 
 
-def _told(view: _View) -> set[str]:
-    """The models that have begun to answer, and were not looked at since."""
-    return {name for name, until in view.resident.items() if until == _FOR_EVER}
+def _answering_models(view: _MonitoredTarget) -> set[str]:
+    """The models that have begun to answer since the last look."""
+    return {name for name, until in view.resident.items() if until == _FOREVER}
 
 
-def _named(view: _View) -> dict[str, str]:
+def _log_fields(view: _MonitoredTarget) -> dict[str, str]:
     return {"target": view.target.name}
 
 
 def _names(listed: _List) -> list[str]:
-    """The models' names, spelt as they are everywhere; what is no name is left out."""
+    """The canonical names of the models, without invalid ones."""
     names = []
     for each in listed.models or ():
         try:
@@ -428,7 +438,7 @@ def _seconds_left(expires_at: str, now: datetime) -> float:
     try:
         until = datetime.fromisoformat(expires_at)
     except ValueError:
-        return _FOR_EVER  # it does not say, so until the next look
+        return _FOREVER  # unknown, so until the next look
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)
     return (until - now).total_seconds()

@@ -1,8 +1,8 @@
-"""Calls an Ollama-shaped target: a chat as a stream of lines, or a short look at what it has.
+"""The HTTP client of Ollama-shaped targets: streams a chat, or gets a short document.
 
-One client, with its connections, serves all jobs of the process. Targets are the operator's own,
-so no egress guard stands before them; nothing else is trusted: no redirect, no proxy of the
-environment, no line or answer without a bound.
+One client, with its connections, serves all jobs of the process. Targets belong to the operator, so
+no egress guard checks them. Nothing else is trusted: redirects and the environment's proxies are
+ignored, and every line and every answer has a bound.
 """
 
 from __future__ import annotations
@@ -26,80 +26,80 @@ from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.telemetry import traceparents, tracing
 from coatcheck.version import __version__
 
-DOUBT_SECONDS: Final = 60.0
+STALL_PROBE_SECONDS: Final = 60.0
 _PROBES: Final = 2
-"""One answer may be lost in a busy machine; two in a row are not."""
+"""A busy machine may lose one probe. Two lost in a row mean that the target is away."""
 
 
 class TargetStalled(Exception):
-    """The target says nothing, and answers nobody."""
+    """The target sends nothing, and does not answer probes."""
 
 
 class StallDetector:
-    """When a target was last heard, and what follows from that."""
+    """Probes a target that has been silent for a while, to tell a slow one from a lost one."""
 
-    def __init__(self, is_alive: Callable[[], Awaitable[bool]], doubt_seconds: float) -> None:
+    def __init__(self, is_alive: Callable[[], Awaitable[bool]], stall_probe_seconds: float) -> None:
         self._is_alive = is_alive
-        self._doubt_seconds = doubt_seconds
+        self._stall_probe_seconds = stall_probe_seconds
         self._heard_at = time.monotonic()
 
-    def heard(self) -> None:
+    def on_output(self) -> None:
         self._heard_at = time.monotonic()
 
-    async def unless_asleep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do ``work``, for as long as the target is there. Raises TargetStalled if it is not."""
+    async def run_unless_stalled(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` for as long as the target answers probes. Raises TargetStalled otherwise."""
         working = asyncio.create_task(work)
-        asleep = asyncio.create_task(self._asleep())
+        stalled = asyncio.create_task(self._stalled())
         try:
-            await asyncio.wait({working, asleep}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({working, stalled}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                asleep.result()
+                stalled.result()
                 raise TargetStalled
             working.result()
         finally:
-            for task in (working, asleep):
+            for task in (working, stalled):
                 task.cancel()
-            await asyncio.gather(working, asleep, return_exceptions=True)
+            await asyncio.gather(working, stalled, return_exceptions=True)
 
-    async def _asleep(self) -> None:
+    async def _stalled(self) -> None:
         missed = 0
         while missed < _PROBES:
             silent = time.monotonic() - self._heard_at
-            if silent < self._doubt_seconds:
+            if silent < self._stall_probe_seconds:
                 missed = 0
-                await asyncio.sleep(self._doubt_seconds - silent)
+                await asyncio.sleep(self._stall_probe_seconds - silent)
             elif await self._is_alive():
                 missed = 0
-                await asyncio.sleep(self._doubt_seconds)
+                await asyncio.sleep(self._stall_probe_seconds)
             else:
                 missed += 1
 
 
 CONNECT_SECONDS_MAX: Final = 5.0
 SILENCE_SECONDS_MAX: Final = 900.0
-"""A model may take this long to be loaded and to read its prompt, or between two words, while its
-target is there (``silence.py``)."""
-LOOK_SECONDS_MAX: Final = 8.0
-"""For a whole look, so that not connecting is known as such before."""
-_LOOK_BYTES_MAX: Final = 8 * 1024 * 1024
+"""How long a model may take to be loaded and to read its prompt, or between two tokens, while its
+target answers probes (``StallDetector``)."""
+GET_SECONDS_MAX: Final = 8.0
+"""For a whole GET. Longer than the connection timeout, which then shows as such."""
+_GET_BYTES_MAX: Final = 8 * 1024 * 1024
 _REFUSAL_BYTES_MAX: Final = 64 * 1024
 _KEPT_CONNECTIONS_MAX: Final = 100
 _KEPT_SECONDS: Final = 4.0
 """Shorter than servers keep an idle connection, so that they do not close it under a request."""
 _SENT: Final = ".send_request_body.complete"
-"""How the transport's own event is called, after the protocol's name."""
+"""The end of the name of the transport's event, which begins with the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """A short document, and the time that the target's own clock showed."""
+class TargetDocument:
+    """A short document of a target, and the time by the target's clock."""
 
     body: bytes
     at: datetime
 
 
 class Upstream:
-    """The connections of this process to its targets. A context manager."""
+    """The HTTP client of this process for its targets. A context manager."""
 
     def __init__(self, *, silence_seconds_max: float = SILENCE_SECONDS_MAX) -> None:
         self.silence_seconds_max = silence_seconds_max
@@ -131,10 +131,10 @@ class Upstream:
     async def ask(
         self, target: LlmTarget, kind: LlmKind, body: bytes, *, on_sent: Callable[[], None]
     ) -> AsyncIterator[httpx2.Response]:
-        """POST a chat, and give the answer up to its headers. Leaving closes the connection if the
-        answer was not read to its end, which is how a target is told to stop.
+        """POST a chat, and yield the response with its body unread. Leaving closes the connection
+        if the body was not read to its end; that makes the target stop.
 
-        ``on_sent`` is called when the target was reached and has been sent all of it.
+        ``on_sent`` is called when the whole request has been sent.
         """
 
         async def trace(event: str, _: dict[str, Any]) -> None:
@@ -154,23 +154,23 @@ class Upstream:
         finally:
             await response.aclose()
 
-    async def look(self, target: LlmTarget, path: str) -> Looked:
-        """GET a short document. Raises httpx2.HTTPError for whatever keeps it from being had."""
+    async def get(self, target: LlmTarget, path: str) -> TargetDocument:
+        """GET a short document. Raises httpx2.HTTPError for any failure."""
         try:
-            async with asyncio.timeout(LOOK_SECONDS_MAX):
+            async with asyncio.timeout(GET_SECONDS_MAX):
                 async with self._client.stream(
                     "GET", target.url + path, headers=_headers(target)
                 ) as response:
                     response.raise_for_status()
-                    body = await _beginning(response, _LOOK_BYTES_MAX)
+                    body = await _beginning(response, _GET_BYTES_MAX)
         except TimeoutError as error:
             raise httpx2.ReadTimeout("the target took too long") from error
-        return Looked(body, _date(response))
+        return TargetDocument(body, _date(response))
 
 
 async def lines(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream as they come, without those that are empty. Raises AnswerTooLarge for
-    one that is longer than any answer may be, before it is read to its end."""
+    """The lines of a stream as they come, without the empty ones. Raises AnswerTooLarge as soon as
+    a line is longer than an answer may be."""
     held = bytearray()
     async for piece in response.aiter_raw():
         held += piece
@@ -187,9 +187,9 @@ async def lines(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
 
 
 async def read_refusal(response: httpx2.Response) -> bytes:
-    """The beginning of an error's body; the status alone will do if it does not come."""
+    """The beginning of an error's body; empty if it does not come, as the status is enough."""
     try:
-        async with asyncio.timeout(LOOK_SECONDS_MAX):
+        async with asyncio.timeout(GET_SECONDS_MAX):
             return await _beginning(response, _REFUSAL_BYTES_MAX)
     except (httpx2.HTTPError, TimeoutError):
         return b""

@@ -1,8 +1,8 @@
-"""What webhooks say of the llm surface's jobs.
+"""Webhook payloads of llm jobs.
 
-Whoever asked for every state (``state_webhook_url``) is told each in the words of this surface,
-flat and without an envelope, as of the event. Whoever is told otherwise is told as others are of
-their jobs: the job as it is, in an envelope.
+A receiver of every state (``state_webhook_url``) gets each one by this product's name, flat and
+without an envelope, as of the event. Other receivers get what all products send: the job as it is
+now, in an envelope.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from coatcheck.products.llm.presenter import CANCELLED, LlmPresenter, stored_ans
 
 ARTIFACT_INLINE_BYTES_MAX: Final = 256 * 1024
 ARTIFACTS_INLINE_BYTES_MAX: Final = 1024 * 1024
-"""Of all of a job together: what comes after is told by URL, however small it is."""
+"""For all artifacts of a job together. Those beyond it are sent by URL, however small."""
 
-_IN_OUR_WORDS: Final = "phase"
+_PHASE: Final = "phase"
 
 
 class PayloadArtifact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file of the job: its bytes, or if they are many the URL to fetch them from."""
+    """A file of the job: its bytes, or the URL to fetch a large one from."""
 
     name: str
     media_type: str
@@ -42,10 +42,10 @@ class PayloadArtifact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PayloadState(msgspec.Struct, frozen=True):
-    """A state that a job has come to. ``error`` is why it failed, or why it is queued again;
-    ``result`` is there with ``done``, unless it is too long: then it is among the ``artifacts``.
+    """A new state of a job. ``error`` is why it failed, or why it is queued again. ``result`` comes
+    with ``done``, unless it is too long: then ``artifacts`` has it.
 
-    ``expired``: the job's retention has ended, and this is all that is left to say.
+    ``expired``: the job's retention has ended, and nothing more of it is left.
     """
 
     type: str
@@ -74,22 +74,22 @@ class ExpiredChat(msgspec.Struct, frozen=True):
 
 
 def renderer(engine: Engine, presenter: LlmPresenter) -> JobRenderer:
-    """For ``core/webhook_payloads.py``."""
+    """The renderer that ``core/webhook_payloads.py`` calls."""
 
-    async def told(event: DeliveryEvent, view: JobView | None) -> Any:
-        if event.facts.get("as") == _IN_OUR_WORDS:
+    async def render(event: DeliveryEvent, view: JobView | None) -> Any:
+        if event.facts.get("as") == _PHASE:
             return WholeBody(await _state(engine, presenter, event, view))
-        return _gone(event) if view is None else await presenter.job(view)
+        return _expired(event) if view is None else await presenter.job(view)
 
-    return told
+    return render
 
 
 async def _state(
     engine: Engine, presenter: LlmPresenter, event: DeliveryEvent, view: JobView | None
 ) -> PayloadState:
     facts = event.facts
-    state = _word(facts["state"])
-    before = await engine.webhooks.told_before(event)
+    state = _state_name(facts["state"])
+    before = await engine.webhooks.previous_facts(event)
     result = None
     artifacts: list[PayloadArtifact] = []
     if view is not None and state is schemas.LlmState.DONE:
@@ -102,7 +102,7 @@ async def _state(
         timestamp=event.at,
         job_id=to_text(event.subject),
         state=state,
-        previous_state=schemas.LlmState.QUEUED if before is None else _word(before["state"]),
+        previous_state=schemas.LlmState.QUEUED if before is None else _state_name(before["state"]),
         model=facts["flow"],
         attempt=facts["attempt"],
         error=_error(event, view),
@@ -112,13 +112,13 @@ async def _state(
     )
 
 
-def _word(state: str) -> schemas.LlmState:
-    """Who is told in our words is told of a claim only where a model has to be loaded."""
+def _state_name(state: str) -> schemas.LlmState:
+    """This product's name of a state. A claim is sent only if a model must be loaded."""
     return schemas.llm_state(State(state), loading=True)
 
 
 def _error(event: DeliveryEvent, view: JobView | None) -> schemas.Error | None:
-    """The code is as of the event. The message is the job's, if it still has that one."""
+    """The error. The code is as of the event; the message is the job's, if the code still is."""
     if event.facts["state"] == State.CANCELLED:
         return schemas.Error("cancelled", CANCELLED)
     code = event.facts.get("error_code")
@@ -131,7 +131,7 @@ def _error(event: DeliveryEvent, view: JobView | None) -> schemas.Error | None:
 async def _artifacts(
     engine: Engine, presenter: LlmPresenter, view: JobView
 ) -> list[PayloadArtifact]:
-    told = []
+    payloads = []
     room = ARTIFACTS_INLINE_BYTES_MAX
     for artifact in await presenter.artifacts(view):
         content = url = None
@@ -141,7 +141,7 @@ async def _artifacts(
             url = await _signed(engine, view, artifact)
         else:
             room -= artifact.size
-        told.append(
+        payloads.append(
             PayloadArtifact(
                 name=artifact.name,
                 media_type=artifact.media_type,
@@ -151,7 +151,7 @@ async def _artifacts(
                 url=url,
             )
         )
-    return told
+    return payloads
 
 
 async def _content(engine: Engine, artifact: Artifact) -> str | None:
@@ -163,7 +163,7 @@ async def _content(engine: Engine, artifact: Artifact) -> str | None:
 
 
 async def _signed(engine: Engine, view: JobView, artifact: Artifact) -> str | None:
-    """Good for as long as the artifact is kept, if that is not longer than a URL can be."""
+    """A URL that is valid as long as the artifact is kept, up to the longest a URL may be."""
     if view.expires_at is None:
         return None
     seconds = int((view.expires_at - datetime.now(UTC)).total_seconds())
@@ -173,7 +173,7 @@ async def _signed(engine: Engine, view: JobView, artifact: Artifact) -> str | No
     return signed.url
 
 
-def _gone(event: DeliveryEvent) -> ExpiredChat:
+def _expired(event: DeliveryEvent) -> ExpiredChat:
     facts = event.facts
     state = State(facts["state"])
     return ExpiredChat(

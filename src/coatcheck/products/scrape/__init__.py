@@ -1,1 +1,1 @@
-"""The service ``scrape``: pages fetched as jobs, their bodies kept as artifacts."""
+"""The scrape product: a service that fetches pages as jobs and stores their bodies as artifacts."""

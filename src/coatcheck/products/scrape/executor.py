@@ -1,7 +1,7 @@
-"""The built-in service that fetches pages, for a worker to serve beside its own.
+"""The built-in service that fetches pages, which a worker serves beside its own services.
 
-All jobs of the process share their connections, which close with the executor. A body goes to the
-blob store and is never in a row.
+All jobs of a process share their connections, which close with the executor. Bodies go to the blob
+store, never into a row.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from coatcheck.version import __version__
 from coatcheck.worker.cancellation import unless_cancelled
 
 SCRAPE_SERVICE: Final = "scrape"
-"""Callers name it, so it is in the catalogue."""
+"""The service's name. Callers use it, so the catalogue lists the service."""
 
 _CONNECT_SECONDS_MAX: Final = 10.0
 _STORE_SECONDS_MAX: Final = 300.0
-"""What a body may take to reach the blob store, after it was fetched."""
-_PACKING_BYTES: Final = 64 * 1024
-"""How much longer than unpacked a body may be as it is sent."""
-_UNWANTED_BYTES_MAX: Final = 16 * 1024
-_UNWANTED_SECONDS_MAX: Final = 1.0
+"""The time limit for storing a body in the blob store after the fetch."""
+_ENCODING_OVERHEAD_BYTES: Final = 64 * 1024
+"""How much longer a compressed body may be than its content."""
+_DISCARDED_BYTES_MAX: Final = 16 * 1024
+_DISCARD_SECONDS_MAX: Final = 1.0
 
-_OURS: Final = (
+_DEFAULT_HEADERS: Final = (
     ("user-agent", f"coatcheck/{__version__}"),
     ("accept", "*/*"),
 )
@@ -95,8 +95,8 @@ class ScrapeExecutor:
             timeout_seconds: Seconds = TIMEOUT_SECONDS,
             max_bytes: Bytes | None = None,
         ) -> Fetched:
-            order = read_fetch(url, method, headers, timeout_seconds, max_bytes, bytes_max)
-            return await unless_cancelled(job, self._fetch(job, url, order))
+            request = read_fetch(url, method, headers, timeout_seconds, max_bytes, bytes_max)
+            return await unless_cancelled(job, self._fetch(job, url, request))
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,16 +109,16 @@ class ScrapeExecutor:
     ) -> None:
         await self._gateway.close()
 
-    async def _fetch(self, job: Job, url: str, order: Fetch) -> Fetched:
+    async def _fetch(self, job: Job, url: str, request: Fetch) -> Fetched:
         began = time.monotonic()
-        with PageBody(self._temp_dir, order.bytes_max) as body:
-            limit = asyncio.timeout(order.timeout_seconds)
+        with PageBody(self._temp_dir, request.bytes_max) as body:
+            limit = asyncio.timeout(request.timeout_seconds)
             try:
                 async with limit:
-                    page, response = await self._follow(job.org, order, body)
+                    page, response = await self._follow(job.org, request, body)
             except TimeoutError:
                 if limit.expired():
-                    raise outcomes.timed_out(order.timeout_seconds) from None
+                    raise outcomes.timed_out(request.timeout_seconds) from None
                 raise
             shown = shown_headers(response)
             fetched = Fetched(
@@ -131,7 +131,7 @@ class ScrapeExecutor:
                 sha256=body.sha256,
                 fetched_at=datetime.now(UTC),
                 elapsed_ms=round((time.monotonic() - began) * 1000),
-                artifact=None if order.method == "HEAD" else BODY_ARTIFACT,
+                artifact=None if request.method == "HEAD" else BODY_ARTIFACT,
             )
             if fetched.artifact is not None:
                 await job.attach(
@@ -141,21 +141,23 @@ class ScrapeExecutor:
                 )
             return fetched
 
-    async def _follow(self, org: str, order: Fetch, body: PageBody) -> tuple[str, httpx2.Response]:
-        """The page at the end of the redirects, read into ``body``, and its URL."""
-        page, headers = order.url, _request_headers(order)
-        connect_seconds = min(_CONNECT_SECONDS_MAX, order.timeout_seconds / 2)
+    async def _follow(
+        self, org: str, request: Fetch, body: PageBody
+    ) -> tuple[str, httpx2.Response]:
+        """Follow redirects to a page, and read it into ``body``. Returns its URL and response."""
+        page, headers = request.url, _request_headers(request)
+        connect_seconds = min(_CONNECT_SECONDS_MAX, request.timeout_seconds / 2)
         for _ in range(REDIRECTS_MAX + 1):
-            response = await self._gateway.send(org, order.method, page, headers, connect_seconds)
+            response = await self._gateway.send(org, request.method, page, headers, connect_seconds)
             try:
                 following = next_page(page, response)
-                refused = outcomes.refusal(response)
-                if following is None and refused is None:
-                    await _take_in(response, body, order)
+                failure = outcomes.error_of_status(response)
+                if following is None and failure is None:
+                    await _read_body(response, body, request)
                     return page, response
-                await _let_pass(response)
-                if refused is not None:
-                    raise refused
+                await _discard_body(response)
+                if failure is not None:
+                    raise failure
             finally:
                 await response.aclose()
             assert following is not None
@@ -164,46 +166,46 @@ class ScrapeExecutor:
         raise outcomes.too_many_redirects(REDIRECTS_MAX)
 
 
-def _request_headers(order: Fetch) -> list[tuple[str, str]]:
-    given = {name for name, _ in order.headers}
-    added = [(name, value) for name, value in _OURS if name not in given]
-    return [*order.headers, *added, ("accept-encoding", ACCEPT_ENCODING)]
+def _request_headers(request: Fetch) -> list[tuple[str, str]]:
+    given = {name for name, _ in request.headers}
+    added = [(name, value) for name, value in _DEFAULT_HEADERS if name not in given]
+    return [*request.headers, *added, ("accept-encoding", ACCEPT_ENCODING)]
 
 
-async def _take_in(response: httpx2.Response, body: PageBody, order: Fetch) -> None:
-    """Read a page into ``body``, unpacked."""
-    if order.method == "HEAD":
+async def _read_body(response: httpx2.Response, body: PageBody, request: Fetch) -> None:
+    """Read a page into ``body``, decompressed."""
+    if request.method == "HEAD":
         return
-    unpacking = unpacker(response.headers.get("content-encoding", ""))
-    if unpacking is None:
+    decoder = unpacker(response.headers.get("content-encoding", ""))
+    if decoder is None:
         raise outcomes.coding_unknown()
-    sent_max = order.bytes_max + _PACKING_BYTES
+    sent_max = request.bytes_max + _ENCODING_OVERHEAD_BYTES
     if (_length(response) or 0) > sent_max:
-        raise outcomes.too_large(order.bytes_max)
+        raise outcomes.too_large(request.bytes_max)
     try:
         async for sent in response.aiter_raw():
             if response.num_bytes_downloaded > sent_max:
-                raise outcomes.too_large(order.bytes_max)
-            for piece in unpacking.pieces(sent):
+                raise outcomes.too_large(request.bytes_max)
+            for piece in decoder.pieces(sent):
                 await body.add(piece)
-        unpacking.end()
+        decoder.end()
     except BodyCorrupt as error:
         raise outcomes.corrupt() from error
     except httpx2.HTTPError as error:
-        raise outcomes.broke_off() from error
+        raise outcomes.body_interrupted() from error
 
 
-async def _let_pass(response: httpx2.Response) -> None:
-    """Read a short body that nobody wants, so that its connection can be used again."""
+async def _discard_body(response: httpx2.Response) -> None:
+    """Read and discard a short body, so that its connection can be used again."""
     length = _length(response)
-    if length is not None and length <= _UNWANTED_BYTES_MAX:
+    if length is not None and length <= _DISCARDED_BYTES_MAX:
         with contextlib.suppress(httpx2.HTTPError, TimeoutError):
-            async with asyncio.timeout(_UNWANTED_SECONDS_MAX):
+            async with asyncio.timeout(_DISCARD_SECONDS_MAX):
                 async for _ in response.aiter_raw():
                     pass
 
 
 def _length(response: httpx2.Response) -> int | None:
-    """The length of the body as it is sent, if the server says it."""
+    """The ``Content-Length`` of a response; None if it is missing or invalid."""
     length = response.headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdigit() else None

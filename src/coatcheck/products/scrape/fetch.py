@@ -1,4 +1,4 @@
-"""What a fetch is asked for, and what it comes to."""
+"""The input and the result of a fetch, its redirects, and the body while it is being read."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from coatcheck.products.scrape import outcomes
 REDIRECTS_MAX: Final = 5
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_FOR_ONE_SITE: Final = frozenset({"authorization", "cookie"})
+_CREDENTIAL_HEADERS: Final = frozenset({"authorization", "cookie"})
 
 
 def next_page(page: str, response: httpx2.Response) -> str | None:
-    """The URL that an answer sends us on to; None if it is an end. Raises FailJob."""
+    """The URL that a response redirects to; None if it is not a redirect. Raises FailJob."""
     location = response.headers.get("location", "")
     if response.status_code not in _REDIRECTS or not location:
         return None
@@ -37,10 +37,10 @@ def next_page(page: str, response: httpx2.Response) -> str | None:
 
 
 def headers_for(following: str, page: str, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What of the headers for ``page`` goes to where it led: no credentials to another site."""
+    """The headers for the page after a redirect. Another site gets no credentials."""
     if _origin(following) == _origin(page):
         return headers
-    return [(name, value) for name, value in headers if name not in _FOR_ONE_SITE]
+    return [(name, value) for name, value in headers if name not in _CREDENTIAL_HEADERS]
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:
@@ -72,7 +72,7 @@ _UNKNOWN: Final = "application/octet-stream"
 
 
 def shown_headers(response: httpx2.Response) -> dict[str, str]:
-    """A chosen few, by their names in lower case, none longer than it may be."""
+    """The response headers in the result: a fixed selection, in lower case, with a length limit."""
     found: dict[str, str] = {}
     for raw_name, raw_value in response.headers.raw:
         name = raw_name.decode("latin-1").lower()
@@ -83,25 +83,26 @@ def shown_headers(response: httpx2.Response) -> dict[str, str]:
 
 
 def media_type(content_type: str | None) -> str:
-    """The content type, if it is one that an artifact can have."""
+    """The content type, if an artifact can have it; else ``application/octet-stream``."""
     found = content_type or ""
     plain = found.isascii() and found.isprintable() and "/" in found[1:-1]
     return found if plain and len(found) <= _MEDIA_TYPE_CHARACTERS_MAX else _UNKNOWN
 
 
-_HELD_BYTES_MAX: Final = 256 * 1024
+_BUFFER_BYTES_MAX: Final = 256 * 1024
 
 
 class PageBody:
-    """A body as it comes in: in memory up to a bound, then in a file without a name.
+    """A body while it is being read: in memory up to a limit, then in a temporary file.
 
-    Such a file is gone when it is closed, and when the process is killed. A context manager.
+    The file has no name, so it disappears when it is closed, also if the process is killed. A
+    context manager.
     """
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
         self._folder = folder
         self._bytes_max = bytes_max
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._file: BinaryIO | None = None
         self._digest = hashlib.sha256()
         self.size = 0
@@ -123,19 +124,19 @@ class PageBody:
         return self._digest.hexdigest()
 
     async def add(self, piece: bytes) -> None:
-        """Take the next piece. Raises FailJob when there are too many bytes."""
+        """Add the next piece. Raises FailJob if the body is too large."""
         self.size += len(piece)
         if self.size > self._bytes_max:
             raise outcomes.too_large(self._bytes_max)
         self._digest.update(piece)
-        self._held += piece
-        if len(self._held) > _HELD_BYTES_MAX:
+        self._buffer += piece
+        if len(self._buffer) > _BUFFER_BYTES_MAX:
             await asyncio.to_thread(self._write)
 
     async def whole(self) -> bytes | BinaryIO:
-        """All of it: bytes, or the file, to be read from its beginning."""
+        """The whole body: bytes, or the file, positioned at its beginning."""
         if self._file is None:
-            return bytes(self._held)
+            return bytes(self._buffer)
         await asyncio.to_thread(self._write)
         self._file.seek(0)
         return self._file
@@ -144,8 +145,8 @@ class PageBody:
         if self._file is None:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - see __exit__
-        self._file.write(self._held)
-        self._held.clear()
+        self._file.write(self._buffer)
+        self._buffer.clear()
 
 
 URL_CHARACTERS_MAX: Final = 8_192
@@ -153,7 +154,7 @@ TIMEOUT_SECONDS: Final = 60.0
 TIMEOUT_SECONDS_MAX: Final = 600.0
 HEADERS_MAX: Final = 50
 HEADERS_CHARACTERS_MAX: Final = 16_384
-"""All names and values together."""
+"""The limit for all names and values together."""
 
 BODY_ARTIFACT: Final = "body"
 
@@ -165,9 +166,9 @@ Bytes = Annotated[int, msgspec.Meta(ge=1)]
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_NOT_THE_CALLERS: Final = frozenset(
+_RESERVED_HEADERS: Final = frozenset(
     {
-        # Of the connection, or of a body, which a fetch has none of.
+        # They describe the connection, or a body, which a fetch does not have.
         "connection",
         "content-length",
         "expect",
@@ -177,16 +178,16 @@ _NOT_THE_CALLERS: Final = frozenset(
         "trailer",
         "transfer-encoding",
         "upgrade",
-        # What is unpacked here is asked for here.
+        # The executor decompresses the body, so it chooses the encodings.
         "accept-encoding",
     }
 )
-_NOT_THE_CALLERS_PREFIX: Final = "proxy-"
+_RESERVED_PREFIX: Final = "proxy-"
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """One page to fetch. ``headers`` may hold the caller's credentials: never log them."""
+    """A page to fetch. ``headers`` may have the caller's credentials: never log them."""
 
     url: str
     method: Method
@@ -199,7 +200,7 @@ class Fetch:
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """The result of a fetch. The body is the job's artifact that ``artifact`` names."""
+    """The result of a fetch. ``artifact`` is the name of the job's artifact that has the body."""
 
     url: str
     final_url: str
@@ -211,7 +212,7 @@ class Fetched(msgspec.Struct, frozen=True):
     fetched_at: datetime
     elapsed_ms: int
     artifact: str | None
-    """None if there was nothing to fetch but headers."""
+    """None for HEAD, which fetches only headers."""
 
 
 def read_fetch(
@@ -222,7 +223,7 @@ def read_fetch(
     max_bytes: int | None,
     deployment_bytes_max: int,
 ) -> Fetch:
-    """The fetch that a task asks for. Raises InvalidInput. Its URL is the guard's to judge."""
+    """Check the input of a fetch. Raises InvalidInput. The guard checks the URL later."""
     issues = [issue for name, value in headers.items() for issue in _issues(name, value)]
     if sum(len(name) + len(value) for name, value in headers.items()) > HEADERS_CHARACTERS_MAX:
         issues.append(FieldIssue("headers", f"have more than {HEADERS_CHARACTERS_MAX} characters"))
@@ -231,7 +232,7 @@ def read_fetch(
     if issues:
         raise InvalidInput(issues)
     return Fetch(
-        # What follows a # is for browsers; no server is ever sent it.
+        # The fragment is for browsers; it is never sent to a server.
         url=url.partition("#")[0],
         method=method,
         headers=[(name.lower(), value) for name, value in headers.items()],
@@ -242,10 +243,10 @@ def read_fetch(
 
 def _issues(name: str, value: str) -> list[FieldIssue]:
     if _HEADER_NAME.fullmatch(name) is None:
-        return [FieldIssue("headers", "one has a name that HTTP does not allow")]
+        return [FieldIssue("headers", "one has a name that is not valid in HTTP")]
     lowered = name.lower()
-    if lowered in _NOT_THE_CALLERS or lowered.startswith(_NOT_THE_CALLERS_PREFIX):
-        return [FieldIssue(f"headers.{lowered}", "is not the caller's to set")]
+    if lowered in _RESERVED_HEADERS or lowered.startswith(_RESERVED_PREFIX):
+        return [FieldIssue(f"headers.{lowered}", "cannot be set by callers")]
     if _HEADER_VALUE.fullmatch(value) is None:
-        return [FieldIssue(f"headers.{lowered}", "has a character that HTTP does not allow")]
+        return [FieldIssue(f"headers.{lowered}", "has a character that is not valid in HTTP")]
     return []

@@ -1,8 +1,8 @@
-"""How requests for pages leave: straight, behind the guard; through a proxy; or by a template.
+"""Sends requests for pages: directly, behind the egress guard; through a proxy; or by a template.
 
-The page's URL is a tenant's, the gateway is the operator's. Straight, the guard checks the very
-connection that is made. Through a gateway it is the gateway that connects, so what can be checked
-here is the URL: how it is spelt, and where its name leads as seen from here.
+The tenant chooses the page's URL, the operator the gateway. For a direct request, the guard checks
+the connection itself. A gateway makes its own connections, so only the URL can be checked here: its
+syntax, and the addresses that its host name has in this network.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from coatcheck.settings.scrape_gateway import ScrapeGateway
 _KEPT_CONNECTIONS_MAX: Final = 100
 _KEPT_SECONDS: Final = 30.0
 _RESOLVE_SECONDS_MAX: Final = 2.0
-_REFUSES_US: Final = str(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED.value)
+_PROXY_AUTHENTICATION_REQUIRED: Final = str(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED.value)
 
 
 class Gateway:
-    """Sends requests for pages. Its connections are for all of a worker's jobs.
+    """Sends requests for pages. All jobs of a worker share its connections.
 
-    It is no client of httpx2's: that would keep cookies, and read what a redirect says, which is
-    ours to judge.
+    It does not use a client of httpx2, which would keep cookies and follow redirects; the executor
+    checks every redirect.
     """
 
     def __init__(
@@ -62,7 +62,8 @@ class Gateway:
         headers: Iterable[tuple[str, str]],
         connect_seconds: float,
     ) -> httpx2.Response:
-        """The answer for a page, up to its headers. Raises what no answer means for the job."""
+        """Send a request. Returns the response with its headers read; raises the job's outcome if
+        there is no response."""
         if self._transport is None:
             self._transport = self._open()
         try:
@@ -71,14 +72,14 @@ class Gateway:
                 method,
                 self._gateway.address_of(page),
                 headers=[(name.encode(), value.encode("latin-1")) for name, value in headers],
-                # The whole fetch has its own limit. Only to connect ends earlier: there may be
-                # other addresses to try.
+                # The whole fetch has its own time limit. Only connecting has a shorter one, because
+                # there may be other addresses to try.
                 extensions={"timeout": {"connect": connect_seconds}, **charged_to(org)},
             )
             response = await self._transport.handle_async_request(request)
         except httpx2.ProxyError as error:
-            if str(error).startswith(_REFUSES_US):
-                raise outcomes.gateway_away("refuses its credentials") from error
+            if str(error).startswith(_PROXY_AUTHENTICATION_REQUIRED):
+                raise outcomes.gateway_unreachable("refuses its credentials") from error
             raise outcomes.gateway_refused() from error
         except (
             httpx2.HTTPError,
@@ -87,30 +88,34 @@ class Gateway:
             UrlForbidden,
             ValueError,
         ) as error:
-            if self._is_away(error):
-                raise outcomes.gateway_away("cannot be connected to") from error
-            raise outcomes.no_answer(error) from error
-        if self._gateway.kind == "proxy" and f"{response.status_code}" == _REFUSES_US:
+            if self._is_gateway_failure(error):
+                raise outcomes.gateway_unreachable("cannot be connected to") from error
+            raise outcomes.no_response(error) from error
+        if (
+            self._gateway.kind == "proxy"
+            and f"{response.status_code}" == _PROXY_AUTHENTICATION_REQUIRED
+        ):
             await response.aclose()
-            raise outcomes.gateway_away("refuses its credentials")
+            raise outcomes.gateway_unreachable("refuses its credentials")
         return response
 
     async def _check(self, page: str, org: str) -> None:
-        """Raise UrlForbidden for a page that may not be fetched, as far as it can be told here."""
+        """Raise UrlForbidden for a page that must not be fetched, as far as this can be checked
+        before connecting."""
         target = read_target(page, URL_CHARACTERS_MAX)
         if self._gateway.kind == "direct":
-            return  # the guard's transport sees to the rest, as it connects
+            return  # the guard's transport checks the rest when it connects
         try:
             await self._guard.addresses_of(target, org, _RESOLVE_SECONDS_MAX)
         except (NameNotFound, TimeoutError):
-            # Behind a proxy a worker often can resolve no name of the internet at all.
+            # Behind a proxy, a worker often cannot resolve names of the internet.
             return
 
-    def _is_away(self, error: Exception) -> bool:
-        """Whether it is the gateway that could not be connected to."""
+    def _is_gateway_failure(self, error: Exception) -> bool:
+        """Whether the connection to the gateway failed, and not the one to the page."""
         if self._gateway.kind == "template":
             return isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-        return isinstance(error.__cause__, _GatewayAway)
+        return isinstance(error.__cause__, _GatewayUnreachable)
 
     def _open(self) -> httpx2.AsyncBaseTransport:
         if self._gateway.kind == "direct":
@@ -119,10 +124,10 @@ class Gateway:
 
 
 class _GatewayTransport(httpx2.AsyncHTTPTransport):
-    """httpx2's own transport on a pool that tells the gateway's failures from the pages'.
+    """httpx2's transport with a pool that distinguishes the gateway's failures from the pages'.
 
-    httpx2 has no argument for that, so the pool is made here instead of by its ``__init__``, which
-    is not called.
+    httpx2 has no argument for that. So this creates the pool instead of the base class's
+    ``__init__``, which is not called.
     """
 
     def __init__(
@@ -150,12 +155,12 @@ class _GatewayTransport(httpx2.AsyncHTTPTransport):
         )
 
 
-class _GatewayAway(httpcore2.ConnectError):
-    """The gateway itself could not be connected to."""
+class _GatewayUnreachable(httpcore2.ConnectError):
+    """The connection to the gateway failed."""
 
 
 class _GatewaySockets(httpcore2.AsyncNetworkBackend):
-    """Opens sockets to the gateway, and says so when that fails."""
+    """Opens sockets to the gateway, and raises _GatewayUnreachable if that fails."""
 
     def __init__(self) -> None:
         self._sockets = httpcore2.AnyIOBackend()
@@ -173,4 +178,4 @@ class _GatewaySockets(httpcore2.AsyncNetworkBackend):
                 await self._sockets.connect_tcp(host, port, timeout, local_address, socket_options)
             )
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-            raise _GatewayAway(str(error)) from error
+            raise _GatewayUnreachable(str(error)) from error

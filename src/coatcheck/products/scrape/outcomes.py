@@ -1,4 +1,4 @@
-"""What becomes of a job whose page was not simply there. One code for each cause, one a status."""
+"""The outcomes of fetches that fail: an error code for each cause and for each HTTP status."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ from coatcheck.domain.errors import (
     UrlForbidden,
 )
 from coatcheck.egress.resolver import NameNotFound
-from coatcheck.egress.urls import asked_seconds
+from coatcheck.egress.urls import parse_retry_after
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
-"""A server that asks for more is asked again after this long."""
+"""The longest delay that a server's ``Retry-After`` can cause."""
 
-_WORTH_ANOTHER_TRY: Final = frozenset(
+_RETRYABLE_STATUSES: Final = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 )
 _CAUSES_MAX: Final = 10
 
 
-def no_answer(error: Exception) -> JobSignal:
-    """The fetch broke before the page's server had answered anything."""
+def no_response(error: Exception) -> JobSignal:
+    """The outcome of a fetch that got no response."""
     match error:
         case UrlForbidden():
             return FailJob(str(error), code=error.code)
         case LookUpRefused():
             return TargetUnreachable(str(error))
         case httpx2.LocalProtocolError() | httpx2.InvalidURL() | ValueError():
-            return FailJob("The request cannot be sent as it is.", code="request_invalid")
+            return FailJob("The request is not valid HTTP.", code="request_invalid")
         case httpx2.ConnectError() if _is_caused_by(error, NameNotFound):
             return RetryLater("The URL's host has no address.", code="dns_failed")
         case httpx2.ConnectError() if _is_caused_by(error, ssl.SSLError):
-            return RetryLater("No TLS connection that can be trusted.", code="tls_failed")
+            return RetryLater("A trusted TLS connection could not be made.", code="tls_failed")
         case httpx2.ConnectTimeout():
             return RetryLater("The connection was not accepted in time.", code="connect_failed")
         case httpx2.ConnectError():
-            return RetryLater("The server cannot be connected to.", code="connect_failed")
+            return RetryLater("The connection to the server failed.", code="connect_failed")
         case _:
             return RetryLater(
-                "The connection was lost before an answer in HTTP had come.", code="connection_lost"
+                "The connection was lost before the server sent a response.", code="connection_lost"
             )
 
 
-def broke_off() -> JobSignal:
+def body_interrupted() -> JobSignal:
     """The connection broke in the middle of the body."""
-    return RetryLater("The body broke off.", code="connection_lost")
+    return RetryLater("The connection was lost within the body.", code="connection_lost")
 
 
 def corrupt() -> JobSignal:
-    return RetryLater("The body cannot be unpacked.", code="body_corrupt")
+    return RetryLater("The body cannot be decompressed.", code="body_corrupt")
 
 
 def coding_unknown() -> JobSignal:
-    return FailJob("The body is packed in a way that was not asked for.", code="coding_unknown")
+    return FailJob("The body has an encoding that was not requested.", code="coding_unknown")
 
 
 def timed_out(seconds: float) -> JobSignal:
@@ -82,27 +82,27 @@ def too_many_redirects(redirects_max: int) -> JobSignal:
 
 
 def redirect_invalid() -> JobSignal:
-    return FailJob("A redirect leads to what is no URL.", code="redirect_invalid")
+    return FailJob("A redirect has an invalid URL.", code="redirect_invalid")
 
 
-def gateway_away(why: str) -> JobSignal:
-    """Nothing is wrong with the page: it was never asked for."""
+def gateway_unreachable(why: str) -> JobSignal:
+    """The gateway is down or refuses the worker. The page was never requested."""
     return TargetUnreachable(f"The scrape gateway {why}.")
 
 
 def gateway_refused() -> JobSignal:
-    """The proxy did not connect us to the page's server."""
-    return RetryLater("The proxy made no connection to the server.", code="gateway_refused")
+    """The proxy did not connect to the page's server."""
+    return RetryLater("The proxy did not connect to the server.", code="gateway_refused")
 
 
-def refusal(response: httpx2.Response) -> JobSignal | None:
-    """What an answer means for the job; None if the page is there."""
+def error_of_status(response: httpx2.Response) -> JobSignal | None:
+    """The outcome of a response with an error status; None for a page."""
     status = response.status_code
     if status < 400:
         return None
     message, code = f"The server answered {status}.", f"http_{status}"
-    if status in _WORTH_ANOTHER_TRY or 500 <= status < 600:
-        after = asked_seconds(response.headers, datetime.now(UTC), RETRY_AFTER_SECONDS_MAX)
+    if status in _RETRYABLE_STATUSES or 500 <= status < 600:
+        after = parse_retry_after(response.headers, datetime.now(UTC), RETRY_AFTER_SECONDS_MAX)
         return RetryLater(message, after=after, code=code)
     return FailJob(message, code=code)
 

@@ -1,4 +1,4 @@
-"""Scraping: a service of the catalogue that fetches pages."""
+"""Registers the scrape product: a service that fetches pages."""
 
 from __future__ import annotations
 

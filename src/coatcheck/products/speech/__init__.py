@@ -1,1 +1,1 @@
-"""The speech surface: text in, audio out, spoken elsewhere by a voice of the user's own."""
+"""The speech product: text in, audio out, spoken by a remote with a voice of the user."""

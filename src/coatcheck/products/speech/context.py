@@ -1,4 +1,4 @@
-"""What every route of the speech surface needs, and for whom it reads."""
+"""The services that every speech route uses, and the access checks that they share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coatcheck.egress import Guard
 from coatcheck.http.gate import Gate
 from coatcheck.http.job_responses import JobResponses
 from coatcheck.http.request import Request
-from coatcheck.http.upload_limits import UploadRoom
+from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.products.speech.errors import SpeechNotConfigured
 from coatcheck.products.speech.model import SPEECH_TYPES, SpeechReader, SpeechType, StoredSpeechTask
 from coatcheck.products.speech.presenter import SpeechPresenter
@@ -25,7 +25,7 @@ from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.settings import Settings
 
 _MARK: Final = "\x1espeech:"
-"""Before the keys of this surface. No caller can spell it: it is not printable."""
+"""The prefix of this product's idempotency keys. No caller can send it: it is not printable."""
 
 PAGE_ROWS: Final = 50
 PAGE_ROWS_MAX: Final = 200
@@ -33,7 +33,7 @@ PAGE_ROWS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class SpeechContext:
-    """The parts that the routes of this surface work with."""
+    """The server's services that the speech routes use."""
 
     settings: Settings
     engine: Engine
@@ -41,34 +41,33 @@ class SpeechContext:
     responses: JobResponses
     remote_calls: RemoteCalls
     guard: Guard
-    """Of webhooks."""
-    room: UploadRoom = field(default_factory=UploadRoom)
-    """For the audio of voices."""
+    """Checks webhook URLs."""
+    room: UploadSlots = field(default_factory=UploadSlots)
+    """Limits concurrent uploads of voices."""
 
     def check_configured(self) -> None:
-        """Raises SpeechNotConfigured if there is nobody to speak."""
+        """Raises SpeechNotConfigured if no remote for speech is set."""
         if self.settings.speech_target is None:
             raise SpeechNotConfigured(
-                "Nothing is spoken here: set COATCHECK_SPEECH_REMOTE_URL to the base URL of a "
-                "remote that speaks, or COATCHECK_SPEECH_REMOTE to another kind of one, for "
-                "servers and workers alike."
+                "Speech is not configured: set COATCHECK_SPEECH_REMOTE_URL to the base URL of an "
+                "HTTP remote, or COATCHECK_SPEECH_REMOTE for another kind of remote, on servers "
+                "and workers."
             )
 
     def reader(self, request: Request) -> SpeechReader:
-        """Who asks. Raises UserRequired if that is no user."""
+        """The user who calls. Raises UserRequired if the credential names none."""
         principal = request.principal
         if principal.user is None:
             raise UserRequired(
-                "Voices and what they say are each user's own, and this credential names no user: "
-                "send a user's token (a JWT whose `sub` is the user), or an API key, which has one."
+                "Voices and generations belong to a user, and this credential names no user: send "
+                "a user's token (a JWT whose `sub` is the user), or an API key, which has a user."
             )
         return SpeechReader(principal.org, principal.user)
 
     def presenter(
         self, request: Request, kind: SpeechType = SpeechType.GENERATE
     ) -> SpeechPresenter:
-        """What tasks look like to whoever asks. ``kind`` is that of the task for which a ticket is
-        to be made."""
+        """The presenter for the caller. ``kind`` is the type of a task that gets a ticket."""
         return SpeechPresenter(self.engine, self.reader(request), kind)
 
     async def task(self, request: Request) -> StoredSpeechTask:
@@ -77,7 +76,7 @@ class SpeechContext:
             self.reader(request), request.params["id"]
         )
         view, principal = task.view, request.principal
-        # The first wall. The read above was behind the second.
+        # Checked twice: here, and by row security in the read above.
         if view.endpoint not in SPEECH_TYPES or view.owner != principal.owner:
             raise JobNotFound("there is no such task")
         return task
@@ -88,13 +87,13 @@ class SpeechContext:
 
 
 def stored_key(principal: Principal, key: str) -> str:
-    """An idempotency key as it is stored: one for each user that says it."""
-    said = "\0".join([principal.owner, key])
-    return _MARK + hashlib.sha256(said.encode()).hexdigest()
+    """An idempotency key as it is stored: every user has their own keys."""
+    scoped = "\0".join([principal.owner, key])
+    return _MARK + hashlib.sha256(scoped.encode()).hexdigest()
 
 
 def read_cursor(given: str | None) -> UUID | None:
-    """The ``next`` of the page before."""
+    """Parse ``next`` of the previous page."""
     if given is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The errors of speech: voices and generations that are not there, recordings that are refused."""
+"""The errors of speech: absent voices and generations, rejected recordings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from coatcheck.domain.errors import FileRejected, NotFound
 
 
 class SpeechNotConfigured(NotFound):
-    """No remote for speech is set. Its text says what to set."""
+    """No remote for speech is set. The message says which setting to set."""
 
     code = "speech_not_configured"
     public_text = None

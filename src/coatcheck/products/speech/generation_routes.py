@@ -1,4 +1,4 @@
-"""What was spoken: one generation, and all of a user's."""
+"""Routes that show generations (texts that were spoken): one, and all of a user's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GenerationRoutes:
         task = await context.engine.extension(SpeechRepository).generation(
             context.reader(request), request.params["id"]
         )
-        # The first wall. The read above was behind the second.
+        # Checked twice: here, and by row security in the read above.
         if task.view.owner != request.principal.owner:
             raise GenerationNotFound("there is no such generation")
         return json_response(await shown_generation(context.engine, task))
@@ -61,7 +61,7 @@ def routes(context: SpeechContext) -> list[Route]:
             methods=("GET",),
             path=GENERATIONS,
             name="generations",
-            summary="The caller's generations, newest first.",
+            summary="List the caller's generations, newest first.",
             handler=generations.page,
             access=Scope.READ,
             tag=TAG,
@@ -74,7 +74,7 @@ def routes(context: SpeechContext) -> list[Route]:
             methods=("GET",),
             path=f"{GENERATIONS}/{{id}}",
             name="generation",
-            summary="A generation, and the signed URL of its audio once that is there.",
+            summary="Read a generation, with the signed URL of its audio once that exists.",
             handler=generations.one,
             access=Scope.READ,
             tag=TAG,

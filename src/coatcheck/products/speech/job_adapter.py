@@ -1,4 +1,4 @@
-"""Speaks for the tasks of the speech surface."""
+"""The console's adapter for speech tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from coatcheck.products.speech.model import (
 )
 from coatcheck.products.speech.presenter import task_urls
 from coatcheck.products.speech.repository import SpeechRepository
-from coatcheck.products.speech.submit_routes import SpeechOrder, SpeechSubmitRoutes
+from coatcheck.products.speech.submit_routes import SpeechRequest, SpeechSubmitRoutes
 
 _encode: Final = msgspec.json.Encoder().encode
 _LABELS: Final = {
@@ -37,9 +37,9 @@ _LABELS: Final = {
 
 
 class SpeechJobAdapter(JobAdapter):
-    """Texts that are spoken elsewhere: done again, one is a new generation of the same text."""
+    """Adapts tasks that a remote speaks. A retry is a new generation of the same text."""
 
-    surface = "speech"
+    product = "speech"
 
     def __init__(self, context: SpeechContext) -> None:
         super().__init__(context.engine, context.remote_calls)
@@ -48,32 +48,32 @@ class SpeechJobAdapter(JobAdapter):
     async def label(self, job: OrgJob, /) -> JobLabel:
         return JobLabel(SPEECH_SERVICE, _LABELS[SPEECH_TYPES[job.view.endpoint]])
 
-    def places(self, job: OrgJob) -> JobPaths:
+    def paths(self, job: OrgJob) -> JobPaths:
         return JobPaths(task_urls(job.id).poll)
 
     async def input(self, job: OrgJob) -> bytes:
-        await super().input(job)  # it is shown for as long as it is kept
-        order = _order(await self._task(job))
+        await super().input(job)  # raises InputNotKept once the input is deleted
+        work = _request_of(await self._task(job))
         given = {
-            "description": order.description,
-            "voice_id": order.voice_id,
-            "transcript" if order.type is SpeechType.CLONE else "text": order.text or None,
-            "language": order.language,
-            "clone_id": order.clone_id,
+            "description": work.description,
+            "voice_id": work.voice_id,
+            "transcript" if work.type is SpeechType.CLONE else "text": work.text or None,
+            "language": work.language,
+            "clone_id": work.clone_id,
         }
         return _encode({name: value for name, value in given.items() if value is not None})
 
     async def retry(self, job: OrgJob, order: RetryRequest) -> Ticket:
         if not job.view.terminal:
-            raise JobNotEnded("The task goes on; it is retried once it has failed.")
-        if not job.has_come_to_nothing:
-            raise InputNotKept("The text was spoken. To have it spoken again, hand it in again.")
+            raise JobNotEnded("The task has not ended; it can be retried once it has failed.")
+        if not job.is_unsuccessful:
+            raise InputNotKept("The task has completed. To speak the text again, submit it again.")
         reader, task = self._reader(job), await self._task(job)
-        work = _order(task)
+        work = _request_of(task)
         try:
-            material = await self._submitting.material(reader, work, order.idempotency_key)
-            # URLs are signed for a time: where the voice is heard is said anew.
-            payload = await self._submitting.payload(work, material)
+            sources = await self._submitting.find_sources(reader, work, order.idempotency_key)
+            # Signed URLs expire, so the payload gets a new URL of the voice.
+            payload = await self._submitting.payload(work, sources)
             return await self._engine.extension(OrgJobRepository).retry(
                 job,
                 idempotency_key=order.idempotency_key,
@@ -84,11 +84,11 @@ class SpeechJobAdapter(JobAdapter):
             )
         except VoiceNotFound:
             raise NotRetryable(
-                "The voice that was to speak was deleted; hand the text in with another one."
+                "The task's voice was deleted; submit the text with another voice."
             ) from None
         except InvalidInput:
             raise NotRetryable(
-                "The clone that was to speak is not kept any more; clone the voice again."
+                "The task's clone no longer exists; clone the voice again."
             ) from None
         except SpeechNotConfigured as error:
             raise NotRetryable(str(error)) from None
@@ -104,10 +104,10 @@ class SpeechJobAdapter(JobAdapter):
         return [stored_key(principal, key)]
 
 
-def _order(task: StoredSpeechTask) -> SpeechOrder:
-    """What a task was to do."""
+def _request_of(task: StoredSpeechTask) -> SpeechRequest:
+    """The request that a stored task was created for."""
     spoken = task.spoken
-    return SpeechOrder(
+    return SpeechRequest(
         task.type,
         spoken.language,
         spoken.text,

@@ -1,4 +1,4 @@
-"""Speech: what a user asks to be said, and what there is of it."""
+"""The types, names and limits of speech: voices, generations and tasks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from coatcheck.domain.patterns import whole
 from coatcheck.domain.service_definition import endpoint_key, engine_name
 
 SPEECH_SERVICE: Final = "speech"
-"""The service that has a remote speak texts."""
+"""The built-in service whose endpoints send texts to the remote."""
 
 
 class SpeechType(StrEnum):
-    """What a task does: speak a text with a voice, speak one with a voice that is only described,
-    or make of a voice what texts are spoken with."""
+    """The kind of a task: speak a text with a voice, preview a voice that is only described, or
+    clone a voice, which makes a prompt that speaks texts."""
 
     GENERATE = "generate"
     DESIGN_PREVIEW = "design_preview"
@@ -32,15 +32,15 @@ SPEECH_PATHS: Final = {
     SpeechType.DESIGN_PREVIEW: "/design-preview",
     SpeechType.CLONE: "/clone",
 }
-"""What workers call the work of each type."""
+"""The path of each type's endpoint in the built-in service."""
 SPEECH_ENDPOINTS: Final = {
     each: engine_name(SPEECH_SERVICE, 1, endpoint_key("post", path))
     for each, path in SPEECH_PATHS.items()
 }
-"""What the ``endpoint`` of the surface's jobs holds."""
+"""The ``endpoint`` of each type's jobs."""
 SPEECH_TYPES: Final = {endpoint: each for each, endpoint in SPEECH_ENDPOINTS.items()}
 OPERATOR_TARGET: Final = "speech"
-"""What the operator's remote for speech is known by, where one is looked up."""
+"""The name under which the operator's remote for speech is looked up."""
 
 TEXT_CHARACTERS_MAX: Final = 10_000
 DESCRIPTION_CHARACTERS_MAX: Final = 2_000
@@ -48,21 +48,21 @@ VOICE_BYTES_MAX: Final = 50 * 1024 * 1024
 VOICE_SECONDS_MIN: Final = 1.0
 VOICE_SECONDS_MAX: Final = 600.0
 AUDIO_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
-"""Of what a remote has spoken."""
+"""The limit for audio that a remote returns."""
 AUDIO_TYPE: Final = "audio/wav"
 PROMPT_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Of what a remote has made of a voice."""
+"""The limit for the prompt that a remote makes of a voice."""
 PROMPT_TYPE: Final = "application/octet-stream"
 
 LANGUAGE: Final = whole("[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")
-"""A language as ``en``, ``en-gb`` or ``pt-BR``."""
+"""A language tag such as ``en``, ``en-gb`` or ``pt-BR``."""
 
 _ID_TIME_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechReader:
-    """For whom something is read: a user of an organisation."""
+    """The user of an organisation on whose behalf rows are read."""
 
     org: str
     user: str
@@ -70,7 +70,7 @@ class SpeechReader:
 
 @dataclass(frozen=True, slots=True)
 class StoredVoice:
-    """Reference audio of a user's, whole."""
+    """A user's voice: its reference audio, completely uploaded."""
 
     uuid: UUID
     blob_key: str
@@ -86,10 +86,10 @@ class StoredVoice:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What a job is to say, or of which voice it is a clone. ``text`` may be cut short in a list;
-    ``characters`` counts it all.
+    """A row of ``generations``: the text that a job speaks, or the voice that it clones.
 
-    A preview has no voice, but a description; ``clone`` is the job that made what it is said with.
+    ``text`` may be cut short in a list; ``characters`` counts all of it. A preview has a
+    description instead of a voice; ``clone`` is the job that made the prompt to speak with.
     """
 
     uuid: UUID
@@ -108,7 +108,7 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """The file that was spoken, or that a clone is, while it is there."""
+    """The file that a task produced, spoken audio or a clone's prompt, while it is stored."""
 
     name: str
     blob_key: str
@@ -119,7 +119,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class StoredSpeechTask:
-    """A job of the surface, what it is to say, and what came of it."""
+    """A task: its job, its generation, and the file that it produced."""
 
     view: JobView
     spoken: Spoken
@@ -131,12 +131,12 @@ class StoredSpeechTask:
 
 
 def generation_of(job: UUID) -> UUID:
-    """The id of what a job speaks: of the same moment, and the same whenever it is asked for."""
+    """The id of a job's generation. It is derived from the job's id and has its timestamp."""
     digest = hashlib.sha256(b"generation\0" + job.bytes).digest()
     return UUID(bytes=job.bytes[:_ID_TIME_BYTES] + digest[: 16 - _ID_TIME_BYTES])
 
 
 def user_of(owner: str) -> str | None:
-    """The user who owns a job; None if it is not a user's."""
+    """The user who owns a job; None if no user does."""
     kind, _, user = owner.partition(":")
     return user if kind == "user" and user else None

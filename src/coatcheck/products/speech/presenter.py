@@ -1,4 +1,4 @@
-"""Shows tasks, generations and voices as the speech surface does."""
+"""Renders tasks, generations and voices as bodies of the speech HTTP API."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _decode_result: Final = msgspec.json.Decoder(schemas.StoredResult).decode
 
 
 class SpeechPresenter:
-    """What tasks look like to one reader. Whatever is shown is read anew for them: nothing that the
-    database would not let them see is ever in an answer."""
+    """Renders tasks for one reader. Every task is read anew on the reader's behalf, so that no
+    response contains a row that row security hides from them."""
 
     shows_long_results = False
 
@@ -57,14 +57,14 @@ class SpeechPresenter:
             task_id=job_id,
             type=self._kind,
             generation_id=generation,
-            # On its way: whether it waits or runs just now is said where it is read.
+            # Not more exact: whether the task waits or runs is shown where it is read.
             status=schemas.STATUSES[state] if state.terminal else schemas.SpeechStatus.PROCESSING,
             terminal=state.terminal,
             urls=_urls(urls, generation),
         )
 
     async def job(self, view: JobView) -> schemas.SpeechTask:
-        """The task as it is now."""
+        """The task in its current state."""
         return await shown_task(
             self._engine, await self._engine.extension(SpeechRepository).task(self._reader, view.id)
         )
@@ -166,7 +166,7 @@ def _id(uuid: UUID | None) -> str | None:
 
 
 async def _result(engine: Engine, task: StoredSpeechTask) -> schemas.SpeechResult | None:
-    """What came of a task, if it is completed."""
+    """The result of a completed task."""
     view = task.view
     if view.state is not State.COMPLETED or view.result is None:
         return None
@@ -197,7 +197,7 @@ def _stored(view: JobView) -> schemas.StoredResult | None:
 async def _signed(
     engine: Engine, task: StoredSpeechTask
 ) -> tuple[str, datetime] | tuple[None, None]:
-    """Where the audio is fetched from, and until when; nothing if it is not there (any more)."""
+    """The signed URL of the task's file, and when it expires; None twice if there is no file."""
     audio = task.audio
     if audio is None:
         return None, None
@@ -211,7 +211,7 @@ async def _signed(
 
 
 def _error(view: JobView) -> str | None:
-    """Why it failed; or why it is to be tried again, while it waits for that."""
+    """Why the task failed; or why the last attempt failed, while the task waits for a retry."""
     if view.state is State.FAILED:
         return view.error_message or view.error_code or "The task failed."
     return view.error_message if view.state in WAITING else None

@@ -1,4 +1,4 @@
-"""Speech: texts spoken by a remote, and the voices that speak them."""
+"""Registers speech: texts spoken by a remote, and the voices that speak them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Voices and generations. One method a file of ``sql/speech``.
+"""Queries of voices and generations: one function for each file of ``products/speech/sql``.
 
-What is read for a user is read as a role that is shown this user's rows only: see ``_reading_for``,
-and ``schema/core/0012_row_security.sql``.
+Reads on behalf of a user run as a database role that sees only this user's rows: see
+``_read_as_user``, and ``core/schema/0012_row_security.sql``.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from coatcheck.products.speech.model import (
 from coatcheck.products.speech.sql import sql
 
 LISTED_CHARACTERS_MAX: Final = 200
-"""Of each text in a list."""
+"""The length to which texts in lists are cut."""
 _SPOKEN_COLUMNS: Final = 8
 _AUDIO_COLUMNS: Final = 5
 
 
 class NewSpeech(NamedTuple):
-    """What a job that is about to be created is to say."""
+    """The generation of a job that is about to be created."""
 
     generation: UUID
     user: str
@@ -48,8 +48,8 @@ class NewSpeech(NamedTuple):
     clone: UUID | None = None
 
 
-class OldVoice(NamedTuple):
-    """A voice that is to go."""
+class RemovableVoice(NamedTuple):
+    """A voice whose blob and row are due for removal."""
 
     org: str
     uuid: UUID
@@ -57,15 +57,15 @@ class OldVoice(NamedTuple):
 
 
 async def submit(db: Connection, job: NewJob, speech: NewSpeech) -> dict[UUID, State] | None:
-    """Create a job together with what it says, or neither if its key is taken. None, and neither,
-    if the user has no such voice (any more).
+    """Create a job together with its generation, or neither if its key is taken.
 
-    The state of the job, if it was created.
+    Returns the state of the job, if it was created. Returns None, and creates nothing, if the user
+    has no such voice.
     """
 
     async def insert(connection: RawConnection) -> dict[UUID, State] | None:
         async with connection.transaction():
-            if not await _held(connection, job.org, speech.user, speech.voice):
+            if not await _lock_voice(connection, job.org, speech.user, speech.voice):
                 return None
             rows = await connection.fetch(sql("submit"), *job_store.columns([job]), *speech)
         return job_store.created(rows)
@@ -76,14 +76,14 @@ async def submit(db: Connection, job: NewJob, speech: NewSpeech) -> dict[UUID, S
 async def retry(
     db: Connection, old: UUID, new: NewJob, *, user: str, voice: UUID | None, generation: UUID
 ) -> console_store.Retried | None:
-    """Create ``new``, which says again what ``old`` was to say. None if there is no such job.
+    """Create the job ``new`` with the same text as ``old``. None if there is no such job.
 
-    Raises VoiceNotFound if the user has no such voice (any more).
+    Raises VoiceNotFound if the user has no such voice.
     """
 
     async def insert(connection: RawConnection) -> console_store.Retried | None:
         async with connection.transaction():
-            if not await _held(connection, new.org, user, voice):
+            if not await _lock_voice(connection, new.org, user, voice):
                 raise VoiceNotFound("there is no such voice")
             arguments = console_store.retry_arguments(old, new)
             rows = await connection.fetch(sql("retry"), *arguments, generation)
@@ -93,8 +93,8 @@ async def retry(
 
 
 async def task(db: Connection, reader: SpeechReader, generation: UUID) -> StoredSpeechTask | None:
-    """A task of the reader's, by what it speaks."""
-    rows = await _reading_for(db, reader, "task", TEXT_CHARACTERS_MAX, generation)
+    """A task of the reader's, by its generation."""
+    rows = await _read_as_user(db, reader, "task", TEXT_CHARACTERS_MAX, generation)
     return _read_task(rows[0]) if rows else None
 
 
@@ -107,9 +107,9 @@ async def tasks(
     endpoints: Collection[str],
     limit: int,
 ) -> list[StoredSpeechTask]:
-    """The reader's tasks at these endpoints, newest first, those after the generation ``after``;
+    """The reader's tasks at these endpoints, newest first, older than the generation ``after``;
     texts are cut."""
-    rows = await _reading_for(
+    rows = await _read_as_user(
         db,
         reader,
         "tasks",
@@ -125,10 +125,12 @@ async def tasks(
 async def changes(
     db: Connection, reader: SpeechReader, cursor: ChangeCursor, *, rows_max: int, limit: int
 ) -> Changes[StoredSpeechTask]:
-    """What changed behind the cursor among the reader's newest ``rows_max`` tasks; texts are cut.
-    Raises TookTooLong."""
+    """Those of the reader's newest ``rows_max`` tasks that changed after the cursor; texts are cut.
+
+    Raises TookTooLong.
+    """
     try:
-        rows = await _reading_for(
+        rows = await _read_as_user(
             db,
             reader,
             "changes",
@@ -147,7 +149,7 @@ async def changes(
 
 async def voice(db: Connection, reader: SpeechReader, uuid: UUID) -> StoredVoice | None:
     """A voice of the reader's."""
-    rows = await _reading_for(db, reader, "voice", uuid)
+    rows = await _read_as_user(db, reader, "voice", uuid)
     return StoredVoice(*rows[0]) if rows else None
 
 
@@ -155,66 +157,72 @@ async def voices(
     db: Connection, reader: SpeechReader, *, after: UUID | None, limit: int
 ) -> list[StoredVoice]:
     """The reader's voices, newest first."""
-    rows = await _reading_for(db, reader, "voices", after or newest_possible(), limit)
+    rows = await _read_as_user(db, reader, "voices", after or newest_possible(), limit)
     return [StoredVoice(*row) for row in rows]
 
 
-async def begin_voice(db: Connection, reader: SpeechReader, uuid: UUID, blob_key: str) -> None:
-    """Say that a voice's audio is about to be uploaded."""
-    await db.fetch(sql("begin_voice"), reader.org, uuid, reader.user, blob_key)
+async def create_voice(db: Connection, reader: SpeechReader, uuid: UUID, blob_key: str) -> None:
+    """Create the row of a voice whose audio is about to be uploaded."""
+    await db.fetch(sql("create_voice"), reader.org, uuid, reader.user, blob_key)
 
 
-async def finish_voice(
+async def complete_voice(
     db: Connection, org: str, uuid: UUID, *, size: int, sha256: bytes, seconds: float
 ) -> StoredVoice | None:
-    """Say that it is there in full. None if it took so long that it was given up."""
-    rows = await db.fetch(sql("finish_voice"), org, uuid, size, sha256, seconds)
+    """Mark an upload as complete. None if it took so long that the cleanup removed it."""
+    rows = await db.fetch(sql("complete_voice"), org, uuid, size, sha256, seconds)
     return StoredVoice(*rows[0]) if rows else None
 
 
-async def give_up_voice(db: Connection, org: str, uuid: UUID) -> None:
-    """Say that nothing came of an upload."""
-    await db.fetch(sql("give_up_voice"), org, uuid)
+async def abandon_voice(db: Connection, org: str, uuid: UUID) -> None:
+    """Mark a failed upload for removal."""
+    await db.fetch(sql("abandon_voice"), org, uuid)
 
 
 async def delete_voice(db: Connection, reader: SpeechReader, uuid: UUID) -> bool:
-    """Delete a voice of the reader's. Whether there was one."""
+    """Delete a voice of the reader's. Returns whether there was one."""
     return bool(await db.fetch(sql("delete_voice"), reader.org, reader.user, uuid))
 
 
 async def voices_to_remove(
     db: Connection, upload_seconds_max: float, rows_max: int
-) -> list[OldVoice]:
-    """Voices whose blob is to go."""
+) -> list[RemovableVoice]:
+    """Voices whose blobs are due for removal."""
     rows = await db.fetch(sql("voices_to_remove"), upload_seconds_max, rows_max)
-    return [OldVoice(*row) for row in rows]
+    return [RemovableVoice(*row) for row in rows]
 
 
-async def forget_voices(db: Connection, voices: Sequence[OldVoice]) -> None:
-    """Delete the rows of voices whose blobs are gone."""
+async def delete_voice_rows(db: Connection, voices: Sequence[RemovableVoice]) -> None:
+    """Delete the rows of voices whose blobs are deleted."""
     await db.fetch(
-        sql("forget_voices"),
+        sql("delete_voice_rows"),
         [each.org for each in voices],
         [each.uuid for each in voices],
     )
 
 
-async def _held(connection: RawConnection, org: str, user: str, voice: UUID | None) -> bool:
-    """Whether there is such a voice until the transaction ends. What needs none has it."""
+async def _lock_voice(connection: RawConnection, org: str, user: str, voice: UUID | None) -> bool:
+    """Keep the voice from being deleted until the transaction ends. False if there is none.
+
+    True without a voice: a preview needs none.
+    """
     if voice is None:
         return True
-    return bool(await connection.fetch(sql("hold_voice"), org, user, voice))
+    return bool(await connection.fetch(sql("lock_voice"), org, user, voice))
 
 
-async def _reading_for(
+async def _read_as_user(
     db: Connection, reader: SpeechReader, statement: str, *arguments: Any
 ) -> list[asyncpg.Record]:
-    """Read as the role that is shown the reader's rows only. $1 and $2 of the statement are the
-    reader's: it asks for no others, and would be given none."""
+    """Read as the role that sees only the reader's rows.
+
+    $1 and $2 of the statement are the reader's as well, so both the statement and row security
+    restrict the rows.
+    """
 
     async def read(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction(readonly=True):
-            await connection.fetch(sql("act_for"), reader.org, reader.user)
+            await connection.fetch(sql("set_user_role"), reader.org, reader.user)
             return await connection.fetch(sql(statement), reader.org, reader.user, *arguments)
 
     return await db.run(read)

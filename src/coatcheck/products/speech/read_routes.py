@@ -1,7 +1,7 @@
-"""Collecting: a task, all tasks, a task's events; and asking for a task's end.
+"""Routes that read and cancel tasks: one task, all tasks, their events.
 
-To read a task that runs is to look how it stands over there: whoever asks may be the one who
-finalizes it.
+Reading a running task polls the remote, and stores the result if there is one. So a reader may be
+the one who completes the task.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coatcheck.http.job_responses import (
     RESUME_PARAMETERS,
     RETRY_AFTER_HEADER,
     WAIT_PARAMETERS,
-    changes_answer,
+    changes_response,
     etag,
 )
 from coatcheck.http.parameters import read_choice, read_preferences, read_whole_number
@@ -48,7 +48,8 @@ class SpeechReadRoutes:
         self._context = context
 
     async def status(self, request: Request) -> Response | StreamResponse:
-        """Poll, and finalize if it is done. Who waits for the end has it looked for by others."""
+        """Poll the remote, and complete the task if it is done. For a caller who waits for the end,
+        the maintenance loop polls instead."""
         context = self._context
         task = await context.task(request)
         if not task.view.terminal and read_preferences(request).wait is None:
@@ -62,7 +63,7 @@ class SpeechReadRoutes:
         return await context.responses.events(request, task.view, context.presenter(request))
 
     async def all_events(self, request: Request) -> StreamResponse:
-        """All of the caller's tasks, as they change."""
+        """Stream all of the caller's tasks as they change."""
         context, reader = self._context, self._context.reader(request)
 
         async def look(cursor: ChangeCursor) -> Changes[StoredSpeechTask]:
@@ -77,17 +78,17 @@ class SpeechReadRoutes:
         return await self._context.responses.explained(request, task.view)
 
     async def cancel(self, request: Request) -> Response:
-        """A task that has ended is answered as it is."""
+        """Cancel a task. A task that has ended is returned unchanged."""
         context = self._context
         task = await context.task(request)
         if not task.view.terminal:
             try:
                 await context.engine.cancel(task.view.id, org=task.view.org)
             except JobAlreadyEnded:
-                pass  # just now: as it is
+                pass  # it ended just now: return it unchanged
             else:
                 await context.remote_calls.cancel(task.view.org, task.view.uuid)
-                # Whoever looks at it at this very moment ends it instead.
+                # A concurrent poll may be the one that ends the task.
                 await context.engine.wait(
                     task.view.id, org=task.view.org, timeout=CANCEL_WAIT_SECONDS
                 )
@@ -125,7 +126,7 @@ def routes(context: SpeechContext) -> list[Route]:
             methods=("GET",),
             path=TASKS,
             name="speech_tasks",
-            summary="The caller's tasks, newest first.",
+            summary="List the caller's tasks, newest first.",
             handler=reading.page,
             access=Scope.READ,
             tag=TAG,
@@ -136,22 +137,22 @@ def routes(context: SpeechContext) -> list[Route]:
             methods=("GET",),
             path=f"{TASKS}/events",
             name="speech_tasks_events",
-            summary="All of the caller's tasks, as they change.",
-            description="Begins with those that have not ended, unless it goes on behind an event. "
-            "Follows the newest 10,000 tasks.",
+            summary="Stream all of the caller's tasks as they change.",
+            description="Begins with the tasks that have not ended, unless it resumes after an "
+            "event. Follows the newest 10,000 tasks.",
             handler=reading.all_events,
             access=Scope.READ,
             tag=TAG,
             parameters=CHANGES_PARAMETERS,
-            responses=(changes_answer("task", "a task"),),
+            responses=(changes_response("task", "a task"),),
         ),
         Route(
             methods=("GET",),
             path=TASK,
             name="speech_task",
-            summary="A task as it is, or once it has ended.",
-            description="Asks the remote how it stands, unless somebody just did, and stores the "
-            "audio if it is there.",
+            summary="Read a task, or wait for its end.",
+            description="Polls the remote, unless it was polled just now, and stores the audio if "
+            "it is ready.",
             handler=reading.status,
             access=Scope.READ,
             tag=TAG,
@@ -160,7 +161,7 @@ def routes(context: SpeechContext) -> list[Route]:
                 ResponseSpec(HTTPStatus.OK, "The task.", schemas.SpeechTask, headers=_TASK_HEADERS),
                 ResponseSpec(
                     HTTPStatus.ACCEPTED,
-                    "The task has not ended within the time to wait.",
+                    "The task did not end within the requested wait.",
                     schemas.SpeechTask,
                     headers=_TASK_HEADERS,
                 ),
@@ -171,7 +172,7 @@ def routes(context: SpeechContext) -> list[Route]:
             methods=("GET",),
             path=f"{TASK}/events",
             name="speech_task_events",
-            summary="A task's states and progress, as they come.",
+            summary="Stream a task's states and progress as Server-Sent Events.",
             handler=reading.events,
             access=Scope.READ,
             tag=TAG,
@@ -183,9 +184,9 @@ def routes(context: SpeechContext) -> list[Route]:
             methods=("POST",),
             path=f"{TASK}/cancel",
             name="cancel_speech_task",
-            summary="Ask for a task's end.",
-            description="At the remote as far as it can be reached. A task that has ended is "
-            "answered as it is.",
+            summary="Cancel a task.",
+            description="Also cancels the work at the remote, if that can be reached. A task that "
+            "has ended is returned unchanged.",
             handler=reading.cancel,
             access=Scope.SUBMIT,
             tag=TAG,
@@ -194,7 +195,9 @@ def routes(context: SpeechContext) -> list[Route]:
                 ResponseSpec(
                     HTTPStatus.OK, "The task is cancelled, or had ended before.", schemas.SpeechTask
                 ),
-                ResponseSpec(HTTPStatus.ACCEPTED, "The task was told to stop.", schemas.SpeechTask),
+                ResponseSpec(
+                    HTTPStatus.ACCEPTED, "The task was asked to stop.", schemas.SpeechTask
+                ),
             ),
         ),
     ]
@@ -202,23 +205,23 @@ def routes(context: SpeechContext) -> list[Route]:
 
 _TASK_HEADERS: Final = RETRY_AFTER_HEADER | {
     "ETag": "Changes with every state.",
-    "Preference-Applied": "What was made of `Prefer`.",
+    "Preference-Applied": "The preferences of `Prefer` that were applied.",
 }
 _STATUS: Final = Parameter(
     "status",
     "query",
-    "Only tasks that stand so.",
+    "Only tasks with this status.",
     {"type": "string", "enum": list(schemas.SpeechStatus)},
 )
 _TYPE: Final = Parameter(
     "type", "query", "Only tasks of this type.", {"type": "string", "enum": list(SpeechType)}
 )
 PAGE_PARAMETERS: Final = (
-    Parameter("cursor", "query", "The `next` of the page before.", ULID),
+    Parameter("cursor", "query", "`next` of the previous page.", ULID),
     Parameter(
         "limit",
         "query",
-        "How many to show.",
+        "The maximum number of items.",
         {"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS},
     ),
 )

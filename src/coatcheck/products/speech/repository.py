@@ -1,4 +1,4 @@
-"""What is said for users, and by which voices: handed in, and read as each user is let see it."""
+"""Submits speech tasks, stores voices, and reads both on behalf of their users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound
 from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.states import State
-from coatcheck.products.speech import queries as speech_store
+from coatcheck.products.speech import queries
 from coatcheck.products.speech.errors import GenerationNotFound, VoiceNotFound
 from coatcheck.products.speech.model import (
     SPEECH_ENDPOINTS,
@@ -33,17 +33,17 @@ from coatcheck.products.speech.queries import NewSpeech
 
 
 class SpeechRepository(EngineExtension):
-    """Part of the engine. Whatever it reads for a reader, the database would show them nothing
-    else (``products/speech/queries.py``)."""
+    """An extension of the engine. Its reads run under row security: the database returns only rows
+    of the reader (``products/speech/queries.py``)."""
 
     def __init__(self, context: EngineContext) -> None:
         self._preparer = context.preparer
         self._submitter = context.submitter
         self._read_db = context.db("read speech", server_settings=PINNED_PLANS)
         self._write_db = context.db("speech", server_settings=PINNED_PLANS)
-        self._changes_line = context.db("speech changes", server_settings=LISTING)
+        self._changes_db = context.db("speech changes", server_settings=LISTING)
 
-    # What is said
+    # Tasks
 
     async def submit(
         self,
@@ -59,7 +59,7 @@ class SpeechRepository(EngineExtension):
         clone: UUID | None = None,
         **options: Any,
     ) -> Ticket:
-        """Create the job ``job_id`` together with what it says, or find the one that its key names.
+        """Create the job ``job_id`` with its generation, or find the job that its key names.
         ``options`` are the fields of Submission.
 
         Raises VoiceNotFound if the user has no such voice, unless the key is known.
@@ -74,7 +74,7 @@ class SpeechRepository(EngineExtension):
         async def insert(jobs: Sequence[NewJob]) -> Mapping[UUID, State]:
             nonlocal looked_for_key
             (one,) = jobs
-            created = await speech_store.submit(self._write_db, one, speech)
+            created = await queries.submit(self._write_db, one, speech)
             if created is None and looked_for_key:
                 raise VoiceNotFound("there is no such voice")
             looked_for_key = True
@@ -85,11 +85,11 @@ class SpeechRepository(EngineExtension):
     def retrying(
         self, reader: SpeechReader, job: UUID, voice: UUID | None, payload: bytes
     ) -> Callable[[NewJob], Awaitable[Retried | None]]:
-        """How a task is done again: as a new generation of what ``job`` was to say, with a payload
-        of its own. What it gives raises VoiceNotFound if the voice is gone."""
+        """A function that retries the task of ``job``: it creates a new generation of the same text
+        with the given payload, and raises VoiceNotFound if the voice was deleted."""
 
         async def send(new: NewJob) -> Retried | None:
-            return await speech_store.retry(
+            return await queries.retry(
                 self._write_db,
                 job,
                 replace(new, payload=payload),
@@ -101,24 +101,24 @@ class SpeechRepository(EngineExtension):
         return send
 
     async def task(self, reader: SpeechReader, job_id: str) -> StoredSpeechTask:
-        """A task of the reader's. Raises JobNotFound, whatever the reason."""
+        """A task of the reader's. Raises JobNotFound for any other id."""
         try:
             uuid = from_text(job_id)
         except InvalidId as error:
             raise JobNotFound("there is no such task") from error
         generation = generation_of(uuid)
-        found = await retried(lambda: speech_store.task(self._read_db, reader, generation))
+        found = await retried(lambda: queries.task(self._read_db, reader, generation))
         if found is None:
             raise JobNotFound("there is no such task")
         return found
 
     async def generation(self, reader: SpeechReader, generation_id: str) -> StoredSpeechTask:
-        """The task that speaks it. Raises GenerationNotFound, whatever the reason."""
+        """The task of a generation. Raises GenerationNotFound for any other id."""
         try:
             uuid = from_text(generation_id)
         except InvalidId as error:
             raise GenerationNotFound("there is no such generation") from error
-        found = await retried(lambda: speech_store.task(self._read_db, reader, uuid))
+        found = await retried(lambda: queries.task(self._read_db, reader, uuid))
         if found is None or found.type is SpeechType.CLONE:
             raise GenerationNotFound("there is no such generation")
         return found
@@ -132,11 +132,11 @@ class SpeechRepository(EngineExtension):
         types: Collection[SpeechType] = tuple(SpeechType),
         limit: int = 50,
     ) -> Sequence[StoredSpeechTask]:
-        """The reader's tasks of these types, newest first, texts cut short. ``after`` is a
-        generation's id."""
+        """The reader's tasks of these types, newest first, with texts cut short. ``after`` is the
+        id of a generation."""
         endpoints = [SPEECH_ENDPOINTS[each] for each in types]
         return await retried(
-            lambda: speech_store.tasks(
+            lambda: queries.tasks(
                 self._read_db,
                 reader,
                 after=after,
@@ -149,46 +149,47 @@ class SpeechRepository(EngineExtension):
     async def changes(
         self, reader: SpeechReader, cursor: ChangeCursor, *, rows_max: int, limit: int
     ) -> Changes[StoredSpeechTask]:
-        """What changed among the reader's newest ``rows_max`` tasks, texts cut short."""
+        """Those of the reader's newest ``rows_max`` tasks that changed, with texts cut short."""
         try:
             return await retried(
-                lambda: speech_store.changes(
-                    self._changes_line, reader, cursor, rows_max=rows_max, limit=limit
+                lambda: queries.changes(
+                    self._changes_db, reader, cursor, rows_max=rows_max, limit=limit
                 )
             )
         except TookTooLong as error:
-            raise DatabaseUnavailable("the look for changes took too long") from error
+            raise DatabaseUnavailable("reading the changes took too long") from error
 
     # Voices
 
-    async def begin_voice(self, reader: SpeechReader) -> tuple[UUID, str]:
-        """A voice that is about to be uploaded, and the key to put its audio under.
+    async def create_voice(self, reader: SpeechReader) -> tuple[UUID, str]:
+        """Create a voice that is about to be uploaded; returns its id and the key for its audio.
 
-        Call ``finish_voice`` or ``give_up_voice``; if neither is, it is removed after an hour.
+        Call ``complete_voice`` or ``abandon_voice`` afterwards; without either, the voice is
+        removed after an hour.
         """
         uuid = new_id()
         key = reference_key(reader.user, uuid)
-        await retried(lambda: speech_store.begin_voice(self._write_db, reader, uuid, key))
+        await retried(lambda: queries.create_voice(self._write_db, reader, uuid, key))
         return uuid, key
 
-    async def finish_voice(
+    async def complete_voice(
         self, reader: SpeechReader, uuid: UUID, *, size: int, sha256: bytes, seconds: float
     ) -> StoredVoice | None:
-        """The voice, now that its audio is there in full. None if it was given up meanwhile."""
+        """Mark the upload as complete; returns the voice. None if it was removed meanwhile."""
         return await retried(
-            lambda: speech_store.finish_voice(
+            lambda: queries.complete_voice(
                 self._write_db, reader.org, uuid, size=size, sha256=sha256, seconds=seconds
             )
         )
 
-    async def give_up_voice(self, reader: SpeechReader, uuid: UUID) -> None:
-        """Say that nothing came of an upload."""
-        await retried(lambda: speech_store.give_up_voice(self._write_db, reader.org, uuid))
+    async def abandon_voice(self, reader: SpeechReader, uuid: UUID) -> None:
+        """Mark a failed upload for removal."""
+        await retried(lambda: queries.abandon_voice(self._write_db, reader.org, uuid))
 
     async def voice(self, reader: SpeechReader, voice_id: str) -> StoredVoice:
-        """A voice of the reader's. Raises VoiceNotFound, whatever the reason."""
+        """A voice of the reader's. Raises VoiceNotFound for any other id."""
         uuid = _voice_uuid(voice_id)
-        found = await retried(lambda: speech_store.voice(self._read_db, reader, uuid))
+        found = await retried(lambda: queries.voice(self._read_db, reader, uuid))
         if found is None:
             raise VoiceNotFound("there is no such voice")
         return found
@@ -198,13 +199,13 @@ class SpeechRepository(EngineExtension):
     ) -> Sequence[StoredVoice]:
         """The reader's voices, newest first."""
         return await retried(
-            lambda: speech_store.voices(self._read_db, reader, after=after, limit=limit)
+            lambda: queries.voices(self._read_db, reader, after=after, limit=limit)
         )
 
     async def delete_voice(self, reader: SpeechReader, voice_id: str) -> None:
-        """Delete a voice of the reader's; its audio goes soon after. Raises VoiceNotFound."""
+        """Delete a voice of the reader's; its audio is deleted soon after. Raises VoiceNotFound."""
         uuid = _voice_uuid(voice_id)
-        if not await retried(lambda: speech_store.delete_voice(self._write_db, reader, uuid)):
+        if not await retried(lambda: queries.delete_voice(self._write_db, reader, uuid)):
             raise VoiceNotFound("there is no such voice")
 
 

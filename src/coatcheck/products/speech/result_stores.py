@@ -1,4 +1,4 @@
-"""Keeps what a remote has spoken, a WAV file, or made of a voice: in the place that is its own."""
+"""Stores the results of speech remotes: spoken WAV files, and prompts of cloned voices."""
 
 from __future__ import annotations
 
@@ -29,29 +29,27 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class SpeechResultStore:
-    """The keeper of the surface's endpoint (``core/remote/result_store.py``)."""
+    """Stores spoken audio (see ``core/remote/result_store.py``)."""
 
-    def fails_for_good(self, of: ResultOf) -> bool:  # noqa: ARG002 - whichever it is
-        """A text that could not be spoken cannot be spoken: its user is told at once."""
+    def fails_for_good(self, of: ResultOf) -> bool:  # noqa: ARG002 - the same for every task
+        """A text that the remote could not speak fails at once, without retries."""
         return True
 
     def blob_key(self, of: ResultOf) -> str | None:
-        """None, if the job is gone and its user with it."""
+        """None if the job was deleted, because its user is then unknown."""
         user = user_of(of.owner)
         return None if user is None else generation_key(user, generation_of(of.job))
 
     async def keep(self, of: ResultOf, result: RemoteResult, blobs: BlobContainer) -> StoredOutput:
-        """Store the file as it comes. Nothing of it is to be seen before all of it is there."""
+        """Store the file as it arrives. It becomes visible only when it is complete."""
         key = self.blob_key(of)
-        assert key is not None, "every task is a user's"
+        assert key is not None, "every task belongs to a user"
         name = f"{to_text(generation_of(of.job))}.wav"
         if result.length is not None and result.length > AUDIO_BYTES_MAX:
             raise _too_large()
-        heard = WavReader()
-        stored = await blobs.put(
-            key, _checked(result, heard), media_type=AUDIO_TYPE, file_name=name
-        )
-        seconds = round(result.metadata.get(_DURATION, heard.duration()), 3)
+        wav = WavReader()
+        stored = await blobs.put(key, _checked(result, wav), media_type=AUDIO_TYPE, file_name=name)
+        seconds = round(result.metadata.get(_DURATION, wav.duration()), 3)
         spoken = StoredResult(key, seconds, stored.size, stored.sha256.hex())
         return StoredOutput(
             _encode(spoken), StoredArtifact(name, key, AUDIO_TYPE, stored.size, stored.sha256)
@@ -59,7 +57,7 @@ class SpeechResultStore:
 
 
 class CloneResultStore(SpeechResultStore):
-    """The keeper of what a remote has made of a voice: bytes that only the remote can read."""
+    """Stores the prompt that a remote makes of a voice: bytes that only the remote can read."""
 
     def blob_key(self, of: ResultOf) -> str | None:
         user = user_of(of.owner)
@@ -67,7 +65,7 @@ class CloneResultStore(SpeechResultStore):
 
     async def keep(self, of: ResultOf, result: RemoteResult, blobs: BlobContainer) -> StoredOutput:
         key = self.blob_key(of)
-        assert key is not None, "every task is a user's"
+        assert key is not None, "every task belongs to a user"
         name = f"{to_text(of.job)}.prompt"
         stored = await blobs.put(key, _bounded(result), media_type=PROMPT_TYPE, file_name=name)
         return StoredOutput(
@@ -82,35 +80,35 @@ async def _bounded(result: RemoteResult) -> AsyncIterator[bytes]:
         size += len(piece)
         if size > PROMPT_BYTES_MAX:
             raise RemoteRefused(
-                f"What the remote has made of the voice has more than {PROMPT_BYTES_MAX} bytes.",
+                f"The remote's clone of the voice has more than {PROMPT_BYTES_MAX} bytes.",
                 code="result_too_large",
             )
         yield piece
     if not size:
         raise RemoteFaulty(
-            "What the remote has made of the voice is empty.", code="remote_result_invalid"
+            "The remote's clone of the voice is empty.", code="remote_result_invalid"
         )
 
 
-async def _checked(result: RemoteResult, heard: WavReader) -> AsyncIterator[bytes]:
-    """The bytes of the file. Raises as soon as it shows that it is none, or too long."""
+async def _checked(result: RemoteResult, wav: WavReader) -> AsyncIterator[bytes]:
+    """The bytes of the file. Raises as soon as they are not a WAV file, or too many."""
     size = 0
     try:
         async for piece in result:
             size += len(piece)
             if size > AUDIO_BYTES_MAX:
                 raise _too_large()
-            heard.feed(piece)
+            wav.feed(piece)
             yield piece
-        heard.duration()
+        wav.duration()
     except (NotWav, WavRejected) as error:
         raise RemoteFaulty(
-            f"What the remote has spoken cannot be used: {error}.", code="remote_result_invalid"
+            f"The remote's audio cannot be used: {error}.", code="remote_result_invalid"
         ) from error
 
 
 def _too_large() -> RemoteRefused:
     return RemoteRefused(
-        f"What the remote has spoken has more than {AUDIO_BYTES_MAX} bytes.",
+        f"The remote's audio has more than {AUDIO_BYTES_MAX} bytes.",
         code="result_too_large",
     )

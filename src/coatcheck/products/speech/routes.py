@@ -1,4 +1,4 @@
-"""The routes of the speech surface, put together."""
+"""Assembles the speech routes, job adapter and webhook renderer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coatcheck.products.speech.presenter import task_urls
 
 
 def routes(server: ServerContext) -> list[Route]:
-    """Every route of the surface, on the control plane's parts."""
+    """Every route of the product."""
     context = _context(server)
     return [
         *voice_routes.routes(context),
@@ -42,12 +42,12 @@ def routes(server: ServerContext) -> list[Route]:
 
 
 def job_adapter(server: ServerContext) -> JobAdapter:
-    """Who speaks for the surface's tasks where all jobs are looked after."""
+    """Adapts speech tasks for the console."""
     return SpeechJobAdapter(_context(server))
 
 
 def payload_renderer(server: ServerContext) -> JobRenderer:
-    """What webhooks say of the surface's tasks."""
+    """Renders speech tasks for webhooks."""
     return webhook_payloads.renderer(server.engine)
 
 

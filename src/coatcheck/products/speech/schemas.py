@@ -1,4 +1,4 @@
-"""What the speech surface's answers look like: the words of its contract, from the engine's."""
+"""The bodies of the speech HTTP API, and its statuses for the engine's states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coatcheck.products.speech.model import (
 
 
 class SpeechStatus(StrEnum):
-    """Where a task stands."""
+    """The status of a task."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -41,9 +41,10 @@ STATUSES: Final = {
 }
 
 ENGINE_STATES: Final[dict[SpeechStatus, list[State]]] = {
-    word: [state for state, called in STATUSES.items() if called is word] for word in SpeechStatus
+    status: [state for state, shown in STATUSES.items() if shown is status]
+    for status in SpeechStatus
 }
-"""The states in which a task is that is shown so."""
+"""The engine's states behind each status."""
 
 _Url = Annotated[str, msgspec.Meta(max_length=2_048)]
 
@@ -57,8 +58,8 @@ _Language = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": LANGUAGE})
 
 
 class Generate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be said, in which language, by which voice; and who is told of it. ``clone_id`` is
-    the task that cloned the voice, if it is to be said with what came of that."""
+    """A text to speak, its language and voice, and webhook URLs. ``clone_id`` is the task that
+    cloned the voice, to speak the text with that clone."""
 
     voice_id: str
     text: _Text
@@ -69,8 +70,7 @@ class Generate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DesignPreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a voice is to be like, in words, and what it is to say in which language; and who is
-    told of it."""
+    """The description of a voice, a text that it speaks with its language, and webhook URLs."""
 
     description: Annotated[
         str,
@@ -87,8 +87,7 @@ class DesignPreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Clone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In which language the voice's recording is spoken, and what is said in it; and who is told
-    of the clone."""
+    """The language and the transcript of the voice's recording, and webhook URLs."""
 
     language: _Language
     transcript: Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)] | None = None
@@ -97,7 +96,7 @@ class Clone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredClone(msgspec.Struct, frozen=True):
-    """What the row of a completed clone holds."""
+    """The result in the row of a completed clone's job."""
 
     prompt_object_key: str
     bytes: int
@@ -105,7 +104,7 @@ class StoredClone(msgspec.Struct, frozen=True):
 
 
 class StoredResult(msgspec.Struct, frozen=True):
-    """What the row of a completed job holds."""
+    """The result in the row of a completed generation's job."""
 
     audio_object_key: str
     duration_seconds: float
@@ -114,7 +113,7 @@ class StoredResult(msgspec.Struct, frozen=True):
 
 
 class SpeechUrls(msgspec.Struct, frozen=True):
-    """Where the task is read, followed and cancelled, and what it speaks is found."""
+    """The URLs to read, follow and cancel the task, and of its generation and artifacts."""
 
     poll: str
     events: str
@@ -124,7 +123,7 @@ class SpeechUrls(msgspec.Struct, frozen=True):
 
 
 class SpeechTicket(msgspec.Struct, frozen=True):
-    """A task that is safe. A clone speaks nothing, and has no ``generation_id``."""
+    """A submitted task. A clone speaks nothing, so it has no ``generation_id``."""
 
     task_id: str
     type: SpeechType
@@ -135,8 +134,8 @@ class SpeechTicket(msgspec.Struct, frozen=True):
 
 
 class SpeechMetadata(msgspec.Struct, frozen=True):
-    """What was asked for. In a list ``text`` is cut after 200 characters; ``text_characters`` is
-    how many there are.
+    """The input of a task. In a list, ``text`` is cut after 200 characters; ``text_characters`` is
+    its full length.
 
     A preview has a ``description`` and no voice. The ``text`` of a clone is the transcript of its
     voice's recording."""
@@ -151,9 +150,9 @@ class SpeechMetadata(msgspec.Struct, frozen=True):
 
 
 class SpeechResult(msgspec.Struct, frozen=True):
-    """What was spoken (``audio_``); or, of a clone and only there, what was made of the voice
-    (``prompt_``). The URL needs no credential, and is good until then; null if the file was
-    deleted. One that begins with a slash is on this server."""
+    """The spoken audio (``audio_``); or, for a clone only, the prompt made of the voice
+    (``prompt_``). The URL needs no credential until it expires; it is null if the file was
+    deleted. A URL that begins with a slash is on this server."""
 
     audio_object_key: str | msgspec.UnsetType = msgspec.UNSET
     audio_url: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -166,7 +165,7 @@ class SpeechResult(msgspec.Struct, frozen=True):
 
 
 class SpeechTask(msgspec.Struct, frozen=True):
-    """A task. ``modal_job_id`` is what the remote calls it, once it was spawned there."""
+    """A task. ``modal_job_id`` is the remote's id of it, once the remote has started it."""
 
     id: str
     user_id: str
@@ -188,14 +187,14 @@ class SpeechTask(msgspec.Struct, frozen=True):
 
 
 class SpeechTaskPage(msgspec.Struct, frozen=True):
-    """Tasks, newest first. ``next`` is the cursor of the page after this one; null on the last."""
+    """Tasks, newest first. ``next`` is the cursor of the next page; null on the last page."""
 
     items: list[SpeechTask]
     next: str | None
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """What is, or was, to be said. The audio's fields are null until it is there. A preview of a
+    """A text to speak, and its audio. The audio's fields are null until it exists. A preview of a
     voice's design has no voice."""
 
     id: str
@@ -221,14 +220,14 @@ class Generation(msgspec.Struct, frozen=True):
 
 
 class GenerationPage(msgspec.Struct, frozen=True):
-    """Generations, newest first. ``next`` is the cursor of the page after this one."""
+    """Generations, newest first. ``next`` is the cursor of the next page."""
 
     items: list[Generation]
     next: str | None
 
 
 class Voice(msgspec.Struct, frozen=True):
-    """A voice. ``audio_url`` is its reference audio, and needs no credential."""
+    """A voice. ``audio_url`` is the URL of its reference audio, and needs no credential."""
 
     voice_id: str
     duration_seconds: float
@@ -241,7 +240,7 @@ class Voice(msgspec.Struct, frozen=True):
 
 
 class VoicePage(msgspec.Struct, frozen=True):
-    """Voices, newest first. ``next`` is the cursor of the page after this one."""
+    """Voices, newest first. ``next`` is the cursor of the next page."""
 
     items: list[Voice]
     next: str | None

@@ -1,4 +1,4 @@
-"""The routes by which work is submitted: texts to speak, designs to preview, voices to clone."""
+"""Routes that submit tasks: texts to speak, designs to preview, voices to clone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class RemoteBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the remote is given. Without a ``type``: a text to be spoken."""
+    """The request that the remote gets. Without a ``type`` it is a text to speak."""
 
     language: str
     text: str = ""
@@ -68,8 +68,8 @@ class RemoteBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SpeechOrder:
-    """What a task is to do. ``voice`` is None for a preview, which has a description."""
+class SpeechRequest:
+    """The work of a task. ``voice_id`` is None for a preview, which has a description."""
 
     type: SpeechType
     language: str
@@ -80,189 +80,193 @@ class SpeechOrder:
 
     @property
     def fingerprint(self) -> bytes:
-        """What tells one use of an idempotency key from another. URLs are signed anew each time:
-        they tell nothing of what was asked."""
-        told = [self.voice_id, self.language, self.text]
+        """Identifies a request for idempotency. Signed URLs are left out: they always differ."""
+        fields = [self.voice_id, self.language, self.text]
         if self.type is not SpeechType.GENERATE or self.clone_id is not None:
-            told += [self.type, self.description, self.clone_id]
-        return _encode(told)
+            fields += [self.type, self.description, self.clone_id]
+        return _encode(fields)
 
 
-class Material(NamedTuple):
-    """What the user has of what an order names."""
+class SpeechSources(NamedTuple):
+    """The voice and the clone that a request names, as stored."""
 
     voice: StoredVoice | None
     clone: StoredSpeechTask | None
 
 
 class SpeechSubmitRoutes:
-    """The routes by which work is submitted."""
+    """The routes that submit tasks."""
 
     def __init__(self, context: SpeechContext) -> None:
         self._context = context
 
     async def generate(self, request: Request) -> Response | StreamResponse:
-        """POST /generate: answered as soon as the task is safe."""
+        """POST /generate: answers as soon as the task is stored."""
         self._check_caller(request)
-        asked = await read_body(request, schemas.Generate, PAYLOAD_BYTES_MAX)
-        order = SpeechOrder(
+        body = await read_body(request, schemas.Generate, PAYLOAD_BYTES_MAX)
+        work = SpeechRequest(
             SpeechType.GENERATE,
-            asked.language,
-            asked.text,
-            voice_id=asked.voice_id,
-            clone_id=asked.clone_id,
+            body.language,
+            body.text,
+            voice_id=body.voice_id,
+            clone_id=body.clone_id,
         )
-        return await self._submitted(request, order, asked)
+        return await self._submitted(request, work, body)
 
     async def preview_design(self, request: Request) -> Response | StreamResponse:
-        """POST /voices/design-preview: a text, said by a voice that is only described."""
+        """POST /voices/design-preview: speaks a text with a voice that is only described."""
         self._check_caller(request)
-        asked = await read_body(request, schemas.DesignPreview, PAYLOAD_BYTES_MAX)
-        order = SpeechOrder(
-            SpeechType.DESIGN_PREVIEW, asked.language, asked.text, description=asked.description
+        body = await read_body(request, schemas.DesignPreview, PAYLOAD_BYTES_MAX)
+        work = SpeechRequest(
+            SpeechType.DESIGN_PREVIEW, body.language, body.text, description=body.description
         )
-        return await self._submitted(request, order, asked)
+        return await self._submitted(request, work, body)
 
     async def clone(self, request: Request) -> Response | StreamResponse:
-        """POST /voices/{id}/clone: makes of a voice what texts are spoken with."""
+        """POST /voices/{id}/clone: makes a prompt of a voice, with which texts can be spoken."""
         self._check_caller(request)
-        asked = await read_body(request, schemas.Clone, PAYLOAD_BYTES_MAX)
-        order = SpeechOrder(
-            SpeechType.CLONE, asked.language, asked.transcript or "", voice_id=request.params["id"]
+        body = await read_body(request, schemas.Clone, PAYLOAD_BYTES_MAX)
+        work = SpeechRequest(
+            SpeechType.CLONE, body.language, body.transcript or "", voice_id=request.params["id"]
         )
-        return await self._submitted(request, order, asked)
+        return await self._submitted(request, work, body)
 
     def _check_caller(self, request: Request) -> None:
-        """Before the body is read. Raises UserRequired and SpeechNotConfigured."""
+        """Checks made before the body is read. Raises UserRequired and SpeechNotConfigured."""
         self._context.reader(request)
         self._context.check_configured()
 
     async def _submitted(
         self,
         request: Request,
-        order: SpeechOrder,
-        asked: schemas.Generate | schemas.DesignPreview | schemas.Clone,
+        work: SpeechRequest,
+        body: schemas.Generate | schemas.DesignPreview | schemas.Clone,
     ) -> Response | StreamResponse:
         context, org = self._context, request.principal.org
         reader, preferences = context.reader(request), read_preferences(request)
-        _check(order)
-        ticket = await self._ticket(request, reader, order, await self._told(asked, org))
+        _check(work)
+        ticket = await self._ticket(request, reader, work, await self._webhook_urls(body, org))
         check_mismatch(ticket, preferences)
         view = None
         if preferences.wait is not None:
-            view = await context.responses.held(request, ticket.id, org, preferences.wait)
+            view = await context.responses.wait_with_result(
+                request, ticket.id, org, preferences.wait
+            )
         return await context.responses.submitted(
             ticket,
-            context.presenter(request, order.type),
-            kind=kind_of(org, SPEECH_ENDPOINTS[order.type], reader.user),
+            context.presenter(request, work.type),
+            kind=kind_of(org, SPEECH_ENDPOINTS[work.type], reader.user),
             lane=Lane.STANDARD,
             preferences=preferences,
             view=view,
         )
 
     async def _ticket(
-        self, request: Request, reader: SpeechReader, order: SpeechOrder, told: dict[str, Any]
+        self, request: Request, reader: SpeechReader, work: SpeechRequest, webhooks: dict[str, Any]
     ) -> Ticket:
         context, principal = self._context, request.principal
-        said = read_idempotency_key(request)
-        key = None if said is None else stored_key(principal, said)
-        material = await self.material(reader, order, key)
+        given_key = read_idempotency_key(request)
+        key = None if given_key is None else stored_key(principal, given_key)
+        sources = await self.find_sources(reader, work, key)
         await context.gate.check_unless_known(
             principal, key, partial(context.engine.knows_key, org=principal.org)
         )
-        # The job that the key names is all that is looked for if its voice is gone.
-        is_gone = material is None
-        voice = _NOBODY if is_gone else None
-        if material is not None and material.voice is not None:
-            voice = material.voice.uuid
-        clone = None if material is None else material.clone
+        # If the voice was deleted, the submission can only find the job that the key names.
+        is_replay = sources is None
+        voice = _NO_VOICE if is_replay else None
+        if sources is not None and sources.voice is not None:
+            voice = sources.voice.uuid
+        clone = None if sources is None else sources.clone
         return await context.engine.extension(SpeechRepository).submit(
             reader,
             new_id(),
-            await self.payload(order, material),
-            kind=order.type,
+            await self.payload(work, sources),
+            kind=work.type,
             voice=voice,
-            language=order.language,
-            text=order.text,
-            description=None if is_gone else order.description,
+            language=work.language,
+            text=work.text,
+            description=None if is_replay else work.description,
             clone=None if clone is None else clone.view.uuid,
-            fingerprint_of=order.fingerprint,
+            fingerprint_of=work.fingerprint,
             owner=principal.owner,
             queue_key=reader.user,
             lane=Lane.STANDARD,
             idempotency_key=key,
             request_id=request.request_id,
             timeout=context.settings.speech_timeout_seconds,
-            **told,
+            **webhooks,
         )
 
-    async def payload(self, order: SpeechOrder, material: Material | None) -> bytes:
-        """The payload of a task: what the remote is given, and where it is. Raises
-        SpeechNotConfigured if the remote could not fetch what it needs."""
+    async def payload(self, work: SpeechRequest, sources: SpeechSources | None) -> bytes:
+        """The payload of a task: the remote's address, and the request that it gets. Raises
+        SpeechNotConfigured if the remote could not fetch the voice."""
         reference_url = prompt_url = None
-        if material is not None:
-            reference_url = await self._reference_url(material.voice)
-            prompt_url = await self._prompt_url(material.clone)
-            if order.type is SpeechType.CLONE and reference_url is None:
+        if sources is not None:
+            reference_url = await self._reference_url(sources.voice)
+            prompt_url = await self._prompt_url(sources.clone)
+            if work.type is SpeechType.CLONE and reference_url is None:
                 raise SpeechNotConfigured(_NO_ADDRESS)
         body = RemoteBody(
-            order.language,
-            order.text,
-            order.type,
-            order.voice_id,
-            order.description,
+            work.language,
+            work.text,
+            work.type,
+            work.voice_id,
+            work.description,
             reference_url,
             prompt_url,
         )
         return encode_work(Destination(operator=OPERATOR_TARGET), _encode(body))
 
-    async def material(
-        self, reader: SpeechReader, order: SpeechOrder, key: str | None
-    ) -> Material | None:
-        """What the order names. It may be gone by now if the key is known, for that job was made
-        with it: then None. Raises VoiceNotFound, and InvalidInput for a clone."""
+    async def find_sources(
+        self, reader: SpeechReader, work: SpeechRequest, key: str | None
+    ) -> SpeechSources | None:
+        """The voice and clone that the request names.
+
+        None if one of them was deleted and the key is known: its job was created when they
+        existed. Raises VoiceNotFound, and InvalidInput for a clone.
+        """
         voice = clone = None
         try:
-            if order.voice_id is not None:
+            if work.voice_id is not None:
                 voice = await self._context.engine.extension(SpeechRepository).voice(
-                    reader, order.voice_id
+                    reader, work.voice_id
                 )
-            if order.clone_id is not None:
-                clone = await self._clone(reader, order)
+            if work.clone_id is not None:
+                clone = await self._clone(reader, work)
         except (VoiceNotFound, InvalidInput):
             if key is None or not await self._context.engine.knows_key(key, org=reader.org):
                 raise
             return None
-        return Material(voice, clone)
+        return SpeechSources(voice, clone)
 
-    async def _clone(self, reader: SpeechReader, order: SpeechOrder) -> StoredSpeechTask:
-        """The completed task that the order's clone is the result of. Whatever is wrong with it is
-        answered alike."""
-        assert order.clone_id is not None
+    async def _clone(self, reader: SpeechReader, work: SpeechRequest) -> StoredSpeechTask:
+        """The completed task that made the request's clone. Every problem with it gets the same
+        error."""
+        assert work.clone_id is not None
         try:
             task = await self._context.engine.extension(SpeechRepository).task(
-                reader, order.clone_id
+                reader, work.clone_id
             )
         except JobNotFound:
             raise _no_clone() from None
-        is_of_voice = task.spoken.voice is not None and to_text(task.spoken.voice) == order.voice_id
+        is_of_voice = task.spoken.voice is not None and to_text(task.spoken.voice) == work.voice_id
         if task.type is not SpeechType.CLONE or task.audio is None or not is_of_voice:
             raise _no_clone()
         return task
 
     async def _reference_url(self, voice: StoredVoice | None) -> str | None:
-        """Where the remote hears what the voice is like; None if there is no address of ours that
-        it could ask."""
+        """The URL at which the remote fetches the voice's audio; None if this server has no address
+        that the remote could reach."""
         if voice is None:
             return None
         return await self._signed(voice.blob_key, "reference.wav", AUDIO_TYPE)
 
     async def _prompt_url(self, clone: StoredSpeechTask | None) -> str | None:
-        """Where the remote fetches what it has made of the voice."""
+        """The URL at which the remote fetches the prompt that it made of the voice."""
         if clone is None:
             return None
         file = clone.audio
-        assert file is not None, "it was looked at"
+        assert file is not None, "checked by _clone"
         url = await self._signed(file.blob_key, file.name, file.media_type)
         if url is None:
             raise SpeechNotConfigured(_NO_ADDRESS)
@@ -277,29 +281,29 @@ class SpeechSubmitRoutes:
         public_url = self._context.settings.public_url
         return public_url + signed.url if public_url else None
 
-    async def _told(
-        self, asked: schemas.Generate | schemas.DesignPreview | schemas.Clone, org: str
+    async def _webhook_urls(
+        self, body: schemas.Generate | schemas.DesignPreview | schemas.Clone, org: str
     ) -> dict[str, Any]:
-        """Who is to be told of the task. Raises UrlForbidden unless they may be called as things
-        are now; whoever posts to them looks again."""
-        told: dict[str, Any] = {}
+        """The task's webhook URLs. Raises UrlForbidden if one may not be called now; each delivery
+        checks it again."""
+        urls: dict[str, Any] = {}
         for name in _WEBHOOKS:
-            url: str | None = getattr(asked, name)
+            url: str | None = getattr(body, name)
             if url is None:
                 continue
             await check_webhook_url(name, url, self._context.guard, org)
-            told[name] = url
-        return told
+            urls[name] = url
+        return urls
 
 
-def _check(order: SpeechOrder) -> None:
-    """What the document says by patterns, in words."""
+def _check(work: SpeechRequest) -> None:
+    """Check the patterns of the OpenAPI document, with errors in words."""
     issues = []
-    if order.type is not SpeechType.CLONE and not order.text.strip():
-        issues.append(FieldIssue("text", "has nothing to say: it is all white space"))
-    if order.description is not None and not order.description.strip():
-        issues.append(FieldIssue("description", "says nothing: it is all white space"))
-    if re.search(LANGUAGE, order.language) is None:
+    if work.type is not SpeechType.CLONE and not work.text.strip():
+        issues.append(FieldIssue("text", "must not be only white space"))
+    if work.description is not None and not work.description.strip():
+        issues.append(FieldIssue("description", "must not be only white space"))
+    if re.search(LANGUAGE, work.language) is None:
         issues.append(FieldIssue("language", "must be a language tag, such as en, en-gb or pt-BR"))
     if issues:
         raise InvalidInput(issues)
@@ -307,7 +311,7 @@ def _check(order: SpeechOrder) -> None:
 
 def _no_clone() -> InvalidInput:
     return InvalidInput(
-        [FieldIssue("clone_id", "must be a completed clone of this voice, whose file is kept")]
+        [FieldIssue("clone_id", "must be a completed clone of this voice, with its file stored")]
     )
 
 
@@ -317,29 +321,29 @@ def routes(context: SpeechContext) -> list[Route]:
         _route(
             path=GENERATE,
             name="generate_speech",
-            summary="Have a text spoken by a voice.",
+            summary="Speak a text with a voice.",
             handler=submitting.generate,
-            body=RequestBody("What to say.", schemas.Generate),
+            body=RequestBody("The text, language and voice.", schemas.Generate),
             not_found="The caller has no such voice (`voice_not_found`); or no remote is set "
             "(`speech_not_configured`).",
         ),
         _route(
             path=DESIGN_PREVIEW,
             name="preview_voice_design",
-            summary="Have a text spoken by a voice that is only described.",
+            summary="Speak a text with a voice that is only described.",
             handler=submitting.preview_design,
-            body=RequestBody("What the voice is like, and what it says.", schemas.DesignPreview),
+            body=RequestBody("The voice's description, and the text.", schemas.DesignPreview),
             not_found="No remote is set (`speech_not_configured`).",
         ),
         _route(
             path=CLONE,
             name="clone_voice",
-            summary="Have a remote make of a voice what texts are spoken with.",
+            summary="Clone a voice: the remote makes a prompt of it, with which texts are spoken.",
             handler=submitting.clone,
             parameters=(Parameter("id", "path", "The voice's id.", ULID),),
-            body=RequestBody("What the recording is like.", schemas.Clone),
+            body=RequestBody("The language and transcript of the recording.", schemas.Clone),
             not_found="The caller has no such voice (`voice_not_found`); or no remote is set, or "
-            "it has no address to hear the voice at (`speech_not_configured`).",
+            "it has no address to fetch the voice from (`speech_not_configured`).",
         ),
     ]
 
@@ -354,13 +358,13 @@ def _route(
     not_found: str,
     parameters: Sequence[Parameter] = (),
 ) -> Route:
-    """A route by which work is submitted."""
+    """A route that submits tasks."""
     return Route(
         methods=("POST",),
         path=path,
         name=name,
         summary=summary,
-        description="Answered as soon as the task is safe; the work is done elsewhere.",
+        description="Answers as soon as the task is stored; a remote does the work.",
         handler=handler,
         access=Scope.SUBMIT,
         tag=TAG,
@@ -369,13 +373,13 @@ def _route(
         responses=(
             ResponseSpec(
                 HTTPStatus.ACCEPTED,
-                "The task is safe.",
+                "The task is stored.",
                 schemas.SpeechTicket,
                 headers=TICKET_HEADERS,
             ),
             ResponseSpec(
                 HTTPStatus.OK,
-                "The task has ended within the time that the caller was willing to wait.",
+                "The task ended within the requested wait.",
                 schemas.SpeechTask,
                 headers=TICKET_HEADERS,
             ),
@@ -383,8 +387,8 @@ def _route(
             ResponseSpec(HTTPStatus.NOT_FOUND, not_found, Problem, MEDIA_TYPE),
             ResponseSpec(
                 HTTPStatus.UNPROCESSABLE_ENTITY,
-                "A field does not fit; or the idempotency key is known with another request, "
-                "and the caller was strict; or a webhook's URL may not be called.",
+                "A field is not valid; or the idempotency key was used with another request, and "
+                "the caller asked for strict handling; or a webhook's URL may not be called.",
                 Problem,
                 MEDIA_TYPE,
             ),
@@ -393,11 +397,11 @@ def _route(
 
 
 _NO_ADDRESS: Final = (
-    "The remote has no address to fetch the voice at: with a local blob store, set "
-    "COATCHECK_PUBLIC_URL to where this server is reached from there."
+    "The remote has no address to fetch the voice from: with a local blob store, set "
+    "COATCHECK_PUBLIC_URL to the address at which the remote reaches this server."
 )
-_NOBODY: Final = UUID(int=0)
-"""A voice that there is not."""
+_NO_VOICE: Final = UUID(int=0)
+"""An id that no voice has."""
 PAYMENT: Final = ResponseSpec(
     HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
 )

@@ -1,4 +1,4 @@
-"""Voices: the reference audio of a user's, uploaded, shown and deleted."""
+"""Routes that upload, show, list and delete a user's voices, which are reference audio."""
 
 from __future__ import annotations
 
@@ -47,28 +47,31 @@ class VoiceRoutes:
         self._context = context
 
     async def create(self, request: Request) -> Response:
-        """POST /voices: the audio is checked as it comes, and stored in no other place."""
+        """POST /voices: checks the audio as it arrives; only the blob store gets a copy."""
         context = self._context
         reader = context.reader(request)
         await context.gate.check_plan(request.principal)
-        async with context.room.entered(reader.org):
-            voice = await self._take_in(reader, _Recording(request))
+        async with context.room.slot(reader.org):
+            voice = await self._store(reader, _Recording(request))
         location = raw_header("location", f"{VOICES}/{voice.id}")
         return json_response(
             await shown_voice(context.engine, voice), HTTPStatus.CREATED, [location]
         )
 
-    async def _take_in(self, reader: SpeechReader, recording: _Recording) -> StoredVoice:
-        """The row, then the audio, then the word that it is whole. Whatever goes wrong between, the
-        row says what there is to be removed (``products/speech/maintenance.py``)."""
-        desk, blobs = self._context.engine.extension(SpeechRepository), self._context.engine.blobs
+    async def _store(self, reader: SpeechReader, recording: _Recording) -> StoredVoice:
+        """Create the row, store the audio, then mark the voice as complete.
+
+        If a step fails, the row names the blob to remove (``products/speech/maintenance.py``).
+        """
+        engine = self._context.engine
+        repository, blobs = engine.extension(SpeechRepository), engine.blobs
         await recording.begin()
-        uuid, key = await desk.begin_voice(reader)
+        uuid, key = await repository.create_voice(reader)
         try:
             stored = await blobs.put(
                 key, recording.pieces(), media_type=AUDIO_TYPE, file_name="reference.wav"
             )
-            voice = await desk.finish_voice(
+            voice = await repository.complete_voice(
                 reader,
                 uuid,
                 size=stored.size,
@@ -76,20 +79,20 @@ class VoiceRoutes:
                 seconds=recording.seconds,
             )
         except OutcomeUnknown:
-            raise  # it may be there
+            raise  # the voice may be complete
         except CoatcheckError:
-            await self._give_up(reader, uuid)
+            await self._abandon(reader, uuid)
             raise
         if voice is None:
             await blobs.delete([key])
             raise BodyTooSlow(UPLOAD_SECONDS_MAX)
         return voice
 
-    async def _give_up(self, reader: SpeechReader, uuid: UUID) -> None:
+    async def _abandon(self, reader: SpeechReader, uuid: UUID) -> None:
         try:
-            await self._context.engine.extension(SpeechRepository).give_up_voice(reader, uuid)
+            await self._context.engine.extension(SpeechRepository).abandon_voice(reader, uuid)
         except CoatcheckError:
-            _log.warning("an upload that came to nothing is left to be removed by its age")
+            _log.warning("a failed upload is not marked; the cleanup removes it by its age")
 
     async def one(self, request: Request) -> Response:
         context = self._context
@@ -118,17 +121,17 @@ class VoiceRoutes:
 
 
 class _Recording:
-    """The audio of a form, checked on its way. Raises what is wrong with it as soon as it shows."""
+    """The audio of a form, checked as it is read. Raises an error as soon as it finds one."""
 
     def __init__(self, request: Request) -> None:
         self._parts = bodies.file_part(request, PART, VOICE_BYTES_MAX)
-        self._wave = WavReader()
+        self._wav = WavReader()
         self._first = b""
         self.seconds = 0.0
-        """How long it plays, once all of it has come."""
+        """The duration, once all of it was read."""
 
     async def begin(self) -> None:
-        """Read its first bytes: most of what is no WAV file is refused here."""
+        """Read the first bytes: most files that are not WAV are refused here."""
         self._first = self._fed(await anext(self._parts, b""))
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -137,19 +140,19 @@ class _Recording:
         async for piece in self._parts:
             yield self._fed(piece)
         try:
-            self.seconds = self._wave.duration()
+            self.seconds = self._wav.duration()
         except (NotWav, WavRejected) as error:
             raise _refusal(error) from error
         if not VOICE_SECONDS_MIN <= self.seconds <= VOICE_SECONDS_MAX:
             raise AudioRejected(
                 "duration",
-                f"The recording plays for {self.seconds:.3g} seconds: it must be "
+                f"The recording is {self.seconds:.3g} seconds long: it must have "
                 f"{VOICE_SECONDS_MIN:g} to {VOICE_SECONDS_MAX:g}.",
             )
 
     def _fed(self, piece: bytes) -> bytes:
         try:
-            self._wave.feed(piece)
+            self._wav.feed(piece)
         except (NotWav, WavRejected) as error:
             raise _refusal(error) from error
         return piece
@@ -158,7 +161,7 @@ class _Recording:
 def _refusal(error: NotWav | WavRejected) -> CoatcheckError:
     if isinstance(error, NotWav):
         return WrongMediaType(f"Send a WAV file as the part {PART!r}: {error}.")
-    return AudioRejected(error.reason, f"The WAV file is of no use: {error}.")
+    return AudioRejected(error.reason, f"The WAV file cannot be used: {error}.")
 
 
 def routes(context: SpeechContext) -> list[Route]:
@@ -174,8 +177,8 @@ def routes(context: SpeechContext) -> list[Route]:
             access=Scope.SUBMIT,
             tag=TAG,
             body=RequestBody(
-                "A form with one part `file`: a WAV file, PCM or float, to 50 MiB, of 1 second to "
-                "10 minutes.",
+                "A form with one part `file`: a WAV file, PCM or float, at most 50 MiB, from "
+                "1 second to 10 minutes long.",
                 schema=_FORM,
                 media_type=bodies.MEDIA_TYPE,
             ),
@@ -184,12 +187,12 @@ def routes(context: SpeechContext) -> list[Route]:
                     HTTPStatus.CREATED,
                     "The voice can be used.",
                     schemas.Voice,
-                    headers={"Location": "Where the voice is read."},
+                    headers={"Location": "The URL of the voice."},
                 ),
                 PAYMENT,
                 ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
-                    "The recording is of no use (`audio_rejected`), and why.",
+                    "The recording cannot be used (`audio_rejected`); the detail says why.",
                     Problem,
                     MEDIA_TYPE,
                 ),
@@ -199,7 +202,7 @@ def routes(context: SpeechContext) -> list[Route]:
             methods=("GET",),
             path=VOICES,
             name="voices",
-            summary="The caller's voices, newest first.",
+            summary="List the caller's voices, newest first.",
             handler=voices.page,
             access=Scope.READ,
             tag=TAG,
@@ -210,7 +213,7 @@ def routes(context: SpeechContext) -> list[Route]:
             methods=("GET",),
             path=VOICE,
             name="voice",
-            summary="A voice, and the signed URL of its reference audio.",
+            summary="Read a voice, with the signed URL of its reference audio.",
             handler=voices.one,
             access=Scope.READ,
             tag=TAG,
@@ -221,15 +224,13 @@ def routes(context: SpeechContext) -> list[Route]:
             methods=("DELETE",),
             path=VOICE,
             name="delete_voice",
-            summary="Delete a voice, and its reference audio.",
-            description="What it has spoken stays.",
+            summary="Delete a voice and its reference audio.",
+            description="Audio that was spoken with it stays.",
             handler=voices.delete,
             access=Scope.SUBMIT,
             tag=TAG,
             parameters=(voice_id,),
-            responses=(
-                ResponseSpec(HTTPStatus.NO_CONTENT, "There is no such voice now.", empty=True),
-            ),
+            responses=(ResponseSpec(HTTPStatus.NO_CONTENT, "The voice is deleted.", empty=True),),
         ),
     ]
 

@@ -53,9 +53,9 @@ class WavReader:
         while not self._has_begun and self._step():
             pass
         if self._has_begun:
-            heard = min(len(self._head), self._sound_left)
-            self._sound_left -= heard
-            self._sound_bytes += heard
+            received = min(len(self._head), self._sound_left)
+            self._sound_left -= received
+            self._sound_bytes += received
             self._head.clear()
 
     def duration(self) -> float:
@@ -71,9 +71,9 @@ class WavReader:
         """Consume the next element of the header, if it is complete."""
         head = self._head
         if self._skip:
-            gone = min(self._skip, len(head))
-            del head[:gone]
-            self._skip -= gone
+            skipped = min(self._skip, len(head))
+            del head[:skipped]
+            self._skip -= skipped
             return not self._skip and bool(head)
         if not self._is_riff:
             return self._begin()

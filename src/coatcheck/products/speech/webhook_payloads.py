@@ -1,4 +1,4 @@
-"""What a webhook says of the speech surface's tasks: the task, as its user is shown it."""
+"""Webhook payloads for speech tasks: the task as its user sees it in the HTTP API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from coatcheck.products.speech.model import (
 from coatcheck.products.speech.presenter import SpeechPresenter
 
 
-class GoneTask(msgspec.Struct, frozen=True):
+class ExpiredTask(msgspec.Struct, frozen=True):
     """A task whose retention ended before its webhook was delivered. ``expired`` is true."""
 
     id: str
@@ -36,24 +36,24 @@ class GoneTask(msgspec.Struct, frozen=True):
 
 
 def renderer(engine: Engine) -> JobRenderer:
-    """For ``core/webhook_payloads.py``."""
+    """The product's renderer, for ``core/webhook_payloads.py``."""
 
-    async def told(event: DeliveryEvent, view: JobView | None) -> Any:
+    async def render(event: DeliveryEvent, view: JobView | None) -> Any:
         user = None if view is None else user_of(view.owner)
         if view is None or user is None:
-            return _gone(event)
+            return _expired(event)
         try:
             return await SpeechPresenter(engine, SpeechReader(view.org, user)).job(view)
         except JobNotFound:
-            return _gone(event)  # pruned just now
+            return _expired(event)  # pruned just now
 
-    return told
+    return render
 
 
-def _gone(event: DeliveryEvent) -> GoneTask:
+def _expired(event: DeliveryEvent) -> ExpiredTask:
     facts = event.facts
     state = State(facts["state"])
-    return GoneTask(
+    return ExpiredTask(
         id=to_text(event.subject),
         generation_id=None
         if facts.get("endpoint") == SPEECH_ENDPOINTS[SpeechType.CLONE]

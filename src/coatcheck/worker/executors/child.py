@@ -79,7 +79,7 @@ class Channel:
             raise wire.BadFrame("the first message must be Start")
         return message
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read pending messages from the worker, without waiting."""
         if not self._guard.acquire(blocking=False):
             return  # another thread is reading
@@ -184,7 +184,7 @@ class IsolatedJob(Job):
     @property
     def cancel_requested(self) -> bool:
         if not self._channel.cancel_requested:
-            self._channel.look()
+            self._channel.poll()
         return self._channel.cancel_requested
 
 
@@ -310,7 +310,7 @@ async def _call_async(
     loop.add_signal_handler(signal.SIGTERM, terminate)
     # A thread of the handler may read it while it waits for an attachment.
     channel.on_cancel = lambda: loop.call_soon_threadsafe(job.mark_cancel_requested)
-    loop.add_reader(channel.fileno(), channel.look)
+    loop.add_reader(channel.fileno(), channel.poll)
     try:
         return await handler
     except asyncio.CancelledError:

@@ -1,1 +1,1 @@
-"""Follows values through JavaScript and TypeScript code: calls that names do not explain."""
+"""Follows values through JavaScript and TypeScript, to find calls that names do not explain."""

@@ -1,8 +1,8 @@
-"""Joins the calls that values of JavaScript lead to with the declarations of a project.
+"""Connects the JavaScript calls found by following values with the declarations of a project.
 
-A function without a name is a declaration if something calls it that is not written around it. As
-long as nothing does, and where it is called at once or by what is built in, it belongs to the
-declaration around: what it calls, that calls."""
+An anonymous function becomes a declaration if it is called from code that is not around it.
+Otherwise, and where it is called at once or by a built-in, it belongs to the declaration around it,
+which then makes its calls."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reads how functions, classes and objects flow through a JavaScript or TypeScript file.
+"""Extracts how functions, classes and objects flow through a JavaScript or TypeScript file.
 
-A second walk over the tree, after the declarations are known. The bodies of functions are walked
-after the code around them: then all variables around are known, wherever they are declared.
-Promises are seen through: what awaits one has what it is resolved with."""
+This is a second walk over the tree, after the declarations are known. Function bodies are walked
+after the code around them, when all variables around them are known, wherever they are declared.
+Promises are transparent: ``await`` gives the value that the promise is resolved with."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How values move inside of one JavaScript file: the constraints of a points-to analysis.
+"""The value flow inside one JavaScript file: the constraints of a points-to analysis.
 
 A *node* is a place that values flow through: a variable, a parameter, the value of an expression.
-It is a number above 0 that counts within the file; 0 stands for a value that is of no interest.
-What flows are functions, classes and objects. Names are numbers, too: places in ``names``.
+It is a number above 0, counted within the file; 0 stands for a value that is of no interest. The
+values are functions, classes and objects. Names are numbers, too: indexes into ``names``.
 
 ``javascript_values.solver`` solves the constraints of all files together."""
 

@@ -1,14 +1,14 @@
 """Follows values across the JavaScript files of a project: a points-to analysis.
 
-It finds which functions a call may run. The constraints of all files (``javascript_values.facts``)
-are solved together. What is found for a node is a set of objects: functions, classes, their
-instances, literals. A set never gets larger than a bound: of what may be so many things, nothing is
-said. So the work grows with the code and not faster, and a budget ends it where code is made to be
-worse.
+It finds the functions that a call may run. It solves the constraints of all files
+(``javascript_values.facts``) together. The solution of a node is a set of objects: functions,
+classes, their instances, literals. The size of a set is bounded: a node that may be more things
+than the bound is unknown. So the work grows no faster than the code, and a budget ends it for
+hostile code.
 
 The order of statements does not matter, except that a variable may get another value in the block
-that declares it; nor does it who calls a function, except that a parameter which a function returns
-as it is goes back to the caller alone that gave it."""
+that declares it. The caller of a function does not matter either, except that a parameter which the
+function returns unchanged goes back only to the caller that passed it."""
 
 from __future__ import annotations
 

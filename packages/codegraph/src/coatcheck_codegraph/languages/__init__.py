@@ -1,4 +1,4 @@
-"""The languages that are understood, found by a file's name and loaded when first met."""
+"""The supported languages, found by file name and loaded on first use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "ruby": (".rb", ".rake", ".gemspec"),
     "php": (".php",),
 }
-"""By the module in this package that has ``LANGUAGE``."""
+"""File suffixes by the module in this package that defines ``LANGUAGE``."""
 
 _MANIFESTS: Final = frozenset(
     {"go.mod", "package.json", "tsconfig.json", "jsconfig.json", "Cargo.toml", "composer.json"}
@@ -33,7 +33,7 @@ _BY_SUFFIX: Final = {suffix: name for name, suffixes in _MODULES.items() for suf
 
 
 def language_of(path: str) -> str | None:
-    """The name of the language of a file, by its name alone; None if it is not understood."""
+    """The name of a file's language, by the file's name alone; None if it is not supported."""
     if posixpath.basename(path) in _MANIFESTS:
         return "manifest"
     _, suffix = posixpath.splitext(path)

@@ -1,7 +1,7 @@
-"""Declarations of one name in one place, of which one alone is there when the code runs.
+"""Alternative declarations of one name, of which only one exists when the code runs.
 
-Which one may depend on a condition that nobody can know here: then a call of that name means none
-of them. All of them stay declarations; they are not found by their name any more.
+If a condition decides which one, and the condition cannot be known here, a call of that name means
+none of them. All of them stay declarations, but are no longer found by their name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _NOWHERE: Final = Ref("opaque", ())
 
 
 class Conditions:
-    """Where the walk is inside of something that may not happen. Nodes come in their order."""
+    """Tracks whether the walk is inside a condition. Nodes must come in source order."""
 
     def __init__(self) -> None:
         self._around: list[tuple[int, int]] = []
 
     def enter(self, node: Node) -> None:
-        """From the first line of ``node`` to the last there is a condition."""
+        """Mark the lines of ``node`` as conditional."""
         self._around.append((line_of(node), end_line_of(node)))
 
     @property
@@ -43,18 +43,18 @@ class Conditions:
 
 
 def hide(declaration: Declaration) -> None:
-    """Let nothing find it by its name. (It has a receiver that does not exist.)"""
+    """Hide a declaration from look-ups by name. (It gets a receiver that does not exist.)"""
     declaration.receiver = _NOWHERE
 
 
 def obscure(facts: FileFacts, parent: int, name: str) -> None:
-    """Let a name mean something inside of ``parent`` of which nothing is known."""
+    """Make a name inside ``parent`` mean something unknown."""
     if parent == FILE:
         facts.variables[name] = _NOWHERE
         return
     around = facts.declarations[parent]
     if around.kind == "class":
-        # Unlike a field of which nothing is known, this hides the methods of classes above, too.
+        # Unlike an unknown field, this also hides inherited methods.
         around.fields[name] = Ref("opaque", (Step(name),))
     else:
         place = around.locals if around.kind == "function" else around.fields
@@ -62,7 +62,7 @@ def obscure(facts: FileFacts, parent: int, name: str) -> None:
 
 
 def leave_open(facts: FileFacts, alternatives: Iterable[int]) -> None:
-    """Let the name that these declarations share mean none of them."""
+    """Make the shared name of these declarations mean none of them."""
     for index in alternatives:
         declared = facts.declarations[index]
         if declared.receiver is None:

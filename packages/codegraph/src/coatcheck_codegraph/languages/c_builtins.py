@@ -1,4 +1,4 @@
-"""Names that the standard libraries of C and C++ have."""
+"""The names of the standard libraries of C and C++."""
 
 from __future__ import annotations
 

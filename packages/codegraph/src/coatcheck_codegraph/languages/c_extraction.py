@@ -1,4 +1,4 @@
-"""Reads what a file of C or C++ declares and calls. The grammar of C++ has all that C's has."""
+"""Reads the declarations and calls of a C or C++ file. C++'s grammar includes C's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from coatcheck_codegraph.languages.c_syntax import (
 )
 from coatcheck_codegraph.languages.scopes import element
 
-# What exists in C and C++ only where the preprocessor keeps it.
+# Declarations of C and C++ under preprocessor conditions.
 #
 # Which of the branches of an ``#if`` are kept is not known here. So what only one of them has is
 # not certain where its name may come from elsewhere, too: from another branch, or from the
@@ -117,7 +117,7 @@ class CConditions:
         return True
 
     def settle(self) -> None:
-        """When the file was walked: let no name mean what may not be there."""
+        """After the walk: hide declarations that may not exist."""
         for name in self._renamed - C_FUNCTIONS:
             obscure(self._facts, FILE, name)
         certain_in: dict[str, tuple[int, int]] = {}
@@ -172,7 +172,7 @@ def _condition_of(node: Node) -> Node | None:
 
 
 def _is_guard(node: Node) -> bool:
-    """``#ifndef NAME``, ``#define NAME``: what follows is there once."""
+    """Whether this is a header guard: ``#ifndef NAME``, ``#define NAME``."""
     condition = _condition_of(node)
     if node.child_by_field_name("alternative") is not None or condition is None:
         return False
@@ -185,7 +185,7 @@ def _is_guard(node: Node) -> bool:
 
 
 def _shape(declared: Declaration) -> str:
-    """The types of a function's parameters, by which overloads are told apart."""
+    """The types of a function's parameters, which distinguish overloads."""
     _, _, parameters = declared.signature.partition("(")
     return "".join(_PARAMETER_NAME.sub("", parameters).split())
 
@@ -212,7 +212,7 @@ _NOTHING: Final[Sequence[Node]] = ()
 
 
 class CFileWalk:
-    """One file's walk. ``plus_plus`` tells C++ from C where the same syntax means other things."""
+    """The walk of one file. ``plus_plus`` selects C++ where the same syntax means other things."""
 
     def __init__(self, builder: Builder, *, plus_plus: bool) -> None:
         self._builder = builder
@@ -602,14 +602,14 @@ def _names(ref: Ref) -> tuple[str, ...]:
     return tuple(step.name for step in ref.steps)
 
 
-# Parses C and C++, past what a parser without a preprocessor stumbles over.
+# Parses C and C++ without a preprocessor, working around the macros that confuse the parser.
 
 _CPLUSPLUS_WORDS: Final = re.compile(
     rb"^[ \t]*(?:namespace\b[^;=(\n]*$|namespace\b[^;=(\n]*\{|template[ \t]*<|class[ \t]+\w+"
     rb"|(?:public|private|protected)[ \t]*:|using[ \t]+\w|inline[ \t]+namespace\b)",
     re.MULTILINE,
 )
-"""What begins lines of C++ and none of C."""
+"""Beginnings of lines that occur in C++, but not in C."""
 
 _COMMENT: Final = re.compile(rb"/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
 

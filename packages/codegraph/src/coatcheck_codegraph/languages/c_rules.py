@@ -1,8 +1,8 @@
-"""How files of C and C++ find each other: by ``#include``, and by nothing else.
+"""Resolves the includes of C and C++: files find each other only only by ``#include``.
 
-What a file sees is what it includes, and what that includes in turn. The folders that a compiler
-would search are not known here, so a header is looked for beside the file that includes it, and
-then wherever its path ends as the include says."""
+A file sees the files that it includes, and those that they include in turn. The compiler's search
+path is not known here. So a header is looked for beside the file that includes it, and then at any
+path that ends as the include says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from coatcheck_codegraph.project import Project
 _LANGUAGES: Final = ("c", "cpp")
 
 _HEADERS_MAX: Final = 1500
-"""Files that one sees: what is included from further away is left out."""
+"""The number of files that a file sees; includes that are further away are left out."""
 
 
 class IncludeRules:
@@ -37,7 +37,7 @@ class IncludeRules:
         return Outside(imported.module) if found is None else Inside((found,))
 
     def neighbours(self, project: Project, file: FileFacts) -> list[str]:
-        """All that is included, directly or not; the nearest first."""
+        """All included files, directly or not, nearest first."""
         headers = self._seen_in(project).headers
         found = {file.path: None}
         pending = [file.path]
@@ -82,7 +82,7 @@ class IncludeRules:
 
 
 class _Seen:
-    """What the files of C and C++ of a project include and declare."""
+    """The includes and namespaces of a project's C and C++ files."""
 
     def __init__(self, project: Project) -> None:
         self.headers: dict[str, tuple[str, ...]] = {}

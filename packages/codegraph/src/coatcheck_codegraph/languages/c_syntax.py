@@ -1,4 +1,4 @@
-"""Small parts of C and C++ syntax: declarators, references, signatures, counts of arguments."""
+"""Helpers for C and C++ syntax: declarators, references, signatures, argument counts."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ def _last_named(node: Node) -> Node | None:
     return node.named_child(count - 1) if count else None
 
 
-# What an expression or a type of C and C++ says by its names.
+# References in expressions and types of C and C++.
 
 ELEMENT: Final = "[]"
-"""After the name of a collection, what is in it."""
+"""The suffix that makes the name of a collection the name of its elements."""
 
 CASTS: Final = frozenset({"const_cast", "dynamic_cast", "reinterpret_cast", "static_cast"})
 _MAKERS: Final = frozenset({"make_shared", "make_unique"})
@@ -403,7 +403,7 @@ def _decoded(node: Node, end: int) -> str:
     return (node.text or b"")[: end - node.start_byte].decode("utf-8", "replace")
 
 
-# How many arguments a call of C++ gives, and a function takes: what tells overloads apart.
+# The number of arguments of a call and of a function of C++, which distinguishes overloads.
 
 _ANY: Final = (0, -1)
 _UNCOUNTED: Final = frozenset({"parameter_pack_expansion", "ERROR"})

@@ -1,4 +1,4 @@
-"""C++. It finds files as C does."""
+"""C++. Includes are resolved as in C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C#: namespaces that are open to all files, and seen from within without an import."""
+"""C#: namespaces that any file can extend, and that see themselves without an import."""
 
 from __future__ import annotations
 

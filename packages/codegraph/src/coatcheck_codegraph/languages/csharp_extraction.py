@@ -1,4 +1,4 @@
-"""Reads what a C# file declares, imports and calls."""
+"""Extracts the declarations, imports and calls of a C# file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from coatcheck_codegraph.extraction import (
 from coatcheck_codegraph.facts import Base, Binding, FileFacts, Ref, Step
 from coatcheck_codegraph.language import words
 
-# Takes directives out of C# source where they keep it from being parsed.
+# Removes preprocessor directives from C# source where they keep it from being parsed.
 #
 # ``#if`` may stand in the middle of a declaration or an expression, where no grammar expects it.
 # Of its branches the first is kept: which of them is compiled, the source does not say.
@@ -53,7 +53,7 @@ def without_directives(source: bytes) -> bytes:
 
 
 GLOBAL: Final = "global::"
-"""What a name begins with that is looked for outside of all namespaces."""
+"""The beginning of a name that is looked up in the global namespace."""
 
 _NAMESPACES: Final = frozenset({"namespace_declaration", "file_scoped_namespace_declaration"})
 _NAMES: Final = frozenset({"identifier", "generic_name", "qualified_name", "alias_qualified_name"})
@@ -85,7 +85,7 @@ def extract(path: str, source: bytes) -> FileFacts:
 
 
 class CSharpExtraction(Extraction):
-    """One C# file's walk."""
+    """The walk of one C# file."""
 
     def __init__(self, path: str) -> None:
         handlers: dict[str, Handler] = dict.fromkeys(_SKIPPED, nothing)
@@ -298,7 +298,7 @@ class CSharpExtraction(Extraction):
         return ()
 
     def _property(self, node: Node) -> Sequence[Node]:
-        """A field; one that is worked out by code of its own is a function, too."""
+        """A field; a property with code is also a function."""
         name = name_of(node.child_by_field_name("name"))
         held = self.type_of(node.child_by_field_name("type"))
         self.builder.field(name, held or UNKNOWN)

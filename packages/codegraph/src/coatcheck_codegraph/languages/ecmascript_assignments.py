@@ -1,4 +1,4 @@
-"""Variables and assignments of JavaScript: what is on the right gets the names on the left."""
+"""Variables and assignments of JavaScript: the names on the left get the values on the right."""
 
 from __future__ import annotations
 

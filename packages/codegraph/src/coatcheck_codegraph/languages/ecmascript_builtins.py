@@ -1,4 +1,4 @@
-"""Names that JavaScript code has without an import, and the modules that come with Node."""
+"""JavaScript's global names, and the modules of Node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JavaScript's classes, interfaces, enums, types and namespaces; objects that hold functions."""
+"""JavaScript's classes, interfaces, enums, types and namespaces; objects with functions."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Reads what a JavaScript or TypeScript file declares, imports and calls.
+"""Extracts the declarations, imports and calls of a JavaScript or TypeScript file.
 
-What is not obvious:
+Some rules are not obvious:
 
-- A function that is given a name by what it is assigned to is a function of that name: ``const f =
-  () => {}``, ``X.prototype.f = function () {}``, ``exports.f = ...``, ``{ f() {} }`` in an object
-  that has a name. All others are anonymous: what they call is called by the declaration around.
+- A function that is assigned to a name is a function of that name: ``const f = () => {}``,
+  ``X.prototype.f = function () {}``, ``exports.f = ...``, ``{ f() {} }`` in an object that has a
+  name. All others are anonymous: their calls belong to the declaration around them.
 - An object that is the value of a variable is a class if it holds functions, or if the file gives
   it some later (``app.use = function () {}``). So is a function with a prototype: its body is then
   the method ``constructor``.

@@ -1,4 +1,4 @@
-"""Functions of JavaScript: those with a name, those without, and those that serve as classes."""
+"""Functions of JavaScript: named, anonymous, and those used as classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What expressions of JavaScript refer to, as far as names tell."""
+"""The references in JavaScript expressions, by names alone."""
 
 from __future__ import annotations
 

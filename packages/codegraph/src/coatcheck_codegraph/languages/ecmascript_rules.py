@@ -1,4 +1,4 @@
-"""Finds the file that an import of JavaScript names, as Node, bundlers and TypeScript do."""
+"""Resolves JavaScript imports to files, as Node, bundlers and TypeScript do."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def _below(folder: str, path: str) -> Iterator[str]:
 
 
 def _by_alias(project: Project, file: FileFacts, specifier: str) -> str | None:
-    """``@/x`` and ``~/x`` are no packages: bundlers are told that they mean the sources' root."""
+    """``@/x`` and ``~/x`` are not packages: bundlers map them to the root of the sources."""
     if not specifier.startswith(("@/", "~/")):
         return None
     for folder in _folders_above(file.path):

@@ -1,4 +1,4 @@
-"""Types of TypeScript as they are written: which class one names, how a signature shows it."""
+"""TypeScript's type annotations: the class that one names, and its text in a signature."""
 
 from __future__ import annotations
 

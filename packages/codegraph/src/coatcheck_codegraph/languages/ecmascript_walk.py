@@ -1,7 +1,7 @@
-"""Walks the syntax tree of a JavaScript file, on a stack of its own: no nesting is too deep for it.
+"""Walks the syntax tree of a JavaScript file with an explicit stack, however deep it is nested.
 
-Nodes are visited in the order they are written in. Who visits a node puts on the stack what is to
-be visited next; a scope that is entered meanwhile ends when all of that was visited."""
+Nodes are visited in the order of the source. The visitor of a node pushes the nodes to visit next
+on the stack; a scope that it enters ends when all of these were visited."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BlockScopes:
         self._scopes.pop()
 
     def meaning(self, name: str) -> Meaning:
-        """What a name means here; a name that is bound nowhere means itself."""
+        """The meaning of a name here; a name without a binding means itself."""
         for scope in reversed(self._scopes):
             if name in scope.names:
                 return scope.names[name]
@@ -165,7 +165,7 @@ class Walk:
 
     @property
     def this(self) -> Ref | None:
-        """What ``this`` is here; None where nothing is known of it."""
+        """The meaning of ``this`` here; None if it is not known."""
         return self._this[-1]
 
     @this.setter

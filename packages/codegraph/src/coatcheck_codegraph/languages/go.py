@@ -1,4 +1,4 @@
-"""Go: how its packages are found, a folder each, named by the module it is in."""
+"""Go: packages are folders, named by their module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what a Go file declares, imports and calls."""
+"""Extracts the declarations, imports and calls of a Go file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from coatcheck_codegraph.languages.scopes import OPAQUE, Scopes
 
 _GRAMMAR: Final = Language(tree_sitter_go.language())
 _FUNCTIONS_NESTED_MAX: Final = 20
-"""Function literals with a name of their own inside each other; deeper ones have none."""
+"""The nesting depth of function literals that get a name; deeper ones have none."""
 
 _EMPTY: Final = frozenset(
     words(
@@ -55,7 +55,7 @@ _BLOCKS: Final = frozenset(
 """Nodes whose variables end with them."""
 
 Todo = list["Node | Callable[[], None]"]
-"""What is yet to be seen, last one first, and what is to be done in between."""
+"""The stack of the walk: nodes to visit, last one first, and actions between them."""
 
 _VERSION: Final = re.compile(r"v[0-9]+")
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
@@ -104,7 +104,7 @@ def local_names(path: str) -> tuple[str, ...]:
 
 
 class _GoFile:
-    """One walk over a file, top down, a stack of nodes in hand: code may nest without end."""
+    """The walk of one file, top down, with an explicit stack: code may nest without limit."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
@@ -287,7 +287,7 @@ class _GoFile:
             self._body(index, node, (name_of(own), owner) if own is not None else None)
 
     def _body(self, index: int, node: Node, receiver: tuple[str, Ref | None] | None) -> None:
-        """The parameters and the block of a function, in a scope of its own or of one around."""
+        """The parameters and the block of a function, in a new scope or in the one around it."""
         body = node.child_by_field_name("body")
         before = self._scopes
         if self._nested > _FUNCTIONS_NESTED_MAX:
@@ -328,7 +328,7 @@ class _GoFile:
                     scopes.declare(name_of(name), None if variadic else holds, inside)
 
     def _literal(self, node: Node, todo: Todo) -> None:
-        """A function without a name: what it calls, the one around calls."""
+        """An anonymous function: its calls belong to the function around it."""
         scopes = self._scopes
         body = node.child_by_field_name("body")
         if body is None:
@@ -561,12 +561,12 @@ def _signature(name: str, node: Node) -> str:
 
 
 def _returns(node: Node, parameters: TypeParameters) -> Ref | None:
-    """The first of what a function gives back: the rest is mostly an error."""
+    """The first result of a function: the others are mostly errors."""
     result = node.child_by_field_name("result")
     if result is not None and result.type == "parameter_list":
         first = next((p for p in result.named_children if p.type == "parameter_declaration"), None)
         result = first.child_by_field_name("type") if first is not None else None
-    # What a parameter of the type is, who calls the function chooses.
+    # The caller chooses the type of a type parameter.
     return type_ref(result, dict.fromkeys(parameters))
 
 

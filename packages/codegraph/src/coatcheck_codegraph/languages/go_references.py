@@ -1,6 +1,6 @@
-"""Expressions and types of Go, as far as they are made of names.
+"""The references in Go expressions and types, by names alone.
 
-``scopes`` has the variables around, if there is a function around; ``parameters`` are those of
+``scopes`` has the variables of the function around, if there is one; ``parameters`` are those of
 generic types and functions."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Java: files say their package, imports name classes by it, one package sees itself."""
+"""Java: files declare their package, imports name classes by package, a package sees itself."""
 
 from __future__ import annotations
 

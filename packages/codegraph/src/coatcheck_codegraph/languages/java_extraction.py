@@ -1,4 +1,4 @@
-"""Reads what a Java file declares, imports and calls."""
+"""Extracts the declarations, imports and calls of a Java file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def extract(path: str, source: bytes) -> FileFacts:
 
 
 class JavaExtraction(Extraction):
-    """One Java file's walk."""
+    """The walk of one Java file."""
 
     def __init__(self, path: str) -> None:
         handlers: dict[str, Handler] = dict.fromkeys(_SKIPPED, nothing)
@@ -440,7 +440,7 @@ def _present(node: Node | None) -> list[Node]:
 
 
 def _has_body(node: Node) -> bool:
-    """Whether an object is of a class of its own, as in ``new Thread() { ... }``."""
+    """Whether an object has an anonymous class, as in ``new Thread() { ... }``."""
     return any(child.type == "class_body" for child in node.named_children)
 
 

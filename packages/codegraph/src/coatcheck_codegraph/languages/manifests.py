@@ -1,6 +1,6 @@
-"""Reads manifests (go.mod, package.json, ...): how files of a project find each other.
+"""Reads manifests (go.mod, package.json, ...), which say how files of a project find each other.
 
-Whatever they hold, nothing of it raises: what cannot be read makes the file ``broken``.
+No content raises an exception: a manifest that cannot be read makes the file ``broken``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PHP: files say their namespace, and are included by path or found by their class's name."""
+"""PHP: files declare their namespace, and are included by path or found by class name."""
 
 from __future__ import annotations
 

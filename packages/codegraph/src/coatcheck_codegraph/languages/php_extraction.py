@@ -1,6 +1,7 @@
-"""Reads what a PHP file declares, imports and calls.
+"""Extracts the declarations, imports and calls of a PHP file.
 
-Variables keep their ``$``, so that they are told from functions and classes; properties have none.
+Variables keep their ``$``, which distinguishes them from functions and classes; properties have
+none.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from coatcheck_codegraph.language import words
 from coatcheck_codegraph.languages.alternatives import leave_open
 
 ROOT: Final = "\\"
-"""What a name begins with that is looked for outside of all namespaces."""
+"""The beginning of a name that is looked up in the global namespace."""
 
 RELATIVE: Final = "namespace\\"
-"""What a name begins with that is looked for in the namespace of the file, whatever is imported."""
+"""The beginning of a name that is looked up in the file's namespace, without its imports."""
 
 _NAMES: Final = frozenset({"name", "qualified_name", "relative_name"})
 _CONSTRUCTS: Final = frozenset({"die", "empty", "eval", "exit", "isset", "list", "unset"})
-"""What looks like a function, and is part of the language."""
+"""Parts of the language that look like functions."""
 
 _ATTRIBUTES: Final = frozenset({"attribute_list"})
 _PARAMETERS: Final = frozenset(

@@ -1,7 +1,8 @@
-"""Python: how its modules are found, as far as an archive of its source can tell.
+"""Python: resolves modules, as far as an archive of its source allows.
 
 Nothing in the archive says which folders are on the path. The folder above a file's topmost package
-is; those above other packages are, too, unless the name is one of the standard library's."""
+counts as one; so do the folders above other packages, unless the name belongs to the standard
+library."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Reads what a Python file declares, imports and calls.
+"""Extracts the declarations, imports and calls of a Python file.
 
 The lines of a function or class are those of its ``def`` or ``class`` statement: decorators above
-it belong to what is around. So do the calls in them, in default values, annotations and bases,
-which run there. A lambda is a function whose name is ``<lambda>``.
+it belong to the code around it. So do the calls in decorators, default values, annotations and
+bases, because they run there. A lambda is a function with the name ``<lambda>``.
 
-Variables are known by the first word on them; once another kind of value is assigned to the same
-name, nothing is known of it any more."""
+A variable has the kind of the first value assigned to it; once another kind of value is assigned to
+the same name, the variable is unknown."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from coatcheck_codegraph.python_values.extraction import Place, read_flow
 
 
 class PythonAlternatives:
-    """What one file declares, and under which conditions."""
+    """The declarations of one file, and their conditions."""
 
     def __init__(self, facts: FileFacts) -> None:
         self._facts = facts
@@ -57,7 +57,7 @@ class PythonAlternatives:
         self._from_inside: dict[str, list[Ref]] = {}
 
     def enter(self, node: Node) -> None:
-        """What is inside of ``node`` may not happen."""
+        """Mark the inside of ``node`` as conditional."""
         self._conditions.enter(node)
 
     def declared(self, index: int, node: Node) -> None:
@@ -83,7 +83,7 @@ class PythonAlternatives:
                 variables[name] = Ref("opaque", ())
 
     def settle(self) -> None:
-        """When the file was walked: let each name mean the last of its declarations, or none."""
+        """After the walk: make each name mean the last of its declarations, or none."""
         self._settle_inner_assignments()
         replaced_until: dict[tuple[int, str], int] = {}
         for (parent, name), found in self._declared.items():
@@ -126,7 +126,7 @@ _ACCESSORS: Final = frozenset({"setter", "deleter", "getter"})
 
 @dataclass(frozen=True, slots=True)
 class _Enter:
-    """On the stack: the insides of a declaration."""
+    """On the stack: the inside of a declaration."""
 
     index: int
     block: Node
@@ -148,7 +148,7 @@ _LEAVE: Final = _Leave()
 
 
 class _Function:
-    """What is gathered of a function while the walk is in it."""
+    """The facts of a function, collected while the walk is in it."""
 
     def __init__(self, declared: Declaration | None) -> None:
         self.declared = declared
@@ -179,7 +179,7 @@ class _PythonWalk:
         tree = Parser(_GRAMMAR).parse(source)
         self.facts.lines = source.count(b"\n") + (not source.endswith(b"\n") and bool(source))
         self.facts.broken = tree.root_node.has_error
-        # Most of the time is spent here: what can be asked once is, and no list is made of nothing.
+        # The hot loop: values are looked up once, and no empty lists are made.
         stack, visits = self.stack, _VISITS
         stack.append(tree.root_node)
         while stack:

@@ -1,4 +1,4 @@
-"""Expressions and annotations of Python as references, and signatures without what is no type."""
+"""The references in Python expressions and annotations, and the types in signatures."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Reads what a Ruby file declares and calls.
+"""Extracts the declarations and calls of a Ruby file.
 
-Ruby tells methods of a class from those of its objects by whom they are asked for. The facts have
-one namespace for both, so a method of the class has the name it is defined by: ``self.create``,
-both where it is declared and where a class is asked for it.
+Ruby distinguishes methods of a class from those of its objects by the receiver. The facts have one
+namespace for both, so a method of the class is named as it is defined: ``self.create``, both where
+it is declared and where it is called on a class.
 
 A bare word that no assignment made a variable is a call of the object's own method. Classes and
-modules are open: all declarations of one, in whatever files, are one thing."""
+modules are open: all declarations of one, in any file, are one thing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rust: how its modules are found, a tree of files for each crate, from its root down."""
+"""Rust: modules are a tree of files for each crate, from its root down."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BUILTINS: Final = frozenset(
 
 _MANIFEST: Final = "Cargo.toml"
 _ROOT_FOLDERS: Final = ("src/bin", "tests", "examples", "benches")
-"""Folders, each of whose files is a crate of its own."""
+"""Folders in which each file is a separate crate."""
 
 
 class Crates:

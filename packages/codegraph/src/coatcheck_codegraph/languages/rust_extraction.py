@@ -1,4 +1,4 @@
-"""Reads what a Rust file declares, imports and calls."""
+"""Extracts the declarations, imports and calls of a Rust file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions and patterns of Rust, as far as they are made of names."""
+"""The references in Rust expressions and patterns, by names alone."""
 
 from __future__ import annotations
 

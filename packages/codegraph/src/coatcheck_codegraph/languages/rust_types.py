@@ -1,8 +1,8 @@
-"""What the types of Rust say, through the pointers and wrappers around them.
+"""Rust's type annotations, without the pointers and wrappers around them.
 
-A pointer is as good as what it points at. A wrapper is not: ``Option<Foo>`` has methods of its own,
-and Foo is what is left after ``?`` or ``unwrap()``. So a variable ``x`` of that type is noted as
-an Option, and ``x?`` as the Foo in it; likewise ``x[]`` for the elements of a ``Vec``.
+A pointer counts as what it points at. A wrapper does not: ``Option<Foo>`` has its own methods, and
+``?`` or ``unwrap()`` gives the Foo. So a variable ``x`` of that type is recorded as an Option, and
+``x?`` as the Foo in it; likewise ``x[]`` for the elements of a ``Vec``.
 """
 
 from __future__ import annotations

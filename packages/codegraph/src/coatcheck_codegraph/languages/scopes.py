@@ -1,8 +1,8 @@
-"""Variables by the block that declares them, for languages that let a name be declared anew.
+"""Block scopes of variables, for languages in which a block can redeclare a name.
 
 ``x := open(); if x := x.next(); x.ok() {...}`` has two variables. The facts of a function know
-variables by name alone, so the second is written as ``x#2`` wherever it is meant. What is in a
-collection is a variable of its own, ``x[]``: the elements of ``x``.
+variables by name alone, so the second is written as ``x#2`` wherever it is used. The elements of a
+collection ``x`` are a separate variable, ``x[]``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from coatcheck_codegraph.builder import Builder
 from coatcheck_codegraph.facts import Ref, Step
 
 OPAQUE: Final = Ref("opaque", ())
-"""A value of which nothing is known, but that it is not what else has its name."""
+"""An unknown value: it only hides outer variables of its name."""
 
 STEPS_MAX: Final = 20
-"""Of one reference: a longer chain of names is one whose beginning is not looked at."""
+"""The number of names in a reference; the beginning of a longer chain is ignored."""
 
 
 def element(of: Ref) -> Ref:
-    """What is in the collection ``of``."""
+    """The elements of the collection ``of``."""
     if not of.steps or of.is_type or of.steps[-1].called:
         return OPAQUE
     return Ref(of.base, (*of.steps[:-1], Step(of.steps[-1].name + "[]")))

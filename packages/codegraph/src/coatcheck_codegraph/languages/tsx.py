@@ -1,4 +1,4 @@
-"""TypeScript with JSX, which is a grammar of its own: ``<T>x`` is no type assertion there."""
+"""TypeScript with JSX, which has its own grammar: ``<T>x`` is not a type assertion there."""
 
 from __future__ import annotations
 

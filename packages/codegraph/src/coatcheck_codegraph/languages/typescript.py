@@ -1,4 +1,4 @@
-"""TypeScript: as JavaScript is, and what its types say."""
+"""TypeScript: JavaScript with types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses Python's garbage collector, which has nothing to find where no cycles are made."""
+"""Pauses Python's garbage collector during work that creates no cycles."""
 
 from __future__ import annotations
 

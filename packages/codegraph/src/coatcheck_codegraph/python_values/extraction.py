@@ -1,10 +1,10 @@
-"""Reads off a Python file how values move in it.
+"""Reads how values move in a Python file.
 
-With the interpreter's own parser: a file that it refuses, for a syntax error or for syntax of a
-later version, has no such facts, and its calls are found by names alone.
+It uses the interpreter's own parser. A file that this parser refuses, for a syntax error or for
+syntax of a later version, has no such facts, and its calls are found by names alone.
 
-A variable that is assigned twice in a row holds what was assigned last. Where branches meet, it
-holds what any of them assigned; in a loop and in functions further in, what any statement did."""
+A variable that is assigned twice in a row holds the last value. Where branches meet, it holds the
+value of any of them; in a loop and in inner functions, the value of any statement."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How values move inside of one Python file: what reads, binds, stores and calls what.
+"""The value flow inside one Python file: which values are read, bound, stored and called where.
 
-The facts behind calls that names alone do not explain: a function that is passed as an argument,
-put into a dict or returned by a decorator. Every value of a file has a number; ``UNKNOWN`` is one
-of which nothing is known. ``python_values.solver`` follows the values across files.
+These facts explain calls that names alone do not: a function that is passed as an argument, put
+into a dict or returned by a decorator. Every value of a file has a number; ``UNKNOWN`` is a value
+about which nothing is known. ``python_values.solver`` follows the values across files.
 
 Keys of containers are digests of literals, never the literals."""
 

@@ -1,4 +1,4 @@
-"""Methods that override others: ``self.m()`` may run that of a subclass of the class it is in."""
+"""Overriding methods: ``self.m()`` may run the method of a subclass."""
 
 from __future__ import annotations
 

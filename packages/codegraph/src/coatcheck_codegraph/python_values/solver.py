@@ -1,13 +1,12 @@
-"""Follows values across the Python files of a project: which functions a call may run.
+"""Follows values across the Python files of a project, to find the functions that a call may run.
 
 Every value of every file has a set of what it may be: functions, classes, objects of a class,
-containers. The facts of ``python_values.facts`` say how values move; whatever arrives at a value
-moves on to those that are copied from it, and at a call, arguments move to parameters and results
-to the call. This ends when nothing new arrives anywhere. Functions are not told apart by who calls
-them.
+containers. The facts of ``python_values.facts`` say how values flow. Whatever arrives at a value
+flows on to its copies; at a call, arguments flow to parameters and results to the call. The work
+ends when nothing new arrives anywhere. A function is analysed once for all of its callers.
 
-It is bounded: a value is so many things at most, and each arrives once. So the work grows with the
-number of statements, not with the ways through them."""
+The work is bounded: a value may be a bounded number of things, and each of them arrives once. So it
+grows with the number of statements, not with the number of paths through them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
--- These blobs are gone now. Not fenced: whoever deleted a blob may say so, and the first to say so is
--- believed.
+-- Record that these blobs are deleted. Not fenced: any process that deleted a blob may record it, and
+-- the first record counts.
 UPDATE artifact_records AS r
 SET deleted_at = now()
 FROM unnest($1::text[], $2::uuid[], $3::bigint[]) AS gone (org_id, job_id, seq)

@@ -1,6 +1,6 @@
--- Delete an artifact of a job that has ended, because somebody asked for it, and open its record.
--- Answers the blob to be deleted. No row: there is no such artifact, or the job goes on, and may yet
--- attach another of the name.
+-- Delete an artifact of a job that has ended, on request, and open its record. Returns the blob to
+-- delete. No row: there is no such artifact, or the job has not ended and may attach another of the
+-- same name.
 --
 -- $1 org   $2 job   $3 name
 WITH ended AS MATERIALIZED (

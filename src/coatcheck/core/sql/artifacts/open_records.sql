@@ -1,9 +1,9 @@
--- A fragment, of statements that delete artifacts' rows: what remains known of each that `gone` has.
--- One whose blob is deleted already comes with when that was; the others are to be closed once
--- theirs is.
+-- A fragment for statements that delete rows of artifacts: writes a record for each row of `gone`. If
+-- the blob is already deleted, the row has the time of that; the other records are closed when their
+-- blob is deleted.
 --
--- `gone` gives no flow of a run's task: it may end in a word of the payload, which goes with its group,
--- and a record is kept for longer.
+-- `gone` has no flow for a run's task: it may end in a word of the payload, which is deleted with its
+-- group, and a record is kept for longer.
 INSERT INTO artifact_records (
     org_id, job_id, name, owner, endpoint, flow, media_type, bytes, sha256, blob_key, stored_at,
     deleted_at, mechanism

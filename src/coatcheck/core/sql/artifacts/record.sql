@@ -1,6 +1,6 @@
--- What is known of the artifact of a name, a row for each blob that was ever stored for it: those
--- that are gone or going, and last the one that is there. read_at is the clock's time and not now():
--- what was deleted since this transaction began is seen, and no receipt is issued before it.
+-- The record of the artifact of a name: a row for each blob that was ever stored for it. Deleted ones
+-- come first, the existing one last. read_at is the clock's time and not now(): a deletion since this
+-- transaction began is visible, and a receipt is not dated before it.
 --
 -- $1 org   $2 job   $3 name
 SELECT a.org_id, a.job_id, a.name, j.owner, j.endpoint,

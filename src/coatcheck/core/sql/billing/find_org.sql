@@ -1,5 +1,5 @@
--- Whose event it is: the organisation that it names, else that of its customer, else that of its
--- subscription. Locked, so that the events of one organisation are taken in one after another.
+-- The organisation of an event: the one that it names, else that of its customer, else that of its
+-- subscription. Locked, so that the events of one organisation are applied one after another.
 --
 -- $1 org or NULL, $2 customer or NULL, $3 subscription or NULL
 SELECT o.org_id FROM orgs AS o

@@ -1,5 +1,5 @@
--- Note that an event was taken in; no row comes back if it was before. Those that Stripe has long
--- stopped sending again are forgotten.
+-- Record that an event was applied; no row if it already was. Deletes records of events that Stripe
+-- stopped resending long ago.
 --
 -- $1 org, $2 event
 WITH forgotten AS (

@@ -1,5 +1,5 @@
--- What an event tells of a subscription, unless a later one has told already: events come in any
--- order. Their times are whole seconds; within one, `rank` decides. Rank 0 only makes a beginning.
+-- Apply an event to a subscription, unless a later event was applied already: events arrive in any
+-- order. Their times are whole seconds; within one, `rank` decides. Rank 0 only creates the row.
 --
 -- $1 org, $2 subscription, $3 status, $4 time of the event, $5 rank
 INSERT INTO stripe_subscriptions AS s (org_id, subscription_id, status, changed_at, rank)

@@ -1,7 +1,7 @@
--- An organisation's plan is its best subscription: one that works, if there is one, else the one
--- that changed last. Every cache is told, with the commit.
+-- Set an organisation's plan to its best subscription: an active one, if there is one, else the one
+-- that changed last. Notifies every cache with the commit.
 --
--- $1 org, $2 the states that work, $3 the channel
+-- $1 org, $2 the active states, $3 the channel
 WITH best AS (
     SELECT s.status, s.changed_at FROM stripe_subscriptions AS s
     WHERE s.org_id = $1

@@ -1,5 +1,5 @@
--- Close the rows of pointers whose job ended only after its blob had been deleted: its time to live
--- passed while it ran. The others are closed with their blob (mark_deleted.sql).
+-- Close the rows of pointers whose job ended after its blob was deleted: its time to live ended while
+-- it ran. The other pointers are closed with their blob (mark_deleted.sql).
 WITH ended AS MATERIALIZED (
     SELECT c.org_id, c.job_id, c.layer, c.place, coalesce(j.finished_at, now()) AS at
     FROM input_copies AS c

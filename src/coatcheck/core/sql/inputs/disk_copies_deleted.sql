@@ -1,5 +1,5 @@
--- Copies on disks that are gone now. Not fenced: whoever removed a folder may say so, and the first
--- to say so is believed.
+-- Record that copies on disks are deleted. Not fenced: any process that removed a folder may record it,
+-- and the first record counts.
 UPDATE input_copies AS c
 SET deleted_at = now(), mechanism = $4::text
 FROM unnest($1::text[], $2::uuid[], $3::text[]) AS gone (org_id, job_id, place)

@@ -1,6 +1,6 @@
--- The blobs that are to be deleted: their job has ended or is gone, or their time to live has
--- passed. Those that expire first come first; a page begins after the last one of the page before,
--- so that blobs which cannot be deleted just now do not stand in the way of the others.
+-- The blobs to delete: their job has ended or was deleted, or their time to live has ended. Those that
+-- expire first come first. A page begins after the last row of the previous one, so that blobs that
+-- cannot be deleted now do not block the others.
 --
 -- $1, $2, $3 expiry, organisation and job of the last one seen   $4 rows at most
 SELECT c.org_id, c.job_id, c.place, c.expires_at,

@@ -1,4 +1,4 @@
--- Which of these inputs somebody still answers for. The pieces of the others are orphans.
+-- Which of these inputs a record still refers to. The pieces of the others are orphans.
 SELECT c.place
 FROM unnest($1::uuid[], $2::text[]) AS b (job_id, place)
 JOIN input_copies AS c ON c.job_id = b.job_id AND c.place = b.place

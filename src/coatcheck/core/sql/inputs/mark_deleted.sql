@@ -1,5 +1,5 @@
--- Blobs that are gone now, and by what. With the blob of an ended job its pointer's row is closed:
--- the statement that ended the job removed the pointer itself. Answers the jobs it closed a row of.
+-- Record that blobs are deleted, and by what. With the blob of an ended job its pointer's row is
+-- closed: the statement that ended the job removed the pointer itself. Returns the jobs of closed rows.
 WITH gone AS MATERIALIZED (
     SELECT g.org_id, g.job_id, g.place, g.mechanism, j.id IS NULL AS job_gone, j.finished_at
     FROM unnest($1::text[], $2::uuid[], $3::text[], $4::text[])

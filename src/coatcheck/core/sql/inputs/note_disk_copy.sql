@@ -1,6 +1,6 @@
--- The holder of a job is about to put its input on a disk. Fenced: no lease, no row, no download.
--- Sent again after its answer was lost, it answers the same. The copy may live as long as the blob
--- that it is made of: answers for how many seconds that is.
+-- Record that the job's holder is about to copy its input to a disk. Fenced: without the lease, no row
+-- and no download. Safe to repeat after a lost answer. The copy may live as long as its blob: returns
+-- for how many seconds that is.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id FROM jobs AS j
     WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3

@@ -1,8 +1,8 @@
--- What is known of a job's input, a row for each copy of it. The pointer went with the end of the
--- job, whether or not its row has been closed since.
+-- The record of a job's input, a row for each copy. The pointer was removed when the job ended, whether
+-- or not its row has been closed since.
 --
--- read_at is the clock's time and not now(): what was deleted since this transaction began is seen, and
--- a receipt is not issued before what it tells of.
+-- read_at is the clock's time and not now(): a deletion since this transaction began is visible, and a
+-- receipt is not dated before it.
 SELECT i.org_id, i.job_id, i.owner, i.endpoint, i.sha256, i.bytes, i.received_at,
        clock_timestamp() AS read_at, c.layer, c.place, c.stored_at, c.expires_at,
        coalesce(c.deleted_at, CASE WHEN c.layer = 'database' THEN ended.at END) AS deleted_at,

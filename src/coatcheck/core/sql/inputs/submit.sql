@@ -1,8 +1,8 @@
--- Create a job together with the record of its input, and with who is to be told of its end: one
--- statement, so that there is never one without the other. Of a job that was not created, because its key or its id is taken, nothing is
--- written; the caller deletes its blob.
+-- Create a job together with the record of its input and its webhooks: one statement, so that there is
+-- never one without the others. If the job is not created because its key or its id is taken, nothing
+-- is written, and the caller deletes its blob.
 --
--- The pointer to the blob is in the job's payload, and goes with it.
+-- The pointer to the blob is in the job's payload, and is deleted with it.
 --
 -- $1-$12 as in jobs/submit.sql, one job   $13 sha256   $14 bytes   $15 pieces   $16 blob key
 -- $17 seconds since the blob was stored   $18 seconds it may live   $19 seconds to keep the record
@@ -33,12 +33,12 @@ copied AS (
     ) AS kept (layer, place, stored_at, expires_at)
 ),
 bound AS (
-    /* include webhooks/bind.sql */
+    /* include webhooks/add_job_webhooks.sql */
 ),
 named AS (
-    /* include webhooks/named.sql */
+    /* include webhooks/submitted_targets.sql */
 ),
 enlisted AS (
-    /* include webhooks/enlist.sql */
+    /* include webhooks/target_upsert.sql */
 )
 SELECT c.id, c.staged FROM created AS c

@@ -1,14 +1,14 @@
--- Log lines and output chunks of running jobs, in order. Fenced: the job's row is locked while its
--- lease is compared, so a holder that lost it cannot slip a line in after its successor's. Compared for
--- each line: a worker that claimed a job again, after a crash of the server took the first claim back,
--- may send lines of both in one statement.
+-- Add log lines and output chunks of running jobs, in order. Fenced: the job's row is locked while its
+-- lease is compared, so a holder that lost it cannot add a line after its successor's. The lease is
+-- compared for each line: a worker that claimed a job again, after a crash of the server undid the
+-- first claim, may send lines of both in one statement.
 --
--- The lock also keeps the order for readers. Whoever adds to a job's events holds it, against all
--- others, from before a number is drawn until the commit: so of one job's events a higher number is
--- never seen before a lower one, and a reader that goes on after the last it saw misses none.
+-- The lock also keeps the order for readers. A writer of a job's events holds it, against all others,
+-- from before a number is drawn until the commit: so of one job's events a higher number is never
+-- visible before a lower one, and a reader that continues after the last one it saw misses none.
 --
--- Jobs are locked in the order of their keys, as by jobs/mark_started.sql, which the same worker sends
--- beside this: two that meet wait, and do not deadlock.
+-- Jobs are locked in the order of their keys, as in jobs/mark_started.sql, which the same worker sends
+-- concurrently: two that meet wait, and do not deadlock.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease
     FROM (SELECT DISTINCT org_id, id, lease FROM unnest($1::text[], $2::uuid[], $3::bigint[])

@@ -1,6 +1,6 @@
--- Make a stored blob an artifact of its job, fenced by the lease. A name attached again replaces the
--- old, whose record is opened; answers the replaced blob, to be deleted. No row: the lease is lost,
--- drop the blob.
+-- Attach a stored blob to its job as an artifact, fenced by the lease. Attaching the same name again
+-- replaces the old artifact and opens its record; returns the replaced blob, to be deleted. No row: the
+-- lease is lost, and the caller deletes its blob.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.owner, j.endpoint, CASE WHEN j.run_id IS NULL THEN j.flow ELSE '' END AS flow
     FROM jobs AS j

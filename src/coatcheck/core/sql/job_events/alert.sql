@@ -1,5 +1,5 @@
--- Jobs that failed with no attempt left, told as an event of theirs: included by the statements that
--- fail jobs so, from their `changed`. Its row is locked, so its number comes after all before it.
+-- Write an alert event for jobs that failed with no attempt left: included by the statements that fail
+-- jobs like that, from their `changed`. The job's row is locked, so its number is the highest.
 INSERT INTO job_events (org_id, job_id, kind, data, write_id)
     SELECT c.org_id, c.id, 'alert', convert_to(
                json_build_object(

@@ -1,12 +1,12 @@
--- Attempts that did not complete, told as events of their jobs: included by the statements that end
--- attempts so, from their `changed`. Its row is locked, so its number comes after all before it.
+-- Write an event for each attempt that did not complete: included by the statements that end attempts
+-- like that, from their `changed`. The job's row is locked, so its number is the highest.
 --
--- Only the first hundred of a job: interruptions and unreachable targets have no bound. Not those of
--- tasks, of which a run may have a million.
+-- Only for the first hundred attempts of a job: interruptions and unreachable targets have no bound.
+-- Not for tasks, of which a run may have a million.
 --
 -- `changed` gives org_id, id, run_id, state, attempts, outcome, attempt_code, attempt_message,
--- dispatched_at, began_at, next_run_at, and efforts: how many attempts of any kind there were. Those
--- that were interrupted, met nobody or were told to stop are not counted by `attempts`.
+-- dispatched_at, began_at, next_run_at, and efforts: the number of attempts of any kind. `attempts` does
+-- not count those that were interrupted, found their target unreachable or were cancelled.
 INSERT INTO job_events (org_id, job_id, kind, data, write_id)
     SELECT c.org_id, c.id, 'attempt', convert_to(
                json_build_object(

@@ -1,2 +1,2 @@
--- Which database this is.
+-- The id of this database.
 SELECT id FROM deployment

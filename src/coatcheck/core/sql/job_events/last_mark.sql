@@ -1,6 +1,6 @@
--- The last JSON chunk of a job that begins so: the mark by which a handler says that it begins its
--- output again, and that what it said before counts no more. Reads all that the job said,
--- so it is asked only by who comes late.
+-- The last JSON chunk of a job that begins with a mark: a handler writes it to restart its output, and
+-- everything before no longer counts. Reads all of the job's output, so only readers that join late
+-- ask for it.
 --
 -- $1 org   $2 id   $3 how the chunk begins
 SELECT max(seq) AS seq

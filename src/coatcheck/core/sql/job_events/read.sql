@@ -1,8 +1,7 @@
--- A job's log lines, output chunks and alerts after $3, in order. What became of its attempts is not
--- among them: console/log.sql has it. A page ends with the event that fills it: what lies behind is
--- not read.
+-- A job's log lines, output chunks and alerts after $3, in order. Events of attempts are not among them:
+-- org_jobs/log.sql has those. A page ends with the event that fills it: nothing behind it is read.
 --
--- $1 org   $2 job   $3 after this one   $4 rows at most   $5 bytes after which there are no more
+-- $1 org   $2 job   $3 after this one   $4 rows at most   $5 bytes that end the page
 SELECT p.seq, p.kind, p.data, p.at
 FROM (
     SELECT e.seq, e.kind, e.data, e.at,

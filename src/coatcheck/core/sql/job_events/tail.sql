@@ -1,9 +1,9 @@
--- What jobs have said after the last that each reader saw, and how each stands: one statement for
+-- The new events of jobs after the last that each reader saw, and the state of each: one statement for
 -- all readers that arrived while the last one was in flight.
 --
--- A job and its events are seen as of one moment: whoever is shown an ended job, and less than a
--- page of events, has all there will ever be. A page has at most $4 events, and none after its
--- bytes have reached $5; a value's length is read without the value.
+-- A job and its events are read in one snapshot: if the job has ended and its page of events is not
+-- full, no event follows. A page has at most $4 events, and ends when its bytes reach $5; a value's
+-- length is read without the value.
 --
 -- $1 organisations, $2 ids, $3 after which event of each   $4 events, $5 bytes in a page
 SELECT j.org_id, j.id, w.after, j.state::text AS state, j.failures, j.crashes, j.error_code,
@@ -14,7 +14,7 @@ CROSS JOIN LATERAL (
     SELECT array_agg(e.seq ORDER BY e.seq) AS seqs, array_agg(e.kind ORDER BY e.seq) AS kinds,
            array_agg(e.data ORDER BY e.seq) AS data, array_agg(e.at ORDER BY e.seq) AS times
     FROM (
-        SELECT told.*, sum(octet_length(told.data)) OVER (ORDER BY told.seq) - octet_length(told.data)
+        SELECT notified.*, sum(octet_length(notified.data)) OVER (ORDER BY notified.seq) - octet_length(notified.data)
                    AS bytes_before
         FROM (
             SELECT seq, kind, data, at
@@ -22,7 +22,7 @@ CROSS JOIN LATERAL (
             WHERE org_id = w.org_id AND job_id = w.id AND seq > w.after AND kind <> 'attempt'
             ORDER BY seq
             LIMIT $4
-        ) AS told
+        ) AS notified
     ) AS e
     WHERE e.bytes_before < $5
 ) AS page

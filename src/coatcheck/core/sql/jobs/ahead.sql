@@ -1,4 +1,4 @@
--- How many jobs stand before a queued one in its flow, counted up to a bound, and how many flows of its
+-- How many jobs are ahead of a queued one in its flow, up to a bound, and how many flows of its
 -- organisation have work for its endpoint in its lane, up to another: they take turns.
 --
 -- $1 org   $2 id   $3 jobs at most   $4 flows at most

@@ -1,5 +1,5 @@
--- How many jobs of these endpoints an organisation has in the queue, counting no further than $3.
--- Every lane is named, so that jobs_ready is read only where such jobs are.
+-- How many jobs of these endpoints an organisation has queued, counted up to $3. Every lane is named,
+-- so that jobs_ready is read only where such jobs are.
 SELECT count(*)
 FROM (
     SELECT

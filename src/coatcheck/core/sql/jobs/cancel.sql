@@ -1,12 +1,12 @@
--- Ask for a job's end. waiting -> cancelled at once; running -> cancel_requested, for its holder to see.
+-- Cancel a job. waiting -> cancelled at once; running -> cancel_requested, for its holder to see.
 --
--- Answers the state before and after, and the holder; no row if there is no such job. A terminal or
--- already asked job is answered unchanged.
+-- Returns the state before and after, and the holder; no row if there is no such job. A terminal job,
+-- or one that is being cancelled, is returned unchanged.
 --
--- What is done elsewhere is looked at at once.
+-- A call to a remote becomes due at once.
 --
--- The lease is written although it stays as it is: PostgreSQL checks a row's constraints before it
--- sees that the version it began from, without the claim that this waited for, is not the newest.
+-- The lease is written although it does not change: PostgreSQL checks a row's constraints before it
+-- sees that the version it started from, without the claim that this waited for, is not the newest.
 --
 -- $1 org   $2 id   $3 seconds to keep by default
 WITH before AS MATERIALIZED (
@@ -57,8 +57,8 @@ moved AS (
            a.error_code
     FROM asked AS a
 ),
-told AS (
-    /* include webhooks/tell_moves.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_moved.sql */
 )
 SELECT b.state::text AS before, coalesce(c.state, a.state, b.state)::text AS after, b.lease >> 40 AS boot
 FROM before AS b

@@ -1,37 +1,37 @@
--- Take out work that is under a limit: of flows under a concurrency limit, and of runs under limits
--- of their own. queued -> dispatching.
+-- Claim jobs that are under a limit: of flows under a concurrency limit, and of runs with limits.
+-- queued -> dispatching.
 --
--- Exact under any number of workers: its transaction holds the advisory lock of lock_limits.sql
+-- Exact with any number of workers: its transaction holds the advisory lock of lock_limits.sql
 -- from before this statement's snapshot until its commit, so no two of these see the same permit
 -- or the same token free. A permit in use is a held job, counted here and stored nowhere. A token
--- is a moment in time (schema/core/0005_limits.sql), and what was started moves it on; starts are
--- what counts, so a retry takes one as well, and a claim that is given back does not return it.
+-- is a moment in time (core/schema/0005_limits.sql), and each start moves it on. Starts are counted,
+-- so a retry takes a token as well, and a released claim does not return it.
 --
--- Limits overlap (two flows of one org share its cap), so candidates are put in order, round robin
--- over organisations, within one over its lines and within a run over its flows, and numbered within
--- every limit that applies; whoever is over any of them is left. The first in order is number 1
--- everywhere, so a pass with a free permit always takes a job.
+-- Limits overlap (two flows of one org share its limit), so candidates are ordered round robin over
+-- organisations, within one over its lines and within a run over its flows, and numbered within
+-- every limit that applies; a candidate above any limit is left. The first in order is number 1
+-- everywhere, so a pass with a free permit always claims a job.
 --
--- Which organisation comes first is drawn by lot, among those that could start something now, and so
--- is which of its lines. A cursor would not be fair here: permits come back in an order of their own,
+-- A lottery decides which organisation comes first, among those that could start something now, and
+-- which of its lines. A cursor would not be fair here: permits come back in an order of their own,
 -- and it may pass over the same line each time. An organisation's lot is a hash of its name and the
--- lease, which is fresh for every claim: so it has one, however many lines it has.
+-- lease, which is new for every claim: so it has one, however many lines it has.
 --
 -- A run may have ten thousand flows. Those that have used tokens lately are found by the time of
--- their next one: `due`, longest waiting first. The others by a look into the index from where the
--- last one ended, past $12 that wait at most: `looks`. One that went all the way round in vain is
--- followed by a pause that is long compared to what it cost. So flows that wait for a token are
--- not walked again and again, and those that never had one come first. A flow that is due and has
--- no work is forgotten.
+-- their next one: `due`, longest waiting first. The others are found by a scan of the index from
+-- where the last one ended, past at most $12 waiting flows: `looks`. A scan of all flows that found
+-- nothing is followed by a pause that is long compared to its cost. So flows that wait for a token
+-- are not scanned again and again, and those that never had one come first. A flow that is due and
+-- has no work is deleted from run_tokens.
 --
 -- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $5 lease
--- $6 the organisation that each lane's scan starts after   $7 where those with several lines go on
+-- $6 the organisation that each lane's scan starts after   $7 where those with several lines continue
 -- $8 organisations that hold a slot, for a lane that has room for others only
 -- $9 organisations, and lines, to look at in a lane, at most   $10 true
 -- $11 seconds that a rate may be ahead   $12 waiting flows to pass in a run, at most
 --
--- Answers rows of three kinds: claimed jobs, (no id) where the next claim goes on, and (no lane) in
--- how many seconds, as timeout_seconds, there will be a token or a reason to look on.
+-- Returns rows of three kinds: claimed jobs, (no id) where the next claim continues, and (no lane) in
+-- how many seconds, as timeout_seconds, there will be a token or a reason to scan again.
 WITH RECURSIVE /* include jobs/ready_flows.sql */,
 held AS MATERIALIZED (
     SELECT j.endpoint, j.org_id, split_part(j.flow, '/', 1) AS run, count(*) AS jobs
@@ -192,8 +192,8 @@ looked AS (
         SELECT DISTINCT ON (k.lane, k.endpoint, k.org_id, k.line) k.*, is_round,
                CASE WHEN k.found < k.share AND is_round THEN '' ELSE k.flow END AS now_looked_to
         FROM looks AS k
-        -- Whoever began behind the first flow and has passed the last one ends the round of those
-        -- before it.
+        -- A scan that began behind the first flow and has passed the last one completes the round
+        -- with the flows before its start.
         CROSS JOIN LATERAL (SELECT k.gone_round OR k.wrapped AND k.looked_to <> '') AS r (is_round)
         ORDER BY k.lane, k.endpoint, k.org_id, k.line, k.steps DESC
     ) AS k
@@ -390,7 +390,7 @@ next_look AS (
         SELECT r.next_look_at FROM shares AS r
         WHERE r.key_per_second IS NOT NULL AND r.next_look_at > statement_timestamp()
         UNION ALL
-        -- They stood before others, and are forgotten now or in a moment.
+        -- They were ahead of others, and are deleted now or in a moment.
         SELECT statement_timestamp() FROM due AS d WHERE NOT d.has_work
         UNION ALL
         SELECT statement_timestamp() FROM looked AS k WHERE k.unfinished
@@ -416,8 +416,8 @@ moved AS (
            c.endpoint, c.flow, c.attempt AS attempts, c.run_id, c.webhook, NULL AS error_code
     FROM claimed AS c
 ),
-told AS (
-    /* include webhooks/tell_moves.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_moved.sql */
 )
 SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
        c.timeout_seconds, c.request_id, c.rank, c.traceparent, c.waited

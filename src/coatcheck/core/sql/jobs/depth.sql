@@ -1,5 +1,5 @@
--- How many jobs wait and run, by lane and state, and for how long the first of them has been due. Reads
--- the partial indexes of live states, never the history.
+-- How many jobs are queued, postponed and held, by lane and state, and how long the oldest has been due.
+-- Reads the partial indexes of live states, never the history.
 SELECT lane::text AS lane, state::text AS state, count(*) AS jobs,
        extract(epoch FROM clock_timestamp() - min(run_at))::double precision AS oldest_seconds
 FROM (

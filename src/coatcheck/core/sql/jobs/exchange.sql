@@ -1,26 +1,26 @@
--- Hand in what was completed, take out new work: one statement, one round trip, one commit.
+-- Complete jobs and claim new ones: one statement, one round trip, one commit.
 --
 -- Transitions: held -> completed, queued -> dispatching.
--- Merged to save a round trip and a commit for each round; what that gains is in docs/adr/0004.
+-- Merged to save a round trip and a commit per round; docs/adr/0004 has the gain.
 --
--- Complete. Fenced by the lease alone: it is NULL unless the job is held, and fresh for every
+-- Complete. Fenced by the lease alone: it is NULL unless the job is held, and new for every
 -- claim. Naming the state as well would make the planner leave the primary key.
 --
--- Claim. Each flow gives as many as ready_flows.sql allots to it; the rows are locked in one
+-- Claim. Each flow gives as many jobs as ready_flows.sql allots to it; the rows are locked in one
 -- MATERIALIZED CTE, because a LIMIT inside an IN subquery may be re-run and claim too many.
 -- Flows under a concurrency limit are left to claim_limited.sql. The update finds the rows by ctid:
--- they are locked by this very statement, so it cannot move. A claim that began, and was planned,
+-- this very statement has locked them, so they cannot move. A claim that began, and was planned,
 -- while a job was being created sees it, yet has the earlier now().
 --
 -- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $5 lease
--- $6 the organisation that each lane's scan starts after   $7 where those with several flows go on
+-- $6 the organisation that each lane's scan starts after   $7 where those with several flows continue
 -- $8 organisations that hold a slot, for a lane that has room for others only
 -- $9 organisations, and flows, to look at in a lane, at most   $10 false
 -- $11-$16 completed: org, id, lease, result, seconds since start, bytes of its payload
 -- $17 seconds to keep by default
 --
--- Answers rows of three kinds: claimed jobs, accepted completions (only org_id and id set), and
--- where the next claim goes on (no id).
+-- Returns rows of three kinds: claimed jobs, accepted completions (only org_id and id set), and
+-- where the next claim continues (no id).
 WITH RECURSIVE /* include jobs/ready_flows.sql */,
 picked AS MATERIALIZED (
     SELECT ready.tid, l.org_rank::integer AS rank
@@ -85,8 +85,8 @@ moved AS (
            c.webhook, NULL
     FROM claimed AS c
 ),
-told AS (
-    /* include webhooks/tell_moves.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_moved.sql */
 )
 SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
        c.timeout_seconds, c.request_id, c.rank, c.traceparent, c.waited

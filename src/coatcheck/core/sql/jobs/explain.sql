@@ -1,19 +1,19 @@
--- What one job stands under now, a row for each thing: the same conditions as those of stall.sql, without
--- its patience, and with their names and numbers.
+-- The conditions that apply to one job now, a row for each: those of stall.sql, with names and numbers,
+-- and without waiting until they last too long.
 --
 --   kind     name            number            of                since          until
---   limit    its name        how many are held how many may be
---   rate     a flow, or ''   starts a second                                    when it is back in step
---   server                   slots             jobs in them      last heard of
---   threads                  how many are held
---   share                    slots it holds    slots that are kept for others
---   holder   the worker      its lease seconds                   last heard of
---   remote                   faults in a row   looks             spawned        the next look
+--   limit    its name        jobs held         jobs allowed
+--   rate     a flow, or ''   starts per second                                  when it is back in step
+--   server                   slots             jobs in them      last seen
+--   threads                  threads held
+--   share                    slots it holds    slots reserved for others
+--   holder   the worker      its lease seconds                   last seen
+--   remote                   faults in a row   polls             spawned        the next poll
 --
--- `scope` is what a limit is on; `is_shared`: other organisations' jobs count as well. `is_fit`: a server
--- was heard of in time, a holder lately; of a share, one of them has a slot that its organisation may
--- have. Servers are taken together: those that are fit, and those that are not. Threads are told of
--- only if no server is left that has any for the job.
+-- `scope` is the scope of a limit; `is_shared`: other organisations' jobs count as well. `is_fit`: a
+-- server was seen in time, a holder recently; of a share, some server has a slot for the organisation.
+-- Servers form two groups: those that are fit, and those that are not. Threads are listed only if no
+-- server has a free one for the job.
 --
 -- $1 org   $2 id
 WITH asked AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- The jobs that kept submissions from being created: the same id (our own statement, sent twice),
--- or the same idempotency key.
+-- The jobs that prevented submissions from being created: they have the same id (our own statement,
+-- sent twice) or the same idempotency key.
 SELECT s.position, j.id, j.state::text AS state, j.fingerprint
 FROM unnest($1::text[], $2::uuid[], $3::text[]) WITH ORDINALITY
     AS s (org_id, id, idempotency_key, position)

@@ -1,5 +1,5 @@
--- Jobs by id, for every reader that arrived while the last read was in flight. A long result is left
--- out: 500 of them would not fit into memory. result.sql reads it, for one job at a time.
+-- Jobs by id, for every reader that arrived while the last read was in flight. Long results are left
+-- out: 500 of them would not fit into memory. result.sql reads one for one job at a time.
 --
 -- $1 orgs   $2 ids   $3 bytes that a result may have
 SELECT /* include jobs/view_columns.sql */,

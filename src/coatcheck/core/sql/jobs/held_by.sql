@@ -1,5 +1,5 @@
--- The worker that holds a job `a`, and whether it was heard of within half the lease time that it promised
--- itself for the job's lane: included by stall.sql and explain.sql, which give `serving`.
+-- The worker that holds a job `a`, and whether it was seen within half of its lease time for the job's
+-- lane: included by stall.sql and explain.sql, which give `serving`.
 SELECT w.boot, w.name, w.silent_for,
        w.silent_for <= interval '0.5 seconds' * CASE a.lane
            WHEN 'urgent' THEN w.urgent_seconds

@@ -1,5 +1,5 @@
--- How many jobs of some endpoints are at work. Reads what is held by anybody, which is as much as there
--- are slots.
+-- How many jobs of some endpoints are held. Reads all held jobs of the deployment, which are at most as
+-- many as there are slots.
 --
 -- $1 endpoints
 SELECT count(*) AS jobs

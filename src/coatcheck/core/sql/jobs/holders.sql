@@ -1,8 +1,8 @@
--- Some of the jobs that use a limit up, longest held first, and whose each is.
+-- Some of the jobs that use up a limit, longest held first, and their owners.
 --
 -- IS TRUE keeps the planner from the primary key, by which it would read the organisation's history.
 --
--- $1 org   $2 scope: org, flow, endpoint, run, or lane for all that is held in one   $3 name
+-- $1 org   $2 scope: org, flow, endpoint, run, or lane for all held jobs of one   $3 name
 -- $4 rows at most
 SELECT j.id, j.owner
 FROM jobs AS j

@@ -1,5 +1,5 @@
--- The limits on how many are held that a job `a` is under, and how many are: included by stall.sql
--- and explain.sql, whose `held` counts as claim_limited.sql does. Not looked at while no limit is.
+-- The concurrency limits that apply to a job `a`, and how many jobs each holds: included by stall.sql
+-- and explain.sql, whose `held` counts as claim_limited.sql does. `held` is not read without a limit.
 SELECT c.org_id AS limit_org, c.scope, c.name, c.held_max, (
            SELECT coalesce(sum(h.jobs), 0)::bigint
            FROM held AS h

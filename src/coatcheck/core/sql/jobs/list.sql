@@ -1,6 +1,6 @@
--- An organisation's jobs, newest first, a page at a time: $2 is the last id of the page before.
--- Tasks are no jobs of a list: page_filter.sql says why its ids have bounds.
--- Results are left out: a page of them could be of any size.
+-- An organisation's jobs, newest first, a page at a time: $2 is the last id of the previous page.
+-- Tasks are not listed: page_filter.sql says why the ids have bounds.
+-- Results are left out: a page of them could have any size.
 SELECT /* include jobs/view_columns.sql */, NULL::bytea AS result
 FROM jobs AS j
 WHERE j.org_id = $1 AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'

@@ -1,7 +1,7 @@
 -- Show that handlers are running: dispatching -> processing, for jobs that did not end at once.
 --
--- Answers every job still held under the lease given, marked or not: one that is missing was taken
--- from this worker, which must stop it. Locked in the order of events/add.sql, which is sent beside it.
+-- Returns every job still held under the lease given, marked or not: a missing one was taken from this
+-- worker, which must stop it. Locked in the order of job_events/add.sql, which is sent concurrently.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, j.state, s.ran_seconds
     FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::double precision[])
@@ -20,7 +20,7 @@ moved AS (
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
               j.run_id, j.webhook, NULL AS error_code, old.state AS previous
 ),
-told AS (
-    /* include webhooks/tell_moves.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_moved.sql */
 )
 SELECT h.id FROM held AS h

@@ -1,5 +1,5 @@
--- A task of a run that stands for the others: the first in the queue, else one that waits to be tried again,
--- else one that runs. Each by an index of its own; no row if none is left.
+-- A task that represents a run's unfinished ones: the first queued one, else one that waits for a retry,
+-- else one that runs. Each is found by an index of its own; no row if all have ended.
 --
 -- $1 org   $2 run
 SELECT n.id

@@ -1,9 +1,8 @@
--- How many jobs an organisation has in the queue, tasks like any others, counting no
--- further than $2.
+-- How many jobs an organisation has queued, tasks included, counted up to $2.
 --
--- A loose scan of jobs_ready finds the endpoints that have anything queued, a probe for each; of those
--- it reads the organisation's own entries and no others. So it costs what is counted, however long
--- the history or the queues of others, and nobody has to say which endpoints there are.
+-- A loose scan of jobs_ready finds the endpoints that have queued jobs, with one probe each; of those
+-- it reads the organisation's own entries and no others. So it costs what it counts, however long the
+-- history or other queues are, and no caller has to know the endpoints.
 WITH RECURSIVE lines AS (
     (
         SELECT j.lane, j.endpoint

@@ -1,7 +1,7 @@
--- How many owners have jobs of some services that have ended, counting no further than $3 of each:
--- a loose scan of jobs_ended, one probe for each owner's hash.
+-- How many owners have ended jobs of some services, counted up to $3 of each: a loose scan of
+-- jobs_ended, one probe for each owner's hash.
 --
--- $1 org   $2 services   $3 how many
+-- $1 org   $2 services   $3 bound
 WITH RECURSIVE owners AS (
     SELECT s.service, hashtextextended(s.service || $1, 0) AS service_hash,
            -2147483649 AS owner_hash, 0 AS number

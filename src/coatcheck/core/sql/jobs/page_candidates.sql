@@ -1,14 +1,14 @@
--- The ids of the jobs of some services: common table expressions included by page_of_services.sql and
--- page_of_services_total.sql, which share $1 to $9. Those that have ended come by jobs_ended, no more
--- than $9 of each service, owner and state; those that live by the indexes of live states, all.
+-- The ids of the jobs of some services: common table expressions for page_of_services.sql and
+-- page_of_services_total.sql, which share $1 to $9. Ended jobs are found by jobs_ended, at most $9 of
+-- each service, owner and state; live jobs, all of them, by the indexes of live states.
 --
--- Whose jobs: those of one owner and what is anyone's, or everybody's. The owners are then found by a
--- loose scan, one probe for each; the caller knows that they are few (owners.sql).
+-- With an owner: their jobs and those that anyone may read. Without: everybody's jobs. The owners are
+-- then found by a loose scan, one probe each; the caller knows that they are few (owners.sql).
 --
--- Sent with custom plans: what was not asked for is then no part of the plan.
+-- Sent with custom plans, so that filters which are NULL are not part of the plan.
 --
--- $1 org   $2 endpoints   $3 how the flow begins   $4 states   $5 lane
--- $6 owner: theirs, and what is anyone's   $7 older than this id   $8 services   $9 how many
+-- $1 org   $2 endpoints   $3 prefix of the flow   $4 states   $5 lane
+-- $6 owner: theirs, and what anyone may read   $7 older than this id   $8 services   $9 rows at most
 owners AS (
     SELECT s.service, hashtextextended(s.service || $1, 0) AS service_hash,
            -2147483649 AS owner_hash
@@ -79,7 +79,7 @@ candidates AS (
     UNION ALL
     SELECT j.id
     FROM jobs AS j
-    -- All that are held, of everybody: so many run at once and no more. IS TRUE keeps the planner
+    -- All held jobs of everybody: there are at most as many as slots. IS TRUE keeps the planner
     -- from the primary key, by which it would read the organisation's history.
     WHERE j.lease IS NOT NULL
       AND (j.org_id = $1) IS TRUE AND j.endpoint = ANY ($2)

@@ -1,13 +1,13 @@
--- Which jobs a page is about: included by page.sql and page_total.sql, which share $1 to $6.
+-- The filter of a page of jobs: included by page.sql and page_total.sql, which share $1 to $6.
 --
--- Tasks are no jobs of a list. Their ids are hashes, spread over all ids there can be; those of jobs
--- begin with a time. So the ids of a list have bounds, between which there is hardly a task to pass
--- over: they are those of the year 2004, here, and of tomorrow, by the caller.
+-- Tasks are not listed. Their ids are hashes, spread over all values; those of other jobs begin with a
+-- time. So a list has bounds on ids, between which there is hardly a task to skip: the id of the year
+-- 2004, here, and that of tomorrow, by the caller.
 --
--- Sent with custom plans: what was not asked for is then no part of the plan.
+-- Sent with custom plans, so that filters which are NULL are not part of the plan.
 --
--- $1 org   $2 endpoints   $3 how the flow begins   $4 states   $5 lane
--- $6 owner: theirs, and what is anyone's
+-- $1 org   $2 endpoints   $3 prefix of the flow   $4 states   $5 lane
+-- $6 owner: theirs, and what anyone may read
 j.org_id = $1 AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
   AND ($2::text[] IS NULL OR j.endpoint = ANY ($2))
   AND ($3::text IS NULL OR starts_with(j.flow, $3))

@@ -1,8 +1,7 @@
--- A page of the jobs of some services, newest first: what page.sql finds, for when that would read
--- much of what others left to find a little. Results are left out: a page of them could be of any
--- size.
+-- A page of the jobs of some services, newest first: the jobs of page.sql, for when that would read
+-- many jobs of others to find a few. Results are left out: a page of them could have any size.
 --
--- $1-$9 see page_candidates.sql; $9 is $10 and $11 together   $10 how many to pass over   $11 how many
+-- $1-$9 see page_candidates.sql; $9 is $10 and $11 together   $10 rows to skip   $11 rows at most
 WITH RECURSIVE /* include jobs/page_candidates.sql */,
 page AS MATERIALIZED (
     SELECT c.id FROM candidates AS c ORDER BY c.id DESC OFFSET $10 LIMIT $11

@@ -1,4 +1,4 @@
--- How many jobs such a list has, counting no further than $9.
+-- How many jobs the list of page_of_services.sql has, counted up to $9.
 --
 -- $1-$9 see page_candidates.sql
 WITH RECURSIVE /* include jobs/page_candidates.sql */

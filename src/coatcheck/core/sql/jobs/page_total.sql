@@ -1,6 +1,6 @@
--- How many jobs a list has, counting no further than so many.
+-- How many jobs the list of page.sql has, counted up to $7.
 --
--- $1-$6 see page_filter.sql   $7 how many   $8 older than this id
+-- $1-$6 see page_filter.sql   $7 bound   $8 older than this id
 SELECT count(*)
 FROM (
     SELECT

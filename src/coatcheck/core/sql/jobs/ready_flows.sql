@@ -1,38 +1,38 @@
--- The flows to take work from, organisations first: common table expressions included by
+-- The flows to claim jobs from, organisations first: common table expressions included by
 -- exchange.sql and claim_limited.sql, which share $1 to $10. Gives `served`, `listed` and `ended`.
 --
 -- Two loose scans of jobs_ready: each step of a recursion is one index probe, however long the
 -- backlog that it passes.
 --
--- `pairs` looks for organisations. Each endpoint is a scan of its own, from the organisation after
--- the lane's cursor ($6) to the last one, and from the first one back to the cursor. A step finds
--- the next organisation; or the second flow of the same one, and then the rest of it is skipped. A
--- scan ends when it has found an organisation for every job there is room for, when it has gone
--- round, or after its part of $9 looks (`looks_max`, the same for every endpoint). Where one ended
--- by that, `cuts`, nobody after it counts: the other scans may have seen more of them.
+-- `pairs` looks for organisations. Each endpoint has its own scan, from the organisation after the
+-- lane's cursor ($6) to the last one, and from the first one back to the cursor. A step finds the next
+-- organisation; or the second flow of the same one, and then the rest of it is skipped. A scan ends
+-- when it has found an organisation for every job there is room for, when it has come full circle, or
+-- after its part of $9 probes (`looks_max`, the same for every endpoint). Where one ended for that
+-- last reason, `cuts`, no organisation after it counts: the other scans may have seen more of them.
 --
 -- `flows` looks for flows, in organisations that have several, of all of their endpoints: from where
 -- the last claim of that organisation ended ($7, by organisation: an endpoint, and the first flow
--- that comes) round to there. All organisations take a step at a time, each until it has a flow for
--- every job of its share, has gone round, or has had its part of $9 looks.
+-- that comes) round to there. All organisations advance a step at a time, each until it has a flow
+-- for every job of its share, has come full circle, or has used its part of $9 probes.
 --
--- $10 tells which flows are wanted: those under a limit, or the others. Where a whole organisation or
--- a whole endpoint is under a limit, `pairs` knows. An organisation that has limits on flows or on
--- runs is `mixed`: `flows` finds out, and it takes up no room until then. A run that is under a
--- limit (schema/core/0005_limits.sql) is one line, however many flows it has: the scan goes on right
+-- $10 selects flows under a limit, or the others. `pairs` knows where a whole organisation or a whole
+-- endpoint is under a limit. An organisation that has limits on flows or on runs is `mixed`: `flows`
+-- finds out, and it takes up no room until then. A run that is under a limit
+-- (core/schema/0005_limits.sql) is one line, however many flows it has: the scan continues right
 -- behind all of them.
 --
--- `listed` shares out the room, equally over organisations, and the share of each equally over its
--- flows. Where $8 has the organisations that hold a slot, those are left out, and each of the others
--- gets one job. `ended` is where the next claim goes on: the lane's organisation (no endpoint), and
--- a flow for each organisation that has several. So everybody has a turn, with more organisations or
--- flows than room, and whoever is given one job more than the others this time is not the next time.
+-- `listed` divides the room equally over organisations, and the share of each equally over its flows.
+-- Where $8 has the organisations that hold a slot, those are left out, and each of the others gets one
+-- job. `ended` is where the next claim continues: the lane's organisation (no endpoint), and a flow
+-- for each organisation that has several. So everybody has a turn, even with more organisations or
+-- flows than room, and nobody gets an extra job twice in a row.
 --
 -- x || chr(1) is the first text after x.
 asked AS MATERIALIZED (
     SELECT a.lane::job_lane AS lane, a.room, a.after_org COLLATE "C" AS after_org, a.turns, a.holders,
            greatest($9::integer / greatest(cardinality($3::text[]), 1), 8) AS looks_max,
-           -- Asked once a claim: most have none.
+           -- Once per claim: most deployments have no limit.
            EXISTS (SELECT FROM concurrency_limits) AS any_limits,
            EXISTS (SELECT FROM run_limits) AS any_run_limits
     FROM unnest($1::text[], $2::integer[], $6::text[], $7::jsonb[], $8::jsonb[])
@@ -105,7 +105,7 @@ pairs AS (
         ) AS choice (wanted)
         WHERE NOT p.wrapped OR a.after_org = '' OR ready.org_id <= a.after_org
     ) AS next ON true
-    -- With as many as there is room for, one look more: whether the last one has another flow.
+    -- When the room is used up, one more probe: whether the last organisation has another flow.
     WHERE NOT p.gone_round AND NOT p.cut
       AND (p.found < p.room OR p.found = p.room AND p.from_flow <> '' OR $10::boolean)
 ),
@@ -240,7 +240,7 @@ listed AS MATERIALIZED (
     ) AS s
 ),
 ended AS (
-    -- All organisations were seen, and there is more room: go on after the last one that was given
+    -- All organisations were seen, and there is more room: continue after the last one that was given
     -- one job more than the others.
     SELECT l.lane, l.org_id, NULL AS endpoint, NULL AS flow
     FROM listed AS l

@@ -1,5 +1,5 @@
--- How long the last jobs of a kind ran that completed: of a service and an owner, newest first, those of
--- the endpoint among so many. Goes by jobs_ended, which has the newest at its end.
+-- How long the last completed jobs of a kind ran: of a service and an owner, newest first, those of the
+-- endpoint among the first $6. Walks jobs_ended, which has the newest at its end.
 --
 -- $1 org   $2 service   $3 owner   $4 endpoint   $5 flow, or NULL for any   $6 rows to look at
 SELECT date_part('epoch', r.finished_at - r.started_at) AS seconds

@@ -1,4 +1,4 @@
--- How long the last tasks of a run ran that completed, those with the highest numbers.
+-- How long the last completed tasks of a run ran, those with the highest numbers.
 --
 -- $1 org   $2 run   $3 rows at most
 SELECT date_part('epoch', j.finished_at - j.started_at) AS seconds

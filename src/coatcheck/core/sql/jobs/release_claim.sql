@@ -1,5 +1,5 @@
--- Give back a claim whose answer was lost with its connection: if it was committed, this worker holds
--- jobs it does not know of. The lease is that claim's alone, so whatever carries it is unknown.
+-- Release a claim whose answer was lost with its connection: if it was committed, this worker holds
+-- jobs that it does not know. The lease belongs to that claim alone, so every job with it is unknown.
 --
 -- release: dispatching -> queued; cancel_requested -> cancelled.   $1 lease   $2 seconds to keep
 WITH unknown AS MATERIALIZED (
@@ -36,7 +36,7 @@ changed AS (
 metered AS (
     /* include usage/meter.sql */
 ),
-told AS (
-    /* include webhooks/tell.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_changed.sql */
 )
 SELECT c.id FROM changed AS c

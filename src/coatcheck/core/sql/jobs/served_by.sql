@@ -1,6 +1,6 @@
--- The workers that say they serve a job `a`, and whether each was heard of within the lease time that it
--- promised itself for the job's lane: included by stall.sql and explain.sql, which give `serving`.
--- `threads_held`: how many threads that handlers do not give back keep it from claiming the job.
+-- The workers that serve a job `a`, and whether each was seen within its lease time for the job's lane:
+-- included by stall.sql and explain.sql, which give `serving`. `threads_held`: how many threads that
+-- handlers do not release keep it from claiming the job.
 SELECT w.boot, w.silent_for, w.slots[array_position(w.lanes, a.lane::text)] AS slots,
        w.reserved[array_position(w.lanes, a.lane::text)] AS reserved,
        w.silent_for <= interval '1 second' * CASE a.lane

@@ -1,13 +1,13 @@
 -- End attempts that did not complete: fail, retry, unreachable, postpone, release, acknowledge_cancel.
 --
--- held -> failed | retrying | queued | cancelled, fenced by the lease. Once cancellation was asked
--- for, whatever would have run again is cancelled. A retry with no attempt left fails the job for
--- good: a job as max_retries_exhausted, a task by the code of what it failed with, because a rerun
--- chooses by it. acknowledge_cancel counts only where cancellation was asked for. Who postpones a job
--- counts by itself how often. Interruptions and
--- unreachable targets have no bound, so their counters stop at what a smallint holds.
+-- held -> failed | retrying | queued | cancelled, fenced by the lease. Once cancellation was requested,
+-- an attempt that would run again is cancelled. A retry with no attempt left fails the job for
+-- good: a job as max_retries_exhausted, a task by the code of its failure, because a rerun selects
+-- by it. acknowledge_cancel counts only where cancellation was requested. An executor that postpones a
+-- job counts by itself how often. Interruptions and unreachable targets have no bound, so their
+-- counters stop at the maximum of a smallint.
 --
--- $1-$8 org, id, lease, event, error code, error message, seconds until tried again, seconds since
+-- $1-$8 org, id, lease, event, error code, error message, seconds until the retry, seconds since
 -- start   $9 seconds to keep by default
 WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, s.event, s.error_code, s.error_message, s.delay_seconds,
@@ -89,8 +89,8 @@ changed AS (
 metered AS (
     /* include usage/meter.sql */
 ),
-told AS (
-    /* include webhooks/tell.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_changed.sql */
 ),
 alerted AS (
     /* include job_events/alert.sql */

@@ -1,23 +1,23 @@
--- Why jobs do not get on, for those that have been waiting or held for too long. Asked about single
--- jobs that are old enough, never about a queue.
+-- Why jobs are stalled, for those that have been waiting or held for too long. Used for single jobs that
+-- are old enough, never for a whole queue.
 --
--- A job that waits only because others are before it is not stalled: a live worker serves it, no
--- limit stands in its way, and the line moves.
+-- A job that only waits behind others is not stalled: a live worker serves it, no limit blocks it, and
+-- its queue moves.
 --
---   target_unreachable  its last attempt found its target away, or its remote says nothing
---   no_worker           nobody who was heard of within the lane's time serves its endpoint and lane
---   threads_held        whoever serves it has no thread left for it
---   concurrency_limit   as many are held as a limit on its endpoint, org, flow or run allows
---   rate_limit          its run, or its flow of it, has just started as many as its rate allows
---   heartbeat_lost      its holder has been silent for half of the lane's time, or is forgotten
+--   target_unreachable  its last attempt could not reach its target, or its remote does not answer
+--   no_worker           no worker that was seen within the lane's time serves its endpoint and lane
+--   threads_held        no worker that serves it has a free thread for it
+--   concurrency_limit   a limit on its endpoint, org, flow or run is used up
+--   rate_limit          its run, or its flow of it, has just used up its rate
+--   heartbeat_lost      its holder has been silent for half of the lane's time, or has no row
 --
--- A worker is judged by the lease times that it promised itself. Held jobs are counted as
--- claim_limited.sql counts them, once, and only if a limit applies to any of the jobs asked about.
+-- A worker is judged by its own lease times. Held jobs are counted as claim_limited.sql counts them,
+-- once, and only if a limit applies to any of the jobs.
 --
 -- $1 organisations, $2 ids   $3 lanes, $4 how long a job of each may wait, in seconds
 WITH asked AS MATERIALIZED (
     SELECT j.org_id, j.id, j.state, j.lane, j.endpoint, j.flow, j.lease, j.unreachables,
-           j.error_code, l.seconds * interval '1 second' AS patience,
+           j.error_code, l.seconds * interval '1 second' AS stall_after,
            now() - j.created_at AS age,
            now() - greatest(j.run_at, j.updated_at) AS due_for
     FROM unnest($1::text[], $2::uuid[]) AS a (org_id, id)
@@ -50,9 +50,9 @@ SELECT a.org_id, a.id,
                ) THEN 'heartbeat_lost'
            END
            WHEN a.state NOT IN ('staged', 'queued', 'retrying') THEN NULL
-           WHEN a.age > a.patience AND a.unreachables > 0 AND a.error_code = 'target_unreachable'
+           WHEN a.age > a.stall_after AND a.unreachables > 0 AND a.error_code = 'target_unreachable'
                THEN 'target_unreachable'
-           WHEN a.due_for <= a.patience THEN NULL
+           WHEN a.due_for <= a.stall_after THEN NULL
            WHEN NOT EXISTS (
                SELECT FROM (/* include jobs/served_by.sql */) AS server WHERE server.is_alive
            ) THEN 'no_worker'

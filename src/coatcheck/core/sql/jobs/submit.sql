@@ -1,12 +1,12 @@
 -- Create jobs: one statement for every caller that arrived while the last one was in flight.
 --
 -- -> queued, or staged when due later. ON CONFLICT covers both the idempotency key and the id: a
--- statement whose commit was lost with its connection is simply sent again. Answers the ids it
--- created; the caller looks the others up (find_existing.sql).
+-- statement whose commit was lost with its connection is simply sent again. Returns the ids that it
+-- created; the caller looks up the others (find_existing.sql).
 --
 -- The lane is spelt out because casting text to an enum reads the catalogue for every row.
 --
--- $1-$11 one array per common column   $12 what few jobs have, as JSON, or NULL
+-- $1-$11 one array per common column   $12 the options that few jobs have, as JSON, or NULL
 INSERT INTO jobs (
     org_id, id, lane, endpoint, flow, failures_max, payload, owner, idempotency_key,
     fingerprint, request_id, run_at, state, start_deadline, timeout_seconds, keep_completed_seconds,

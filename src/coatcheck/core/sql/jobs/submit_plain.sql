@@ -1,7 +1,7 @@
--- Create jobs that nothing can stand in the way of: no key, no option. -> queued
+-- Create jobs that can meet no conflict: no key, no option. -> queued
 --
--- What submit.sql does, less its ON CONFLICT, which costs a fifth of it. Only our own id could be
--- there already, from a statement whose answer was lost: then submit.sql is sent instead.
+-- As submit.sql, without its ON CONFLICT, which costs a fifth of it. Only our own id could exist
+-- already, from a statement whose answer was lost: then submit.sql is sent instead.
 --
 -- $1-$9 one array per column
 INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, owner, request_id)

@@ -1,5 +1,6 @@
--- What a reader sees of a job, but for its result: included by get.sql, list.sql and page.sql, and
--- in the order of JobView. A result's length is read without the result. The clock is read after the rows: no age is ever below nothing.
+-- What a reader sees of a job, except its result: included by get.sql, list.sql and page.sql, in the
+-- order of JobView. A result's length is read without the result. The clock is read after the rows, so
+-- that no age is negative.
 j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.state::text AS state,
        j.failures, j.failures_max, j.crashes, j.interruptions, j.unreachables,
        j.created_at, j.run_at, j.dispatched_at, j.started_at, j.finished_at, j.updated_at,

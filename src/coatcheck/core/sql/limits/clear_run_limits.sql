@@ -1,4 +1,4 @@
--- Take the limits of one run away, and what was noted under them.
+-- Remove the limits of one run, and their tokens.
 --
 -- $1 organisation, $2 run
 WITH ended (org_id, run_id) AS (SELECT $1::text COLLATE "C", $2::uuid),

@@ -1,5 +1,5 @@
--- The concurrency limits that code declares for its endpoints: set those it names, and take away
--- those it once declared and no longer does. Limits set by hand are left alone.
+-- Set the concurrency limits that code declares for its endpoints, and remove those that it no longer
+-- declares. Limits set by hand are left alone.
 --
 -- $1 endpoints, $2 the limit of each, or NULL for none
 WITH declared AS (

@@ -1,4 +1,4 @@
--- Set what holds for all tasks of a run, or change it. Holds from the next claim on.
+-- Set or change the limits on all tasks of a run, from the next claim on.
 --
 -- $1 organisation, $2 run
 -- $3 held at once, $4 starts per second, $5 starts per second of each flow: NULL for no limit

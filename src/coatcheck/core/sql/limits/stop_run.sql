@@ -1,4 +1,4 @@
--- No more claims of a run. Its rates stay: they go when it ends.
+-- Stop claims of a run. Its rates stay until it ends.
 --
 -- $1 organisation, $2 run
 INSERT INTO run_limits (org_id, run, held_max)

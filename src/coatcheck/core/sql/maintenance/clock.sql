@@ -1,2 +1,2 @@
--- What time it is. A machine whose clock is fast would otherwise take the young for old.
+-- The time. A machine whose clock is fast would otherwise take new blobs for old ones.
 SELECT clock_timestamp()

@@ -25,8 +25,8 @@ changed AS (
 metered AS (
     /* include usage/meter.sql */
 ),
-told AS (
-    /* include webhooks/tell.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_changed.sql */
 )
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts

@@ -1,14 +1,14 @@
 -- End attempts that a live worker still holds well past their run deadline: it should have stopped
 -- them itself, so it has lost track of them.
 --
--- Live: heard of since the slack was over, and within the time it promised. Of one that fell silent
--- before that nobody knows whether it still ran the job when its time was up: the rescuer takes the
--- job, and counts a crash. Of the two statements only one can ever mean a job, but for a moment in
--- which its worker's silence becomes too long: then the row lock and the lease decide.
+-- Live: seen since the slack was over, and within its lease time. If a worker fell silent before that,
+-- it is unknown whether it still ran the job at the deadline: the rescuer takes the job, and counts a
+-- crash. Only one of the two statements ever applies to a job, except at the moment when its worker's
+-- silence becomes too long: then the row lock and the lease decide.
 --
 -- retry: running -> retrying while attempts last, else failed; cancel_requested -> cancelled.
 --
--- Jobs that are done elsewhere (boot 0) are the poller's, which also ends the work.
+-- Jobs that a remote runs (boot 0) are the poller's, which also cancels the work.
 --
 -- $1 slack in seconds   $2 seconds to keep by default   $3 rows at most
 WITH overrun AS MATERIALIZED (
@@ -79,8 +79,8 @@ changed AS (
 metered AS (
     /* include usage/meter.sql */
 ),
-told AS (
-    /* include webhooks/tell.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_changed.sql */
 ),
 alerted AS (
     /* include job_events/alert.sql */

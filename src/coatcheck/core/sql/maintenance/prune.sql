@@ -1,7 +1,7 @@
--- Delete jobs whose retention has ended, a small chunk at a time, with all they left, and open the
--- records of their artifacts. Products add what their own tables have of the jobs in `old`, each in a
--- removed_with_jobs.sql (core/queries/maintenance.py). Answers how many jobs, a row for each of their artifacts' blobs, which
--- are to be deleted next, and one without a blob if there is none.
+-- Delete jobs whose retention has ended, a small chunk at a time, with all their rows, and open the
+-- records of their artifacts. Products add deletions from their own tables for the jobs in `old`, each
+-- in a removed_with_jobs.sql (core/queries/maintenance.py). Returns how many jobs, with a row for each
+-- blob of their artifacts, to be deleted next, or one row without a blob.
 WITH old AS MATERIALIZED (
     SELECT j.org_id, j.id, j.webhook, j.owner, j.endpoint, j.flow
     FROM jobs AS j

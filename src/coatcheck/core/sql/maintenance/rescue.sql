@@ -1,19 +1,19 @@
--- Take jobs from workers that are known to be dead, that fell silent for longer than they promised, or
--- whose row is gone.
+-- Take jobs from workers that are known to be dead, were silent for longer than their lease time, or
+-- have no row.
 --
 -- crash: running -> queued; crash_again: running -> retrying, after a delay that grows; failed once no
 -- crash is left; cancel_requested -> cancelled. The row lock and the lease decide against a finish in
--- flight: exactly one of the two wins. The attempt is taken to have run until its worker was last
--- heard of.
+-- flight: exactly one of the two wins. The attempt counts as having run until its worker was last
+-- seen.
 --
--- Whoever falls alone may be the cause, and has $1 crashes. Of jobs that fall together most are
--- bystanders, and none is told from the others: they have $4. Each waits for another time, so that
--- they do not all meet again.
+-- A job that crashes alone may be the cause, and is allowed $1 crashes. Of jobs that crash together most
+-- are bystanders, and the cause is unknown: they are allowed $4. Each waits for a different time, so
+-- that they do not all meet again.
 --
--- Jobs that are done elsewhere (boot 0) are the poller's.
+-- Jobs that a remote runs (boot 0) are the poller's.
 --
 -- $1 crashes allowed   $2 seconds to keep by default   $3 rows at most   $4 crashes allowed together
--- $5 seconds to wait after the second crash, the third, and so on   $6 up to this part of it more
+-- $5 seconds to wait after the second crash, the third, and so on   $6 the fraction of it for jitter
 WITH lost AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
            coalesce(
@@ -102,8 +102,8 @@ changed AS (
 metered AS (
     /* include usage/meter.sql */
 ),
-told AS (
-    /* include webhooks/tell.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_changed.sql */
 ),
 alerted AS (
     /* include job_events/alert.sql */

@@ -1,4 +1,4 @@
--- A job's attempts that did not complete, in order, and when its remote was last told to begin.
+-- A job's attempts that did not complete, in order, and when its remote work was last spawned.
 --
 -- $1 org   $2 id
 SELECT e.data, NULL::timestamptz AS spawned_at

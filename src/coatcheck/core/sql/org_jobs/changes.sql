@@ -1,12 +1,12 @@
 -- An organisation's jobs that changed after one snapshot and up to another, in the order of their ids: a
--- page of what a stream tells. Neither column nor index nor write is there for it: a row names the
--- transaction that wrote it, and a snapshot says of each transaction whether it had committed.
+-- page of a stream of changes. It needs no column, no index and no write: a row names the transaction
+-- that wrote it, and a snapshot says of each transaction whether it had committed.
 --
 -- Looks at the newest $3 jobs, backwards along the primary key; jobs/page_filter.sql says why the ids
--- have bounds. Tasks are not told. If nothing changed, one row has the snapshot.
+-- have bounds. Tasks are left out. If nothing changed, one row has the snapshot.
 --
--- $1 org   $2 reader: theirs, and what is anyone's; NULL for all   $3 how many to look at
--- $4, $5 see jobs/horizon.sql   $6 after this id   $7 how many
+-- $1 org   $2 reader: theirs, and what anyone may read; NULL for all   $3 rows to look at
+-- $4, $5 see jobs/horizon.sql   $6 after this id   $7 rows at most
 WITH horizon AS MATERIALIZED (
     /* include jobs/horizon.sql */
 ),
@@ -21,7 +21,7 @@ page AS MATERIALIZED (
     SELECT w.id
     FROM walked AS w, horizon AS h
     WHERE w.id > $6::uuid AND ($2::text IS NULL OR w.owner IN ('*', $2))
-      AND /* include jobs/is_news.sql */
+      AND /* include jobs/is_changed.sql */
     ORDER BY w.id
     LIMIT $7
 )

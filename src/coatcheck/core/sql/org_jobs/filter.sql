@@ -1,9 +1,9 @@
--- Whether a job is one of those asked for: included by what walks jobs. What is NULL does not narrow
--- it. Sent with custom plans: what was not asked for is then no part of the plan.
+-- The filter of a list of jobs: included by the statements that walk jobs. NULL does not narrow it. Sent
+-- with custom plans, so that filters which are NULL are not part of the plan.
 --
 -- $4 states   $5 lane   $6 services   $7 no service of these   $8 endpoint   $9 reader: theirs, and
--- what is anyone's   $10 owner   $11 error code   $12 created at or after   $13 created before
--- $14 request id   $15 whether only those that can be retried and were not yet
+-- what anyone may read   $10 owner   $11 error code   $12 created at or after   $13 created before
+-- $14 request id   $15 whether only those that can be retried and have not been
 ($4::text[] IS NULL OR j.state = ANY ($4::text[]::job_state[]))
        AND ($5::text IS NULL OR j.lane = $5::text::job_lane)
        AND ($6::text[] IS NULL OR job_service(j.endpoint, j.flow) = ANY ($6))

@@ -1,5 +1,5 @@
--- A job for the people who manage it: with its result unless that is long, and for a task with its
--- group, and what its caller called. No group once that is being removed.
+-- A job for the people who manage it: with its result unless that is long; for a task also with its
+-- group, and with what its caller called. No group while that is being removed.
 --
 -- $1 org   $2 id   $3 bytes that a result may have
 SELECT /* include org_jobs/view_columns.sql */,

@@ -1,7 +1,7 @@
--- What a job said to people, after $3, in order: log lines, alerts, and what became of its attempts. Its
--- output is walked over, so far and no further: answers the last that was, from where to go on.
+-- A job's log for people after $3, in order: log lines, alerts, and ended attempts. Output is skipped,
+-- but only so much: returns the last event that was read, to continue from there.
 --
--- $1 org   $2 id   $3 after this event   $4 how many to walk over   $5 how many to show
+-- $1 org   $2 id   $3 after this event   $4 rows to read   $5 rows to show
 WITH walked AS MATERIALIZED (
     SELECT e.seq, e.kind, e.at
     FROM job_events AS e

@@ -1,4 +1,4 @@
--- The page of what was `walked`: included by the statements that walk.
+-- The page of the `walked` jobs: included by the statements that walk.
 page AS MATERIALIZED (
     SELECT w.id FROM walked AS w WHERE w.fits ORDER BY w.id DESC LIMIT $17
 )

@@ -1,4 +1,4 @@
--- Retry a job. Answers how the old one stands, no row if there is none, and whether the new one was
+-- Retry a job. Returns the state of the old one, no row if there is none, and whether the new one was
 -- created.
 --
 -- $1-$8 see retry_created.sql

@@ -1,14 +1,14 @@
--- Create a job that does again what another one, which came to nothing, was to do: -> queued. Included by
--- the statements that retry jobs. All that the old one was handed in with is taken from its row, in
--- the statement that creates the new one. Not its key, which names the old job, nor the time at which
--- it was due: the new one is due now. What was to start within a time has that time anew.
+-- Create a job that repeats an unsuccessful one: -> queued. Included by the statements that retry jobs.
+-- Everything that the old one was submitted with is taken from its row, in the statement that creates
+-- the new one. Not its key, which names the old job, nor the time at which it was due: the new one is
+-- due now. A deadline for its start is as far away as it was for the old one.
 --
 -- Nothing is created if there is nothing to retry, or if the key or the id of the new one is taken. The
--- old row is locked, so that neither it nor who is told of it goes meanwhile.
+-- old row is locked, so that neither it nor its webhooks are deleted meanwhile.
 --
 -- $1 org   $2 the old job   $3 the new one's id   $4 its key   $5 its fingerprint   $6 its request id
--- $7 its payload, if that is another   $8 its options, of which it has the traceparent: the trace of
--- whoever retries, and not the old one's
+-- $7 its payload, if that differs   $8 its options, of which it has the traceparent: the trace of the
+-- retry, and not the old job's
 old_job AS MATERIALIZED (
     SELECT j.* FROM jobs AS j WHERE j.org_id = $1 AND j.id = $2 FOR SHARE
 ),
@@ -43,5 +43,5 @@ named AS (
     WHERE c.webhook IS NOT NULL
 ),
 enlisted AS (
-    /* include webhooks/enlist.sql */
+    /* include webhooks/target_upsert.sql */
 )

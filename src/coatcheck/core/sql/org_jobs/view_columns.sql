@@ -1,7 +1,7 @@
--- What whoever looks after jobs sees of one, besides what every reader does: in the order of
--- ConsoleJob. Included by the statements here. A long result is left out: its length says so.
+-- What those who manage jobs see of one, besides what every reader does: in the order of OrgJob.
+-- Included by the statements here. A long result is left out: its length says so.
 --
--- What it was retried as is looked for only where there can be such a job.
+-- The retry of a job is looked for only where there can be one.
 /* include jobs/view_columns.sql */, NULL::bytea AS result,
        j.run_id, j.task_index, j.payload IS NOT NULL AS input_kept, j.retry_of,
        CASE WHEN j.state IN ('failed', 'cancelled') THEN (

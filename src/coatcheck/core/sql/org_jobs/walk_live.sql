@@ -1,9 +1,9 @@
--- What walk.sql does, for jobs that have not ended: by the indexes of live states, so that history is
--- not walked over. All of the organisation's live jobs are looked at, so many of each kind at most; if
--- there are more, `walked_rows` is above $16, and the caller walks in order instead.
+-- As walk.sql, for jobs that have not ended: by the indexes of live states, so that the history is not
+-- walked. Looks at all of the organisation's live jobs, a bounded number of each kind; if there are
+-- more, `walked_rows` is above $16, and the caller walks in order instead.
 --
--- Tasks are looked at, too, and left out after that: their groups have lists of their own. IS TRUE
--- keeps the planner from the primary key, by which it would read the organisation's history.
+-- Tasks are read, too, and then left out: their groups have their own lists. IS TRUE keeps the planner
+-- from the primary key, by which it would read the organisation's history.
 --
 -- Parameters as in walk.sql
 WITH live AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- What walk.sql does, for jobs that failed or were cancelled: along their own index, so that those
--- that completed are not walked over.
+-- As walk.sql, for jobs that failed or were cancelled: along their own index, so that completed jobs are
+-- not walked.
 --
 -- Parameters as in walk.sql
 WITH walked AS MATERIALIZED (

@@ -1,15 +1,15 @@
--- The flows that have jobs in the queue, and how many each has: of one organisation, or of all.
+-- The flows that have queued jobs, and how many: of one organisation, or of all.
 --
--- A loose scan of jobs_ready, as the claim's (jobs/ready_flows.sql): the places of the queue are
--- found one index probe each, and each is counted no further than $4 shared out among them. Reads
--- live rows only, and of those no more than a bound: neither history nor a queue of millions shows.
+-- A loose scan of jobs_ready, like the claim's (jobs/ready_flows.sql): each flow is found by one index
+-- probe, and counted no further than its part of $4. Reads live rows only, and no more than a bound:
+-- neither the history nor a queue of millions shows.
 --
--- With an organisation, the scan goes over the lanes and endpoints that have anything queued, and then
--- over the organisation's flows of each.
+-- With an organisation, the scan goes over the lanes and endpoints that have queued jobs, and then over
+-- the organisation's flows of each.
 --
--- $1 org, or '*' for all of them   $2 flows at most   $3 jobs of a flow that are counted at least
--- $4 jobs that are counted in all
-WITH RECURSIVE desks AS (
+-- $1 org, or '*' for all of them   $2 flows at most   $3 jobs of a flow to count at least
+-- $4 jobs to count in all
+WITH RECURSIVE queues AS (
     (
         SELECT j.lane, j.endpoint
         FROM jobs AS j
@@ -19,7 +19,7 @@ WITH RECURSIVE desks AS (
     )
     UNION ALL
     SELECT n.lane, n.endpoint
-    FROM desks AS d
+    FROM queues AS d
     CROSS JOIN LATERAL (
         SELECT j.lane, j.endpoint
         FROM jobs AS j
@@ -30,7 +30,7 @@ WITH RECURSIVE desks AS (
 ),
 places AS MATERIALIZED (
     SELECT d.lane, d.endpoint, f.org_id, f.flow
-    FROM desks AS d
+    FROM queues AS d
     CROSS JOIN LATERAL (
         WITH RECURSIVE found AS (
             (

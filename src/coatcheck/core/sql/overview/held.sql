@@ -1,5 +1,5 @@
--- How many jobs are held, by endpoint and flow, as flows.sql counts what is queued: of one
--- organisation, or of all. As many rows are read as there are jobs at work in the whole deployment.
+-- How many jobs are held, by endpoint and flow, as flows.sql counts queued ones: of one organisation, or
+-- of all. Reads as many rows as there are held jobs in the whole deployment.
 --
 -- $1 org, or '*' for all of them
 SELECT j.org_id, j.flow, j.endpoint, j.lane::text AS lane, count(*) AS jobs

@@ -1,4 +1,4 @@
--- How many jobs wait for their time, by lane and state, counted up to a bound: of all organisations.
+-- How many jobs are staged or wait for a retry, by lane and state, up to a bound: of all organisations.
 --
 -- $1 rows at most
 SELECT p.lane::text AS lane, p.state::text AS state, count(*) AS jobs

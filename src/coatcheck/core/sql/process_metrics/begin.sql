@@ -1,4 +1,4 @@
--- The first push of a process; sent again if its answer was lost.
+-- The first push of a process; safe to repeat after a lost answer.
 --
 -- $1 process   $2 kind   $3 number of the push   $4 samples
 INSERT INTO process_metrics (process, kind, push, samples)

@@ -1,7 +1,7 @@
--- Count processes among those that are gone: in the transaction that has locked both, so that nothing
--- is counted twice, and nothing is lost. Forgets those that were folded long ago.
+-- Fold processes: add their counts to the row of ended ones, in the transaction that has locked both, so
+-- that nothing is counted twice or lost. Deletes rows that were folded long ago.
 --
--- $1 the counts of all that are gone   $2 the processes   $3 seconds to remember those for
+-- $1 the counts of all ended processes   $2 the processes   $3 seconds to remember those for
 WITH folded AS (
     UPDATE process_metrics AS m
     SET samples = NULL, pushed_at = now()

@@ -1,5 +1,5 @@
--- Processes that have ended, or have been silent for so long that they are taken to have. One that is
--- just pushing is left to the next look.
+-- Processes that have ended, or have been silent for so long that they count as ended. One that is
+-- pushing right now is left for the next time.
 --
 -- $1 seconds of silence   $2 rows at most
 SELECT m.process, m.samples

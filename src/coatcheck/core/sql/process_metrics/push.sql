@@ -1,5 +1,5 @@
--- Write over what a process said before. Not if it was folded meanwhile: then there is no row, and
--- adding to it would count everything twice. Not by a push that was overtaken by a later one.
+-- Replace the samples of a process. Not if it was folded meanwhile: then there is no row, and adding to
+-- it would count everything twice. Not if a later push overtook this one.
 --
 -- $1 process   $2 number of the push   $3 samples   $4 whether it is the last
 UPDATE process_metrics AS m

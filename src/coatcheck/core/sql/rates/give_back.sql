@@ -1,5 +1,5 @@
--- Give back what was taken and not used, if the window it was taken from is still the current one.
--- Rows are locked in the key's order, as in take.sql.
+-- Return requests that were taken and not used, if their window is still the current one. Rows are
+-- locked in the key's order, as in take.sql.
 --
 -- $1 organisations, $2 names, $3 window lengths in seconds, $4 the windows' starts, $5 requests
 WITH given AS (

@@ -1,5 +1,5 @@
--- Forget limits whose last window ended a day ago: their key was revoked, or nobody calls.
--- One that is being written is in use, so it is passed over and not waited for.
+-- Delete windows that ended a day ago: their key was revoked, or nobody calls. A row that is being
+-- written is in use, so it is skipped and not waited for.
 DELETE FROM rate_windows AS w
 USING (
     SELECT org_id, name, seconds FROM rate_windows

@@ -1,5 +1,5 @@
 -- Take requests from rate limits, many at once: each gets what it wants, or what is left in its
--- window. Windows are cut by the database's clock alone, from the epoch on.
+-- window. The database's clock alone defines the windows, from the epoch on.
 --
 -- An upsert, so that concurrent replicas queue at the row and each sees what the one before used.
 -- Rows are locked in the key's order, so that two statements over the same rows cannot deadlock.

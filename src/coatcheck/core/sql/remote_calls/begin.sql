@@ -1,8 +1,10 @@
--- Say that work is about to be spawned, before it is: fenced by the lease of whoever does. Answers
--- which spawn it is, and how often it was begun; beyond the first time it may have been made already.
+-- Record that work is about to be spawned, before it is: fenced by the lease of the spawning worker.
+-- Returns the number of the spawn, and how often it was begun; beyond the first time it may have been
+-- made already.
 --
--- Sent again under one lease, after its answer was lost, it counts once. A row with a remote's id is of an earlier spawn, which is over: from there a job comes back to a
--- worker only once that is known. No row: the lease is lost.
+-- Repeated under one lease, after a lost answer, it counts once. A row with a remote's id belongs to an
+-- earlier spawn, which is over: a job comes back to a worker only once that is known. No row: the lease
+-- is lost.
 --
 -- $1 org   $2 job   $3 lease   $4 endpoint   $5 pace key   $6 destination
 WITH held AS MATERIALIZED (

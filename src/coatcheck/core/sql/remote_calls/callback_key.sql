@@ -1,2 +1,2 @@
--- Which database this is, and what its callback URLs are signed with.
+-- The id of this database, and the key that signs its callback URLs.
 SELECT d.id, d.callback_key FROM deployment AS d

@@ -1,8 +1,8 @@
--- finalizing -> completed, with the file that goes with it, fenced by the lease of whoever stored it.
--- A job that was to be cancelled meanwhile does not complete: what came is discarded. No row: it is
--- for the caller to find out why, and to delete what it stored.
+-- finalizing -> completed, with its file, fenced by the lease of the process that stored it. A job that
+-- is being cancelled does not complete: its result is discarded. No row: the caller finds out why, and
+-- deletes what it stored.
 --
--- How long it took is learnt for the pace of the next ones.
+-- The duration updates the estimate for the next polls.
 --
 -- $1 org   $2 job   $3 lease   $4 result   $5 seconds to keep by default
 -- $6-$10 the file: name, blob key, media type, bytes, SHA-256; or NULLs
@@ -59,7 +59,7 @@ learnt AS (
 metered AS (
     /* include usage/meter.sql */
 ),
-told AS (
-    /* include webhooks/tell.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_changed.sql */
 )
 SELECT c.id FROM changed AS c

@@ -1,5 +1,5 @@
--- Forget a call whose job has ended, or that another worker is to spawn anew, fenced by its lease:
--- the row goes if there is nothing to come back to, else it keeps which spawn it was.
+-- Delete a call whose job has ended, fenced by its lease. If another worker is to spawn the work anew,
+-- the row stays and keeps the number of the spawn.
 --
 -- $1 org   $2 job   $3 lease
 WITH ended AS MATERIALIZED (

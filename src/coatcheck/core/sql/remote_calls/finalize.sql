@@ -1,8 +1,8 @@
--- Win the right to store what a remote has made: processing -> finalizing, or take it over from who
--- fell silent there, by a lease of one's own. Of all who saw the same lease, one wins; a job that is
--- to be cancelled is nobody's to finalize. Answers the new lease.
+-- Win the right to store a remote's result: processing -> finalizing, or take over from a process that
+-- fell silent there, with a new lease. Of all that saw the same lease, one wins; a job that is being
+-- cancelled cannot be finalized. Returns the new lease.
 --
--- $1 org   $2 job   $3 lease   $4 who looks   $5 seconds that it is held for
+-- $1 org   $2 job   $3 lease   $4 the claimant   $5 seconds that it is held for
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, nextval('parked_leases') AS fresh
     FROM jobs AS j
@@ -27,7 +27,7 @@ mine AS (
 moved AS (
     SELECT c.* FROM changed AS c WHERE c.previous <> 'finalizing'
 ),
-told AS (
-    /* include webhooks/tell_moves.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_moved.sql */
 )
 SELECT c.lease FROM changed AS c

@@ -1,5 +1,5 @@
--- Calls that nobody looks at, and whose job has ended some other way, or is gone: what they left is to
--- be deleted, and then they are. They may hold secrets.
+-- Calls that nobody checks, and whose job has ended some other way or was deleted: their leftovers are
+-- deleted, and then they are. They may hold secrets.
 --
 -- $1 rows at most
 SELECT c.org_id, c.job_id, c.endpoint, c.destination, coalesce(j.owner, '') AS owner,

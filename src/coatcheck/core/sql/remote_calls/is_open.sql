@@ -1,4 +1,4 @@
--- Whether a spawn is still waited for.
+-- Whether the job still waits for a spawn.
 --
 -- $1 org   $2 job   $3 spawn
 SELECT EXISTS (

@@ -1,4 +1,4 @@
--- Seconds until the next call is to be looked at, or NULL: the earliest of each organisation's.
+-- Seconds until the next call is due, or NULL: the earliest of each organisation's.
 WITH RECURSIVE seen AS (
     (
         SELECT c.org_id, c.due_at, 1 AS nth

@@ -1,5 +1,5 @@
--- Take back that work was about to be spawned: it is certain that nobody took it, this time. Fenced by
--- the lease that began it, so said twice it counts once; earlier times, which may have been made, stay.
+-- Undo begin.sql: the remote certainly did not accept the work, this time. Fenced by the lease that
+-- began it, so repeated it counts once; earlier tries, which may have been accepted, stay.
 --
 -- $1 org   $2 job   $3 lease
 UPDATE remote_calls AS c

@@ -1,9 +1,9 @@
--- Let go of a job whose work goes on elsewhere: dispatching -> processing, under a lease of boot 0
--- that no worker has. One that was to be cancelled meanwhile is looked at at once. No row: the lease
--- is lost, and whoever has the job now finds the same work by its token.
+-- Park a job whose work a remote does: dispatching -> processing, under a lease of boot 0 that no worker
+-- has. If it is being cancelled, its check is due at once. No row: the lease is lost, and the next
+-- holder finds the same work by its token.
 --
--- $1 org   $2 job   $3 lease   $4 the remote's id   $5 seconds until the first look
--- $6 seconds that the work may take, or NULL: as the claim said
+-- $1 org   $2 job   $3 lease   $4 the remote's id   $5 seconds until the first check
+-- $6 seconds that the work may take, or NULL: as set by the claim
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.state, nextval('parked_leases') AS parked
     FROM jobs AS j
@@ -33,7 +33,7 @@ waiting AS (
 moved AS (
     SELECT p.* FROM parked AS p WHERE p.state <> p.previous
 ),
-told AS (
-    /* include webhooks/tell_moves.sql */
+notified AS (
+    /* include webhooks/write_deliveries_from_moved.sql */
 )
 SELECT p.state::text AS state FROM parked AS p

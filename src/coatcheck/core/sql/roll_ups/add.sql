@@ -1,8 +1,8 @@
--- Add what a process has counted to the rows of this minute, quarter of an hour and hour, by the
--- database's clock.
+-- Add a process's counts to the rows of this minute, quarter of an hour and hour, by the database's
+-- clock.
 --
 -- In the order of the key, so that processes that meet here wait for each other and do not deadlock.
--- Distributions may differ in length: the empty buckets at the end are left out.
+-- Distributions may differ in length: empty buckets at the end are left out.
 --
 -- $1-$11 org, lane, submitted, started, completed, failed, cancelled, retried, rescued, waits, runs (these two
 -- as array literals)   $12-$14 failures: org, code, jobs

@@ -1,4 +1,4 @@
--- The errors that jobs failed with in a span, most frequent first.
+-- The error codes of failed jobs in a span, most frequent first.
 --
 -- $1 org, or '*' for all of them   $2 step in seconds   $3 the span's first moment   $4 codes at most
 SELECT f.code, sum(f.jobs)::bigint AS jobs

@@ -1,4 +1,4 @@
--- Delete roll-ups that are older than they are kept, oldest first, a chunk of each kind at a time.
+-- Delete expired roll-ups, oldest first, a chunk of each kind at a time.
 --
 -- $1 steps in seconds, $2 how many seconds each is kept   $3 rows at most
 WITH old_jobs AS (

@@ -1,9 +1,9 @@
--- What happened in a span, a row for each step and lane in which anything did, oldest first, with the stretch
--- that it belongs to. Their distributions are summed up by the reader: taking arrays apart, adding them and
--- putting them together again took the server ten times as long.
+-- The counts of a span, a row for each step and lane with any, oldest first, with the interval that it
+-- belongs to. The reader sums up the distributions: taking arrays apart, adding them and putting them
+-- together again took the server ten times as long.
 --
 -- $1 org, or '*' for all of them   $2 step in seconds   $3 the span's first moment
--- $4 seconds of a stretch, a multiple of the step
+-- $4 seconds of an interval, a multiple of the step
 SELECT date_bin($4::integer * interval '1 second', r.at, timestamptz '2000-01-01 00:00:00Z') AS since,
        r.submitted, r.started, r.completed, r.failed, r.cancelled, r.retried, r.rescued, r.waits,
        r.runs

@@ -1,5 +1,5 @@
--- How many secrets each key has sealed, and under '' how many definitions still hold theirs as they are.
--- Reads the index service_secrets_key, and services_unsealed.
+-- How many secrets each key has sealed, and under '' how many definitions hold plain secrets. Reads the
+-- indexes service_secrets_key and services_unsealed.
 SELECT s.key_id, count(*) AS secrets FROM service_secrets AS s GROUP BY s.key_id
 UNION ALL
 SELECT '', count(*)

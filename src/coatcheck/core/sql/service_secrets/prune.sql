@@ -1,19 +1,19 @@
--- Remove retired secrets that nothing can ask for any more: no job that waits or runs was accepted
--- while a definition referred to them, and no run that goes on sends its tasks with them. A server may know a definition for a
--- while after it was replaced: jobs count that were accepted up to $1 seconds later.
+-- Delete retired secrets that nothing can need any more: no waiting or running job was accepted while a
+-- definition referred to them, and no unfinished run sends its tasks with them. A server may use a
+-- definition for a while after it was replaced: jobs count that were accepted up to $1 seconds later.
 --
--- Looks at a page of retired rows, by the index service_secrets_retired, so that an organisation that
+-- Reads a page of retired rows, by the index service_secrets_retired, so that an organisation that
 -- retires many costs the others nothing; the next page begins after the last row of this one. Jobs of
--- one endpoint are found by their flow. Those that wait are read once for each endpoint and organisation
+-- one endpoint are found by their flow. Waiting jobs are read once for each endpoint and organisation
 -- of the page, in jobs_ready and jobs_postponed, and not for each of its rows: an organisation may have
--- many of both. Those that are held are read once, in jobs_held. OFFSET 0 has runs asked row by row, by
+-- many of both. Held jobs are read once, in jobs_held. OFFSET 0 makes runs be looked up row by row, by
 -- index: as a join it would read those of all organisations. Tasks have flows of their own, and their
 -- run names its secrets.
 --
--- Answers a row for each one that it looked at, in order.
+-- Returns a row for each retired row that it read, in order.
 --
--- $1 seconds after which a retired row is looked at   $2 the endpoint of all such jobs   $3 rows at most
--- $4, $5, $6 when the last row of the page before was retired, its organisation and its id
+-- $1 seconds after which a retired row is checked   $2 the endpoint of all such jobs   $3 rows at most
+-- $4, $5, $6 when the last row of the previous page was retired, its organisation and its id
 WITH page AS MATERIALIZED (
     SELECT s.org_id, s.id, s.endpoint_id, s.retired_at,
            s.retired_at + $1::double precision * interval '1 second' AS until

@@ -1,5 +1,5 @@
--- Put a text that was sealed anew in place of the one that was opened, unless the service was
--- registered with other secrets meanwhile.
+-- Replace a sealed text by one that was sealed anew, unless the service was registered with other
+-- secrets meanwhile.
 --
 -- $1 organisations, $2 ids   $3 texts as they were read, $4 texts sealed anew
 UPDATE service_secrets AS s

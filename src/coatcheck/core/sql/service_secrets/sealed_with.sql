@@ -1,7 +1,7 @@
--- Secrets that one of these keys has sealed, by the index service_secrets_key: after a rotation those
--- are sealed anew. In pages, so that one that cannot be opened does not hide the others.
+-- Secrets that one key has sealed, by the index service_secrets_key, to seal them anew after a rotation.
+-- In pages, so that one that cannot be opened does not hide the others.
 --
--- $1 key id   $2, $3 organisation and id to go on after   $4 rows at most
+-- $1 key id   $2, $3 organisation and id to start after   $4 rows at most
 SELECT s.org_id, s.id, s.sealed
 FROM service_secrets AS s
 WHERE s.key_id = $1 AND (s.org_id, s.id) > ($2::text, $3::uuid)

@@ -1,5 +1,5 @@
--- The definition of each endpoint that counts: the newest that a live worker publishes; if none does, the
--- one that was published last. Included by resolve.sql and declare_limits.sql; by the primary key.
+-- The definition of each endpoint that is in force: the newest that a live worker publishes; if none
+-- does, the one that was published last. Included by resolve.sql and declare_limits.sql; by primary key.
 --
 -- $1 services
 SELECT DISTINCT ON (p.service_id, p.version, p.key)

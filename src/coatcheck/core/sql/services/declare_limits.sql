@@ -1,5 +1,5 @@
--- The concurrency limits of some services' endpoints become what the definitions that chosen.sql chooses
--- say. Limits set by hand are left alone (limits/set.sql).
+-- Set the concurrency limits of some services' endpoints to those of the definitions in force
+-- (chosen.sql). Limits set by hand are left alone (limits/set.sql).
 --
 -- $1 services
 WITH chosen AS (

@@ -1,7 +1,7 @@
--- An organisation takes its service away; jobs that were accepted go on. Its secrets are retired, and
--- removed after those jobs.
+-- Delete an organisation's service; accepted jobs go on. Its secrets are retired, and deleted after
+-- those jobs.
 --
--- $1 organisation, $2 name, $3 workspace or NULL for any   $4 channel, $5 what to say on it
+-- $1 organisation, $2 name, $3 workspace or NULL for any   $4 channel, $5 payload of the notification
 WITH deleted AS (
     DELETE FROM services
     WHERE org_id = $1 AND service_id = $2 AND ($3::text IS NULL OR workspace_id = $3)

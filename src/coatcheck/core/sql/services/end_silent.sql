@@ -1,6 +1,6 @@
--- End the registrations of workers that publish endpoints which are to be forgotten, and that have been
--- silent for the longest of their lease times: they hold nothing that a rescuer may not take. One that comes
--- back finds no registration, registers anew, and so publishes again what was forgotten.
+-- End the registrations of workers that publish endpoints which are to be deleted, and that have been
+-- silent for the longest of their lease times: the rescuer may take everything that they hold. One that
+-- comes back finds no registration, registers anew, and publishes its endpoints again.
 --
 -- $1 service   $2 version, or NULL for all   $3 key of an endpoint, or NULL for all
 DELETE FROM workers AS w

@@ -1,5 +1,5 @@
 -- Services by organisation and name, for every caller that missed the cache while the last read was
--- in flight. An organisation's own goes before the one of that name that code declares.
+-- in flight. An organisation's own service takes precedence over one that code declares.
 --
 -- $1 organisations, $2 names
 SELECT wanted.org_id AS asked_by, s.org_id, s.service_id, s.workspace_id, s.source,

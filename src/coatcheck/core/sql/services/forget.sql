@@ -1,8 +1,8 @@
--- Forget the endpoints of a service that no registered worker publishes, unless it is known to be dead: of
--- one version or one endpoint, if they are named. What was forgotten; by the primary key.
+-- Delete the endpoints of a service that no registered worker publishes, unless the worker is known to
+-- be dead: of one version or one endpoint, if they are given. Returns those deleted; by primary key.
 --
--- Registered, not live: one that was silent for a moment goes on with its registration, and does not
--- publish again. After end_silent.sql, which ends those of workers that were silent for longer.
+-- Registered, not live: a worker that was silent for a moment continues with its registration, and does
+-- not publish again. Runs after end_silent.sql, which ends those of workers that were silent for longer.
 --
 -- $1 service   $2 version, or NULL for all   $3 key of an endpoint, or NULL for all
 DELETE FROM published_endpoints AS p

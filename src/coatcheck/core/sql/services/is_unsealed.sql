@@ -1,4 +1,4 @@
--- Whether the definition of `s` holds secrets as they are: the condition of the index services_unsealed.
+-- Whether the definition of `s` holds plain secrets: the condition of the index services_unsealed.
 -- Included by unsealed.sql and service_secrets/count.sql.
 jsonb_path_exists(
     s.definition,

@@ -1,6 +1,6 @@
--- A page of the services that an organisation can call, its own and those that code declares; of a
--- workspace, if one is named. By name. No definition is read: what is shown of it are columns
--- (schema/core/0004_catalogue.sql).
+-- A page of the services that an organisation can call, its own and those that code declares, by name;
+-- of one workspace, if it is given. No definition is read: what the list shows are columns
+-- (core/schema/0004_catalogue.sql).
 --
 -- $1 organisation   $2 workspace, or NULL for all   $3 after this name   $4 rows at most
 SELECT s.org_id, s.service_id, s.workspace_id, s.source, s.version_numbers::text AS version_numbers,

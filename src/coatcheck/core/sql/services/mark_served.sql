@@ -1,6 +1,6 @@
--- Note of each definition whether a live worker publishes it, where that has changed, and drop those that
--- nobody has published for long. The services of which something changed. Writes nothing, and is a look
--- at two small tables, while workers neither come nor go.
+-- Record for each definition whether a live worker publishes it, where that has changed, and delete
+-- those that nobody has published for long. Returns the services with changes. While workers neither
+-- come nor go, it writes nothing and reads two small tables.
 --
 -- `IN`, not a join: hashed, where the connection's plans allow nested loops only.
 --

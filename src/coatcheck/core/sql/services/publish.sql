@@ -1,6 +1,6 @@
--- A worker says what its code declares, in the transaction that registers it. A definition that is known
--- keeps its age: a worker that starts with the code of others that run makes nothing newer. As if
--- nobody served them until mark_served.sql has looked, which then sees the change.
+-- Publish what a worker's code declares, in the transaction that registers it. A known definition keeps
+-- its age: a worker that starts with the code of running ones makes nothing newer. New ones count as
+-- unserved until mark_served.sql has run, which then sees the change.
 --
 -- $1 boot   $2 definitions of endpoints as JSON   $3 the position of each in its service
 WITH given AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Every definition that is published, the one in force first of each endpoint, with the live workers that
--- publish it: for people, who look now and then, and for a worker that starts.
+-- Every published definition, for each endpoint the one in force first, with the live workers that
+-- publish it: for people, and for a worker that starts.
 WITH live AS MATERIALIZED (
     SELECT d.digest, array_agg(w.name ORDER BY w.boot DESC) AS names,
            array_agg(w.boot ORDER BY w.boot DESC) AS boots

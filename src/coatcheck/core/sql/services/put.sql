@@ -1,10 +1,9 @@
--- An organisation registers a service, or registers it anew. Answers nothing if the name is taken, by
--- code or by another workspace of the organisation; or if it is new, and the organisation has as many
--- as it may have. Two that register their last one at the same moment may both be let in. Its secrets
--- are written with it; those that it no longer has are retired, for the jobs that were accepted
--- before.
+-- Register an organisation's service, or replace its registration. Returns nothing if the name is taken,
+-- by code or by another workspace of the organisation; or if it is new, and the organisation is at its
+-- limit. Two that register their last one at the same moment may both succeed. Its secrets are written
+-- with it; those that it no longer has are retired, for the jobs that were accepted before.
 --
--- $1 organisation, $2 workspace, $3 name, $4 definition   $5 channel, $6 what to say on it
+-- $1 organisation, $2 workspace, $3 name, $4 definition   $5 channel, $6 payload of the notification
 -- $7 ids of its secrets, $8 endpoint of each, $9 sealed text of each
 -- $10 how many services the organisation may have
 WITH written AS (

@@ -1,9 +1,9 @@
--- Put into force what is published of some services: their rows in the catalogue become what
--- chosen.sql chooses, endpoint by endpoint. Where the keys differ and the calls would not (GET /{id} and
+-- Put the published definitions of some services into force: their rows in the catalogue become those of
+-- chosen.sql, endpoint by endpoint. Where keys differ but the calls would be the same (GET /{id} and
 -- GET /{name}), the newer of the two answers, by the same order.
 --
--- Writes and tells only what differs. In the order of their names. A service without an endpoint left is
--- removed.
+-- Writes and notifies only what differs. In the order of the names. A service without endpoints is
+-- deleted.
 --
 -- $1 services   $2 workspace   $3 channel
 WITH chosen AS (

@@ -1,8 +1,9 @@
--- Put a definition without its secrets, and those sealed, in place of one that holds them. Only if it
--- is still what was read: answers nothing if it was registered anew meanwhile.
+-- Replace a definition that holds plain secrets by one without, and add the sealed secrets. Only if it
+-- is still the definition that was read: returns nothing if it was registered anew meanwhile.
 --
 -- $1 organisation, $2 name   $3 definition as it was read, $4 definition without secrets
--- $5 channel, $6 what to say on it   $7 ids of its secrets, $8 endpoint of each, $9 sealed text of each
+-- $5 channel, $6 payload of the notification   $7 ids of its secrets, $8 endpoint of each
+-- $9 sealed text of each
 WITH written AS (
     UPDATE services AS s
     SET definition = $4::text::jsonb

@@ -1,4 +1,4 @@
--- Definitions that hold secrets as they are: of before secrets were sealed. By the index
+-- Definitions that hold plain secrets, from before a sealing key was set. By the index
 -- services_unsealed.
 --
 -- $1 rows at most

@@ -1,8 +1,8 @@
--- Make meter events of hours, for what they have used of each measure and no event says yet. Runs in
--- the transaction that has locked the rows named by $1 to $4, and marks these as metered. A row that
--- came since is counted and not marked: it is looked at again, and nothing is left of it then.
+-- Make meter events from hours, for the usage of each measure that no event has yet. Runs in the
+-- transaction that has locked the rows named by $1 to $4, and marks these as metered. A row that came
+-- since is counted and not marked: it is read again, and nothing is left of it then.
 --
--- The identifier is the same whenever it is computed: the hash of what the event is about.
+-- The identifier is always the same: the hash of the event's subject.
 --
 -- $1 orgs, $2 hours, $3 endpoints, $4 flows of the rows   $5 measures, $6 their event names
 WITH hours AS (

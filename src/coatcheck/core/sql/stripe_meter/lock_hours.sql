@@ -1,6 +1,6 @@
--- Lock the sums of hours that have ended and that no meter events were made of yet, or not of all:
--- oldest first, at most $1 hours of organisations. The roll-up waits for them, so that what is made of
--- them next is of what they hold. Walks usage_hours_unmetered, for each organisation with a customer.
+-- Lock the sums of ended hours that are not completely in meter events yet: oldest first, at most $1
+-- hours of organisations. The roll-up waits for the locks, so that the events match the sums. Walks
+-- usage_hours_unmetered, for each organisation with a customer.
 --
 -- $1 hours at most   $2 seconds after the hour's end   $3 days back
 WITH chosen AS MATERIALIZED (

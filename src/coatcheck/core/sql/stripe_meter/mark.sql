@@ -1,8 +1,7 @@
--- What became of events that were sent. One that was acknowledged stays so, whoever says otherwise
--- later.
+-- Record the outcomes of events that were sent. An acknowledged event stays acknowledged.
 --
--- $1 orgs, $2 hours, $3 measures, $4 parts   $5 whether acknowledged   $6 since when it is doubtful
--- whether Stripe has it, or NULL   $7 seconds until the next attempt   $8 errors, or NULL
+-- $1 orgs, $2 hours, $3 measures, $4 parts   $5 whether acknowledged   $6 since when its outcome is
+-- unknown, or NULL   $7 seconds until the next attempt   $8 errors, or NULL
 UPDATE stripe_meter_events AS e
 SET status = CASE WHEN m.acknowledged THEN 'acknowledged' ELSE 'pending' END,
     ended_at = CASE WHEN m.acknowledged THEN now() END,

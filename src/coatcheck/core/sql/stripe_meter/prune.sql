@@ -1,5 +1,5 @@
--- Delete events of hours that are older than they are kept, which is as long as the hours are: what
--- was sent of an hour must be known while more can be added to it. Walks stripe_meter_events_old.
+-- Delete events of expired hours. They are kept as long as the hours: what was sent of an hour must be
+-- known while more can be added to it. Walks stripe_meter_events_old.
 --
 -- $1 days that they are kept   $2 rows at most
 WITH old AS MATERIALIZED (

@@ -1,10 +1,10 @@
--- Take events that are due, and note that they are being sent now: whoever dies meanwhile leaves that
--- behind. They are due again after $2 seconds. Walks stripe_meter_events_due.
+-- Claim due events, and record that they are being sent: a process that dies meanwhile leaves that
+-- record. They are due again after $2 seconds. Walks stripe_meter_events_due.
 --
--- `doubtful_since` is when one was sent before, if nobody knows what became of that. `acknowledged` is
--- what Stripe has said it has of the same organisation, hour and measure.
+-- `doubtful_since` is when an event was sent before with an unknown outcome. `acknowledged` is the value
+-- that Stripe has acknowledged for the same organisation, hour and measure.
 --
--- One that has been doubtful for longer than $3 seconds stays so, however this attempt is cut off.
+-- An event that has been doubtful for more than $3 seconds stays so, however this attempt ends.
 --
 -- $1 events at most   $2 seconds until they are due again   $3 seconds
 WITH due AS MATERIALIZED (

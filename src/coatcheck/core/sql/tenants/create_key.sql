@@ -1,5 +1,5 @@
--- A new key, and its user if that is new, too. No row comes back if there is no such organisation.
--- Safe to send again when an answer was lost: the id is fresh, so a row that has it is this one.
+-- Create a key, and its user if that is new. No row if there is no such organisation. Safe to repeat
+-- after a lost answer: the id is new, so a row that has it is this one.
 --
 -- $1 org, $2 key, $3 user, $4 name, $5 digest, $6 scopes, $7 and $8 its rate, $9 seconds to live
 WITH org AS (

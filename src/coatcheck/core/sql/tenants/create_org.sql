@@ -1,4 +1,4 @@
--- A new organisation with its first workspace. No row comes back if the id is taken.
+-- Create an organisation with its first workspace. No row if the id is taken.
 --
 -- $1 id, $2 name, $3 workspace, $4 and $5 its rate, $6 its backlog's limit,
 -- $7 the longest timeout of its services, in seconds

@@ -1,5 +1,5 @@
--- The keys that may be used now, for every caller that arrived while the last look-up was in
--- flight. The database's clock decides which have expired, and says how long the others last.
+-- The usable ones of these keys, for every caller that arrived while the last lookup was in flight. The
+-- database's clock decides which have expired, and how long the others last.
 -- Walks api_keys_by_id, then the primary key of orgs.
 SELECT k.key_id, k.digest, k.org_id, k.user_id, k.scopes,
        k.rate_requests AS key_requests, k.rate_seconds AS key_seconds,

@@ -1,4 +1,4 @@
--- Set what an organisation may use, and tell every cache, with the commit.
+-- Set an organisation's limits, and notify every cache with the commit.
 --
 -- $1 id, $2 and $3 its rate, $4 its backlog's limit, $5 the channel,
 -- $6 the longest timeout of its services, in seconds

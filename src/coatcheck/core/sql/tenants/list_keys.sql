@@ -1,4 +1,4 @@
--- An organisation's keys, newest first, older than $2; those that were revoked, too.
+-- An organisation's keys, newest first, older than $2; revoked ones, too.
 SELECT k.org_id, k.key_id, k.user_id, k.name, k.scopes, k.rate_requests, k.rate_seconds,
        k.created_at, k.expires_at, k.revoked_at
 FROM api_keys AS k

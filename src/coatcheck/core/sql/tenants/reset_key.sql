@@ -1,4 +1,4 @@
--- Give a key another secret, and make it valid again; tell every cache, with the commit.
+-- Give a key another secret, and make it valid again; notify every cache with the commit.
 --
 -- $1 org, $2 key, $3 digest, $4 the channel
 WITH changed AS (

@@ -1,6 +1,5 @@
--- Revoke a key for good, and tell every replica. The notification goes out with the commit: a
--- process that died between the two would leave the key alive in their caches. Revoking again
--- keeps the first time, and tells again.
+-- Revoke a key for good, and notify every replica with the commit: a process that died between the two
+-- would leave the key valid in their caches. Revoking again keeps the first time, and notifies again.
 --
 -- $1 org, $2 key, $3 the channel
 WITH revoked AS (

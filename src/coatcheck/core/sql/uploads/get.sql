@@ -1,4 +1,4 @@
--- An upload of an organisation's.
+-- An upload of an organisation.
 SELECT org_id, id, owner, blob_key, created_at, expires_at, expires_at <= now() AS is_expired,
        used_by
 FROM uploads

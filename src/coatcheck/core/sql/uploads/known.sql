@@ -1,6 +1,5 @@
--- Which of these staged files somebody still answers for: their time is not up and nobody has used
--- them, or they are still to be read. A while longer, because whoever used one in time may not have
--- committed yet.
+-- Which of these staged files are still needed: neither expired nor used, or still to be read. For some
+-- minutes longer, because a transaction that used one in time may not have committed yet.
 SELECT u.blob_key
 FROM unnest($1::uuid[], $2::text[]) AS b (id, blob_key)
 JOIN uploads AS u ON u.id = b.id AND u.blob_key = b.blob_key

@@ -1,5 +1,5 @@
--- Delete sums of hours that are older than they are kept, oldest first, a chunk at a time. Walks
--- usage_hours_old. The days that these hours were part of stay.
+-- Delete expired sums of hours, oldest first, a chunk at a time. Walks usage_hours_old. The sums of days
+-- stay.
 --
 -- $1 days that they are kept   $2 rows at most
 WITH old AS MATERIALIZED (

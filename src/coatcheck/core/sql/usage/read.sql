@@ -1,5 +1,5 @@
--- What an organisation used from $2 to $3, by day, endpoint and flow: the sums, and the deltas that
--- are not in them yet, seen in one snapshot.
+-- An organisation's usage from $2 to $3, by day, endpoint and flow: the sums, and the deltas that are
+-- not in them yet, read in one snapshot.
 --
 -- $1 org   $2 first day   $3 last day   $4 endpoint, or NULL for all
 SELECT u.day, u.endpoint, u.flow, sum(u.completed)::bigint, sum(u.failed)::bigint,

@@ -1,5 +1,5 @@
--- What an organisation used from day $2 to day $3, by hour, endpoint and flow: the hourly sums, and
--- the deltas that are not in them yet, seen in one snapshot. Walks the key of usage_hours.
+-- An organisation's usage from day $2 to day $3, by hour, endpoint and flow: the hourly sums, and the
+-- deltas that are not in them yet, read in one snapshot. Walks the key of usage_hours.
 --
 -- $1 org   $2 first day   $3 last day   $4 endpoint, or NULL for all
 SELECT (u.hour AT TIME ZONE 'UTC')::date, u.endpoint, u.flow, sum(u.completed)::bigint,

@@ -1,16 +1,16 @@
--- Move what was used from the deltas into the sums, a chunk at a time: in one statement, so that a
--- reader of both tables counts each delta once, whenever it looks.
+-- Move usage from the deltas into the sums, a chunk at a time: in one statement, so that a reader of both
+-- tables counts each delta once, whenever it reads.
 --
--- What tasks have used is summed up under their run's usage flow, and counted for their run. Counters are
--- never set back: what a task's end added stays added.
+-- The usage of tasks is summed up under their run's usage flow, and counted for their run. Counters never
+-- go back: what a task's end added stays.
 --
--- Each delta is added to the sums of its day and to those of its hour.
+-- Each delta is added to the sums of its day and of its hour.
 --
 -- The sums are changed in the order of their key: two of these that meet wait, and do not deadlock.
--- For a run that somebody else has locked, to write a chunk of tasks say, nobody waits at all: all
--- upkeep would wait along. What is to be counted for it is left for the next time.
+-- A run that another transaction has locked, for instance to write a chunk of tasks, is not waited for:
+-- all maintenance would wait as well. Its deltas are left for the next time.
 --
--- Answers how many it was, and the groups of runs whose counters moved.   $1 deltas at most
+-- Returns how many deltas it moved, and the groups of runs whose counters changed.   $1 deltas at most
 WITH taken AS MATERIALIZED (
     SELECT d.org_id, d.seq, d.run_id
     FROM usage_deltas AS d

@@ -1,5 +1,5 @@
 -- An organisation's reports, the newest period first. Walks the primary key. They are few: as many as
--- are made within the time that they are kept.
+-- are made within their retention.
 --
 -- $1 org
 SELECT r.id, r.period, r.first_day, r.last_day, r.created_at, r.totals::text AS totals

@@ -1,9 +1,9 @@
--- Make the reports that are missing, each once, and write the webhook deliveries of each in the same
--- statement. The primary key decides: whoever comes second makes none, and tells nobody.
+-- Make the missing reports, each once, and write the webhook deliveries of each in the same statement.
+-- The primary key decides: the second process makes none, and writes no delivery.
 --
 -- A period is reported once it ended $3 seconds ago, so that a statement that ended jobs just before
 -- midnight has committed; and not while deltas of it wait for the roll-up. Periods that ended within
--- the last $4 days are looked at, so that what a downtime left out is made later.
+-- the last $4 days are checked, so that reports which a downtime prevented are made later.
 --
 -- The organisations are found by steps through the key of `usage`, an entry each; the rest by keys.
 --

@@ -1,5 +1,4 @@
--- Delete reports that are older than they are kept, oldest first, a chunk at a time. Walks
--- usage_reports_old.
+-- Delete expired reports, oldest first, a chunk at a time. Walks usage_reports_old.
 --
 -- $1 days that they are kept   $2 rows at most
 WITH old AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Change what was given of an endpoint. One that answered 410 is wanted again, and a new URL has not
--- failed yet; what was asked for peace by the old one does not bind it.
+-- Change the given fields of an endpoint. One that answered 410 is enabled again. A new URL starts
+-- without failures, and without the old one's Retry-After.
 --
 -- $1 org   $2 id   $3 url   $4 events   $5 description; each NULL to leave it
 UPDATE webhook_targets AS t

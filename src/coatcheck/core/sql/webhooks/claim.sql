@@ -1,19 +1,18 @@
--- Take deliveries that are due, so that no receiver waits for another: after webhooks/lock_claims.sql.
+-- Claim due deliveries so that no receiver waits for another: after webhooks/lock_claims.sql.
 --
--- From each target its oldest, as many as it has room for: $4 at a time, one while it fails, none
--- while it asked for peace, is paused, or is fetched from (take.sql). One that an earlier message about
--- the same subject was not even tried before is passed over: so what happens to a job is told in
--- order, as long as the receiver takes it. An organisation has room for $3. Then by turns: every organisation's
--- first, every organisation's second, with what it has under way counted. Those of targets that fail
--- get $2 of the places and no more.
+-- From each target its oldest, up to its limit: $4 at a time, one while it fails, none while its
+-- Retry-After lasts, it is paused, or it is pulled (pull.sql). A delivery is skipped while an earlier one
+-- about the same subject has never been tried: so a receiver that works gets a job's changes in order.
+-- An organisation has room for $3. Then in turns: every organisation's first, every organisation's
+-- second, including its deliveries in flight. Those to failing targets get at most $2 of the places.
 --
 -- The targets are found by skipping through the index from one to the next, $8 of them at most; the
--- next look goes on after the last one seen, which is answered in a row without an id.
+-- next claim continues after the last one, which a row without an id returns.
 --
--- Leases last from the statement on: the transaction may have waited for its turn for long.
+-- Leases start with the statement: the transaction may have waited long for its turn.
 --
 -- $1 places   $2 of them for targets that fail   $3 an organisation's   $4 a target's
--- $5 seconds that the lease lasts   $6, $7 org and target to go on after   $8 targets at most
+-- $5 seconds that the lease lasts   $6, $7 org and target to start after   $8 targets at most
 -- $9 lease
 WITH RECURSIVE seen AS (
     (

@@ -1,7 +1,7 @@
--- Register an endpoint, after lock_endpoints.sql; no row if the organisation has $7 already. Sent again
--- after its answer was lost, it answers the one that is there.
+-- Register an endpoint, after lock_endpoints.sql; no row if the organisation already has $7. Safe to
+-- repeat after a lost answer.
 --
--- $1 org   $2 id   $3 url   $4 events   $5 description   $6 whether it is fetched from   $7 at most
+-- $1 org   $2 id   $3 url   $4 events   $5 description   $6 whether it is pulled   $7 endpoints at most
 INSERT INTO webhook_targets AS t (org_id, id, url, events, description, pulled)
 SELECT $1, $2::uuid, $3::text, $4::text[], $5::text, $6::boolean
 WHERE (

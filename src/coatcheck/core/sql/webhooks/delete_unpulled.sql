@@ -1,5 +1,5 @@
--- Delete endpoints that are fetched from and were not for $1 seconds, as delete_endpoint.sql does:
--- whoever did is gone.
+-- Delete pulled endpoints that nobody pulled from for $1 seconds, as delete_endpoint.sql does: their
+-- reader has ended.
 UPDATE webhook_targets AS t
 SET events = NULL, disabled_at = coalesce(t.disabled_at, now()), deleted_at = now(), used_at = now()
 WHERE t.pulled AND t.events IS NOT NULL

@@ -1,5 +1,5 @@
--- End what is still to be told to those who answered 410, and to endpoints that were deleted. It is in
--- the log; what was for the first can be sent again.
+-- End pending deliveries to receivers that answered 410 and to deleted endpoints. They stay in the log;
+-- those to the former can be sent again.
 --
 -- $1 rows at most
 WITH unwanted AS MATERIALIZED (

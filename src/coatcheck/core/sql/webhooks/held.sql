@@ -1,4 +1,4 @@
--- How often deliveries were tried that somebody fetched and still holds.
+-- How often deliveries were tried that a puller still holds.
 --
 -- $1 org   $2 endpoint   $3 ids   $4 lease of each
 SELECT d.id, d.tries

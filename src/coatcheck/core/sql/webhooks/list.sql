@@ -1,7 +1,7 @@
--- An organisation's deliveries, newest first. Their ids begin with the time they were noted, so that a
+-- An organisation's deliveries, newest first. Their ids begin with the time of their creation, so that a
 -- range of times is a range of ids.
 --
--- Sent with custom plans: what was not asked for is then no part of the plan.
+-- Sent with custom plans, so that filters which are NULL are not part of the plan.
 --
 -- $1 org   $2 older than this id, or NULL   $3 of this job or group, or NULL   $4 status, or NULL
 -- $5 to this target, or NULL   $6 from this id on, or NULL   $7 rows at most

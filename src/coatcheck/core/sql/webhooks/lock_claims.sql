@@ -1,3 +1,3 @@
--- Let one deliverer choose at a time, until its transaction ends: the next one then counts what this
--- one took. A statement of its own, because a statement sees what was there when it began.
+-- Serialise claims of deliveries, until the transaction ends: the next claim then counts what this one
+-- took. A statement of its own, because a statement's snapshot dates from its start.
 SELECT pg_advisory_xact_lock($1)

@@ -1,11 +1,11 @@
--- Say what became of posts: delivered, to be tried again, exhausted or disabled. Fenced by the lease:
--- one that has ended meanwhile, or was sent again by somebody, is left as it is.
+-- Record the outcomes of posts: delivered, to be retried, exhausted or disabled. Fenced by the lease: a
+-- delivery that has ended meanwhile, or was sent again, is left as it is.
 --
--- A target's failures are counted, and set to none by a success; what it asked for is noted. Targets
--- are locked in the order of their key: two of these that meet wait, and do not deadlock.
+-- Counts a target's failures; a success resets them. Records its Retry-After. Targets are locked in the
+-- order of their key: two of these that meet wait, and do not deadlock.
 --
--- $1-$7 org, id, lease, status, HTTP status or NULL, error or NULL, seconds until tried again
--- $8 seconds that the target asked for, or NULL
+-- $1-$7 org, id, lease, status, HTTP status or NULL, error or NULL, seconds until the retry
+-- $8 seconds of the target's Retry-After, or NULL
 WITH marked AS (
     UPDATE webhook_deliveries AS d
     SET status = s.status, lease = NULL, tries = least(d.tries + 1, 32767),

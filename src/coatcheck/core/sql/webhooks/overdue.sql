@@ -1,6 +1,6 @@
--- For how many seconds the delivery that is due longest has been, or NULL if none is. Those that nobody
--- is to post are left out: of receivers that are paused, fetched from, or asked for peace. Looks at the
--- first thousand that are due.
+-- For how many seconds the oldest due delivery has been due, or NULL if none is. Deliveries that cannot
+-- be posted are left out: to receivers that are paused, pulled, or have a Retry-After. Reads the first
+-- thousand that are due.
 SELECT extract(epoch FROM clock_timestamp() - min(d.due_at))::double precision
 FROM (
     SELECT w.org_id, w.target_id, w.due_at

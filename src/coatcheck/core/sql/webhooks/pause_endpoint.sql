@@ -1,4 +1,4 @@
--- Tell an endpoint nothing for now: what there is to tell is noted, and waits.   $1 org   $2 id
+-- Pause an endpoint: its deliveries are written, and wait.   $1 org   $2 id
 UPDATE webhook_targets AS t
 SET paused_at = coalesce(t.paused_at, now())
 WHERE t.org_id = $1 AND t.id = $2 AND t.events IS NOT NULL

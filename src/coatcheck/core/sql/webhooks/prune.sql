@@ -1,9 +1,8 @@
--- Delete from the log what ended long ago, and targets that nothing refers to any more. A target that
--- something does refer to, or that is an endpoint, is looked at again when it has been unused for as
--- long once more.
+-- Delete expired deliveries, and targets that nothing refers to any more. A target that something does
+-- refer to, or that is an endpoint, is checked again after being unused for as long once more.
 --
--- Nobody loses a target that they name meanwhile: they found it young, or have set used_at, and then
--- it is passed over or no longer old here (webhooks/enlist.sql).
+-- A statement that refers to a target meanwhile does not lose it: it found the target young, or has set
+-- used_at, and then the target is skipped or no longer old here (webhooks/target_upsert.sql).
 --
 -- $1 seconds that the log is kept   $2 seconds that an unused target is kept   $3 rows at most
 WITH old AS MATERIALIZED (

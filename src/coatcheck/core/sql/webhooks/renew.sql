@@ -1,4 +1,4 @@
--- Hold deliveries for longer that are still being posted. Fenced by the lease, as webhooks/mark.sql.
+-- Extend the leases of posts in flight. Fenced by the lease, as webhooks/mark.sql.
 --
 -- $1-$3 org, id, lease   $4 seconds that the lease lasts from now on
 UPDATE webhook_deliveries AS d

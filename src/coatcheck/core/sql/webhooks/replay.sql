@@ -1,6 +1,6 @@
--- Send one again: at once, under its id, with the whole schedule before it. One that is being posted
--- right now is left to that, and one to an endpoint that was deleted as it is. Its target, should it
--- have answered 410, is wanted again; not if it is deleted meanwhile.
+-- Send a delivery again: at once, under its id, with the whole retry schedule. One that is being posted
+-- right now, or is to a deleted endpoint, is left as it is. A target that had answered 410 is enabled
+-- again, unless it was deleted meanwhile.
 --
 -- $1 org   $2 id
 WITH target AS MATERIALIZED (

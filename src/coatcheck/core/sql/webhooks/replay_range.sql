@@ -1,6 +1,6 @@
--- Send again what was noted within a time and has one of these statuses, oldest first: as replay.sql
--- does with one. Of what is pending: what has failed and waits for its next try, not what was never
--- tried, nor what somebody is posting. Answers their ids; the next call goes on after the last.
+-- Send deliveries again that were created within a range and have one of these statuses, oldest first,
+-- as replay.sql does with one. Of pending ones: those that have failed and wait for a retry, not those
+-- that were never tried or are being posted. Returns their ids; the next call continues after the last.
 --
 -- $1 org   $2 endpoint, or NULL for all targets   $3 from this id on   $4 before this id, or NULL
 -- $5 statuses   $6 rows at most

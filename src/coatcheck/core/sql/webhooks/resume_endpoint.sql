@@ -1,4 +1,4 @@
--- Tell an endpoint again, whether somebody paused it or it answered 410. What waited is due; what
+-- Resume an endpoint, whether it was paused or answered 410. Its waiting deliveries are due; those that
 -- ended because of the 410 can be sent again.   $1 org   $2 id
 UPDATE webhook_targets AS t
 SET paused_at = NULL, disabled_at = NULL, not_before = NULL, failures = 0

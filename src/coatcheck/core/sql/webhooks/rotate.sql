@@ -1,7 +1,7 @@
--- Give an organisation its next secret, if it still has the one that it had: sent again after its
--- answer was lost, or by two at once, it changes it once.
+-- Give an organisation its next secret, if its current one is still $2: repeated after a lost answer, or
+-- sent by two at once, it changes the secret once.
 --
--- $1 org   $2 the generation that was
+-- $1 org   $2 the current generation
 INSERT INTO webhook_secrets AS k (org_id, generation, rotated_at)
 VALUES ($1, $2::integer + 1, now())
 ON CONFLICT (org_id) DO UPDATE

@@ -1,5 +1,4 @@
--- Note a message to an endpoint that tells of nothing but that it works. Sent again after its answer
--- was lost, it is the same message.
+-- Write a test message to an endpoint. Repeated after a lost answer, it is the same message.
 --
 -- $1 org   $2 endpoint   $3 id of the delivery   $4 event
 INSERT INTO webhook_deliveries AS d (

@@ -1,9 +1,9 @@
--- Say that workers are dead: their leases end now, not when their time is up. Only for who has proof:
--- the parent that has reaped the process, or a process of the same host that finds it gone. Answers
--- those that nobody had said it of before.
+-- Declare workers dead: their leases end now, not when they expire. Only for callers with proof: the
+-- parent that has reaped the process, or a process of the same host that finds no such process. Returns
+-- those that were not declared dead before.
 --
--- Should one be alive all the same, its next heartbeat finds no registration: it stops what it runs
--- and registers anew, and what it still hands in is refused by the fence.
+-- If one is alive all the same, its next heartbeat finds no registration: it stops its jobs and
+-- registers anew, and the fence rejects what it still reports.
 --
 -- $1 boots
 UPDATE workers SET died_at = now()

@@ -1,2 +1,2 @@
--- A worker process ends in good order, holding nothing.
+-- Deregister a worker that stops cleanly and holds nothing.
 DELETE FROM workers WHERE boot = $1

@@ -1,6 +1,6 @@
--- Renew every lease of a worker at once, by one row. Answers nothing if its registration is gone, or
--- if it was said to be dead: its leases have ended, and it must stop what it runs. Also says which of its jobs are to be
--- cancelled, should the notification have been lost.
+-- Renew every lease of a worker at once, by one row. Returns nothing if its registration was deleted, or
+-- if it was declared dead: its leases have ended, and it must stop its jobs. Also returns which of its
+-- jobs are to be cancelled, in case the notification was lost.
 WITH renewed AS (
     UPDATE workers SET last_seen_at = now() WHERE boot = $1 AND died_at IS NULL RETURNING boot
 )

@@ -1,5 +1,5 @@
--- The worker processes, newest first: what each serves, how many jobs it holds, and whether it was heard
--- of within the shortest of the lease times that it promised itself, and is not known to be dead.
+-- The worker processes, newest first: the endpoints of each, how many jobs it holds, and whether it was
+-- seen within the shortest of its lease times and is not known to be dead.
 --
 -- $1 rows at most
 SELECT w.boot, w.name, w.version,

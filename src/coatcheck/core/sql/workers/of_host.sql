@@ -1,6 +1,5 @@
--- The workers of a host that nobody has found dead yet: which process each is, and where its isolated
--- jobs have their folders. Reads the whole table, which has a row for each worker that runs or ended
--- lately.
+-- The workers of a host that are not recorded as dead: the process of each, and the folder of its
+-- isolated jobs. Reads the whole table, which has a row for each worker that runs or recently ended.
 --
 -- $1 host
 SELECT w.boot, w.pid, w.process_ticks, w.temp_dir

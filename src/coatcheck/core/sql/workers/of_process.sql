@@ -1,4 +1,4 @@
--- The workers that ran in a process, and that nobody has found dead yet.
+-- The workers of a process that are not recorded as dead.
 --
 -- $1 process
 SELECT w.boot, w.temp_dir

@@ -1,1 +1,1 @@
-"""The SQL statements of batches as functions."""
+"""The SQL statements of batches, each called by one function."""

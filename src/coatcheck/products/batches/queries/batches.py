@@ -1,4 +1,4 @@
-"""Batches: create, read, change, complete. One method a file of ``sql/batches``."""
+"""Queries of batches, which create, read, change and complete them: files of ``sql/batches``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from coatcheck.products.batches.errors import (
     TooManyRuns,
 )
 from coatcheck.products.batches.model import (
-    UNNAMED_SOURCE,
+    DEFAULT_SOURCE,
     BatchState,
     BatchView,
-    Known,
+    KnownKey,
     MirrorRun,
     NewBatch,
     NewPart,
@@ -49,7 +49,7 @@ from coatcheck.products.batches.model import (
 from coatcheck.products.batches.queries import ingest as batch_ingest
 from coatcheck.products.batches.queries import positions
 from coatcheck.products.batches.queries.positions import EarlierRun
-from coatcheck.products.batches.queries.task_copy import TELLS_FAILURES
+from coatcheck.products.batches.queries.task_copy import NOTIFIES_FAILURES
 from coatcheck.products.batches.sql import sql
 
 _VIEW_COLUMNS = 19
@@ -59,12 +59,12 @@ _STATES = {
     TaskStatus.FAILED: "failed",
     TaskStatus.CANCELLED: "cancelled",
 }
-"""The ways a task can have ended, as the jobs' column spells them."""
+"""The final states of tasks, as values of ``jobs.state``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """Whether a batch or a part was created, or which one holds its key."""
+    """The batch or part that was created, or the existing one that holds its key."""
 
     uuid: UUID
     created: bool
@@ -83,7 +83,7 @@ class CompletedRun:
 
 @dataclass(frozen=True, slots=True)
 class StoredIngest:
-    """A part, and the job that is to take it in."""
+    """A part, and the job that ingests it."""
 
     part: UUID
     job: NewJob
@@ -97,15 +97,15 @@ async def create(
     lines: int,
     ingest: StoredIngest | None,
 ) -> Inserted:
-    """Create a batch with all that comes along, in one transaction; or find who holds its key.
+    """Create a batch with its first part, in one transaction; or find the batch that holds its key.
 
-    ``tasks`` are all there are of the part, out of so many ``lines``; None if they are to be taken
-    in by ``ingest``. Raises UploadMissing if the part's upload cannot be used.
+    ``tasks`` are all tasks of the part, which has ``lines`` lines; None if the job ``ingest``
+    writes them later. Raises UploadMissing if the part's upload cannot be used.
     """
 
     async def insert(connection: RawConnection) -> Inserted:
         async with connection.transaction():
-            target = await _enlist(connection, new)
+            target = await _add_webhook_target(connection, new)
             rows = await connection.fetch(
                 sql("batches/create"), *_new_columns(new, part, tasks, lines, target)
             )
@@ -114,8 +114,8 @@ async def create(
                     sql("batches/find_existing"), new.org, new.uuid, new.idempotency_key
                 )
                 if not found:
-                    # Whoever held the key was deleted since.
-                    raise asyncpg.SerializationError("a key changed hands")
+                    # The batch that held the key was deleted since.
+                    raise asyncpg.SerializationError("the idempotency key became free")
                 return Inserted(found[0]["id"], found[0]["id"] == new.uuid, found[0]["fingerprint"])
             if new.concurrency or new.rate_per_second or new.rate_key_per_second:
                 await limits.set_run_limits(
@@ -136,16 +136,16 @@ async def create(
     return await db.run(insert)
 
 
-async def find_key(db: Connection, org: str, idempotency_key: str) -> Known | None:
-    """The batch that holds a key."""
+async def find_key(db: Connection, org: str, idempotency_key: str) -> KnownKey | None:
+    """The batch that holds an idempotency key."""
     rows = await db.fetch(sql("batches/find_key"), org, idempotency_key)
-    return Known(rows[0]["id"], rows[0]["fingerprint"]) if rows else None
+    return KnownKey(rows[0]["id"], rows[0]["fingerprint"]) if rows else None
 
 
-async def find_part(db: Connection, org: str, batch: UUID, idempotency_key: str) -> Known | None:
-    """The part of a batch that holds a key."""
+async def find_part(db: Connection, org: str, batch: UUID, idempotency_key: str) -> KnownKey | None:
+    """The part of a batch that holds an idempotency key."""
     rows = await db.fetch(sql("batches/find_part"), org, batch, idempotency_key, None)
-    return Known(rows[0]["id"], rows[0]["fingerprint"]) if rows else None
+    return KnownKey(rows[0]["id"], rows[0]["fingerprint"]) if rows else None
 
 
 async def get(db: Connection, org: str, batch: UUID) -> BatchView | None:
@@ -155,7 +155,7 @@ async def get(db: Connection, org: str, batch: UUID) -> BatchView | None:
 
 
 async def get_of_run(db: Connection, org: str, run: UUID) -> BatchView | None:
-    """The batch that a run is of."""
+    """The batch of a run, with all its runs."""
     rows = await db.fetch(sql("batches/get_of_run"), org, run)
     return _view(rows) if rows else None
 
@@ -180,7 +180,7 @@ async def add_part(
     lines: int,
     ingest: StoredIngest | None,
 ) -> Inserted | None:
-    """Give an open batch one more part. None if there is no such batch; raises BatchNotOpen."""
+    """Add a part to an open batch. None if there is no such batch; raises BatchNotOpen."""
 
     async def insert(connection: RawConnection) -> Inserted | None:
         async with connection.transaction():
@@ -192,7 +192,7 @@ async def add_part(
                 return known
             if locked["closed_at"] is not None:
                 raise BatchNotOpen(
-                    "The batch takes no more tasks."
+                    "The batch is closed: it accepts no more tasks."
                     if locked["is_open"]
                     else "The batch was not created as an open one (`type: open`)."
                 )
@@ -210,7 +210,7 @@ async def add_part(
 
 
 async def close(db: Connection, org: str, batch: UUID) -> bool:
-    """Take no more tasks into a batch. Whether there is one."""
+    """Close a batch, so that it accepts no more tasks. Returns whether the batch exists."""
 
     async def change(connection: RawConnection) -> bool:
         async with connection.transaction():
@@ -225,7 +225,7 @@ async def close(db: Connection, org: str, batch: UUID) -> bool:
 
 
 async def cancel(db: Connection, org: str, batch: UUID) -> bool:
-    """Ask for the end of a batch's run. Whether there is one; raises BatchAlreadyEnded."""
+    """Cancel a batch's run. Returns whether the batch exists; raises BatchAlreadyEnded."""
 
     async def change(connection: RawConnection) -> bool:
         async with connection.transaction():
@@ -242,7 +242,7 @@ async def cancel(db: Connection, org: str, batch: UUID) -> bool:
 
 
 async def delete(db: Connection, org: str, batch: UUID) -> bool:
-    """Hide a batch, and have it removed. Whether there was one."""
+    """Mark a batch as deleted, for maintenance to remove. Returns whether the batch existed."""
 
     async def change(connection: RawConnection) -> bool:
         async with connection.transaction():
@@ -266,16 +266,16 @@ async def rerun(
     selection: Selection,
     ingest: StoredIngest,
     ingest_of: Callable[[UUID], StoredIngest],
-    source: RerunSource = UNNAMED_SOURCE,
+    source: RerunSource = DEFAULT_SOURCE,
 ) -> Inserted | None:
-    """A new run of a batch, of the tasks of ``source`` that ``selection`` says. None if there is no
-    such batch.
+    """Create a new run of a batch, with the tasks of ``source`` that ``selection`` chooses. None if
+    there is no such batch.
 
-    Raises BatchStillRuns, NothingToRerun and TooManyRuns. Lists that could not be taken in move to
-    the new run, each with a job that ``ingest_of`` gives; the old run ends as cancelled.
+    Raises BatchStillRuns, NothingToRerun and TooManyRuns. Lists whose ingest failed move to the new
+    run, each with a job from ``ingest_of``; the old run ends as cancelled.
     """
-    chooses = bool(selection.statuses or selection.error_codes)
-    of_all = source.all_runs or (source.run is None and not chooses)
+    has_selection = bool(selection.statuses or selection.error_codes)
+    of_all = source.all_runs or (source.run is None and not has_selection)
 
     async def insert(connection: RawConnection) -> Inserted | None:
         async with connection.transaction():
@@ -292,15 +292,17 @@ async def rerun(
                 and left["failed"]
             )
             if locked["completed_at"] is None and not stuck:
-                raise BatchStillRuns("The batch is run again once its run has ended.")
-            if left["waiting"]:  # what is left of it would be nobody's
-                raise BatchStillRuns("A list of the batch is still being taken in.")
+                raise BatchStillRuns("The batch's run has not ended; rerun it afterwards.")
+            if left["waiting"]:  # the rest of the list would be in no run
+                raise BatchStillRuns("A list of the batch is still being ingested.")
             if locked["number"] >= RUNS_MAX:
-                raise TooManyRuns(f"A batch has at most {RUNS_MAX:,} runs; hand the tasks in anew.")
+                raise TooManyRuns(
+                    f"A batch has at most {RUNS_MAX:,} runs; submit the tasks as a new job."
+                )
             number = locked["number"] + 1
             parent = source.run or locked["run_id"]
             runs = await positions.earlier_runs(connection, org, batch, number)
-            if chooses:
+            if has_selection:
                 if stuck:
                     await _check_ended(connection, org, locked["run_id"])
                 if of_all:
@@ -308,7 +310,7 @@ async def rerun(
                 else:
                     await _check_selected(connection, org, parent, selection)
             elif not stuck and not _tasks_of(runs, None if of_all else parent):
-                raise NothingToRerun("There were no tasks.")
+                raise NothingToRerun("There are no tasks to rerun.")
             await connection.execute(
                 sql("batches/rerun"),
                 org,
@@ -331,9 +333,9 @@ async def rerun(
             await _add_part(connection, org, locked, run, part, None, 0, source_before=before)
             await _submit_ingest(connection, org, ingest)
             if stuck:
-                goes_on = not of_all and parent == locked["run_id"]
+                repeats_old_run = not of_all and parent == locked["run_id"]
                 moved = await connection.fetch(
-                    sql("batches/move_failed_parts"), org, locked["run_id"], run, goes_on
+                    sql("batches/move_failed_parts"), org, locked["run_id"], run, repeats_old_run
                 )
                 for row in moved:
                     await _submit_ingest(connection, org, ingest_of(row["id"]))
@@ -352,12 +354,12 @@ async def complete(db: Connection, runs_max: int) -> list[CompletedRun]:
     return [CompletedRun(*row) for row in rows]
 
 
-async def tell_successes(db: Connection, seconds: float) -> bool:
-    """Have webhooks told of tasks that have succeeded, together, not more often than so.
+async def notify_successes(db: Connection, seconds: float) -> bool:
+    """Write webhook deliveries for tasks that succeeded, at most one per run in ``seconds``.
 
-    Whether there are some that it is too early for.
+    Returns whether some runs have to wait for their next delivery.
     """
-    rows = await db.fetch(sql("batches/tell_successes"), seconds)
+    rows = await db.fetch(sql("batches/notify_successes"), seconds)
     is_early: bool = rows[0]["is_early"]
     return is_early
 
@@ -381,17 +383,18 @@ async def _known_part(
 
 
 async def _stop(connection: RawConnection, org: str, run: UUID) -> None:
-    """No task of a run is claimed from now on; upkeep cancels those that wait."""
+    """Stop the claims of a run's tasks; maintenance cancels those that wait."""
     await connection.execute(sql("batches/cancel"), org, run)
     await limits.stop_run(connection, org, run)
 
 
 async def _check_ended(connection: RawConnection, org: str, run: UUID) -> None:
-    """The run ends when it is run again: whoever chooses by how tasks ended would lose the rest."""
+    """Raise BatchStillRuns if tasks of the run have not ended. The rerun would end the run, and its
+    selection, which goes by how tasks ended, would miss them."""
     rows = await connection.fetch(sql("batches/tasks_left"), org, run)
     if rows[0]["some"]:
         raise BatchStillRuns(
-            "Tasks of the batch have not ended: run all of them again, or those of a kind later."
+            "Tasks of the batch have not ended: rerun all of them, or use the filter later."
         )
 
 
@@ -407,7 +410,7 @@ async def _check_selected(
         list(selection.error_codes) or None,
     )
     if not rows[0][0]:
-        raise NothingToRerun("No task of the run ended that way.")
+        raise NothingToRerun("No task of the run matches the filter.")
 
 
 async def _check_latest_selected(
@@ -434,11 +437,11 @@ async def _check_latest_selected(
         )
         if rows[0][0]:
             return
-    raise NothingToRerun("The latest result of no task is of that kind.")
+    raise NothingToRerun("No task's latest result matches the filter.")
 
 
-def _tasks_of(runs: Sequence[EarlierRun], wanted: UUID | None) -> int:
-    return sum(run.tasks for run in runs if wanted is None or run.uuid == wanted)
+def _tasks_of(runs: Sequence[EarlierRun], only: UUID | None) -> int:
+    return sum(run.tasks for run in runs if only is None or run.uuid == only)
 
 
 def _selection_json(selection: Selection) -> str | None:
@@ -449,11 +452,11 @@ def _selection_json(selection: Selection) -> str | None:
     ).decode()
 
 
-async def _enlist(connection: RawConnection, new: NewBatch) -> UUID | None:
+async def _add_webhook_target(connection: RawConnection, new: NewBatch) -> UUID | None:
     if new.webhook_url is None:
         return None
     target = target_id(new.org, new.webhook_url)
-    await webhooks.enlist(connection, [(new.org, target, new.webhook_url)])
+    await webhooks.upsert_targets(connection, [(new.org, target, new.webhook_url)])
     return target
 
 
@@ -462,12 +465,12 @@ async def _use_upload(
 ) -> None:
     used = await uploads.use(connection, org=org, upload_id=upload, owner=owner, used_by=batch)
     if used is None:
-        raise UploadMissing("The upload was used already, or its time is up.")
+        raise UploadMissing("The upload was already used, or it has expired.")
 
 
 async def _submit_ingest(connection: RawConnection, org: str, ingest: StoredIngest) -> None:
     await connection.fetch(core_sql("jobs/submit"), *columns([ingest.job]))
-    await connection.execute(sql("batches/note_ingest"), org, ingest.part, ingest.job.uuid)
+    await connection.execute(sql("batches/set_ingest_job"), org, ingest.part, ingest.job.uuid)
 
 
 async def _add_part(
@@ -481,7 +484,7 @@ async def _add_part(
     *,
     source_before: int | None = None,
 ) -> None:
-    tells = locked["webhook_target"] is not None and "task.failed" in locked["webhook_events"]
+    notifies = locked["webhook_target"] is not None and "task.failed" in locked["webhook_events"]
     first = locked["tasks"] if run == locked["run_id"] else 0
     await connection.fetch(
         sql("batches/add_part"),
@@ -499,7 +502,7 @@ async def _add_part(
         tasks is not None,
         lines,
         *_task_columns(run, tasks or (), first),
-        TELLS_FAILURES if tells else None,
+        NOTIFIES_FAILURES if notifies else None,
         part.source_etag,
         source_before,
     )
@@ -513,7 +516,7 @@ def _new_columns(
     target: UUID | None,
 ) -> list[Any]:
     source = part or NewPart(new.uuid, "inline")
-    tells = target is not None and "task.failed" in new.webhook_events
+    notifies = target is not None and "task.failed" in new.webhook_events
     return [
         new.org,
         new.uuid,
@@ -547,7 +550,7 @@ def _new_columns(
         source.upload,
         lines,
         *_task_columns(new.run, tasks or (), 0),
-        TELLS_FAILURES if tells else None,
+        NOTIFIES_FAILURES if notifies else None,
         tasks is not None,
         source.source_etag,
         new.secrets,

@@ -1,4 +1,4 @@
-"""Exports of runs. One method a file of ``sql/batch_exports``."""
+"""Queries of exports: one function for each file of ``sql/exports``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from coatcheck.products.batches.sql import sql
 
 
 @dataclass(frozen=True, slots=True)
-class ExportOrder:
-    """All that whoever writes an export has to know, as of one moment."""
+class PendingExport:
+    """An export to write, with everything that writing it needs."""
 
     uuid: UUID
     batch: UUID
@@ -31,12 +31,12 @@ class ExportOrder:
     run_number: int
     begun_at: datetime
     all_runs: bool
-    """Whether it is of the batch as a whole, as of this run and those before it."""
+    """Whether it has the tasks of the batch as a whole, as of this run and those before it."""
 
 
 class ExportRun(NamedTuple):
-    """A run whose tasks an export may hold: ``latest`` says how many of those that ended each way
-    no later run has taken in again."""
+    """A run whose tasks an export may have. The ``latest`` counts are of tasks that no later run
+    has repeated."""
 
     uuid: UUID
     number: int
@@ -49,8 +49,8 @@ class ExportRun(NamedTuple):
     latest_cancelled: int
 
 
-class ListedLine(NamedTuple):
-    """A line that is no task, and the position of its part."""
+class PartBadLine(NamedTuple):
+    """An invalid line, and the position of its part."""
 
     part: int
     line: int
@@ -59,7 +59,7 @@ class ListedLine(NamedTuple):
 
 
 class OldExport(NamedTuple):
-    """An export that is to go. ``blob_key`` is None if it was never written."""
+    """An export to delete. ``blob_key`` is None if it was never written."""
 
     org: str
     uuid: UUID
@@ -67,46 +67,46 @@ class OldExport(NamedTuple):
 
 
 async def create(
-    line: Connection, job: NewJob, export: UUID, batch: UUID, run: UUID, *, all_runs: bool
+    db: Connection, job: NewJob, export: UUID, batch: UUID, run: UUID, *, all_runs: bool
 ) -> None:
-    """Write down that an export is wanted, with the job that writes it."""
-    await line.fetch(sql("exports/create"), *job_store.columns([job]), export, batch, run, all_runs)
+    """Insert an export and the job that writes it."""
+    await db.fetch(sql("exports/create"), *job_store.columns([job]), export, batch, run, all_runs)
 
 
-async def get(line: Connection, org: str, batch: UUID, export: UUID) -> ExportView | None:
-    rows = await line.fetch(sql("exports/get"), org, batch, export)
+async def get(db: Connection, org: str, batch: UUID, export: UUID) -> ExportView | None:
+    rows = await db.fetch(sql("exports/get"), org, batch, export)
     return ExportView(*rows[0]) if rows else None
 
 
-async def list_exports(line: Connection, org: str, batch: UUID, limit: int) -> list[ExportView]:
-    """The newest exports of a batch."""
-    return [ExportView(*row) for row in await line.fetch(sql("exports/list"), org, batch, limit)]
+async def list_exports(db: Connection, org: str, batch: UUID, limit: int) -> list[ExportView]:
+    """The newest exports of a batch, newest first."""
+    return [ExportView(*row) for row in await db.fetch(sql("exports/list"), org, batch, limit)]
 
 
-async def order(line: Connection, org: str, export: UUID) -> ExportOrder | None:
-    """What is to be written, or None if that is not wanted any more, or done."""
-    rows = await line.fetch(sql("exports/order"), org, export)
-    return ExportOrder(*rows[0]) if rows else None
+async def get_pending(db: Connection, org: str, export: UUID) -> PendingExport | None:
+    """The export to write; None if it was written, or its batch was deleted."""
+    rows = await db.fetch(sql("exports/get_pending"), org, export)
+    return PendingExport(*rows[0]) if rows else None
 
 
-async def runs(line: Connection, org: str, batch: UUID, number: int) -> list[ExportRun]:
-    """The runs of a batch as of one of them, the newest first."""
-    rows = await line.fetch(sql("exports/runs"), org, batch, number)
+async def runs(db: Connection, org: str, batch: UUID, number: int) -> list[ExportRun]:
+    """The runs of a batch up to the one with this number, newest first."""
+    rows = await db.fetch(sql("exports/runs"), org, batch, number)
     return [ExportRun(*row) for row in rows]
 
 
-async def of_numbers(
-    line: Connection, org: str, run: UUID, state: State, numbers: Sequence[int], *, bytes_max: int
+async def ended_by_index(
+    db: Connection, org: str, run: UUID, state: State, numbers: Sequence[int], *, bytes_max: int
 ) -> Sequence[asyncpg.Record]:
-    """Tasks of these numbers, which ended in ``state``, as ``ended`` has them: one at least, and no
-    further one once their results have ``bytes_max`` bytes."""
-    return await line.fetch(
-        sql("exports/of_numbers"), org, run, state.value, list(numbers), bytes_max
+    """The tasks with these numbers, which ended in ``state``, as rows of ``ended``: at least one,
+    and no more after their results have ``bytes_max`` bytes."""
+    return await db.fetch(
+        sql("exports/ended_by_index"), org, run, state.value, list(numbers), bytes_max
     )
 
 
 async def ended(
-    line: Connection,
+    db: Connection,
     org: str,
     run: UUID,
     state: State,
@@ -115,32 +115,32 @@ async def ended(
     rows_max: int,
     bytes_max: int,
 ) -> Sequence[asyncpg.Record]:
-    """The next tasks that ended in ``state``, rows as they come: id, number, custom id, attempts,
-    when it ended, result, error code, error message, its artifacts as JSON, its position and run.
+    """The next tasks that ended in ``state``, as raw rows: id, number, custom id, attempts, time of
+    its end, result, error code, error message, artifacts as JSON, position, run.
 
-    At most ``rows_max`` of them, and no further one once their results have ``bytes_max`` bytes.
-    None at all: there are no more.
+    At most ``rows_max`` rows, and no more after their results have ``bytes_max`` bytes. No rows
+    mean that there are no more.
     """
-    return await line.fetch(sql("exports/ended"), org, run, state.value, after, rows_max, bytes_max)
+    return await db.fetch(sql("exports/ended"), org, run, state.value, after, rows_max, bytes_max)
 
 
 async def bad_lines(
-    line: Connection, org: str, run: UUID, *, after: tuple[int, int], limit: int
-) -> list[ListedLine]:
-    """The lines that are no tasks, those after a (part, line)."""
-    rows = await line.fetch(sql("exports/bad_lines"), org, run, *after, limit)
-    return [ListedLine(*row) for row in rows]
+    db: Connection, org: str, run: UUID, *, after: tuple[int, int], limit: int
+) -> list[PartBadLine]:
+    """The invalid lines after a (part, line)."""
+    rows = await db.fetch(sql("exports/bad_lines"), org, run, *after, limit)
+    return [PartBadLine(*row) for row in rows]
 
 
-async def show_progress(line: Connection, job: ClaimedJob, export: UUID, tasks: int) -> bool:
-    """Say how many tasks are in it. Whether it is still the job's to write."""
+async def update_progress(db: Connection, job: ClaimedJob, export: UUID, tasks: int) -> bool:
+    """Record how many tasks are in it so far. Returns whether the job still holds its lease."""
     return bool(
-        await line.fetch(sql("exports/show_progress"), job.org, export, job.uuid, job.lease, tasks)
+        await db.fetch(sql("exports/update_progress"), job.org, export, job.uuid, job.lease, tasks)
     )
 
 
 async def complete(
-    line: Connection,
+    db: Connection,
     job: ClaimedJob,
     export: UUID,
     key: str,
@@ -150,9 +150,10 @@ async def complete(
     *,
     keep_seconds: int,
 ) -> bool:
-    """Say that it is there in full. Whether that counts; if not, its blob is nobody's."""
+    """Mark it as completed. Returns false if the lease was lost or the batch deleted: the caller
+    then deletes the blob."""
     return bool(
-        await line.fetch(
+        await db.fetch(
             sql("exports/complete"),
             job.org,
             export,
@@ -167,34 +168,34 @@ async def complete(
     )
 
 
-async def fail_lost(line: Connection, rows_max: int, *, keep_seconds: int) -> int:
-    """Fail exports whose job has ended without writing them. How many."""
-    return len(await line.fetch(sql("exports/fail_lost"), rows_max, keep_seconds))
+async def fail_lost(db: Connection, rows_max: int, *, keep_seconds: int) -> int:
+    """Fail the exports whose job ended without writing them. Returns how many."""
+    return len(await db.fetch(sql("exports/fail_lost"), rows_max, keep_seconds))
 
 
-async def expired(line: Connection, rows_max: int) -> list[OldExport]:
-    """Exports whose time is up."""
-    return [OldExport(*row) for row in await line.fetch(sql("exports/expired"), rows_max)]
+async def expired(db: Connection, rows_max: int) -> list[OldExport]:
+    """Exports that have expired."""
+    return [OldExport(*row) for row in await db.fetch(sql("exports/expired"), rows_max)]
 
 
-async def of_batch(line: Connection, org: str, batch: UUID, rows_max: int) -> list[OldExport]:
+async def of_batch(db: Connection, org: str, batch: UUID, rows_max: int) -> list[OldExport]:
     """Exports of a batch that is being removed."""
-    rows = await line.fetch(sql("exports/of_batch"), org, batch, rows_max)
+    rows = await db.fetch(sql("exports/of_batch"), org, batch, rows_max)
     return [OldExport(*row) for row in rows]
 
 
-async def delete(line: Connection, exports: Sequence[OldExport]) -> None:
-    """Delete the rows of exports, whose blobs are gone."""
-    await line.fetch(
+async def delete(db: Connection, exports: Sequence[OldExport]) -> None:
+    """Delete the rows of exports whose blobs were deleted."""
+    await db.fetch(
         sql("exports/delete"),
         [export.org for export in exports],
         [export.uuid for export in exports],
     )
 
 
-async def known(line: Connection, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
-    """Which of these (export id, blob key) an export is in whose time is not up."""
-    rows = await line.fetch(
+async def known(db: Connection, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
+    """The keys of these (export id, blob key) that belong to an export that has not expired."""
+    rows = await db.fetch(
         sql("exports/known"), [owner for owner, _ in blobs], [key for _, key in blobs]
     )
     return {row[0] for row in rows}

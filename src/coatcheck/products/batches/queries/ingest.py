@@ -1,9 +1,9 @@
-"""Taking lists of tasks in. One method a file of ``sql/batch_ingest``.
+"""Queries of the ingest: one function for each file of ``sql/ingest``.
 
-A chunk is numbered from what the run had when its order was read, and moves the run on from there
-in the transaction that writes it. So a chunk is written once, however many are at it: whoever comes
-second meets its ids or finds the run moved on, is told so (``Overtaken``), and reads the order
-again.
+A chunk's tasks are numbered from the run's count in the snapshot, and the transaction that writes
+them advances the run from that count. So a chunk is written once, however many workers write it:
+the second one meets the same ids or finds the run advanced, gets ``Overtaken``, and reads a new
+snapshot.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from coatcheck.domain.job import NewJob
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX, ERROR_MESSAGE_CHARACTERS_MAX, RUN_TASKS_MAX
 from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
-from coatcheck.products.batches.model import BadLine, FailedPart, IngestOrder, TaskPlace, task_id
+from coatcheck.products.batches.model import BadLine, FailedPart, IngestSnapshot, TaskPlace, task_id
 from coatcheck.products.batches.queries import task_copy
-from coatcheck.products.batches.queries.task_copy import TELLS_FAILURES, TaskChunk, TooManyTasks
+from coatcheck.products.batches.queries.task_copy import NOTIFIES_FAILURES, TaskChunk, TooManyTasks
 from coatcheck.products.batches.sql import sql
 
 Result = TypeVar("Result")
 
 
 class Overtaken(Exception):
-    """Somebody else has moved the part on, or ended it: its order is to be read again."""
+    """Another process has advanced or ended the part: read a new snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostPart:
-    """A part that waits while no job is at it; the state and error of the one that was."""
+    """A part that waits for its ingest without a job, and the state and error of its last job."""
 
     org: str
     part: UUID
@@ -51,32 +51,32 @@ class LostPart:
     error_message: str | None
 
 
-async def order_of(line: Connection, org: str, part: UUID) -> IngestOrder | None:
-    """All that whoever takes a part in has to know; None if it is gone."""
-    rows = await line.fetch(sql("ingest/order"), org, part)
-    return IngestOrder(*rows[0]) if rows else None
+async def read_snapshot(db: Connection, org: str, part: UUID) -> IngestSnapshot | None:
+    """Read what the ingest of a part needs; None if the part does not exist any more."""
+    rows = await db.fetch(sql("ingest/snapshot"), org, part)
+    return IngestSnapshot(*rows[0]) if rows else None
 
 
 async def write_chunk(
-    line: Connection,
-    order: IngestOrder,
+    db: Connection,
+    snapshot: IngestSnapshot,
     chunk: TaskChunk,
     *,
     is_last: bool,
     renumbered: Callable[[int], Awaitable[TaskChunk]] | None = None,
 ) -> TaskChunk:
-    """Write the tasks of some lines, and move the part on past them: both or neither.
+    """Write the tasks of some lines and advance the part past them, in one transaction.
 
-    The last chunk makes the part done, unless it has no task at all. With ``renumbered``, which
-    gives the same chunk from another number on, whoever else adds tasks to the run waits until this
-    is written, instead of overtaking it. The chunk as it was written. Raises Overtaken.
+    The last chunk makes the part done, unless the part has no task. ``renumbered`` encodes the same
+    chunk from another first number. With it, the run is locked first: others that add tasks to the
+    run wait, instead of overtaking this chunk. Returns the chunk as written. Raises Overtaken.
     """
 
     async def write(connection: RawConnection) -> TaskChunk:
         written = chunk
         async with connection.transaction():
             if renumbered is not None:
-                rows = await connection.fetch(sql("ingest/lock_run"), order.org, order.run)
+                rows = await connection.fetch(sql("ingest/lock_run"), snapshot.org, snapshot.run)
                 if rows and rows[0]["tasks"] != chunk.first:
                     written = await renumbered(rows[0]["tasks"])
             await connection.copy_to_table(
@@ -85,22 +85,22 @@ async def write_chunk(
                 columns=task_copy.COLUMNS,
                 format="binary",
             )
-            told = written.bad[: max(0, BAD_LINES_KEPT_MAX - order.part_bad_lines)]
+            kept = written.bad[: max(0, BAD_LINES_KEPT_MAX - snapshot.part_bad_lines)]
             moved = await connection.fetch(
                 sql("ingest/advance"),
-                order.org,
-                order.run,
-                order.part,
+                snapshot.org,
+                snapshot.run,
+                snapshot.part,
                 written.first,
-                order.part_offset,
+                snapshot.part_offset,
                 written.size,
                 written.lines,
                 len(written.bad),
                 written.tasks,
                 is_last,
-                [bad.line for bad in told],
-                [bad.code for bad in told],
-                [bad.message for bad in told],
+                [bad.line for bad in kept],
+                [bad.code for bad in kept],
+                [bad.message for bad in kept],
             )
             if not moved:
                 raise Overtaken
@@ -108,7 +108,7 @@ async def write_chunk(
         crash_point("ingest.chunk_committed")
         return written
 
-    return await line.run(_unless_overtaken(write))
+    return await db.run(_unless_overtaken(write))
 
 
 async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -117,7 +117,7 @@ async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def select_ended(
-    line: Connection,
+    db: Connection,
     org: str,
     run: UUID,
     state: State,
@@ -125,8 +125,8 @@ async def select_ended(
     first: int,
     tasks_max: int,
 ) -> list[int]:
-    """The numbers of the next tasks of a run that ended in this way."""
-    rows = await line.fetch(
+    """The numbers of a run's next tasks that ended in ``state`` with one of the error codes."""
+    rows = await db.fetch(
         sql("ingest/select_ended"),
         org,
         run,
@@ -139,9 +139,9 @@ async def select_ended(
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
-    """A task that a rerun takes in again: where it is taken from, its position in the batch, and
-    where the latest task of that position is, which the new one takes the place of."""
+class RepeatedTask:
+    """A task that a rerun repeats: the task to copy, its position in the batch, and the latest task
+    of that position, which the copy replaces."""
 
     source: TaskPlace
     position: int
@@ -149,37 +149,37 @@ class Repeated:
 
 
 async def write_rerun_chunk(
-    line: Connection,
-    order: IngestOrder,
-    tasks: Sequence[Repeated],
+    db: Connection,
+    snapshot: IngestSnapshot,
+    tasks: Sequence[RepeatedTask],
     next_offset: int,
     *,
     is_last: bool,
 ) -> int:
-    """Take these tasks of runs before into the new one. How many were there.
+    """Copy these tasks of earlier runs into the new one. Returns how many still existed.
 
-    Raises Overtaken, and TooManyTasks.
+    Raises Overtaken and TooManyTasks.
     """
-    if order.run_tasks + len(tasks) > RUN_TASKS_MAX:
+    if snapshot.run_tasks + len(tasks) > RUN_TASKS_MAX:
         raise TooManyTasks
-    first = order.run_tasks
-    new = [UUID(bytes=task_id(order.run, first + at)) for at in range(len(tasks))]
+    first = snapshot.run_tasks
+    new = [UUID(bytes=task_id(snapshot.run, first + at)) for at in range(len(tasks))]
 
     async def write(connection: RawConnection) -> int:
         async with connection.transaction():
             rows = await connection.fetch(
                 sql("ingest/rerun_chunk"),
-                order.org,
-                order.run,
-                order.part,
-                order.run_tasks,
-                order.part_offset,
+                snapshot.org,
+                snapshot.run,
+                snapshot.part,
+                snapshot.run_tasks,
+                snapshot.part_offset,
                 next_offset,
                 is_last,
                 [task.source.uuid for task in tasks],
                 new,
-                run_queue_key(order.run),
-                TELLS_FAILURES if order.tells_failures else None,
+                run_queue_key(snapshot.run),
+                NOTIFIES_FAILURES if snapshot.notifies_failures else None,
                 [task.position for task in tasks],
                 [None if task.replaced == task.source else task.replaced.uuid for task in tasks],
             )
@@ -190,61 +190,63 @@ async def write_rerun_chunk(
         written: int = rows[0][0]
         return written
 
-    return await line.run(_unless_overtaken(write))
+    return await db.run(_unless_overtaken(write))
 
 
 async def latch(connection: Connection | RawConnection, org: str, run: UUID) -> bool:
-    """Let a run complete, once it takes no more and all there is was taken in. Whether it did."""
+    """Latch a run that is closed and fully ingested, so that it can complete. Returns whether it
+    latched it."""
     return bool(await connection.fetch(sql("ingest/latch"), org, run))
 
 
-async def call_next(line: Connection, org: str, run: UUID) -> bool:
-    """Have the part that comes next taken in now, if its job found others before it. Whether."""
-    return bool(await line.fetch(sql("ingest/call_next"), org, run))
+async def queue_next(db: Connection, org: str, run: UUID) -> bool:
+    """Queue the job of the run's next part, if it waits because others came first. Returns whether
+    it did."""
+    return bool(await db.fetch(sql("ingest/queue_next"), org, run))
 
 
-async def latch_left(line: Connection, runs_max: int) -> list[UUID]:
-    """Latch the runs whose latch was lost. Their batches."""
-    rows = await line.fetch(sql("ingest/latch_left"), runs_max)
+async def latch_missed(db: Connection, runs_max: int) -> list[UUID]:
+    """Latch the runs whose latch was missed. Returns their batches."""
+    rows = await db.fetch(sql("ingest/latch_missed"), runs_max)
     return [row["batch_id"] for row in rows]
 
 
 async def fail_part(
-    line: Connection, org: str, part: UUID, code: str, message: str, job: UUID | None = None
+    db: Connection, org: str, part: UUID, code: str, message: str, job: UUID | None = None
 ) -> bool:
-    """Leave a part to whoever redrives it. Whether it was waiting to be taken in.
+    """Fail a part, which then waits for a redrive. Returns whether the part was pending.
 
-    With ``job``: by that one, and not by another that it was given to since.
+    With ``job``, only if the part still belongs to that job.
     """
     message = message[:ERROR_MESSAGE_CHARACTERS_MAX]
-    return bool(await line.fetch(sql("ingest/fail_part"), org, part, code, message, job))
+    return bool(await db.fetch(sql("ingest/fail_part"), org, part, code, message, job))
 
 
-async def lost_parts(line: Connection, parts_max: int) -> list[LostPart]:
-    """Parts that wait to be taken in while no job is at it."""
-    rows = await line.fetch(sql("ingest/lost"), parts_max)
+async def lost_parts(db: Connection, parts_max: int) -> list[LostPart]:
+    """Pending parts without a job that ingests them."""
+    rows = await db.fetch(sql("ingest/lost"), parts_max)
     return [_lost(row) for row in rows]
 
 
-async def entrust(line: Connection, lost: LostPart, job: NewJob) -> bool:
-    """Create another job for a part that lost its own. Whether the part still was without one."""
+async def assign_job(db: Connection, lost: LostPart, job: NewJob) -> bool:
+    """Create another job for a part that lost its own. Returns whether it still needed one."""
 
-    async def hand_over(connection: RawConnection) -> bool:
+    async def assign(connection: RawConnection) -> bool:
         async with connection.transaction():
             found = await connection.fetch(
-                sql("ingest/entrust"), lost.org, lost.part, lost.ingest_job, job.uuid
+                sql("ingest/assign_job"), lost.org, lost.part, lost.ingest_job, job.uuid
             )
             if found:
                 await connection.fetch(core_sql("jobs/submit"), *columns([job]))
             return bool(found)
 
-    return await line.run(hand_over)
+    return await db.run(assign)
 
 
 async def redrive(
-    line: Connection, org: str, part: UUID, owner: str | None, job: NewJob
+    db: Connection, org: str, part: UUID, owner: str | None, job: NewJob
 ) -> FailedPart | None:
-    """Have a part that failed taken in after all, by this job. None if there is no such part."""
+    """Retry the ingest of a failed part with this job. None if there is no such part."""
 
     async def change(connection: RawConnection) -> FailedPart | None:
         async with connection.transaction():
@@ -257,31 +259,29 @@ async def redrive(
             await connection.fetch(core_sql("jobs/submit"), *columns([job]))
             return FailedPart(*rows[0])
 
-    return await line.run(change)
+    return await db.run(change)
 
 
 async def dead_letters(
-    line: Connection, org: str, *, owner: str | None, after: UUID | None, limit: int
+    db: Connection, org: str, *, owner: str | None, after: UUID | None, limit: int
 ) -> list[FailedPart]:
-    """Parts that could not be taken in, newest first, older than ``after``."""
-    rows = await line.fetch(
-        sql("ingest/dead_letters"), org, owner, after or newest_possible(), limit
-    )
+    """Parts whose ingest failed, newest first, older than ``after``."""
+    rows = await db.fetch(sql("ingest/dead_letters"), org, owner, after or newest_possible(), limit)
     return [FailedPart(*row) for row in rows]
 
 
 async def bad_lines(
-    line: Connection, org: str, run: UUID, after: tuple[int, int], limit: int
+    db: Connection, org: str, run: UUID, after: tuple[int, int], limit: int
 ) -> list[tuple[int, BadLine]]:
-    """Lines that are no tasks, each with its list's position, after this position and line."""
-    rows = await line.fetch(sql("ingest/bad_lines"), org, run, *after, limit)
-    return [(position, BadLine(*told)) for position, *told in rows]
+    """Invalid lines, each with the position of its list, after this position and line."""
+    rows = await db.fetch(sql("ingest/bad_lines"), org, run, *after, limit)
+    return [(position, BadLine(*bad)) for position, *bad in rows]
 
 
 def _unless_overtaken(
     write: Callable[[RawConnection], Awaitable[Result]],
 ) -> Callable[[RawConnection], Awaitable[Result]]:
-    """Says Overtaken where a rival has written the same tasks, or both wait for each other."""
+    """Raise Overtaken if another process wrote the same tasks, or both wait for each other."""
 
     async def attempt(connection: RawConnection) -> Result:
         try:
@@ -299,9 +299,9 @@ def _lost(row: asyncpg.Record) -> LostPart:
     )
 
 
-async def known_lists(line: Connection, lists: Sequence[tuple[UUID, str]]) -> set[str]:
-    """Which of these (part id, list key) a part still needs."""
-    rows = await line.fetch(
+async def known_lists(db: Connection, lists: Sequence[tuple[UUID, str]]) -> set[str]:
+    """The list keys of these (part id, list key) that a part still needs."""
+    rows = await db.fetch(
         sql("ingest/known_lists"), [owner for owner, _ in lists], [key for _, key in lists]
     )
     return {row[0] for row in rows}

@@ -1,8 +1,8 @@
-"""Which task of a batch is the latest of a position. One method a file of ``sql/batch_positions``.
+"""Queries of positions: one function for each file of ``sql/positions``.
 
-A task keeps its position through all reruns (``schema/batches/0001_batches.sql``). The latest task
-of a position is in the newest run that has it: one that mirrors positions so far, or one that a row
-names.
+A task keeps its position in the batch through all reruns (``schema/0001_batches.sql``). The latest
+task of a position is in the newest run that has the position: a run that mirrors it, where the
+task's number is its position, or a run that a row of ``batch_positions`` names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coatcheck.products.batches.sql import sql
 
 
 class EarlierRun(NamedTuple):
-    """A run that another one may take tasks from. ``new_tasks`` no run before it had."""
+    """A run that a rerun may repeat. Its ``new_tasks`` are not in any run before it."""
 
     number: int
     uuid: UUID
@@ -29,13 +29,13 @@ class EarlierRun(NamedTuple):
 async def earlier_runs(
     db: Connection | RawConnection, org: str, batch: UUID, before: int
 ) -> list[EarlierRun]:
-    """The runs of a batch that are numbered below ``before``, the oldest first."""
+    """The runs of a batch with numbers below ``before``, oldest first."""
     rows = await db.fetch(sql("positions/earlier_runs"), org, batch, before)
     return [EarlierRun(*row) for row in rows]
 
 
 async def of_tasks(db: Connection, org: str, run: UUID, numbers: Sequence[int]) -> list[int]:
-    """The positions of a run's tasks of these numbers."""
+    """The positions of a run's tasks with these numbers."""
     rows = await db.fetch(sql("positions/of_tasks"), org, run, list(numbers))
     return [row["position"] for row in rows]
 
@@ -48,9 +48,9 @@ async def latest(
     positions: Sequence[int],
     before: int,
 ) -> list[TaskPlace]:
-    """The latest tasks of positions, as of the runs that are numbered below ``before``.
+    """The latest tasks of positions, among the runs with numbers below ``before``.
 
-    ``runs`` are all of these; each position is one that a run of them has.
+    ``runs`` has all of these runs, and one of them has each position.
     """
     newest_first = sorted((run for run in runs if run.number < before), reverse=True)
     named = {}
@@ -64,6 +64,6 @@ async def latest(
         if row is not None and (mirror is None or row["run_number"] > mirror.number):
             found.append(TaskPlace(row["run_id"], row["task_index"]))
         else:
-            assert mirror is not None, "some run has every position"
+            assert mirror is not None, "every position belongs to a run"
             found.append(TaskPlace(mirror.uuid, position))
     return found

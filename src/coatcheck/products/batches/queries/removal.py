@@ -1,5 +1,7 @@
-"""Ends and removes runs of any length, a chunk at a time. One method a file of
-``sql/batch_removal``."""
+"""Queries that cancel and remove runs of any length, a chunk at a time.
+
+There is one function for each file of ``sql/removal``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from uuid import UUID
 
 from coatcheck.core.queries import limits
 from coatcheck.db.connection import Connection, RawConnection
-from coatcheck.domain.limits import FORGOTTEN_BATCH_SECONDS
+from coatcheck.domain.limits import ABANDONED_BATCH_SECONDS
 from coatcheck.products.batches.model import task_id
 from coatcheck.products.batches.sql import sql
 
@@ -18,22 +20,22 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CancellingRun(NamedTuple):
-    """A run that was cancelled, and has not completed."""
+    """A cancelled run that has not completed."""
 
     org: str
     uuid: UUID
     batch: UUID
 
 
-class HeldTask(NamedTuple):
-    """A task that was asked to stop, and the boot of its holder."""
+class RunningTask(NamedTuple):
+    """A running task that was asked to stop, and the boot of the worker that holds it."""
 
     uuid: UUID
     boot: int
 
 
 class DeletedBatch(NamedTuple):
-    """A batch that nobody sees any more."""
+    """A deleted batch, whose data is being removed. Callers cannot read it."""
 
     org: str
     uuid: UUID
@@ -41,7 +43,7 @@ class DeletedBatch(NamedTuple):
 
 
 class OldRun(NamedTuple):
-    """A run of such a batch. In one that ``is_quiet`` nothing happens any more."""
+    """A run of a deleted batch. If it ``is_quiet``, nothing in it changes any more."""
 
     uuid: UUID
     tasks: int
@@ -49,7 +51,7 @@ class OldRun(NamedTuple):
 
 
 class OldPart(NamedTuple):
-    """A part of such a run, and where its list is, if there is one."""
+    """A part of a run to remove, and the keys of its list and upload, if it has them."""
 
     uuid: UUID
     source: str
@@ -64,55 +66,58 @@ class OldPart(NamedTuple):
 async def cancelling(
     db: Connection, after: CancellingRun | None, rows_max: int
 ) -> list[CancellingRun]:
-    """Runs that were cancelled and have not completed, those after ``after``."""
+    """Cancelled runs that have not completed, after the run ``after``."""
     place = ("", UUID(int=0)) if after is None else (after.org, after.uuid)
     rows = await db.fetch(sql("removal/cancelling"), *place, rows_max)
     return [CancellingRun(*row) for row in rows]
 
 
-async def end_intake(db: Connection, run: CancellingRun) -> None:
-    """Take no more tasks in; what was written so far is all there is. A repeat does nothing."""
-    await db.fetch(sql("removal/end_intake"), run.org, run.uuid)
+async def end_ingest(db: Connection, run: CancellingRun) -> None:
+    """End the ingest of a cancelled run: the tasks written so far are its total. A repeat does
+    nothing."""
+    await db.fetch(sql("removal/end_ingest"), run.org, run.uuid)
 
 
 async def cancel_waiting(
     db: Connection, run: CancellingRun, rows_max: int
 ) -> tuple[int, str | None]:
-    """Cancel tasks that wait: up to ``rows_max`` in the queue, and as many others. How many, and
-    in which lane they were."""
+    """Cancel waiting tasks: up to ``rows_max`` in the queue, and up to ``rows_max`` that wait for
+    their time. Returns how many, and their lane."""
     rows = await db.fetch(sql("removal/cancel_waiting"), run.org, run.uuid, rows_max)
     tasks, lane = rows[0]
     return tasks, lane
 
 
-async def ask_to_stop(db: Connection, run: CancellingRun, rows_max: int) -> list[HeldTask]:
-    """Ask tasks that run to stop. Those that were not asked before."""
-    rows = await db.fetch(sql("removal/ask_to_stop"), run.org, run.uuid, rows_max)
-    return [HeldTask(*row) for row in rows]
+async def request_cancel(db: Connection, run: CancellingRun, rows_max: int) -> list[RunningTask]:
+    """Ask running tasks to stop. Returns those that were not asked before."""
+    rows = await db.fetch(sql("removal/request_cancel"), run.org, run.uuid, rows_max)
+    return [RunningTask(*row) for row in rows]
 
 
 # Removing
 
 
 async def expire(db: Connection, rows_max: int) -> int:
-    """Have batches removed whose retention has ended, or that are long forgotten. How many."""
-    return len(await db.fetch(sql("removal/expire"), rows_max, float(FORGOTTEN_BATCH_SECONDS)))
+    """Delete batches whose retention has ended, or whose failed ingest nobody has acted on for
+    long. Returns how many."""
+    return len(await db.fetch(sql("removal/expire"), rows_max, float(ABANDONED_BATCH_SECONDS)))
 
 
 async def close_idle(db: Connection, rows_max: int) -> int:
-    """Close open runs that nothing was added to for long. How many."""
-    return len(await db.fetch(sql("removal/close_idle"), rows_max, float(FORGOTTEN_BATCH_SECONDS)))
+    """Close open runs that got no new tasks for long. Returns how many."""
+    return len(await db.fetch(sql("removal/close_idle"), rows_max, float(ABANDONED_BATCH_SECONDS)))
 
 
 async def deleted(db: Connection, after: DeletedBatch | None, rows_max: int) -> list[DeletedBatch]:
-    """Batches that are to be removed, those after ``after``."""
+    """Deleted batches, after the batch ``after``."""
     place = (_LONG_AGO, UUID(int=0)) if after is None else (after.deleted_at, after.uuid)
     rows = await db.fetch(sql("removal/deleted"), *place, rows_max)
     return [DeletedBatch(*row) for row in rows]
 
 
 async def cancel_runs(db: Connection, batch: DeletedBatch) -> int:
-    """Cancel those of its runs that still go on: nothing of them is claimed any more. How many."""
+    """Cancel the batch's runs that have not ended, so that nobody claims their tasks. Returns how
+    many."""
 
     async def cancel(connection: RawConnection) -> int:
         async with connection.transaction():
@@ -125,25 +130,25 @@ async def cancel_runs(db: Connection, batch: DeletedBatch) -> int:
 
 
 async def runs(db: Connection, batch: DeletedBatch) -> list[OldRun]:
-    """Its runs, the oldest first."""
+    """The runs of the batch, oldest first."""
     rows = await db.fetch(sql("removal/runs"), batch.org, batch.uuid)
     return [OldRun(*row) for row in rows]
 
 
 async def task_blobs(db: Connection, org: str, tasks: Sequence[UUID]) -> list[str]:
-    """The keys of the artifacts that tasks made."""
+    """The blob keys of the tasks' artifacts."""
     rows = await db.fetch(sql("removal/task_blobs"), org, tasks)
     return [row["blob_key"] for row in rows]
 
 
 def last_tasks(run: OldRun, most: int) -> list[UUID]:
-    """The ids of the last tasks that a run still has."""
+    """The ids of the last tasks that a run still has, at most ``most``."""
     first = max(0, run.tasks - most)
     return [UUID(bytes=task_id(run.uuid, index)) for index in range(first, run.tasks)]
 
 
 async def delete_tasks(db: Connection, org: str, run: OldRun, tasks: Sequence[UUID]) -> None:
-    """Delete the ``last_tasks`` of a run, with all they left but their blobs."""
+    """Delete the ``last_tasks`` of a run, with everything that belongs to them but their blobs."""
     await db.fetch(
         sql("removal/delete_tasks"),
         org,
@@ -161,7 +166,7 @@ async def parts(db: Connection, org: str, run: OldRun, rows_max: int) -> list[Ol
 
 
 async def delete_parts(db: Connection, org: str, old: Sequence[OldPart]) -> None:
-    """Delete parts with their bad lines and the uploads they took, whose blobs are gone."""
+    """Delete parts with their invalid lines and uploads, whose blobs were deleted before."""
     await db.fetch(
         sql("removal/delete_parts"),
         org,
@@ -171,6 +176,7 @@ async def delete_parts(db: Connection, org: str, old: Sequence[OldPart]) -> None
 
 
 async def finish(db: Connection, batch: DeletedBatch) -> bool:
-    """Delete a batch of which nothing else is left. False: what it used is not summed up yet."""
+    """Delete a batch of which nothing else is left. Returns false if its usage is not summed up
+    yet."""
     rows = await db.fetch(sql("removal/finish"), batch.org, batch.uuid)
     return bool(rows[0]["batches"])

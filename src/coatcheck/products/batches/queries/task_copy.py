@@ -1,6 +1,6 @@
-"""Rows of a run's tasks in PostgreSQL's binary COPY format, a chunk at a time.
+"""Encodes the rows of a run's tasks in PostgreSQL's binary COPY format, a chunk at a time.
 
-What all tasks of a run have in common is encoded once.
+The columns that all tasks of a run share are encoded once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coatcheck.core.queries.copy_format import END, NULL, SIGNATURE
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import RUN_TASKS_MAX
 from coatcheck.domain.runs import run_queue_key
-from coatcheck.products.batches.model import BadLine, IngestOrder
+from coatcheck.products.batches.model import BadLine, IngestSnapshot
 
 COLUMNS: Final = (
     "org_id",
@@ -34,19 +34,19 @@ COLUMNS: Final = (
     "task_index",
     "payload",
 )
-TELLS_FAILURES: Final = 3
-"""What ``jobs.webhook`` says of a task whose failure is sent to its run's webhook."""
+NOTIFIES_FAILURES: Final = 3
+"""The value of ``jobs.webhook`` for a task whose failure is sent to its run's webhook."""
 
 _ID_LENGTH: Final = struct.pack(">i", 16)
 _index_and_length: Final = struct.Struct(">iii").pack
 _unnamed: Final = struct.Struct(">iiii").pack
 _BUCKETS: Final = 256
 _KEYS_MAX: Final = 10_000
-"""Keys whose queue keys are remembered as they are encoded."""
+"""How many encoded queue keys are cached."""
 
 
 class TaskBlock(NamedTuple):
-    """Tasks out of some lines of a list. ``keys`` is None where their run has no rate by key."""
+    """Tasks of some lines of a list. ``keys`` is None if the run has no rate per key."""
 
     inputs: Sequence[bytes]
     custom_ids: Sequence[str | None]
@@ -54,12 +54,12 @@ class TaskBlock(NamedTuple):
     bad: Sequence[BadLine]
     lines: int
     size: int
-    """What the lines take up in the list."""
+    """The bytes of the lines in the list."""
 
 
 @dataclass(slots=True)
 class TaskChunk:
-    """Tasks as a COPY stream, and what they were read from. ``first`` is the first one's number."""
+    """Tasks as a COPY stream, and the lines of them. ``first`` is the first task's number."""
 
     first: int
     tasks: int = 0
@@ -70,23 +70,23 @@ class TaskChunk:
 
 
 class TooManyTasks(Exception):
-    """A run has no room for so many."""
+    """The run would have more than RUN_TASKS_MAX tasks."""
 
 
-async def encode(order: IngestOrder, first: int, blocks: Iterable[TaskBlock]) -> TaskChunk:
-    """The tasks of some blocks, numbered from ``first`` on. Raises TooManyTasks.
+async def encode(snapshot: IngestSnapshot, first: int, blocks: Iterable[TaskBlock]) -> TaskChunk:
+    """Encode the tasks of some blocks, numbered from ``first``. Raises TooManyTasks.
 
-    Not in their order, but roughly in that of their ids, which are as good as random: rows that
-    land on one page of an index follow each other, and the server has half the work. Others have a
-    turn after each block.
+    The rows are not in the order of their numbers, but roughly in that of their ids, which are
+    practically random: rows that belong on the same page of an index follow each other, which
+    halves the server's work. Other coroutines get a turn after each block.
     """
-    before, between = _common(order)
-    prefix, suffix = order.payload_prefix, order.payload_suffix
+    before, between = _common(snapshot)
+    prefix, suffix = snapshot.payload_prefix, snapshot.payload_suffix
     frame = len(prefix) + len(suffix)
     sha256 = hashlib.sha256
-    id_text = f"{to_text(order.run)}:".encode()
+    id_text = f"{to_text(snapshot.run)}:".encode()
     encoded: dict[str, bytes] = {}
-    plain = between(run_queue_key(order.run))
+    plain = between(run_queue_key(snapshot.run))
     buckets: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
     chunk = TaskChunk(first)
     index = first
@@ -99,7 +99,7 @@ async def encode(order: IngestOrder, first: int, blocks: Iterable[TaskBlock]) ->
             raise TooManyTasks
         keys = block.keys
         for at, (given, custom_id) in enumerate(zip(block.inputs, block.custom_ids, strict=True)):
-            # Written out, not called: this loop is most of what taking a list in costs.
+            # Inlined on purpose: this loop is most of the cost of an ingest.
             common = plain
             if keys is not None:
                 key = keys[at]
@@ -108,7 +108,7 @@ async def encode(order: IngestOrder, first: int, blocks: Iterable[TaskBlock]) ->
                 except KeyError:
                     if len(encoded) >= _KEYS_MAX:
                         encoded.clear()
-                    common = encoded[key] = between(run_queue_key(order.run, key))
+                    common = encoded[key] = between(run_queue_key(snapshot.run, key))
             payload_size = len(given) + frame
             task = sha256(id_text + b"%d" % index).digest()
             buckets[task[0]] += (
@@ -129,17 +129,20 @@ async def encode(order: IngestOrder, first: int, blocks: Iterable[TaskBlock]) ->
     return chunk
 
 
-def _common(order: IngestOrder) -> tuple[bytes, Callable[[str], bytes]]:
-    """What stands before the id in every row, and between the id and the custom id by queue key."""
-    before = struct.pack(">h", len(COLUMNS)) + _text(order.org) + _ID_LENGTH
-    first = _text(order.lane) + _text(order.endpoint)
+def _common(snapshot: IngestSnapshot) -> tuple[bytes, Callable[[str], bytes]]:
+    """The bytes before the id, the same in every row, and a function that gives the bytes between
+    the id and the custom id for a queue key."""
+    before = struct.pack(">h", len(COLUMNS)) + _text(snapshot.org) + _ID_LENGTH
+    first = _text(snapshot.lane) + _text(snapshot.endpoint)
     last = b"".join(
         [
-            copy_format.field(struct.pack(">h", order.failures_max)),
-            _text(order.owner),
-            NULL if order.request_id is None else _text(order.request_id),
-            copy_format.field(order.run.bytes),
-            copy_format.field(struct.pack(">h", TELLS_FAILURES)) if order.tells_failures else NULL,
+            copy_format.field(struct.pack(">h", snapshot.failures_max)),
+            _text(snapshot.owner),
+            NULL if snapshot.request_id is None else _text(snapshot.request_id),
+            copy_format.field(snapshot.run.bytes),
+            copy_format.field(struct.pack(">h", NOTIFIES_FAILURES))
+            if snapshot.notifies_failures
+            else NULL,
         ]
     )
 

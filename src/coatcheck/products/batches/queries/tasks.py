@@ -1,4 +1,4 @@
-"""Tasks of runs, for readers. One method a file of ``sql/batch_tasks``."""
+"""Queries that read tasks: one function for each file of ``sql/tasks``."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Failures(NamedTuple):
-    """How many tasks failed with which code, the commonest first, and of how many that was read."""
+    """Counts of failed tasks by error code, most frequent first, and how many were counted."""
 
     by_code: Sequence[tuple[str, int]]
     counted: int
 
 
 class QueuePlace(NamedTuple):
-    """Where a task stands in the queue."""
+    """The place of a task in the queue."""
 
     queue_key: str
     run_at: datetime
     uuid: UUID
 
 
-class SeenTask(NamedTuple):
-    """Tasks that were looked at: which of them are their batch's latest, by number, the number of
-    the last one, and whether there may be more."""
+class ScannedTasks(NamedTuple):
+    """Scanned tasks: the numbers of those that are the latest of their position, the number of the
+    last one scanned, and whether there may be more."""
 
     latest: Sequence[int]
     last: int
@@ -44,8 +44,8 @@ class SeenTask(NamedTuple):
 
 
 class RunPlace(NamedTuple):
-    """A run among those of its batch: what is to be known to tell which of its tasks are the
-    latest. Positions below ``mirrored_after`` are of later runs; those below ``before`` count."""
+    """A run among those of its batch, to find which of its tasks are the latest of their positions.
+    Later runs have all positions below ``mirrored_after``; only runs below ``before`` count."""
 
     batch: UUID
     run: UUID
@@ -57,7 +57,7 @@ class RunPlace(NamedTuple):
 async def by_place(
     db: Connection, org: str, places: Sequence[TaskPlace], limit: int
 ) -> list[TaskView]:
-    """These tasks, in this order. ``limit`` is how many the page may have."""
+    """These tasks, in this order. ``limit`` is the length of the page."""
     rows = await db.fetch(
         sql("tasks/by_ids"),
         org,
@@ -69,7 +69,7 @@ async def by_place(
 
 
 async def by_index(db: Connection, org: str, run: UUID, first: int, limit: int) -> list[TaskView]:
-    """Tasks numbered ``first`` and on."""
+    """Tasks with numbers from ``first``."""
     places = [TaskPlace(run, index) for index in range(first, first + limit)]
     return await by_place(db, org, places, limit)
 
@@ -81,11 +81,11 @@ async def latest_ended(
     state: State,
     *,
     after: int,
-    looked_at_max: int,
+    scanned_max: int,
     error_codes: Sequence[str] = (),
-) -> SeenTask:
-    """Tasks of a run that ended in ``state`` and that no later run has taken in again, after the
-    one numbered ``after``, among the next ``looked_at_max`` that ended so."""
+) -> ScannedTasks:
+    """Tasks of a run that ended in ``state`` and that no later run has repeated. The scan starts
+    after the number ``after`` and covers the next ``scanned_max`` that ended in ``state``."""
     rows = await db.fetch(
         sql("tasks/latest_ended"),
         org,
@@ -93,21 +93,21 @@ async def latest_ended(
         state.value,
         list(error_codes) or None,
         after,
-        looked_at_max,
+        scanned_max,
     )
-    return SeenTask(
+    return ScannedTasks(
         [row["task_index"] for row in rows if row["is_latest"]],
         rows[-1]["task_index"] if rows else after,
-        len(rows) == looked_at_max,
+        len(rows) == scanned_max,
     )
 
 
 async def latest_failures(
-    db: Connection, org: str, place: RunPlace, *, looked_at_max: int
+    db: Connection, org: str, place: RunPlace, *, scanned_max: int
 ) -> tuple[dict[str, int], int]:
-    """How many tasks of a run failed with which code, of those that no later run has taken in
-    again; and how many were looked at."""
-    rows = await db.fetch(sql("tasks/latest_failures"), org, *place, looked_at_max)
+    """Counts by error code of a run's failed tasks that no later run has repeated, and how many
+    tasks were scanned."""
+    rows = await db.fetch(sql("tasks/latest_failures"), org, *place, scanned_max)
     by_code = {row["code"]: row["tasks"] for row in rows if row["tasks"]}
     return by_code, sum(row["seen"] for row in rows)
 
@@ -115,22 +115,24 @@ async def latest_failures(
 async def ended(
     db: Connection, org: str, run: UUID, state: State, *, after: int, limit: int
 ) -> list[TaskView]:
-    """Tasks that ended in ``state``, by number, those after the one numbered ``after``."""
+    """Tasks that ended in ``state``, by number, after the number ``after``."""
     shown_bytes_max = page_result_bytes_max(limit)
     rows = await db.fetch(sql("tasks/ended"), org, run, shown_bytes_max, state.value, after, limit)
     return [_view(row) for row in rows]
 
 
-async def held(db: Connection, org: str, run: UUID, *, after: int, limit: int) -> list[TaskView]:
-    """Tasks that run now, by number."""
-    rows = await db.fetch(sql("tasks/held"), org, run, page_result_bytes_max(limit), after, limit)
+async def running(db: Connection, org: str, run: UUID, *, after: int, limit: int) -> list[TaskView]:
+    """Running tasks, by number."""
+    rows = await db.fetch(
+        sql("tasks/running"), org, run, page_result_bytes_max(limit), after, limit
+    )
     return [_view(row) for row in rows]
 
 
 async def queued(
     db: Connection, org: str, batch: UUID, run: UUID, *, after: QueuePlace | None, limit: int
 ) -> list[tuple[TaskView, QueuePlace]]:
-    """Tasks in the queue, in its order, each with its place."""
+    """Queued tasks in the order of the queue, each with its place."""
     start = after or QueuePlace(run_queue_key(run), _LONG_AGO, UUID(int=0))
     rows = await db.fetch(
         sql("tasks/queued"), org, run, page_result_bytes_max(limit), batch, *start, limit
@@ -138,12 +140,12 @@ async def queued(
     return [(_view(row[:-2]), QueuePlace(row["flow"], row["run_at"], row["id"])) for row in rows]
 
 
-async def postponed(
+async def scheduled(
     db: Connection, org: str, run: UUID, *, after: int, limit: int
 ) -> list[TaskView]:
-    """Tasks that wait for their time, by number."""
+    """Tasks that wait for a time to start or to be retried, by number."""
     rows = await db.fetch(
-        sql("tasks/postponed"), org, run, page_result_bytes_max(limit), after, limit
+        sql("tasks/scheduled"), org, run, page_result_bytes_max(limit), after, limit
     )
     return [_view(row) for row in rows]
 
@@ -151,7 +153,7 @@ async def postponed(
 async def failures(
     db: Connection, org: str, run: UUID, *, tasks_max: int, codes_max: int
 ) -> Failures:
-    """The codes that a run's tasks failed with, of the first ``tasks_max`` that did."""
+    """Counts by error code of a run's first ``tasks_max`` failed tasks."""
     rows = await db.fetch(sql("tasks/failures"), org, run, tasks_max, codes_max)
     return Failures(
         [(row["code"], row["tasks"]) for row in rows], int(rows[0]["counted"]) if rows else 0
@@ -159,7 +161,7 @@ async def failures(
 
 
 async def get(db: Connection, org: str, batch: UUID, task: UUID) -> TaskView | None:
-    """A task of any run of the batch, with its result unless that is long, and its payload."""
+    """A task of any run of the batch, with its payload, and its result unless that is long."""
     rows = await db.fetch(sql("tasks/get"), org, batch, task, RESULT_INLINE_BYTES_MAX)
     return _view(rows[0]) if rows else None
 

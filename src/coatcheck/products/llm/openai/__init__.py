@@ -1,1 +1,1 @@
-"""The OpenAI dialect of the llm API: chat completions, responses, completions, embeddings."""
+"""OpenAI's API on top of llm jobs: chat completions, responses, completions, embeddings."""

@@ -1,4 +1,4 @@
-"""What a target answered, as chat completions: whole, or chunk by chunk."""
+"""Translates a target's answer into chat completions: whole, or chunk by chunk."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from coatcheck.products.llm.openai.native import (
 from coatcheck.products.llm.openai.tools import ForcedCall
 from coatcheck.products.llm.problem_formats import openai_error
 
-STILL_HERE: Final = b": still here\n"
-"""A comment without an empty line after it: the openai package takes that for the end of an event,
-of one without data that it fails to read, once any event has had an id."""
+KEEP_ALIVE: Final = b": still here\n"
+"""A comment without an empty line after it. Once any event had an id, the openai package takes an
+empty line for the end of an event without data, and fails to read that."""
 _DONE: Final = b"data: [DONE]\n\n"
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class EventMaker(Protocol):
-    """Makes events of the objects of one attempt's stream, in their order, from its first on."""
+    """Translates the objects of one attempt's stream into events, in order, from the first."""
 
     def events(self, data: bytes) -> list[bytes]:
-        """What to send for one object; nothing if it adds nothing. Raises Untranslatable."""
+        """The events for one object; none if it adds nothing. Raises Untranslatable."""
 
     def end(self) -> list[bytes]:
-        """What to send after the last one."""
+        """The events after the last object."""
 
 
 class ServerSentEvents:
@@ -57,15 +57,15 @@ class ServerSentEvents:
     def output(self, seq: int | None, data: bytes) -> bytes:
         events = self._maker.events(data)
         if seq is not None and events:
-            # Of several the last: who has its id has them all.
+            # The last event has the id: a client that has it has all of them.
             events[-1] = b"id: %d\n" % seq + events[-1]
         return b"".join(events)
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         self._maker = self._make()
 
     def idle(self) -> bytes:
-        return STILL_HERE
+        return KEEP_ALIVE
 
     def error(self, status: HTTPStatus, code: str, message: str) -> bytes:
         return data_event({"error": openai_error(status, code, message)})
@@ -98,7 +98,7 @@ class Function(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """One call that the model wants made."""
+    """A call of the model."""
 
     id: str
     function: Function
@@ -106,7 +106,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What the model said."""
+    """A message of the model."""
 
     content: str | None
     role: Literal["assistant"] = "assistant"
@@ -116,7 +116,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Logprobs(msgspec.Struct, frozen=True):
-    """How likely each token of the text was."""
+    """The log probability of each token of the text."""
 
     content: Sequence[TokenLogprob]
     refusal: None = None
@@ -143,14 +143,14 @@ class ChatCompletion(msgspec.Struct, frozen=True):
 
 
 class FunctionDelta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is new of a call: its function when it begins, then more of the arguments."""
+    """The new part of a call: its function at the beginning, then more of the arguments."""
 
     arguments: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call, or more of one that has begun."""
+    """A call, or the new part of one that has begun."""
 
     index: int
     function: FunctionDelta
@@ -159,7 +159,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is new."""
+    """The new part of a message."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
@@ -168,7 +168,7 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DeltaChoice(msgspec.Struct, frozen=True):
-    """What is new of one answer."""
+    """The new part of one answer."""
 
     delta: Delta
     finish_reason: FinishReason | None
@@ -188,7 +188,7 @@ class CompletionChunk(msgspec.Struct, frozen=True):
 
 
 class Model(msgspec.Struct, frozen=True):
-    """A model that can be asked for."""
+    """A model that a target lists."""
 
     id: str
     created: int
@@ -197,17 +197,17 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class ModelList(msgspec.Struct, frozen=True):
-    """The models that there are."""
+    """The models of all targets."""
 
     data: Sequence[Model]
     object: Literal["list"] = "list"
 
 
 @dataclass(frozen=True, slots=True)
-class ChatAnswering:
-    """How a chat completion is written.
+class ChatTranslator:
+    """Translates the answer to one chat completion request.
 
-    ``forced``: the answer is a call. ``one_call``: it has no more than one.
+    ``forced``: the answer is a call. ``one_call``: it has at most one.
     """
 
     include_usage: bool = False
@@ -240,24 +240,24 @@ class ChatAnswering:
 
 
 class ChunkMaker:
-    """Makes chunks of the objects of one attempt's stream, in their order, from its first on."""
+    """Translates the objects of one attempt's stream into chunks, in order, from the first."""
 
-    def __init__(self, job: UUID, model: str, answering: ChatAnswering) -> None:
+    def __init__(self, job: UUID, model: str, translator: ChatTranslator) -> None:
         self._job = job
         self._model = model
-        self._answering = answering
+        self._translator = translator
         self._tokens = TokenCounts()
         self._choice = 0
         self._begin_choice()
 
     def events(self, data: bytes) -> list[bytes]:
-        """What to send for one object. Raises Untranslatable."""
+        """The events for one object. Raises Untranslatable."""
         native = read_native(data)
         self._model = native.model or self._model
-        said = self._reader.read(native)
-        delta = self._delta(said)
-        logprobs = Logprobs(said.logprobs) if said.logprobs else None
-        choice = DeltaChoice(delta, said.finish, self._choice, logprobs)
+        output = self._reader.read(native)
+        delta = self._delta(output)
+        logprobs = Logprobs(output.logprobs) if output.logprobs else None
+        choice = DeltaChoice(delta, output.finish, self._choice, logprobs)
         if native.done:
             self._tokens.add(native)
             self._choice += 1
@@ -267,13 +267,13 @@ class ChunkMaker:
         return [data_event(self._chunk([choice]))]
 
     def end(self) -> list[bytes]:
-        """After the last object: the usage, if it was asked for."""
-        if not self._answering.include_usage:
+        """The event with the usage, if it was requested."""
+        if not self._translator.include_usage:
             return []
         return [data_event(self._chunk([], usage_of(self._tokens)))]
 
     def _begin_choice(self) -> None:
-        self._reader = self._answering.reader(self._job, self._choice)
+        self._reader = self._translator.reader(self._job, self._choice)
         self._is_first = True
         self._calls = 0
 
@@ -285,25 +285,27 @@ class ChunkMaker:
             created_seconds(self._job),
             self._model,
             choices,
-            usage=usage if self._answering.include_usage else UNSET,
+            usage=usage if self._translator.include_usage else UNSET,
         )
 
-    def _delta(self, said: NativeOutput) -> Delta:
-        text: str | UnsetType = said.text or UNSET
+    def _delta(self, output: NativeOutput) -> Delta:
+        text: str | UnsetType = output.text or UNSET
         role: Literal["assistant"] | UnsetType = UNSET
         if self._is_first:
             self._is_first = False
-            role, text = "assistant", said.text
-        return Delta(role, text, said.thoughts or UNSET, self._call_deltas(said) or UNSET)
+            role, text = "assistant", output.text
+        return Delta(role, text, output.thoughts or UNSET, self._call_deltas(output) or UNSET)
 
-    def _call_deltas(self, said: NativeOutput) -> list[ToolCallDelta]:
-        """Whole calls, or what is new of the one that the model was made to make."""
-        calls = [_begun(at, call) for at, call in enumerate(said.calls, self._calls)]
+    def _call_deltas(self, output: NativeOutput) -> list[ToolCallDelta]:
+        """Whole calls, or the new part of a forced call."""
+        calls = [_begun(at, call) for at, call in enumerate(output.calls, self._calls)]
         self._calls += len(calls)
-        if said.call is not None:
-            calls.append(_begun(0, msgspec.structs.replace(said.call, arguments=said.arguments)))
-        elif said.arguments:
-            calls.append(ToolCallDelta(0, FunctionDelta(said.arguments)))
+        if output.call is not None:
+            calls.append(
+                _begun(0, msgspec.structs.replace(output.call, arguments=output.arguments))
+            )
+        elif output.arguments:
+            calls.append(ToolCallDelta(0, FunctionDelta(output.arguments)))
         return calls
 
 
@@ -319,21 +321,21 @@ def completion_id(job: UUID) -> str:
 
 
 def model_list(models: Sequence[Mapping[str, Any]]) -> ModelList:
-    """The models that targets list, as their ``/api/tags`` shows each."""
+    """OpenAI's list of the models that targets list at ``/api/tags``."""
     return ModelList([_model(each) for each in models])
 
 
-def _choice(at: int, said: NativeOutput) -> CompletionChoice:
-    calls = [ToolCall(each.id, Function(each.name, each.arguments)) for each in said.calls]
+def _choice(at: int, output: NativeOutput) -> CompletionChoice:
+    calls = [ToolCall(each.id, Function(each.name, each.arguments)) for each in output.calls]
     message = Message(
-        # Whoever only calls says nothing.
-        content=None if calls and not said.text else said.text,
-        reasoning=said.thoughts or UNSET,
+        # A message with calls and no text has no content.
+        content=None if calls and not output.text else output.text,
+        reasoning=output.thoughts or UNSET,
         tool_calls=calls or UNSET,
     )
-    assert said.finish is not None, "a whole answer has ended"
+    assert output.finish is not None, "a whole answer has ended"
     return CompletionChoice(
-        message, said.finish, at, Logprobs(said.logprobs) if said.logprobs else None
+        message, output.finish, at, Logprobs(output.logprobs) if output.logprobs else None
     )
 
 

@@ -1,4 +1,4 @@
-"""Completions of a prompt, OpenAI's older API: jobs that call a target's ``/api/generate``."""
+"""OpenAI's older completions API, translated to a target's ``/api/generate``."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from coatcheck.products.llm.openai.answers import (
     usage_of,
 )
 from coatcheck.products.llm.openai.fields import (
-    AS_THEY_ARE,
     OPTIONS,
-    CompletionOrder,
+    PASSED_THROUGH,
     Fields,
+    TranslatedRequest,
     choice_options,
+    invalid,
     logprobs_fields,
     raw,
     read_choices,
     read_field,
     read_include_usage,
     read_options,
-    refuse_what_would_be_lost,
-    wrong,
+    reject_unsupported,
 )
 from coatcheck.products.llm.openai.native import (
     ChoiceReader,
@@ -45,9 +45,9 @@ from coatcheck.products.llm.openai.native import (
     whole_choice,
 )
 
-_OLLAMAS: Final = ("format", "raw", "system", "template", "think")
-"""Fields of Ollama's that go on untouched."""
-_READ: Final = frozenset({*AS_THEY_ARE, *OPTIONS, *_OLLAMAS}) - {
+_OLLAMA_FIELDS: Final = ("format", "raw", "system", "template", "think")
+"""Ollama's fields that are passed through."""
+_SUPPORTED: Final = frozenset({*PASSED_THROUGH, *OPTIONS, *_OLLAMA_FIELDS}) - {
     "max_completion_tokens",
     "max_output_tokens",
 } | frozenset(
@@ -64,7 +64,7 @@ _READ: Final = frozenset({*AS_THEY_ARE, *OPTIONS, *_OLLAMAS}) - {
         "suffix",
     }
 )
-_ONLY: Final[Mapping[str, tuple[object, ...]]] = {"logit_bias": ({},)}
+_ALLOWED_VALUES: Final[Mapping[str, tuple[object, ...]]] = {"logit_bias": ({},)}
 _LOGPROBS_MAX: Final = 5
 
 
@@ -78,7 +78,7 @@ class TextLogprobs(msgspec.Struct, frozen=True):
 
 
 class TextChoice(msgspec.Struct, frozen=True):
-    """One answer, or what is new of it."""
+    """One answer, or the new part of it."""
 
     text: str
     index: int
@@ -88,7 +88,7 @@ class TextChoice(msgspec.Struct, frozen=True):
 
 
 class TextCompletion(msgspec.Struct, frozen=True):
-    """An answer, whole or a part of it."""
+    """A whole answer, or a part of it."""
 
     id: str
     created: int
@@ -99,8 +99,9 @@ class TextCompletion(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class TextAnswering:
-    """How a completion is written. ``echoes`` come before the texts, one for each answer."""
+class TextTranslator:
+    """Translates the answer to one completion request. ``echoes`` precede the texts, one for each
+    answer."""
 
     echoes: Sequence[str] = ()
     include_usage: bool = False
@@ -110,8 +111,8 @@ class TextAnswering:
         native = read_native(data)
         choices = []
         for at, each in enumerate(native.choices):
-            said = whole_choice(self.reader(job, at), each)
-            choices.append(_choice(at, said, self.echo(at), offset=0))
+            output = whole_choice(self.reader(job, at), each)
+            choices.append(_choice(at, output, self.echo(at), offset=0))
         return TextCompletion(
             _id(job),
             created_seconds(job),
@@ -131,12 +132,12 @@ class TextAnswering:
 
 
 class _TextMaker:
-    """Makes the parts of an answer of the objects of one attempt's stream."""
+    """Translates the objects of one attempt's stream into parts of an answer."""
 
-    def __init__(self, job: UUID, model: str, answering: TextAnswering) -> None:
+    def __init__(self, job: UUID, model: str, translator: TextTranslator) -> None:
         self._job = job
         self._model = model
-        self._answering = answering
+        self._translator = translator
         self._tokens = TokenCounts()
         self._choice = 0
         self._echo = ""
@@ -146,8 +147,8 @@ class _TextMaker:
     def events(self, data: bytes) -> list[bytes]:
         native = read_native(data)
         self._model = native.model or self._model
-        said = self._reader.read(native)
-        choice = _choice(self._choice, said, self._echo, offset=self._offset)
+        output = self._reader.read(native)
+        choice = _choice(self._choice, output, self._echo, offset=self._offset)
         self._echo = ""
         self._offset += len(choice.text)
         if native.done:
@@ -157,13 +158,13 @@ class _TextMaker:
         return [data_event(self._part([choice]))]
 
     def end(self) -> list[bytes]:
-        if not self._answering.include_usage:
+        if not self._translator.include_usage:
             return []
         return [data_event(self._part([], usage_of(self._tokens)))]
 
     def _begin_choice(self) -> None:
-        self._reader = self._answering.reader(self._job, self._choice)
-        self._echo = self._answering.echo(self._choice)
+        self._reader = self._translator.reader(self._job, self._choice)
+        self._echo = self._translator.echo(self._choice)
         self._offset = 0
 
     def _part(
@@ -174,43 +175,43 @@ class _TextMaker:
             created_seconds(self._job),
             self._model,
             choices,
-            usage=usage if self._answering.include_usage else UNSET,
+            usage=usage if self._translator.include_usage else UNSET,
         )
 
 
-def read_completion_order(given: Fields) -> CompletionOrder:
-    """Raises InvalidParameter for what cannot be said in Ollama's words."""
-    refuse_what_would_be_lost(given, _READ, _ONLY, {})
+def translate_completion(given: Fields) -> TranslatedRequest:
+    """Translate a completion request. Raises InvalidParameter for what Ollama cannot express."""
+    reject_unsupported(given, _SUPPORTED, _ALLOWED_VALUES, {})
     prompts = _prompts(given)
     choices = read_choices(given)
     if len(prompts) * choices > CHOICES_MAX:
-        raise wrong("prompt", f"asks for more than {CHOICES_MAX} answers, with `n` of each")
+        raise invalid("prompt", f"asks for more than {CHOICES_MAX} answers: `n` for each prompt")
     best_of: int | None = read_field(given, "best_of", int)
     if best_of not in (None, choices):
-        raise wrong("best_of", "must be the same as `n`: answers are not judged here")
+        raise invalid("best_of", "must equal `n`: answers are not ranked here")
     stream = read_field(given, "stream", bool) or False
     echo = read_field(given, "echo", bool) or False
     most: int | None = read_field(given, "logprobs", int)
     if most is not None and not 0 <= most <= _LOGPROBS_MAX:
-        raise wrong("logprobs", f"must be 0 to {_LOGPROBS_MAX}")
+        raise invalid("logprobs", f"must be 0 to {_LOGPROBS_MAX}")
     if most is not None and echo:
-        raise wrong("echo", "must be false with `logprobs`: targets tell none of a prompt")
+        raise invalid("echo", "must be false with `logprobs`: targets have none for a prompt")
     options = read_options(given)
-    fields = {name: given[name] for name in (*AS_THEY_ARE, *_OLLAMAS) if name in given}
+    fields = {name: given[name] for name in (*PASSED_THROUGH, *_OLLAMA_FIELDS) if name in given}
     suffix: str | None = read_field(given, "suffix", str)
     if suffix is not None:
         fields["suffix"] = raw(suffix)
-    fields |= logprobs_fields(wanted=most is not None, most=most, most_field="logprobs")
+    fields |= logprobs_fields(requested=most is not None, most=most, most_field="logprobs")
     asked = [(prompt, choice) for prompt in prompts for choice in range(choices)]
     turns = [
         {"prompt": raw(prompt)}
         | ({"options": raw(choice_options(options, choice))} if options else {})
         for prompt, choice in asked
     ]
-    return CompletionOrder(
+    return TranslatedRequest(
         "generate",
         fields | turns[0],
-        TextAnswering(
+        TextTranslator(
             [prompt for prompt, _ in asked] if echo else (),
             read_include_usage(given, stream=stream),
             most is not None,
@@ -224,38 +225,38 @@ def _prompts(given: Fields) -> list[str]:
     value: Any = read_field(given, "prompt", object)
     prompts = [value] if isinstance(value, str) else value
     if not isinstance(prompts, list) or not prompts:
-        raise wrong("prompt", "must be a text, or a list of texts")
+        raise invalid("prompt", "must be a text or a list of texts")
     for at, prompt in enumerate(prompts):
         if isinstance(prompt, (int, list)) and not isinstance(prompt, bool):
-            raise wrong(
+            raise invalid(
                 "prompt",
                 "must be text: tokens are numbers of OpenAI's vocabulary, which no model here has",
             )
         if not isinstance(prompt, str) or not prompt:
-            raise wrong(f"prompt[{at}]", "must be a text that is not empty")
+            raise invalid(f"prompt[{at}]", "must be a non-empty text")
     return prompts
 
 
-def _choice(at: int, said: NativeOutput, echo: str, *, offset: int) -> TextChoice:
+def _choice(at: int, output: NativeOutput, echo: str, *, offset: int) -> TextChoice:
     return TextChoice(
-        echo + said.text,
+        echo + output.text,
         at,
-        said.finish,
-        _logprobs(said.logprobs, offset) if said.logprobs else None,
-        said.thoughts or UNSET,
+        output.finish,
+        _logprobs(output.logprobs, offset) if output.logprobs else None,
+        output.thoughts or UNSET,
     )
 
 
-def _logprobs(told: Sequence[TokenLogprob], offset: int) -> TextLogprobs:
+def _logprobs(tokens: Sequence[TokenLogprob], offset: int) -> TextLogprobs:
     offsets = []
-    for each in told:
+    for each in tokens:
         offsets.append(offset)
         offset += len(each.token)
-    has_top = any(each.top_logprobs for each in told)
+    has_top = any(each.top_logprobs for each in tokens)
     return TextLogprobs(
-        [each.token for each in told],
-        [each.logprob for each in told],
-        [{top.token: top.logprob for top in each.top_logprobs} for each in told]
+        [each.token for each in tokens],
+        [each.logprob for each in tokens],
+        [{top.token: top.logprob for top in each.top_logprobs} for each in tokens]
         if has_top
         else None,
         offsets,

@@ -1,4 +1,4 @@
-"""Embeddings as OpenAI's clients ask for them: a job that calls a target's ``/api/embed``."""
+"""OpenAI's embeddings API, translated to a target's ``/api/embed``."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from uuid import UUID
 import msgspec
 
 from coatcheck.products.llm.openai.fields import (
-    AS_THEY_ARE,
-    CompletionOrder,
+    PASSED_THROUGH,
     Fields,
+    TranslatedRequest,
+    invalid,
     raw,
     read_field,
-    refuse_what_would_be_lost,
-    wrong,
+    reject_unsupported,
 )
 from coatcheck.products.llm.openai.native import Untranslatable
 from coatcheck.products.llm.relay import Framing
 
 INPUTS_MAX: Final = 2_048
-"""As many as OpenAI takes."""
-_READ: Final = frozenset(
-    {*AS_THEY_ARE, "dimensions", "encoding_format", "input", "options", "truncate"}
+"""OpenAI's own limit."""
+_SUPPORTED: Final = frozenset(
+    {*PASSED_THROUGH, "dimensions", "encoding_format", "input", "options", "truncate"}
 )
-_PASSED_ON: Final = ("options", "truncate")
+_OLLAMA_FIELDS: Final = ("options", "truncate")
 _NONE: Final[Mapping[str, tuple[object, ...]]] = {}
 
 Encoding = Literal["float", "base64"]
@@ -69,8 +69,8 @@ _decode: Final = msgspec.json.Decoder(_Native).decode
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingAnswering:
-    """How embeddings are written."""
+class EmbeddingTranslator:
+    """Translates the answer to one embeddings request."""
 
     encoding: Encoding
     texts: int
@@ -93,40 +93,40 @@ class EmbeddingAnswering:
         raise AssertionError("embeddings are not streamed")
 
 
-def read_embedding_order(given: Fields) -> CompletionOrder:
-    """Raises InvalidParameter for what cannot be said in Ollama's words."""
-    refuse_what_would_be_lost(given, _READ, _NONE, {})
+def translate_embedding(given: Fields) -> TranslatedRequest:
+    """Translate an embeddings request. Raises InvalidParameter for what Ollama cannot express."""
+    reject_unsupported(given, _SUPPORTED, _NONE, {})
     texts = _texts(given)
-    fields = {name: given[name] for name in (*AS_THEY_ARE, *_PASSED_ON) if name in given}
+    fields = {name: given[name] for name in (*PASSED_THROUGH, *_OLLAMA_FIELDS) if name in given}
     fields["input"] = raw(texts)
     dimensions: int | None = read_field(given, "dimensions", int)
     if dimensions is not None:
         if dimensions < 1:
-            raise wrong("dimensions", "must be 1 or more")
+            raise invalid("dimensions", "must be 1 or more")
         fields["dimensions"] = raw(dimensions)
     encoding = read_field(given, "encoding_format", str) or "float"
     if encoding not in ("float", "base64"):
-        raise wrong("encoding_format", "must be float or base64")
-    answering = EmbeddingAnswering("base64" if encoding == "base64" else "float", len(texts))
-    return CompletionOrder("embed", fields, answering)
+        raise invalid("encoding_format", "must be float or base64")
+    translator = EmbeddingTranslator("base64" if encoding == "base64" else "float", len(texts))
+    return TranslatedRequest("embed", fields, translator)
 
 
 def _texts(given: Fields) -> list[str]:
     value: Any = read_field(given, "input", object)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list):
-        raise wrong("input", "must be a text, or a list of texts")
+        raise invalid("input", "must be a text or a list of texts")
     if not 1 <= len(texts) <= INPUTS_MAX:
-        raise wrong("input", f"must have 1 to {INPUTS_MAX} texts")
+        raise invalid("input", f"must have 1 to {INPUTS_MAX} texts")
     for at, text in enumerate(texts):
         if isinstance(text, (int, list)) and not isinstance(text, bool):
-            raise wrong(
+            raise invalid(
                 "input",
                 "must be text: tokens are numbers of OpenAI's vocabulary, which no model here has "
                 "(LangChain: check_embedding_ctx_length=False)",
             )
         if not isinstance(text, str) or not text:
-            raise wrong(f"input[{at}]", "must be a text that is not empty")
+            raise invalid(f"input[{at}]", "must be a non-empty text")
     return texts
 
 

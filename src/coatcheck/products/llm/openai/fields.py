@@ -1,7 +1,8 @@
-"""What the requests of OpenAI's routes have in common, and the order that each becomes.
+"""Fields that OpenAI's request bodies share, and the translated request that each becomes.
 
-Whatever would be silently lost on the way is refused, so that nobody takes an answer for what it is
-not. What has no effect on an answer (a user's name, hints for caches) is passed over.
+A field that the translation would silently lose is rejected, so that no answer looks as if the
+field had been applied. Fields without effect on an answer (a user's name, hints for caches) are
+ignored.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
     from coatcheck.products.llm.relay import Framing
 
 Fields = Mapping[str, msgspec.Raw]
-"""A JSON object's members, each as it was written."""
+"""The members of a JSON object, each as it was written."""
 
 _Kind = TypeVar("_Kind")
 
 _encode: Final = msgspec.json.Encoder().encode
 
-AS_THEY_ARE: Final = ("model", "keep_alive", "webhook_url", "state_webhook_url")
-"""Fields of Ollama's and of ours that go on untouched."""
-WITHOUT_EFFECT: Final = frozenset(
+PASSED_THROUGH: Final = ("model", "keep_alive", "webhook_url", "state_webhook_url")
+"""Ollama's fields and ours that are passed through."""
+IGNORED: Final = frozenset(
     {
         "metadata",
         "prediction",
@@ -49,7 +50,8 @@ OPTIONS: Final[Mapping[str, tuple[str, Any]]] = {
     "max_completion_tokens": ("num_predict", int),
     "max_output_tokens": ("num_predict", int),
 }
-"""What becomes an option of the model, and how Ollama calls it; of two the later counts."""
+"""Fields that become options of the model: Ollama's name, and the type. Of two with one name, the
+later counts."""
 _THINKING: Final[Mapping[str, object]] = {
     "none": False,
     "minimal": "low",
@@ -61,27 +63,27 @@ _THINKING: Final[Mapping[str, object]] = {
 _STOP: Final[Any] = str | list[str]
 
 
-class Answering(Protocol):
-    """How the answer to one request is written."""
+class AnswerTranslator(Protocol):
+    """Translates the answer to one request."""
 
     def whole(self, job: UUID, model: str, data: bytes, /) -> msgspec.Struct:
-        """A target's whole answer. Raises Untranslatable."""
+        """Translate a target's whole answer. Raises Untranslatable."""
 
     def framing(self, job: UUID, model: str, /) -> Framing:
-        """The same as a stream."""
+        """The format of the same answer as a stream."""
 
 
 @dataclass(frozen=True, slots=True)
-class CompletionOrder:
-    """What was asked for: a job, with ``fields`` in Ollama's words, and how it is answered.
+class TranslatedRequest:
+    """A request for a job, with ``fields`` of Ollama's API, and the translator of its answer.
 
-    ``turns`` ask the model once more each, with other fields (``LlmRequest``). ``image_urls`` are
-    the images that have to be fetched, by the fields that they came in.
+    Each of ``turns`` is one more call with other fields (``LlmRequest``). ``image_urls`` are the
+    images to fetch, by their fields in the request.
     """
 
     kind: LlmKind
     fields: dict[str, msgspec.Raw]
-    answering: Answering
+    translator: AnswerTranslator
     stream: bool = False
     turns: Sequence[Fields] = ()
     image_urls: Mapping[str, str] = field(default_factory=dict)
@@ -92,26 +94,27 @@ class _CompletionStreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-def refuse_what_would_be_lost(
+def reject_unsupported(
     given: Fields,
     read: Collection[str],
     only: Mapping[str, tuple[object, ...]],
     reasons: Mapping[str, str],
 ) -> None:
-    """``only``: fields that targets know nothing of, with the values under which that makes no
-    difference. ``reasons`` say what to do instead of those that are refused."""
+    """Raise InvalidParameter for a field that would be lost. ``read``: supported fields. ``only``:
+    fields unknown to targets, with the values that make no difference. ``reasons``: hints for
+    those that are rejected."""
     for name, raw in given.items():
-        if name in read or name in WITHOUT_EFFECT:
+        if name in read or name in IGNORED:
             continue
         if name not in only:
-            raise wrong(name, "is not a field")
+            raise invalid(name, "is not a field")
         value = msgspec.json.decode(raw)
         # `True == 1` in Python, and not in JSON.
         if value is not None and not any(
             value == each and type(value) is type(each) for each in only[name]
         ):
-            unsupported = "is not supported by the models that are served here"
-            raise wrong(name, reasons.get(name, unsupported))
+            unsupported = "is not supported"
+            raise invalid(name, reasons.get(name, unsupported))
 
 
 def read_field(given: Fields, name: str, kind: type[_Kind]) -> _Kind | None:
@@ -122,12 +125,12 @@ def read_field(given: Fields, name: str, kind: type[_Kind]) -> _Kind | None:
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
-        issue, _, place = str(error).partition(" - at `$")
-        raise wrong(name + place.removesuffix("`"), issue[:1].lower() + issue[1:]) from None
+        issue, _, path = str(error).partition(" - at `$")
+        raise invalid(name + path.removesuffix("`"), issue[:1].lower() + issue[1:]) from None
 
 
 def read_options(given: Fields) -> dict[str, Any]:
-    """The options of the model. Those under OpenAI's names go before Ollama's own."""
+    """The options of the model. OpenAI's fields take precedence over Ollama's ``options``."""
     options: dict[str, Any] = read_field(given, "options", dict[str, msgspec.Raw]) or {}
     for name, (native, kind) in OPTIONS.items():
         if read_field(given, name, kind) is not None:
@@ -139,19 +142,19 @@ def read_options(given: Fields) -> dict[str, Any]:
 
 
 def read_choices(given: Fields) -> int:
-    """How many answers are wanted: ``n``."""
+    """How many answers are requested: ``n``."""
     choices: int | None = read_field(given, "n", int)
     if choices is None:
         return 1
     if not 1 <= choices <= CHOICES_MAX:
-        raise wrong("n", f"must be 1 to {CHOICES_MAX}: the model is asked once for each")
+        raise invalid("n", f"must be 1 to {CHOICES_MAX}: the model is called once for each")
     return choices
 
 
 def choice_options(options: Mapping[str, Any], choice: int) -> dict[str, Any]:
-    """The options of an answer after the first: under the same seed it would be the first again.
+    """The options of an answer after the first, with another seed: the same one would repeat it.
 
-    Raises InvalidParameter for a seed among Ollama's own options that has no next one.
+    Raises InvalidParameter if the seed among Ollama's own options is not a whole number.
     """
     seed = options.get("seed")
     if choice == 0 or seed is None or bytes(seed) == b"null":
@@ -159,35 +162,37 @@ def choice_options(options: Mapping[str, Any], choice: int) -> dict[str, Any]:
     try:
         first = msgspec.json.decode(seed, type=int)
     except msgspec.ValidationError:
-        raise wrong(
-            "options.seed", "must be a whole number: each answer has the next one"
+        raise invalid(
+            "options.seed", "must be a whole number: each answer uses the next one"
         ) from None
     return dict(options) | {"seed": first + choice}
 
 
 def read_logprobs(given: Fields) -> dict[str, msgspec.Raw]:
-    """``logprobs`` and ``top_logprobs`` as Ollama has them; nothing if they are not wanted."""
-    wanted: bool | None = read_field(given, "logprobs", bool)
+    """``logprobs`` and ``top_logprobs`` for Ollama; empty if they are not requested."""
+    requested: bool | None = read_field(given, "logprobs", bool)
     most: int | None = read_field(given, "top_logprobs", int)
-    return logprobs_fields(wanted=bool(wanted), most=most, most_field="top_logprobs")
+    return logprobs_fields(requested=bool(requested), most=most, most_field="top_logprobs")
 
 
-def logprobs_fields(*, wanted: bool, most: int | None, most_field: str) -> dict[str, msgspec.Raw]:
+def logprobs_fields(
+    *, requested: bool, most: int | None, most_field: str
+) -> dict[str, msgspec.Raw]:
     if most is not None and not 0 <= most <= 20:
-        raise wrong(most_field, "must be 0 to 20")
-    if not wanted:
+        raise invalid(most_field, "must be 0 to 20")
+    if not requested:
         if most:
-            raise wrong(most_field, "needs `logprobs` to be true")
+            raise invalid(most_field, "requires `logprobs` to be true")
         return {}
     fields = {"logprobs": msgspec.Raw(b"true")}
     return fields | ({"top_logprobs": raw(most)} if most else {})
 
 
-def read_thinking(given: Fields, effort: str | None, place: str) -> msgspec.Raw | None:
+def read_thinking(given: Fields, effort: str | None, path: str) -> msgspec.Raw | None:
     if effort is None:
         return given.get("think")
     if effort not in _THINKING:
-        raise wrong(place, f"must be one of {', '.join(_THINKING)}")
+        raise invalid(path, f"must be one of {', '.join(_THINKING)}")
     return raw(_THINKING[effort])
 
 
@@ -196,14 +201,14 @@ def read_include_usage(given: Fields, *, stream: bool) -> bool:
     if options is None:
         return False
     if not stream:
-        raise wrong("stream_options", "may only be set when stream is true")
+        raise invalid("stream_options", "may only be set when stream is true")
     return bool(options.include_usage)
 
 
 def raw(value: object) -> msgspec.Raw:
-    """A value as a field of a request."""
+    """A value encoded as a field of a request."""
     return msgspec.Raw(_encode(value))
 
 
-def wrong(field: str, issue: str) -> InvalidParameter:
+def invalid(field: str, issue: str) -> InvalidParameter:
     return InvalidParameter(field, issue, "body")

@@ -1,7 +1,6 @@
-"""What a target said, read for those who say it in OpenAI's words.
+"""Reads a target's answer, for its translation into OpenAI's formats.
 
-Ids and times are made from the job's, so that everyone who reads the same job, or reads it again,
-is answered the same.
+Ids and times are derived from the job's, so that every read of a job gives the same answer.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 
 
 class Untranslatable(Exception):
-    """What a target said has not the shape of Ollama's answers."""
+    """A target's answer does not have the shape of Ollama's answers."""
 
     code: ClassVar[str] = "target_answer_invalid"
-    reason: ClassVar[str] = "The target's answer has not the shape of Ollama's"
+    reason: ClassVar[str] = "The target's answer does not have the shape of Ollama's answers"
 
 
 class NotCalled(Untranslatable):
@@ -30,23 +29,23 @@ class NotCalled(Untranslatable):
 
     code = "tool_not_called"
     reason = (
-        "The model answered with something else than the call that tool_choice asked for; use "
-        "a target that keeps to a JSON schema in `format`, or a tool_choice of auto"
+        "The model did not make the call that tool_choice requires; use a target that follows a "
+        "JSON schema in `format`, or a tool_choice of auto"
     )
 
 
 class NoLogprobs(Untranslatable):
-    """A target that was asked for log probabilities gave none."""
+    """A target returned no log probabilities, though they were requested."""
 
     code = "logprobs_not_supported"
     reason = (
-        "The target gave no log probabilities: it needs Ollama 0.12.11 or later; ask without "
-        "logprobs, or another target"
+        "The target returned no log probabilities: it needs Ollama 0.12.11 or later; omit "
+        "logprobs, or use another target"
     )
 
 
 class Logprob(msgspec.Struct, frozen=True):
-    """A token and how likely it was."""
+    """A token and its log probability."""
 
     token: str
     logprob: float
@@ -54,7 +53,7 @@ class Logprob(msgspec.Struct, frozen=True):
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
-    """A token that was said, and what else could have been."""
+    """A token of the answer, and the alternatives to it."""
 
     token: str
     logprob: float
@@ -79,7 +78,7 @@ class _NativeMessage(msgspec.Struct):
 
 
 class Native(msgspec.Struct):
-    """An object of a target's, of a stream or whole: of a chat, or of a generation."""
+    """An object of a target's answer: of a stream or whole, of a chat or a completion."""
 
     model: str | None = None
     message: _NativeMessage | None = None
@@ -92,17 +91,17 @@ class Native(msgspec.Struct):
     eval_count: int | None = None
     other_choices: list[Native] | None = None
     embeddings: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    """Of what is neither: an idempotency key may lead to any job."""
+    """Set in the answer of an embedding: an idempotency key may lead to any job."""
 
     @property
     def text(self) -> str:
-        said = self.response if self.message is None else self.message.content
-        return said or ""
+        output = self.response if self.message is None else self.message.content
+        return output or ""
 
     @property
     def thoughts(self) -> str:
-        thought = self.thinking if self.message is None else self.message.thinking
-        return thought or ""
+        thoughts = self.thinking if self.message is None else self.message.thinking
+        return thoughts or ""
 
     @property
     def calls(self) -> Sequence[NativeCall]:
@@ -119,7 +118,7 @@ class Native(msgspec.Struct):
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
-    """A call that a model wants made. ``arguments`` is a JSON object, as text."""
+    """A function call of a model. ``arguments`` is a JSON object, as text."""
 
     id: str
     name: str
@@ -159,10 +158,10 @@ def read_native(data: bytes) -> Native:
 
 
 class NativeOutput(msgspec.Struct, frozen=True):
-    """What one object adds to an answer.
+    """The part that one object adds to an answer.
 
-    ``calls`` are whole calls. ``call`` is a call that has just begun, ``arguments`` what is new of
-    its arguments: they come so if the call was forced.
+    ``calls`` are whole calls. A forced call comes in parts: ``call`` is one that has just begun,
+    ``arguments`` the new part of its arguments.
     """
 
     text: str
@@ -175,7 +174,7 @@ class NativeOutput(msgspec.Struct, frozen=True):
 
 
 class ChoiceReader:
-    """Reads the objects of one answer, in their order."""
+    """Reads the objects of one answer, in order."""
 
     def __init__(
         self,
@@ -214,8 +213,8 @@ class ChoiceReader:
         )
 
     def _whole_calls(self, native: Native) -> Sequence[FunctionCall]:
-        """The calls that the target says are calls. Of several the first is kept, if one at a time
-        is wanted: the model asks for the others once it knows what that one gave."""
+        """The calls in the target's own form. If only one at a time is requested, the first of
+        several is kept: the model makes the others once it has the result of that one."""
         given = native.calls
         if self._one_call:
             given = given[: max(0, 1 - self._calls)]
@@ -226,7 +225,7 @@ class ChoiceReader:
     def _read_forced(
         self, native: Native, reader: CallReader, calls: Sequence[FunctionCall]
     ) -> NativeOutput:
-        if self._calls:  # as if it had been offered: then what it says is no call as well
+        if self._calls:  # the model called by itself: its text is not a call
             finish = self._finish(native, called=True)
             return NativeOutput("", native.thoughts, calls, finish=finish)
         arguments = reader.read(native.text)
@@ -250,19 +249,19 @@ class ChoiceReader:
         return "length" if native.is_cut_off else "stop"
 
     def _id(self, at: int, given: str | None) -> str:
-        """A call's id: the target's, or one of our own."""
+        """A call's id: the target's, or one derived from the job's."""
         choice = f"_{self._choice}" if self._choice else ""
         return given or f"call_{to_text(self._job)}{choice}_{at}"
 
 
 def whole_choice(reader: ChoiceReader, native: Native) -> NativeOutput:
-    """A whole answer at once: its calls are whole, however they came. Raises Untranslatable."""
-    # What is whole is done, also if a target does not say so.
-    said = reader.read(msgspec.structs.replace(native, done=True))
-    if said.call is None:
-        return said
-    call = msgspec.structs.replace(said.call, arguments=said.arguments)
-    return msgspec.structs.replace(said, calls=[call], call=None, arguments="")
+    """A whole answer: its calls are whole, even a forced one. Raises Untranslatable."""
+    # A whole answer is done, even if the target does not say so.
+    output = reader.read(msgspec.structs.replace(native, done=True))
+    if output.call is None:
+        return output
+    call = msgspec.structs.replace(output.call, arguments=output.arguments)
+    return msgspec.structs.replace(output, calls=[call], call=None, arguments="")
 
 
 def _called(call_id: str, call: NativeCall) -> FunctionCall:
@@ -270,5 +269,5 @@ def _called(call_id: str, call: NativeCall) -> FunctionCall:
 
 
 def created_seconds(job: UUID) -> int:
-    """When the job was submitted: its id begins with that."""
+    """When the job was submitted, which is the beginning of its id."""
     return (job.int >> 80) // 1000

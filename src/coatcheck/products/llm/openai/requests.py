@@ -1,4 +1,4 @@
-"""Chat completions as OpenAI's clients ask for them, said in Ollama's words."""
+"""Translates OpenAI's chat completion requests into Ollama's chats."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import msgspec
 from coatcheck.domain.errors import InvalidBody
 from coatcheck.http.bodies import read_json
 from coatcheck.products.llm.images import IMAGE_URLS_MAX, is_image_url
-from coatcheck.products.llm.openai.answers import ChatAnswering
+from coatcheck.products.llm.openai.answers import ChatTranslator
 from coatcheck.products.llm.openai.fields import (
-    AS_THEY_ARE,
     OPTIONS,
-    Answering,
-    CompletionOrder,
+    PASSED_THROUGH,
+    AnswerTranslator,
     Fields,
+    TranslatedRequest,
     choice_options,
+    invalid,
     raw,
     read_choices,
     read_field,
@@ -26,8 +27,7 @@ from coatcheck.products.llm.openai.fields import (
     read_logprobs,
     read_options,
     read_thinking,
-    refuse_what_would_be_lost,
-    wrong,
+    reject_unsupported,
 )
 from coatcheck.products.llm.openai.tools import Tool, ToolOffer, offer
 
@@ -36,19 +36,19 @@ _ASSISTANT: Final = "assistant"
 
 
 class Conversation:
-    """Messages, added one after the other. Raises InvalidParameter for what cannot be said."""
+    """Builds Ollama's messages. Raises InvalidParameter for what they cannot express."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.image_urls: dict[str, str] = {}
-        """Images that have to be fetched, by the fields that they came in."""
+        """The URLs of images to fetch, by their fields in the request."""
         self._names: dict[str, str] = {}
-        """Of the functions that were called, by the ids of the calls."""
+        """The names of the called functions, by the ids of the calls."""
 
-    def say(
+    def add_message(
         self, role: str, text: str, images: Sequence[str] = (), *, thinking: str | None = None
     ) -> dict[str, Any]:
-        """Add a message. ``images`` are those that ``image`` gave."""
+        """Add a message. ``images`` are results of ``image``."""
         message: dict[str, Any] = {
             "role": "system" if role == "developer" else role,
             "content": text,
@@ -60,47 +60,48 @@ class Conversation:
         self.messages.append(message)
         return message
 
-    def call(self, call_id: str, name: str, arguments: str, place: str) -> None:
-        """Add a call to what the model said last. ``place`` is the field of ``arguments``."""
+    def add_call(self, call_id: str, name: str, arguments: str, path: str) -> None:
+        """Add a call to the model's last message. ``path`` is the field of ``arguments``."""
         encoded = arguments.encode() or b"{}"
         try:
             is_object = isinstance(read_json(encoded), dict)
         except InvalidBody:
             is_object = False
         if not is_object:
-            raise wrong(place, "must be a JSON object, as text")
+            raise invalid(path, "must be a JSON object, as text")
         if not self.messages or self.messages[-1]["role"] != _ASSISTANT:
-            self.say(_ASSISTANT, "")
+            self.add_message(_ASSISTANT, "")
         call: dict[str, Any] = {"function": {"name": name, "arguments": msgspec.Raw(encoded)}}
         calls = self.messages[-1].setdefault("tool_calls", [])
         calls.append({"id": call_id} | call if call_id else call)
         self._names[call_id] = name
 
-    def answers_call(self, message: dict[str, Any], call_id: str) -> None:
-        """Say which call a message of a tool answers."""
+    def link_to_call(self, message: dict[str, Any], call_id: str) -> None:
+        """Set the call that a tool's message answers."""
         message["tool_call_id"] = call_id
         if call_id in self._names:
             message["tool_name"] = self._names[call_id]
 
-    def image(self, url: str, place: str) -> str:
-        """An image for a message: its base64, or the address that a worker fetches it from."""
+    def image(self, url: str, path: str) -> str:
+        """An image for a message: its base64, or the URL that a worker fetches it from."""
         found = _DATA_URI.match(url)
         if found is not None and not is_image_url(url[found.end() :]):
             return url[found.end() :]
-        # An address within a data URI would be fetched, uncounted, beside one that is not.
+        # A URL within a data URI would be fetched without being counted.
         if not is_image_url(url):
-            raise wrong(
-                place, "must be an http(s) URL, or hold the image: data:image/png;base64,..."
+            raise invalid(
+                path, "must be an http(s) URL or contain the image: data:image/png;base64,..."
             )
         if len(self.image_urls) >= IMAGE_URLS_MAX:
-            raise wrong(
-                place, f"is one URL too many: {IMAGE_URLS_MAX} images of a request are fetched"
+            raise invalid(
+                path,
+                f"is one URL too many: at most {IMAGE_URLS_MAX} images are fetched per request",
             )
-        self.image_urls[place] = url
+        self.image_urls[path] = url
         return url
 
-    def instruct(self, text: str) -> None:
-        """Tell the model something before all else. Many know of one such message only."""
+    def add_instruction(self, text: str) -> None:
+        """Add an instruction to the system message. Many models accept only one such message."""
         if self.messages and self.messages[0]["role"] == "system":
             first = self.messages[0]
             first["content"] = "\n\n".join(part for part in (first["content"], text) if part)
@@ -108,7 +109,7 @@ class Conversation:
             self.messages.insert(0, {"role": "system", "content": text})
 
 
-_ONLY: Final[Mapping[str, tuple[object, ...]]] = {
+_ALLOWED_VALUES: Final[Mapping[str, tuple[object, ...]]] = {
     "audio": (),
     "function_call": (),
     "functions": (),
@@ -123,9 +124,9 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
 _REASONS: Final[Mapping[str, str]] = {
     "function_call": "is not supported: use `tool_choice`",
     "functions": "is not supported: use `tools`",
-    "store": "must be false: an answer is kept with its job, which the header `X-Job-Id` names",
+    "store": "must be false: an answer is stored with its job, which the header `X-Job-Id` names",
 }
-_READ: Final = frozenset({*AS_THEY_ARE, *OPTIONS} - {"max_output_tokens"}) | frozenset(
+_SUPPORTED: Final = frozenset({*PASSED_THROUGH, *OPTIONS} - {"max_output_tokens"}) | frozenset(
     {
         "logprobs",
         "messages",
@@ -179,7 +180,7 @@ class _ToolCall(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _ChatMessage(msgspec.Struct, forbid_unknown_fields=True):
-    """Any message; those that a client got from us can be sent back as they came."""
+    """Any message. A client can send back the messages of our answers unchanged."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[_Text | _ChatRefusal | _Image] | None = None
@@ -202,16 +203,16 @@ class _ResponseFormat(msgspec.Struct):
     json_schema: _JsonSchema | None = None
 
 
-def read_order(given: Fields) -> CompletionOrder:
-    """The order in Ollama's words. Raises InvalidParameter for what cannot be said in them."""
-    refuse_what_would_be_lost(given, _READ, _ONLY, _REASONS)
+def translate_chat(given: Fields) -> TranslatedRequest:
+    """Translate a chat completion. Raises InvalidParameter for what Ollama cannot express."""
+    reject_unsupported(given, _SUPPORTED, _ALLOWED_VALUES, _REASONS)
     stream = read_field(given, "stream", bool) or False
     tools = read_field(given, "tools", list[Tool]) or []
     offered = offer([each.function for each in tools], read_field(given, "tool_choice", object))
     parallel: bool | None = read_field(given, "parallel_tool_calls", bool)
     logprobs = read_logprobs(given)
     effort: str | None = read_field(given, "reasoning_effort", str)
-    return chat_order(
+    return chat_request(
         given,
         _conversation(given),
         _as_written(given, offered),
@@ -223,7 +224,7 @@ def read_order(given: Fields) -> CompletionOrder:
             "think": read_thinking(given, effort, "reasoning_effort"),
             **logprobs,
         },
-        answering=ChatAnswering(
+        translator=ChatTranslator(
             include_usage=read_include_usage(given, stream=stream),
             forced=offered.forced,
             one_call=parallel is False,
@@ -232,7 +233,7 @@ def read_order(given: Fields) -> CompletionOrder:
     )
 
 
-def chat_order(
+def chat_request(
     given: Fields,
     conversation: Conversation,
     tools: Sequence[object],
@@ -241,51 +242,50 @@ def chat_order(
     stream: bool,
     choices: int,
     fields: Mapping[str, msgspec.Raw | None],
-    answering: Answering,
-) -> CompletionOrder:
-    """A chat. ``tools`` are those that are offered, as Ollama has them; ``fields`` go on as they
-    are, those that are None left out. A call that has to be made is what the answer is held to,
-    in the place of any other format."""
-    said = {name: given[name] for name in AS_THEY_ARE if name in given}
-    wanted = dict(fields)
+    translator: AnswerTranslator,
+) -> TranslatedRequest:
+    """A chat. ``tools`` are the offered tools in Ollama's form. ``fields`` are passed on, except
+    those that are None. A forced call sets the format of the answer, in place of any other."""
+    request = {name: given[name] for name in PASSED_THROUGH if name in given}
+    optional = dict(fields)
     if offered.forced is not None:
-        conversation.instruct(offered.forced.instruction())
-        wanted["format"] = raw(offered.forced.format())
+        conversation.add_instruction(offered.forced.instruction())
+        optional["format"] = raw(offered.forced.format())
     elif tools:
-        wanted["tools"] = raw(tools)
+        optional["tools"] = raw(tools)
     options = read_options(given)
     if options:
-        wanted["options"] = raw(options)
-    said["messages"] = raw(conversation.messages)
-    said |= {name: value for name, value in wanted.items() if value is not None}
+        optional["options"] = raw(options)
+    request["messages"] = raw(conversation.messages)
+    request |= {name: value for name, value in optional.items() if value is not None}
     turns = [
         {"options": raw(choice_options(options, at))} if options else {} for at in range(1, choices)
     ]
-    return CompletionOrder("chat", said, answering, stream, turns, conversation.image_urls)
+    return TranslatedRequest("chat", request, translator, stream, turns, conversation.image_urls)
 
 
 def _conversation(given: Fields) -> Conversation:
     messages = read_field(given, "messages", list[_ChatMessage])
     if not messages:
-        raise wrong("messages", "must have at least one message")
+        raise invalid("messages", "must have at least one message")
     conversation = Conversation()
     for at, message in enumerate(messages):
         _add(conversation, message, f"messages[{at}]")
     return conversation
 
 
-def _add(conversation: Conversation, given: _ChatMessage, place: str) -> None:
-    text, images = _content(conversation, given, place)
-    message = conversation.say(given.role, text, images, thinking=given.reasoning)
+def _add(conversation: Conversation, given: _ChatMessage, path: str) -> None:
+    text, images = _content(conversation, given, path)
+    message = conversation.add_message(given.role, text, images, thinking=given.reasoning)
     for at, call in enumerate(given.tool_calls or ()):
-        field = f"{place}.tool_calls[{at}].function.arguments"
-        conversation.call(call.id, call.function.name, call.function.arguments, field)
+        field = f"{path}.tool_calls[{at}].function.arguments"
+        conversation.add_call(call.id, call.function.name, call.function.arguments, field)
     if given.tool_call_id is not None:
-        conversation.answers_call(message, given.tool_call_id)
+        conversation.link_to_call(message, given.tool_call_id)
 
 
-def _content(conversation: Conversation, given: _ChatMessage, place: str) -> tuple[str, list[str]]:
-    """The text and the images of a message, which Ollama keeps apart."""
+def _content(conversation: Conversation, given: _ChatMessage, path: str) -> tuple[str, list[str]]:
+    """The text and the images of a message, which are separate in Ollama's API."""
     if given.content is None:
         return given.refusal or "", []
     if isinstance(given.content, str):
@@ -299,13 +299,13 @@ def _content(conversation: Conversation, given: _ChatMessage, place: str) -> tup
             case _ChatRefusal():
                 texts.append(part.refusal)
             case _Image():
-                field = f"{place}.content[{at}].image_url.url"
+                field = f"{path}.content[{at}].image_url.url"
                 images.append(conversation.image(part.image_url.url, field))
     return "\n".join(texts), images
 
 
 def _as_written(given: Fields, offered: ToolOffer) -> list[msgspec.Raw]:
-    """The tools that are offered, each as it was written."""
+    """The offered tools, each as it was written."""
     written = read_field(given, "tools", list[msgspec.Raw]) or []
     names = {each.name for each in offered.functions}
     read = msgspec.json.Decoder(Tool).decode
@@ -313,11 +313,11 @@ def _as_written(given: Fields, offered: ToolOffer) -> list[msgspec.Raw]:
 
 
 def _format(given: Fields) -> msgspec.Raw | None:
-    wanted = read_field(given, "response_format", _ResponseFormat)
-    if wanted is None or wanted.type == "text":
+    requested = read_field(given, "response_format", _ResponseFormat)
+    if requested is None or requested.type == "text":
         return None
-    if wanted.type == "json_object":
+    if requested.type == "json_object":
         return msgspec.Raw(b'"json"')
-    if wanted.json_schema is None:
-        raise wrong("response_format.json_schema", "is needed with the type json_schema")
-    return wanted.json_schema.schema
+    if requested.json_schema is None:
+        raise invalid("response_format.json_schema", "is required with the type json_schema")
+    return requested.json_schema.schema

@@ -1,4 +1,4 @@
-"""What a target answered, as OpenAI's Responses API writes it: items, whole or event by event."""
+"""Translates a target's answer into OpenAI's Responses API: items, whole or event by event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from coatcheck.domain.ids import to_text
-from coatcheck.products.llm.openai.answers import STILL_HERE
+from coatcheck.products.llm.openai.answers import KEEP_ALIVE
 from coatcheck.products.llm.openai.fields import Fields
 from coatcheck.products.llm.openai.native import (
     ChoiceReader,
@@ -36,7 +36,7 @@ _ECHOED: Final = (
 
 
 class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text"):
-    """A text that the model said."""
+    """A text of the model."""
 
     text: str
     annotations: Sequence[Any] = ()
@@ -44,13 +44,13 @@ class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text
 
 
 class SummaryText(msgspec.Struct, frozen=True, tag_field="type", tag="summary_text"):
-    """What the model thought."""
+    """A text of the model's reasoning."""
 
     text: str
 
 
 class MessageItem(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
-    """What the model said."""
+    """A message of the model."""
 
     id: str
     status: ItemStatus
@@ -59,7 +59,7 @@ class MessageItem(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
 
 
 class ReasoningItem(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning"):
-    """What the model thought, before it said anything."""
+    """The model's reasoning, which comes before its answer."""
 
     id: str
     summary: Sequence[SummaryText]
@@ -89,7 +89,7 @@ class OutputTokens(msgspec.Struct, frozen=True):
 
 
 class ResponseUsage(msgspec.Struct, frozen=True):
-    """How many tokens were read and written. Targets do not say which of them were thoughts."""
+    """How many tokens were read and written. Targets do not say how many were reasoning."""
 
     input_tokens: int
     output_tokens: int
@@ -103,7 +103,7 @@ class IncompleteDetails(msgspec.Struct, frozen=True):
 
 
 class RequestEcho(msgspec.Struct, frozen=True):
-    """What the request said, as the response repeats it."""
+    """The fields of the request that the response repeats."""
 
     given: Mapping[str, Any]
 
@@ -111,13 +111,13 @@ class RequestEcho(msgspec.Struct, frozen=True):
     def read(cls, fields: Fields) -> Self:
         return cls({name: msgspec.json.decode(fields[name]) for name in _ECHOED if name in fields})
 
-    def said(self, name: str, otherwise: Any = None) -> Any:
+    def get(self, name: str, default: Any = None) -> Any:
         value = self.given.get(name)
-        return otherwise if value is None else value
+        return default if value is None else value
 
 
 class ResponseObject(msgspec.Struct, frozen=True):
-    """An answer, and what was asked for. ``output`` has its items."""
+    """An answer, and fields of its request. ``output`` has its items."""
 
     id: str
     created_at: int
@@ -149,8 +149,8 @@ class ResponseObject(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseAnswering:
-    """How a response is written."""
+class ResponseTranslator:
+    """Translates the answer to one response request."""
 
     echo: RequestEcho
     forced: ForcedCall | None = None
@@ -159,11 +159,11 @@ class ResponseAnswering:
 
     def whole(self, job: UUID, model: str, data: bytes, /) -> ResponseObject:
         native = read_native(data)
-        said = whole_choice(self.reader(job), native)
+        output = whole_choice(self.reader(job), native)
         items = _Items(job)
-        for _ in items.add(said):
+        for _ in items.add(output):
             pass
-        for _ in items.end(cut_off=said.finish == "length"):
+        for _ in items.end(cut_off=output.finish == "length"):
             pass
         return self.response(job, native.model or model, items.done, native)
 
@@ -179,7 +179,7 @@ class ResponseAnswering:
         self, job: UUID, model: str, output: Sequence[Item], end: Native | None = None
     ) -> ResponseObject:
         """The response so far; ``end`` is the target's last object."""
-        said = self.echo.said
+        echo = self.echo.get
         is_cut_off = end is not None and end.is_cut_off
         usage = None
         if end is not None:
@@ -191,19 +191,19 @@ class ResponseAnswering:
             model=model,
             status="in_progress" if end is None else "incomplete" if is_cut_off else "completed",
             output=output,
-            instructions=said("instructions"),
-            max_output_tokens=said("max_output_tokens"),
-            metadata=said("metadata", {}),
-            parallel_tool_calls=said("parallel_tool_calls", True),
-            reasoning={"effort": None, "summary": None} | said("reasoning", {}),
-            temperature=said("temperature"),
-            text={"format": {"type": "text"}} | said("text", {}),
-            tool_choice=said("tool_choice", "auto"),
-            tools=said("tools", []),
-            top_logprobs=said("top_logprobs", 0),
-            top_p=said("top_p"),
-            truncation=said("truncation", "auto"),
-            user=said("user"),
+            instructions=echo("instructions"),
+            max_output_tokens=echo("max_output_tokens"),
+            metadata=echo("metadata", {}),
+            parallel_tool_calls=echo("parallel_tool_calls", True),
+            reasoning={"effort": None, "summary": None} | echo("reasoning", {}),
+            temperature=echo("temperature"),
+            text={"format": {"type": "text"}} | echo("text", {}),
+            tool_choice=echo("tool_choice", "auto"),
+            tools=echo("tools", []),
+            top_logprobs=echo("top_logprobs", 0),
+            top_p=echo("top_p"),
+            truncation=echo("truncation", "auto"),
+            user=echo("user"),
             usage=usage,
             incomplete_details=IncompleteDetails() if is_cut_off else None,
         )
@@ -214,11 +214,11 @@ def response_id(job: UUID) -> str:
 
 
 Event = tuple[str, Mapping[str, Any]]
-"""The type of an event, and what it says besides."""
+"""The type of an event, and its other fields."""
 
 
 class _Items:
-    """The items of one response, as they come. A generator's events say how each one grows."""
+    """The items of one response, as they come. The generators yield the events of their growth."""
 
     def __init__(self, job: UUID) -> None:
         self._job = job
@@ -229,25 +229,25 @@ class _Items:
         self._call: FunctionCall | None = None
         self._logprobs: list[TokenLogprob] = []
 
-    def add(self, said: NativeOutput) -> Iterator[Event]:
-        """What the target said further."""
-        if said.thoughts:
-            yield from self._add_thoughts(said.thoughts)
-        if said.text:
-            yield from self._add_text(said.text, said.logprobs)
-        for call in said.calls:
+    def add(self, output: NativeOutput) -> Iterator[Event]:
+        """Add output of the target."""
+        if output.thoughts:
+            yield from self._add_thoughts(output.thoughts)
+        if output.text:
+            yield from self._add_text(output.text, output.logprobs)
+        for call in output.calls:
             yield from self._begin_call(call)
             yield from self._add_arguments(call.arguments)
-        if said.call is not None:
-            yield from self._begin_call(said.call)
-        if said.arguments:
-            yield from self._add_arguments(said.arguments)
+        if output.call is not None:
+            yield from self._begin_call(output.call)
+        if output.arguments:
+            yield from self._add_arguments(output.arguments)
 
     def end(self, *, cut_off: bool) -> Iterator[Event]:
-        """There is no more."""
+        """Close the last item."""
         status: ItemStatus = "incomplete" if cut_off else "completed"
         if not self.done and not self._is_open:
-            yield from self._add_text("", ())  # an answer has an item, also if it says nothing
+            yield from self._add_text("", ())  # an empty answer has an item too
         yield from self._close(status)
 
     @property
@@ -288,7 +288,7 @@ class _Items:
         yield "response.function_call_arguments.delta", self._of_item("fc", {"delta": arguments})
 
     def _close(self, status: ItemStatus) -> Iterator[Event]:
-        """The item that is under way is whole."""
+        """Close the open item."""
         item: Item
         if self._thoughts is not None:
             text, self._thoughts = "".join(self._thoughts), None
@@ -301,10 +301,10 @@ class _Items:
             text, self._text = "".join(self._text), None
             whole = {"content_index": 0, "text": text, "logprobs": self._logprobs}
             yield "response.output_text.done", self._of_item("msg", whole)
-            said = OutputText(text, logprobs=self._logprobs)
-            part = {"content_index": 0, "part": said}
+            output = OutputText(text, logprobs=self._logprobs)
+            part = {"content_index": 0, "part": output}
             yield "response.content_part.done", self._of_item("msg", part)
-            item = MessageItem(self._id("msg"), status, [said])
+            item = MessageItem(self._id("msg"), status, [output])
         elif self._call is not None and self._arguments is not None:
             call, arguments = self._call, "".join(self._arguments)
             self._call = self._arguments = None
@@ -332,37 +332,37 @@ class _Items:
 
 
 class ResponseEvents:
-    """The stream of a response: named events, numbered from 0, of which those kept have an id."""
+    """The stream of a response: named events, numbered from 0. Stored chunks have an id."""
 
     media_type = b"text/event-stream"
 
-    def __init__(self, job: UUID, model: str, answering: ResponseAnswering) -> None:
+    def __init__(self, job: UUID, model: str, translator: ResponseTranslator) -> None:
         self._job = job
         self._model = model
-        self._answering = answering
-        self.begin_again()
+        self._translator = translator
+        self.restart()
 
-    def begin_again(self) -> None:
-        self._reader = self._answering.reader(self._job)
+    def restart(self) -> None:
+        self._reader = self._translator.reader(self._job)
         self._items = _Items(self._job)
         self._begun = False
         self._ended = False
         self._events = 0
 
     def output(self, seq: int | None, data: bytes) -> bytes:
-        if self._ended:  # a response has one answer, also if an idempotency key leads to several
+        if self._ended:  # a response has one answer, even if an idempotency key leads to several
             return b""
         native = read_native(data)
         self._model = native.model or self._model
-        said = self._reader.read(native)
-        events = [self._next(*each) for each in self._told(native, said)]
+        output = self._reader.read(native)
+        events = [self._next(*each) for each in self._translate(native, output)]
         if seq is not None and events:
-            # Of several the last: who has its id has them all.
+            # The last event has the id: a client that has it has all of them.
             events[-1] = b"id: %d\n" % seq + events[-1]
         return b"".join(events)
 
     def idle(self) -> bytes:
-        return STILL_HERE
+        return KEEP_ALIVE
 
     def error(self, _: HTTPStatus, code: str, message: str) -> bytes:
         what = {"code": code, "message": message, "param": None}
@@ -371,17 +371,17 @@ class ResponseEvents:
     def end(self) -> bytes:
         return b""
 
-    def _told(self, native: Native, said: NativeOutput) -> Iterator[Event]:
+    def _translate(self, native: Native, output: NativeOutput) -> Iterator[Event]:
         if not self._begun:
             self._begun = True
-            begun = self._answering.response(self._job, self._model, [])
+            begun = self._translator.response(self._job, self._model, [])
             yield "response.created", {"response": begun}
             yield "response.in_progress", {"response": begun}
-        yield from self._items.add(said)
+        yield from self._items.add(output)
         if native.done:
             self._ended = True
             yield from self._items.end(cut_off=native.is_cut_off)
-            whole = self._answering.response(self._job, self._model, self._items.done, native)
+            whole = self._translator.response(self._job, self._model, self._items.done, native)
             yield f"response.{whole.status}", {"response": whole}
 
     def _next(self, name: str, what: Mapping[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
-"""OpenAI's Responses API, said in Ollama's words: a chat that is written down as items.
+"""Translates requests of OpenAI's Responses API, a chat as a list of items, into Ollama's chats.
 
-Nothing is kept between two requests but their jobs: a conversation is sent whole each time, as it
-is to chat completions. What relies on a state that OpenAI keeps is refused, saying what to do.
+Nothing is stored between two requests except their jobs: clients send the whole conversation each
+time, as with chat completions. Fields that rely on state at OpenAI are rejected with a hint.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any, Final, Literal
 import msgspec
 
 from coatcheck.products.llm.openai.fields import (
-    AS_THEY_ARE,
-    CompletionOrder,
+    PASSED_THROUGH,
     Fields,
+    TranslatedRequest,
+    invalid,
     logprobs_fields,
     read_field,
     read_thinking,
-    refuse_what_would_be_lost,
-    wrong,
+    reject_unsupported,
 )
-from coatcheck.products.llm.openai.requests import Conversation, chat_order
-from coatcheck.products.llm.openai.responses_answers import RequestEcho, ResponseAnswering
+from coatcheck.products.llm.openai.requests import Conversation, chat_request
+from coatcheck.products.llm.openai.responses_answers import RequestEcho, ResponseTranslator
 from coatcheck.products.llm.openai.tools import OfferedFunction, offer
 
-_READ: Final = frozenset(
+_SUPPORTED: Final = frozenset(
     {
-        *AS_THEY_ARE,
+        *PASSED_THROUGH,
         "include",
         "input",
         "instructions",
@@ -47,7 +47,7 @@ _READ: Final = frozenset(
         "truncation",
     }
 )
-_ONLY: Final[Mapping[str, tuple[object, ...]]] = {
+_ALLOWED_VALUES: Final[Mapping[str, tuple[object, ...]]] = {
     "background": (False,),
     "context_management": (),
     "conversation": (),
@@ -59,18 +59,18 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     "store": (False,),
 }
 _WHOLE: Final = (
-    "is not supported: nothing is kept between requests. Send the conversation in `input`"
+    "is not supported: nothing is stored between requests. Send the conversation in `input`"
 )
 _REASONS: Final[Mapping[str, str]] = {
     "background": "must be false: with the header `Prefer: respond-async` the answer is a ticket",
     "conversation": _WHOLE,
     "previous_response_id": _WHOLE,
     "prompt": "is not supported: send the prompt itself, in `input` or `instructions`",
-    "store": "must be false: an answer is kept with its job, which the header `X-Job-Id` names",
+    "store": "must be false: an answer is stored with its job, which the header `X-Job-Id` names",
 }
 _LOGPROBS: Final = "message.output_text.logprobs"
 _INCLUDED: Final = frozenset({_LOGPROBS, "reasoning.encrypted_content"})
-"""What may be asked for besides. Nothing that is thought here is encrypted."""
+"""The supported values of ``include``. Reasoning is never encrypted here."""
 
 
 class _Part(msgspec.Struct, tag_field="type"):
@@ -156,18 +156,18 @@ class _StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-def read_response_order(given: Fields) -> CompletionOrder:
-    """Raises InvalidParameter for what cannot be said in Ollama's words."""
-    refuse_what_would_be_lost(given, _READ, _ONLY, _REASONS)
+def translate_response(given: Fields) -> TranslatedRequest:
+    """Translate a response request. Raises InvalidParameter for what Ollama cannot express."""
+    reject_unsupported(given, _SUPPORTED, _ALLOWED_VALUES, _REASONS)
     stream = read_field(given, "stream", bool) or False
     if read_field(given, "stream_options", _StreamOptions) is not None and not stream:
-        raise wrong("stream_options", "may only be set when stream is true")
+        raise invalid("stream_options", "may only be set when stream is true")
     functions = _functions(given)
     offered = offer(functions, read_field(given, "tool_choice", object))
     parallel: bool | None = read_field(given, "parallel_tool_calls", bool)
     reasoning = read_field(given, "reasoning", _ReasoningSettings) or _ReasoningSettings()
     logprobs = _logprobs(given)
-    return chat_order(
+    return chat_request(
         given,
         _conversation(given),
         [{"type": "function", "function": each} for each in offered.functions],
@@ -180,7 +180,7 @@ def read_response_order(given: Fields) -> CompletionOrder:
             "truncate": _truncate(given),
             **logprobs,
         },
-        answering=ResponseAnswering(
+        translator=ResponseTranslator(
             RequestEcho.read(given),
             forced=offered.forced,
             one_call=parallel is False,
@@ -193,60 +193,60 @@ def _conversation(given: Fields) -> Conversation:
     conversation = Conversation()
     instructions: str | None = read_field(given, "instructions", str)
     if instructions:
-        conversation.say("system", instructions)
+        conversation.add_message("system", instructions)
     asked: Any = read_field(given, "input", object)
     if isinstance(asked, str):
-        conversation.say("user", asked)
+        conversation.add_message("user", asked)
     elif isinstance(asked, list):
         thoughts: str | None = None
         for at, written in enumerate(read_field(given, "input", list[msgspec.Raw]) or ()):
-            place = f"input[{at}]"
-            item = _item(written, asked[at], place)
-            thoughts = _add(conversation, item, place, thoughts)
+            path = f"input[{at}]"
+            item = _item(written, asked[at], path)
+            thoughts = _add(conversation, item, path, thoughts)
     if not asked or not isinstance(asked, (str, list)):
-        raise wrong("input", "must be a text, or a list of items, that is not empty")
+        raise invalid("input", "must be a non-empty text or a non-empty list of items")
     return conversation
 
 
-def _item(written: msgspec.Raw, given: object, place: str) -> _Item:
+def _item(written: msgspec.Raw, given: object, path: str) -> _Item:
     if not isinstance(given, dict):
-        raise wrong(place, "must be an item: an object")
+        raise invalid(path, "must be an item: an object")
     kind = given.get("type", "message")
     if kind == "item_reference":
-        raise wrong(place, "is a reference: nothing is kept between requests. Send the item itself")
+        raise invalid(path, "is a reference: nothing is stored between requests. Send the item")
     if kind not in _KINDS:
-        raise wrong(f"{place}.type", f"must be one of {', '.join(_KINDS)}")
+        raise invalid(f"{path}.type", f"must be one of {', '.join(_KINDS)}")
     data = bytes(written) if "type" in given else msgspec.json.encode({**given, "type": kind})
     try:
         item: _Item = _decode_item(data)
     except msgspec.ValidationError as error:
         issue, _, within = str(error).partition(" - at `$")
         issue = issue[:1].lower() + issue[1:]
-        raise wrong(place + within.removesuffix("`"), issue) from None
+        raise invalid(path + within.removesuffix("`"), issue) from None
     return item
 
 
-def _add(conversation: Conversation, item: _Item, place: str, thoughts: str | None) -> str | None:
-    """Add an item. Thoughts come before what they led to: they are given back until then."""
+def _add(conversation: Conversation, item: _Item, path: str, thoughts: str | None) -> str | None:
+    """Add an item. Reasoning comes before the item it belongs to, so it is returned until then."""
     match item:
         case _Reasoning():
             return "".join(part.text for part in item.content or item.summary) or None
         case _Message():
-            text, images = _content(conversation, item.content, f"{place}.content")
+            text, images = _content(conversation, item.content, f"{path}.content")
             thinking = thoughts if item.role == "assistant" else None
-            conversation.say(item.role, text, images, thinking=thinking)
+            conversation.add_message(item.role, text, images, thinking=thinking)
         case _FunctionCall():
             if thoughts:
-                conversation.say("assistant", "", thinking=thoughts)
-            conversation.call(item.call_id, item.name, item.arguments, f"{place}.arguments")
+                conversation.add_message("assistant", "", thinking=thoughts)
+            conversation.add_call(item.call_id, item.name, item.arguments, f"{path}.arguments")
         case _CallOutput():
-            text, images = _content(conversation, item.output, f"{place}.output")
-            message = conversation.say("tool", text, images)
-            conversation.answers_call(message, item.call_id)
+            text, images = _content(conversation, item.output, f"{path}.output")
+            message = conversation.add_message("tool", text, images)
+            conversation.link_to_call(message, item.call_id)
     return None
 
 
-def _content(conversation: Conversation, given: _Content, place: str) -> tuple[str, list[str]]:
+def _content(conversation: Conversation, given: _Content, path: str) -> tuple[str, list[str]]:
     if isinstance(given, str):
         return given, []
     texts: list[str] = []
@@ -258,9 +258,11 @@ def _content(conversation: Conversation, given: _Content, place: str) -> tuple[s
             case _Refusal():
                 texts.append(part.refusal)
             case _InputImage():
-                field = f"{place}[{at}].image_url"
+                field = f"{path}[{at}].image_url"
                 if part.image_url is None:
-                    raise wrong(field, "is needed: no files are kept here, so there are no ids")
+                    raise invalid(
+                        field, "is required: there are no stored files, so there are no ids"
+                    )
                 images.append(conversation.image(part.image_url, field))
     return "\n".join(texts), images
 
@@ -269,12 +271,12 @@ def _functions(given: Fields) -> Sequence[OfferedFunction]:
     functions = []
     for at, tool in enumerate(read_field(given, "tools", list[_FunctionTool]) or ()):
         if tool.type != "function":
-            raise wrong(
+            raise invalid(
                 f"tools[{at}].type",
-                f"cannot be {tool.type}: models that are served here call functions only",
+                f"cannot be {tool.type}: only function tools are supported",
             )
         if not tool.name:
-            raise wrong(f"tools[{at}].name", "is missing")
+            raise invalid(f"tools[{at}].name", "is missing")
         functions.append(OfferedFunction(tool.name, tool.description, tool.parameters, tool.strict))
     return functions
 
@@ -287,19 +289,19 @@ def _format(given: Fields) -> msgspec.Raw | None:
 
 
 def _truncate(given: Fields) -> msgspec.Raw | None:
-    """Targets leave out the beginning of what is too long unless they are told not to."""
-    wanted: str | None = read_field(given, "truncation", str)
-    if wanted not in (None, "auto", "disabled"):
-        raise wrong("truncation", "must be auto or disabled")
-    return msgspec.Raw(b"false") if wanted == "disabled" else None
+    """``truncate``: targets drop the beginning of a long conversation unless it is false."""
+    requested: str | None = read_field(given, "truncation", str)
+    if requested not in (None, "auto", "disabled"):
+        raise invalid("truncation", "must be auto or disabled")
+    return msgspec.Raw(b"false") if requested == "disabled" else None
 
 
 def _logprobs(given: Fields) -> Mapping[str, msgspec.Raw]:
     included = read_field(given, "include", list[str]) or []
     for each in included:
         if each not in _INCLUDED:
-            raise wrong("include", f"has {each}, which no model that is served here gives")
+            raise invalid("include", f"has {each}, which is not supported")
     most: int | None = read_field(given, "top_logprobs", int)
     return logprobs_fields(
-        wanted=_LOGPROBS in included or bool(most), most=most, most_field="top_logprobs"
+        requested=_LOGPROBS in included or bool(most), most=most, most_field="top_logprobs"
     )

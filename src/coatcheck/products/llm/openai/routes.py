@@ -1,4 +1,4 @@
-"""The synchronous passthrough, as OpenAI's clients know it: the same jobs in other words."""
+"""The synchronous routes for OpenAI's clients: they submit the same jobs in OpenAI's formats."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse, json_response
 from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.llm.context import LlmContext
-from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer, spelled
+from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer, canonical_name
 from coatcheck.products.llm.model import LlmKind
 from coatcheck.products.llm.openai.answers import ChatCompletion, Model, ModelList, model_list
-from coatcheck.products.llm.openai.completions import TextCompletion, read_completion_order
-from coatcheck.products.llm.openai.embeddings import EmbeddingList, read_embedding_order
-from coatcheck.products.llm.openai.fields import Answering, CompletionOrder, Fields
+from coatcheck.products.llm.openai.completions import TextCompletion, translate_completion
+from coatcheck.products.llm.openai.embeddings import EmbeddingList, translate_embedding
+from coatcheck.products.llm.openai.fields import AnswerTranslator, Fields, TranslatedRequest
 from coatcheck.products.llm.openai.native import Untranslatable
-from coatcheck.products.llm.openai.requests import read_order
+from coatcheck.products.llm.openai.requests import translate_chat
 from coatcheck.products.llm.openai.responses_answers import ResponseObject
-from coatcheck.products.llm.openai.responses_requests import read_response_order
+from coatcheck.products.llm.openai.responses_requests import translate_response
 from coatcheck.products.llm.passthrough import (
     ACCEPTED,
-    BROKEN,
     CHAT,
+    CHAT_ERRORS,
     JOB_HEADERS,
     MODEL_NAME,
     PREFER,
-    REFUSALS,
     RETRY_COUNT,
     STREAMED,
+    TARGET_FAILED,
     no_answer,
     ticket,
 )
 from coatcheck.products.llm.problem_formats import OPENAI
-from coatcheck.products.llm.relay import LEAVE_IT, Relay, untranslatable
+from coatcheck.products.llm.relay import NO_RETRY, Relay, untranslatable
 from coatcheck.products.llm.submit_routes import (
     NOT_CONFIGURED,
     PAYMENT,
@@ -54,74 +54,76 @@ from coatcheck.products.llm.submit_routes import (
 
 
 class OpenAIJobs:
-    """A route that makes jobs: ``read`` makes orders of its requests."""
+    """A route that submits jobs. ``read`` translates its requests."""
 
-    def __init__(self, context: LlmContext, read: Callable[[Fields], CompletionOrder]) -> None:
+    def __init__(self, context: LlmContext, read: Callable[[Fields], TranslatedRequest]) -> None:
         self._context = context
         self._read = read
-        self._hand_in = ChatSubmitter(context)
+        self._submitter = ChatSubmitter(context)
         self._relay = Relay(context)
 
     async def create(self, request: Request) -> Response | StreamResponse:
         preferences = read_preferences(request, in_query=False)
         after = resume_after(request)
-        handed_in, wanted = await self._handed_in(request)
+        submitted, options = await self._submit_chat(request)
         if preferences.respond_async:
-            return await ticket(self._context, handed_in, wanted.kind, preferences)
-        job = from_text(handed_in.ticket.id)
-        headers = [*self._relay.headers(job), *handed_in.headers]
-        if wanted.stream:
-            framing = wanted.answering.framing(job, handed_in.model)
-            after = 0 if handed_in.ticket.created else after
+            return await ticket(self._context, submitted, options.kind, preferences)
+        job = from_text(submitted.ticket.id)
+        headers = [*self._relay.headers(job), *submitted.headers]
+        if options.stream:
+            framing = options.translator.framing(job, submitted.model)
+            after = 0 if submitted.ticket.created else after
             response = await self._relay.stream(request, job, framing, headers, after=after)
             if (
                 isinstance(response, StreamResponse)
                 or response.status == HTTPStatus.SERVICE_UNAVAILABLE
             ):
                 return response
-            return _left(response)
-        view = await self._relay.held(request, handed_in.ticket.id, preferences.wait)
+            return _without_retry(response)
+        view = await self._relay.held(request, submitted.ticket.id, preferences.wait)
         if view.state is State.COMPLETED:
             answer = await self._context.presenter.answer(view)
             try:
-                whole = wanted.answering.whole(job, handed_in.model, answer)
+                whole = options.translator.whole(job, submitted.model, answer)
                 return json_response(whole, headers=headers)
             except Untranslatable as error:
                 why = untranslatable(job, error)
-                return _left(problem(request, HTTPStatus.BAD_GATEWAY, *why, headers=headers))
+                return _without_retry(
+                    problem(request, HTTPStatus.BAD_GATEWAY, *why, headers=headers)
+                )
         if view.terminal:
-            return _left(self._relay.failed(request, view, headers))
+            return _without_retry(self._relay.failed(request, view, headers))
         if preferences.wait is not None:
-            return await ticket(self._context, handed_in, wanted.kind, preferences)
+            return await ticket(self._context, submitted, options.kind, preferences)
         return await self._relay.drained(request, job, headers)
 
-    async def _handed_in(self, request: Request) -> tuple[SubmittedChat, _Wanted]:
-        """The job, and how to answer. The body is gone after this: its caller may wait for long."""
-        async with self._hand_in.fields_of(request) as fields:
-            order = self._read(fields)
-            handed_in = await self._hand_in.chat(
+    async def _submit_chat(self, request: Request) -> tuple[SubmittedChat, _AnswerOptions]:
+        """The job, and how to answer. Frees the body, because the caller may wait long."""
+        async with self._submitter.fields_of(request) as fields:
+            translated = self._read(fields)
+            submitted = await self._submitter.chat(
                 request,
-                order.kind,
-                order.fields,
+                translated.kind,
+                translated.fields,
                 lane=Lane.URGENT,
                 passthrough=True,
-                turns=order.turns,
-                image_urls=order.image_urls,
+                turns=translated.turns,
+                image_urls=translated.image_urls,
             )
-        return handed_in, _Wanted(order.kind, order.answering, order.stream)
+        return submitted, _AnswerOptions(translated.kind, translated.translator, translated.stream)
 
 
-class _Wanted(NamedTuple):
-    """How an answer is to be given."""
+class _AnswerOptions(NamedTuple):
+    """How to answer a request."""
 
     kind: LlmKind
-    answering: Answering
+    translator: AnswerTranslator
     stream: bool
 
 
-def _left(response: Response) -> Response:
-    """An answer that is no reason to make another job."""
-    headers: RawHeaders = [*response.headers, LEAVE_IT]
+def _without_retry(response: Response) -> Response:
+    """The response with a header that keeps the client from retrying."""
+    headers: RawHeaders = [*response.headers, NO_RETRY]
     return Response(response.status, response.body, headers)
 
 
@@ -139,16 +141,19 @@ class Models:
             return no_answer(request, error)
 
     async def one(self, request: Request) -> Response:
-        wanted = spelled(unquote(request.params["model"]))
+        options = canonical_name(unquote(request.params["model"]))
         try:
             models = await self._list()
         except NoAnswer as error:
             return no_answer(request, error)
         for model in models.data:
-            if spelled(model.id) == wanted:
+            if canonical_name(model.id) == options:
                 return json_response(model)
         return problem(
-            request, HTTPStatus.NOT_FOUND, "model_not_found", "No target has a model of that name."
+            request,
+            HTTPStatus.NOT_FOUND,
+            "model_not_found",
+            "No target has a model with this name.",
         )
 
     async def _list(self) -> ModelList:
@@ -164,23 +169,23 @@ def routes(context: LlmContext) -> list[Route]:
             "/v1/chat/completions",
             "openai_chat",
             "Chat with a model, as with OpenAI.",
-            OpenAIJobs(context, read_order),
+            OpenAIJobs(context, translate_chat),
             ChatCompletion,
             CHAT,
         ),
         _job_route(
             "/v1/completions",
             "openai_completion",
-            "Have a prompt completed, as with OpenAI.",
-            OpenAIJobs(context, read_completion_order),
+            "Complete a prompt, as with OpenAI.",
+            OpenAIJobs(context, translate_completion),
             TextCompletion,
             _COMPLETION,
         ),
         _job_route(
             "/v1/responses",
             "openai_response",
-            "Have a response made, as with OpenAI.",
-            OpenAIJobs(context, read_response_order),
+            "Create a response, as with OpenAI.",
+            OpenAIJobs(context, translate_response),
             ResponseObject,
             _RESPONSE,
         ),
@@ -188,7 +193,7 @@ def routes(context: LlmContext) -> list[Route]:
             "/v1/embeddings",
             "openai_embeddings",
             "Embed texts, as with OpenAI.",
-            OpenAIJobs(context, read_embedding_order),
+            OpenAIJobs(context, translate_embedding),
             EmbeddingList,
             _EMBEDDINGS,
             streams=False,
@@ -197,7 +202,7 @@ def routes(context: LlmContext) -> list[Route]:
             methods=("GET",),
             path="/v1/models",
             name="openai_models",
-            summary="The models that any target has.",
+            summary="List the models of all targets.",
             handler=models.all,
             access=Scope.READ,
             tag="llm",
@@ -205,20 +210,24 @@ def routes(context: LlmContext) -> list[Route]:
             responses=(
                 ResponseSpec(HTTPStatus.OK, "The models.", ModelList),
                 NOT_CONFIGURED,
-                BROKEN,
+                TARGET_FAILED,
             ),
         ),
         Route(
             methods=("GET",),
             path="/v1/models/{model:path}",
             name="openai_model",
-            summary="A model that a target has.",
+            summary="Describe a model.",
             handler=models.one,
             access=Scope.READ,
             tag="llm",
             problem_format=OPENAI,
             parameters=(Parameter("model", "path", "The model's name."),),
-            responses=(ResponseSpec(HTTPStatus.OK, "The model.", Model), NOT_CONFIGURED, BROKEN),
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "The model.", Model),
+                NOT_CONFIGURED,
+                TARGET_FAILED,
+            ),
         ),
     ]
 
@@ -233,7 +242,7 @@ def _job_route(
     *,
     streams: bool = True,
 ) -> Route:
-    description = "A job like those of `POST /jobs`, whose answer is waited for"
+    description = "Submits a job like `POST /jobs` and waits for its answer"
     if streams:
         description += ': whole, or with `"stream": true` as it comes, as Server-Sent Events'
     return Route(
@@ -241,25 +250,25 @@ def _job_route(
         path=path,
         name=name,
         summary=summary,
-        description=f"{description}. What cannot be said in Ollama's words is refused.",
+        description=f"{description}. Fields that Ollama's API cannot express are rejected.",
         handler=route.create,
         access=Scope.SUBMIT,
         tag="llm",
         parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
-        body=RequestBody("What OpenAI takes.", schema=schema),
+        body=RequestBody("The request of OpenAI's API.", schema=schema),
         held=HoldsOpen.UNLESS_ASYNC,
         problem_format=OPENAI,
         responses=(
             ResponseSpec(
                 HTTPStatus.OK,
-                "The answer, whole; or its parts." if streams else "The answer.",
+                "The whole answer, or its parts." if streams else "The answer.",
                 body,
                 headers=JOB_HEADERS,
                 also={"text/event-stream": _CHUNKS} if streams else {},
             ),
             ACCEPTED,
             PAYMENT,
-            *REFUSALS,
+            *CHAT_ERRORS,
         ),
     )
 

@@ -1,12 +1,12 @@
-"""Functions that a model may call, and calls that it is made to make.
+"""Tools of OpenAI's API: functions that a model may call, and forced calls.
 
-Targets offer functions to a model and leave it to the model whether it calls one: there is no
-``tool_choice`` in Ollama's API. What targets can do is to hold an answer to a JSON schema. So a
-model that must call is offered no function: it is told of those that it may choose from, its answer
-is held to the schema of a call, and the call is read from the answer's text.
+Ollama's API has no ``tool_choice``: targets offer functions to a model, and the model decides
+whether it calls one. But targets can constrain an answer to a JSON schema. So a model that must
+call is offered no function. An instruction describes the functions to choose from, the answer is
+constrained to the schema of a call, and the call is parsed from the answer's text.
 
-If there is one function to choose from, the text is its arguments. Else it is
-``{"name": ..., "arguments": ...}``, in this order, which the schema's is.
+If there is one function to choose from, the text is its arguments. Otherwise it is
+``{"name": ..., "arguments": ...}``, in this order, which is the schema's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BEGINNING: Final = re.compile(
 
 
 class OfferedFunction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A function that is offered."""
+    """A function that a model may call."""
 
     name: str
     description: str | None = None
@@ -47,7 +47,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ForcedCall:
-    """The functions of which a model has to call one, and how the call is read."""
+    """The functions of which a model must call one."""
 
     functions: Sequence[OfferedFunction]
 
@@ -64,7 +64,7 @@ class ForcedCall:
         """The schema of the answer."""
         if self.only is not None:
             return _parameters(self.functions[0])
-        # References lead from the root of a schema: each one is moved to a place of its own.
+        # References start at the root of a schema, so each schema moves to its own definition.
         places = [f"function_{at}" for at in range(len(self.functions))]
         definitions = {
             place: _moved(_parameters(each), f"#/{_DEFINITIONS}/{place}")
@@ -85,19 +85,19 @@ class ForcedCall:
         return {"anyOf": calls, _DEFINITIONS: definitions}
 
     def instruction(self) -> str:
-        """What the model is told, as it is offered no function."""
+        """The instruction for the model, which is offered no function."""
         if self.only is not None:
-            wanted = f"Answer by calling the function {self.only}: with a JSON object of its "
-            wanted += "arguments, and with nothing else."
+            text = f"Answer by calling the function {self.only}: with a JSON object of its "
+            text += "arguments, and with nothing else."
         else:
-            wanted = "Answer by calling one of these functions: with a JSON object that has its "
-            wanted += "name and its arguments, and with nothing else."
+            text = "Answer by calling one of these functions: with a JSON object that has its "
+            text += "name and its arguments, and with nothing else."
         described = "\n".join(_encode(_described(each)).decode() for each in self.functions)
-        return f"{wanted}\n{described}"
+        return f"{text}\n{described}"
 
 
 class ToolOffer(NamedTuple):
-    """What a model is offered: functions that it may call, or one call that it must make."""
+    """The functions that a model may call, or one call that it must make."""
 
     functions: Sequence[OfferedFunction]
     forced: ForcedCall | None
@@ -108,7 +108,7 @@ class _NamedFunction(msgspec.Struct):
 
 
 class _ToolChoice(msgspec.Struct):
-    """A ``tool_choice`` that is an object, of either API."""
+    """A ``tool_choice`` object, of either API."""
 
     type: str
     function: _NamedFunction | None = None
@@ -124,7 +124,7 @@ class _Allowed(msgspec.Struct):
 
 
 def offer(functions: Sequence[OfferedFunction], choice: object) -> ToolOffer:
-    """What ``tool_choice`` makes of the functions. Raises InvalidParameter."""
+    """Apply ``tool_choice`` to the functions. Raises InvalidParameter."""
     match choice:
         case None | "auto":
             return ToolOffer(functions, None)
@@ -135,38 +135,38 @@ def offer(functions: Sequence[OfferedFunction], choice: object) -> ToolOffer:
         case dict():
             return _chosen(functions, choice)
         case _:
-            raise _wrong("must be none, auto, required, or name a function")
+            raise _invalid("must be none, auto, required, or name a function")
 
 
 def _chosen(functions: Sequence[OfferedFunction], choice: Mapping[str, Any]) -> ToolOffer:
     try:
         read = msgspec.convert(choice, _ToolChoice)
     except msgspec.ValidationError:
-        raise _wrong("must be none, auto, required, or name a function") from None
+        raise _invalid("must be none, auto, required, or name a function") from None
     if read.type == "allowed_tools":
         mode, tools = read.mode, read.tools or []
         if read.allowed_tools is not None:
             mode, tools = read.allowed_tools.mode, read.allowed_tools.tools
         allowed = [_named(functions, each) for each in tools]
         if mode not in ("auto", "required"):
-            raise _wrong("must have the mode auto or required")
+            raise _invalid("must have the mode auto or required")
         return ToolOffer((), _forced(allowed)) if mode == "required" else ToolOffer(allowed, None)
     return ToolOffer((), _forced([_named(functions, read)]))
 
 
 def _named(functions: Sequence[OfferedFunction], choice: _ToolChoice) -> OfferedFunction:
     if choice.type != "function":
-        raise _wrong(f"cannot be {choice.type}: models that are served here call functions only")
+        raise _invalid(f"cannot be {choice.type}: only function tools are supported")
     name = choice.name if choice.function is None else choice.function.name
     for each in functions:
         if each.name == name:
             return each
-    raise _wrong(f"names {name}, which is not among the tools")
+    raise _invalid(f"names {name}, which is not among the tools")
 
 
 def _forced(functions: Sequence[OfferedFunction]) -> ForcedCall:
     if not functions:
-        raise _wrong("asks for a call, and there are no tools")
+        raise _invalid("requires a call, but there are no tools")
     return ForcedCall(functions)
 
 
@@ -182,7 +182,7 @@ def _described(function: OfferedFunction) -> dict[str, Any]:
 
 
 def _moved(schema: Any, place: str) -> Any:
-    """A schema whose references lead to ``place``, where it stands from now on."""
+    """The schema with its references changed for its new position, ``place``."""
     if isinstance(schema, list):
         return [_moved(each, place) for each in schema]
     if not isinstance(schema, dict):
@@ -197,12 +197,12 @@ def _moved(schema: Any, place: str) -> Any:
     }
 
 
-def _wrong(issue: str) -> InvalidParameter:
+def _invalid(issue: str) -> InvalidParameter:
     return InvalidParameter("tool_choice", issue, "body")
 
 
 class CallReader:
-    """Reads a forced call from the text of an answer, as it comes."""
+    """Parses a forced call from the text of an answer, as it comes."""
 
     def __init__(self, forced: ForcedCall) -> None:
         self._forced = forced
@@ -210,10 +210,10 @@ class CallReader:
         self._arguments = _ObjectScanner()
         self._begun = forced.only is not None
         self.name: str | None = forced.only
-        """The function that is called, once that is known."""
+        """The name of the called function, once it is known."""
 
     def read(self, text: str) -> str:
-        """What is new of the arguments."""
+        """The new part of the arguments."""
         self._text += text
         if not self._begun:
             beginning = _BEGINNING.match(self._text)
@@ -224,11 +224,11 @@ class CallReader:
         return self._arguments.read(text)
 
     def end(self) -> str | None:
-        """What is left of the arguments, once the answer is whole; None if it is no call."""
+        """The rest of the arguments, once the answer is whole; None if it is not a call."""
         if self._begun:
             return "" if self._arguments.is_whole and self.name in self._forced.names else None
         try:
-            call = json.loads(self._text)  # a target that does not keep the schema's order
+            call = json.loads(self._text)  # for a target that ignores the schema's order
             name, arguments = call["name"], call["arguments"]
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
@@ -256,7 +256,7 @@ class _ObjectScanner:
         self.is_whole = False
 
     def read(self, text: str) -> str:
-        """As much of ``text`` as is the object's."""
+        """The part of ``text`` that belongs to the object."""
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)

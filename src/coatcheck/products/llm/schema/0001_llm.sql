@@ -1,15 +1,15 @@
--- The llm product: which target a job was given to, what is known of each target, and the chats whose
--- caller has gone.
+-- The tables of the llm product: the target of each job, the state of each target, and the chats whose
+-- synchronous caller left.
 --
--- A job is bound to a target when it is claimed. Its row here is written with the claim, and again
--- with each later one; it is current while `lease` is the job's own, so that whoever takes a job from
--- its worker has nothing to do here, and a permit of a target in use is a held job.
--- `loading`: when it was claimed, its model was not loaded. Deleted with its job.
+-- A job is bound to a target when it is claimed. Each claim writes its row here. The row is current
+-- while `lease` equals the job's lease: a statement that takes a job from its worker needs no change
+-- here, and a target's permit in use is a held job.
+-- `loading`: the model was not loaded when the job was claimed. Deleted with its job.
 --
--- `drops`: how often a target dropped the chat in mid-answer and was there right afterwards, and
--- `dropped_lease` is the lease that was last counted for. It ends the chat at a bound of its own,
--- because what is asked may be what breaks the target; crashes, failures, interruptions and targets
--- that are away have counters on the job.
+-- `drops`: how often a target dropped the chat in mid-answer and answered right afterwards;
+-- `dropped_lease` is the lease that was counted last. Drops have their own bound, because the request
+-- may be what breaks the target; the job has counters for crashes, failures, interruptions and
+-- unreachable targets.
 
 CREATE TABLE llm_assignments (
     org_id        text COLLATE "C" NOT NULL,
@@ -26,10 +26,11 @@ CREATE TABLE llm_assignments (
 -- Targets, by their names in the settings of the workers that claim for them. They hold no tenant
 -- data: a reference table, like `workers`.
 --
--- The turn (products/llm/model_scheduler.py): the model that the target is at work on, since when, and which had
--- one before. `served` and `ended` are bounded in number. Only claims write these, one at a time.
+-- The turn (products/llm/model_scheduler.py): the model that the target serves, since when, and when
+-- other models had their last turn. `served` and `ended` have a bounded number of entries. Only claims
+-- write these, one at a time.
 --
--- `unreachable_since`: nobody got an answer from it since then; the next try is at `next_try_at`.
+-- `unreachable_since`: the target has not answered since then; the next probe is at `next_try_at`.
 
 CREATE TABLE llm_targets (
     name              text COLLATE "C" PRIMARY KEY,
@@ -49,17 +50,17 @@ CREATE TABLE llm_targets (
     )
 ) WITH (fillfactor = 50);
 
--- The jobs that wait for a target's return.
+-- The jobs that wait until a target can be reached.
 CREATE INDEX jobs_unreachable ON jobs (endpoint, run_at)
     WHERE state = 'retrying' AND error_code = 'target_unreachable';
 
--- Chats whose synchronous caller has gone before the answer: what a retry of that caller's client may
--- join (products/llm/caller_retries.py). A row is written when the connection ends, deleted by the one
--- retry that joins, and written again should that one leave as well. So a job without a row is one
--- that somebody waits for, or that nobody ever did.
+-- Chats whose synchronous caller left before the answer. A retry by that caller's client may join them
+-- (products/llm/caller_retries.py). A row is written when the connection ends, deleted by the one retry
+-- that joins, and written again if that one leaves as well. So a job without a row has a caller who
+-- waits, or never had one.
 --
--- `digest` is SHA-256 of the job's payload. Rows that nobody may join any more are deleted within
--- seconds, because what was asked is not to be guessed from them after the job's end.
+-- `digest` is the SHA-256 of the job's payload. Rows that nobody may join any more are deleted within
+-- seconds, so that nobody can guess the payload from them after the job's end.
 
 CREATE TABLE llm_abandoned (
     org_id  text COLLATE "C" NOT NULL,
@@ -70,8 +71,8 @@ CREATE TABLE llm_abandoned (
     PRIMARY KEY (org_id, job_id)
 );
 
--- What a retry looks up.
+-- For a retry that joins.
 CREATE INDEX llm_abandoned_digest ON llm_abandoned (org_id, digest);
 
--- What the pruner walks.
+-- For the deletion of old rows.
 CREATE INDEX llm_abandoned_left ON llm_abandoned (left_at);

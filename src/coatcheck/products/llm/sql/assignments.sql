@@ -1,4 +1,4 @@
--- The targets that jobs were given to last, and whether they still are at work there.
+-- The targets that jobs were assigned to last, and whether the jobs are still held there.
 --
 -- $1 organisations, $2 ids
 SELECT a.org_id, a.job_id, a.target, a.loading, j.lease IS NOT DISTINCT FROM a.lease AS current

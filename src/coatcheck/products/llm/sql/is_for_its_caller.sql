@@ -1,5 +1,5 @@
--- Whether a chat is for nobody but the caller who waits for it: others may come by its idempotency
--- key, and its webhook is told whoever waits. By the primary key of jobs.
+-- Whether only the synchronous caller can get a chat: with an idempotency key others may ask for it,
+-- and a webhook is sent whether or not anybody waits. Uses the primary key of jobs.
 --
 -- $1 organisation   $2 job
 SELECT j.idempotency_key IS NULL AND j.webhook IS NULL AS is_for_its_caller

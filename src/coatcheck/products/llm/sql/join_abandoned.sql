@@ -1,6 +1,6 @@
--- Take the oldest chat that its caller has left, for one retry of the same caller with the same body.
--- By llm_abandoned_digest. Who is just being taken is passed over: of two retries at once, each gets a
--- job of its own or none. No row if there is nothing to join.
+-- Join the oldest abandoned chat, for one retry of the same caller with the same body. Uses
+-- llm_abandoned_digest. Skips a row that another retry is joining: of two retries at once, each gets
+-- its own job or none. No row if there is nothing to join.
 --
 -- $1 organisation   $2 owner   $3 digest   $4 seconds since its caller left at most
 WITH free AS MATERIALIZED (

@@ -1,10 +1,11 @@
--- The speech product: voices and generations, each seen by its own user only.
+-- The speech product: voices and generations, visible to their own user only.
 --
--- What the product reads for a user is read under the role coatcheck_user, with the user set for the
--- transaction (products/speech/queries.py): the policies below extend those of the core's 0012_row_security.sql.
+-- Reads on behalf of a user run under the role coatcheck_user, with the user set for the transaction
+-- (products/speech/queries.py). The policies below extend those of core/schema/0012_row_security.sql.
 
--- Reference audio. The row comes before the upload, and is shown once that is whole (ready_at). One
--- that never was, and one that its user deleted, goes together with its blob (products/speech/maintenance.py).
+-- Reference audio. The row is created before the upload, and is visible once the upload is complete
+-- (ready_at). A voice that its user deleted, and an upload that was never completed, are removed together
+-- with their blobs (products/speech/maintenance.py).
 CREATE TABLE voices (
     org_id            text COLLATE "C" NOT NULL,
     id                uuid NOT NULL,
@@ -24,20 +25,20 @@ CREATE TABLE voices (
     )
 );
 
--- What a user's list walks.
+-- For a user's list of voices.
 CREATE INDEX voices_of_user ON voices (org_id, user_id, id)
     WHERE ready_at IS NOT NULL AND deleted_at IS NULL;
 
--- Those whose row and blob are to be removed: few.
+-- For the cleanup: the few voices whose row and blob are due for removal.
 CREATE INDEX voices_to_remove ON voices (coalesce(deleted_at, created_at))
     WHERE ready_at IS NULL OR deleted_at IS NOT NULL;
 
--- What a task is to say, and by which voice. Created with its job, by one statement; its state and its
--- result are on the job, with which it goes. Which kind of work it is, its job's endpoint says: a text
--- that is spoken, a preview of a voice that is only described, or a clone of a voice.
+-- The text of a task, and the voice that speaks it. One statement creates it together with its job, which
+-- has the state and the result, and it is deleted with the job. The job's endpoint says which kind of
+-- work it is: a text that is spoken, a preview of a voice that is only described, or a clone of a voice.
 --
 -- `voice_id` is NULL for a preview, which has a `description` instead; `clone_id` is the job that made
--- the clone a text is spoken with. The `text` of a clone is what is said in the recording, or empty.
+-- the clone that speaks the text. The `text` of a clone is the transcript of the recording, or empty.
 CREATE TABLE generations (
     org_id      text COLLATE "C" NOT NULL,
     id          uuid NOT NULL,
@@ -54,10 +55,10 @@ CREATE TABLE generations (
         CHECK ((voice_id IS NULL) = (description IS NOT NULL))
 );
 
--- A job has one; and it goes with it.
+-- A job has one generation. The index also serves its deletion with the job.
 CREATE UNIQUE INDEX generations_job ON generations (org_id, job_id);
 
--- What a user's lists walk.
+-- For a user's lists of tasks and generations.
 CREATE INDEX generations_of_user ON generations (org_id, user_id, id);
 
 ALTER TABLE voices ENABLE ROW LEVEL SECURITY;

@@ -1,9 +1,9 @@
--- A user's tasks that changed after one snapshot and up to another, in the order of their generations:
--- what console/changes.sql is for an organisation. Looks at the newest $8 tasks, along generations_of_user.
--- Read under coatcheck_user.
+-- A user's tasks that changed after one snapshot and up to another, in the order of their generations,
+-- as org_jobs/changes.sql does for an organisation. Scans the newest $8 tasks with the index
+-- generations_of_user. Read under coatcheck_user.
 --
 -- $1 organisation   $2 user   $3 characters of each text   $4, $5 see jobs/horizon.sql
--- $6 after this generation   $7 how many   $8 how many to look at
+-- $6 after this generation   $7 limit   $8 tasks to scan
 WITH horizon AS MATERIALIZED (
     /* include coatcheck.core:jobs/horizon.sql */
 ),
@@ -21,7 +21,7 @@ walked AS MATERIALIZED (
 page AS MATERIALIZED (
     SELECT w.id
     FROM walked AS w, horizon AS h
-    WHERE w.id > $6::uuid AND /* include coatcheck.core:jobs/is_news.sql */
+    WHERE w.id > $6::uuid AND /* include coatcheck.core:jobs/is_changed.sql */
     ORDER BY w.id
     LIMIT $7
 )

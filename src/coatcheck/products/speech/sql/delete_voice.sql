@@ -1,4 +1,4 @@
--- From now on there is no such voice. Its row stays until its blob is gone.
+-- Delete a voice: it is no longer visible. Its row stays until its blob is deleted.
 --
 -- $1 organisation   $2 user   $3 voice
 UPDATE voices AS v

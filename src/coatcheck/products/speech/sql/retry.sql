@@ -1,6 +1,6 @@
--- Retry a task: what console/retry.sql does, and the new job says what the old one was to say.
+-- Retry a task as org_jobs/retry.sql does, and give the new job a generation with the same text.
 --
--- $1-$8 see console/retry_created.sql   $9 the new generation
+-- $1-$8 see org_jobs/retry_created.sql   $9 the new generation
 WITH /* include coatcheck.core:org_jobs/retry_created.sql */,
 spoken AS (
     INSERT INTO generations (

@@ -1,9 +1,9 @@
--- Create a job together with what it is to say, and with who is to be told of its end: one statement,
--- so that there is never one without the other. Of a job that was not created, because its key or its
--- id is taken, nothing is written.
+-- Create a job together with its generation and its webhook receivers, in one statement, so that none
+-- exists without the others. If the job is not created, because its key or its id is taken, nothing is
+-- written.
 --
 -- $1-$12 as in jobs/submit.sql, one job   $13 generation   $14 user   $15 voice   $16 language
--- $17 text   $18 description   $19 the job of the clone that it is spoken with
+-- $17 text   $18 description   $19 the job of the clone that speaks the text
 WITH created AS (
     /* include coatcheck.core:jobs/submit.sql */
 ),
@@ -16,12 +16,12 @@ spoken AS (
     FROM created AS c
 ),
 bound AS (
-    /* include coatcheck.core:webhooks/bind.sql */
+    /* include coatcheck.core:webhooks/add_job_webhooks.sql */
 ),
 named AS (
-    /* include coatcheck.core:webhooks/named.sql */
+    /* include coatcheck.core:webhooks/submitted_targets.sql */
 ),
 enlisted AS (
-    /* include coatcheck.core:webhooks/enlist.sql */
+    /* include coatcheck.core:webhooks/target_upsert.sql */
 )
 SELECT c.id, c.staged FROM created AS c

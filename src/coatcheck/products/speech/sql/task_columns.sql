@@ -1,5 +1,5 @@
--- The file that a task has spoken, what it was to say, and the job: included by task.sql and
--- tasks.sql, and in the order of SpeechTask. $3 cuts the text.
+-- A task's generation, its file and its job: included by task.sql, tasks.sql and changes.sql, in the order
+-- in which queries.py reads them. $3 cuts the text.
 g.id AS generation_id, g.voice_id, g.language, left(g.text, $3::integer) AS said,
        length(g.text) AS characters, g.created_at AS generated_at, g.description, g.clone_id,
        a.name, a.blob_key, a.media_type, a.bytes, a.sha256,

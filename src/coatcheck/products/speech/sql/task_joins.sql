@@ -1,4 +1,4 @@
--- A generation, its job, and the file if that is there: a task has one.
+-- A generation, its job, and its file if that exists: a task has one file.
 generations AS g
 JOIN jobs AS j ON j.org_id = g.org_id AND j.id = g.job_id
 LEFT JOIN LATERAL (

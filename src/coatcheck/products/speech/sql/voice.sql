@@ -1,4 +1,4 @@
--- A voice of a user's, if it is whole. Read under coatcheck_user.
+-- A user's voice, if its upload is complete. Read under coatcheck_user.
 --
 -- $1 organisation   $2 user   $3 voice
 SELECT /* include voice_columns.sql */

@@ -1,8 +1,8 @@
--- Voices whose blob is to go: those that were deleted, and uploads that have not ended for so long.
--- The latter are marked as deleted first, so that whoever still uploads is told. Along
+-- Voices whose blobs are due for removal: deleted ones, and uploads that took too long. The latter are
+-- marked as deleted first, so that a process which still uploads gets an error. Uses the index
 -- voices_to_remove.
 --
--- $1 seconds that an upload may take   $2 how many
+-- $1 seconds that an upload may take   $2 limit
 UPDATE voices AS v
 SET deleted_at = coalesce(v.deleted_at, now())
 FROM (

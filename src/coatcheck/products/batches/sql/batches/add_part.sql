@@ -1,9 +1,9 @@
--- Give a run, which the transaction has locked, one more part, and the tasks that come along.
+-- Add a part to a run, and, if the request has them, its tasks. The transaction has locked the run.
 --
 -- $1 org   $2 batch   $3 run   $4 part   $5 source   $6 its key   $7 pieces   $8 bytes   $9 upload
--- $10 idempotency key   $11 fingerprint   $12 whether all there is comes along   $13 lines
--- $14-$17 tasks: ids, payloads, custom ids, flows   $18 what tasks tell by webhook
--- $19 what the store calls the source's content   $20 of a rerun of the whole batch: of runs below this
+-- $10 idempotency key   $11 fingerprint   $12 whether this statement writes all tasks of the part
+-- $13 lines   $14-$17 tasks: ids, payloads, custom ids, flows   $18 jobs.webhook of the tasks
+-- $19 ETag of the source   $20 for a rerun of the whole batch: of runs with numbers below this
 WITH run AS (
     UPDATE runs AS r
     SET tasks = r.tasks + cardinality($14::uuid[]), lines = r.lines + $13::bigint,

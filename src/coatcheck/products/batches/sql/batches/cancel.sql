@@ -1,5 +1,5 @@
--- Ask for a run's end: it takes no more tasks. Its waiting tasks are cancelled in small steps by
--- upkeep. A repeat changes nothing.
+-- Request the cancellation of a run, and close it. Maintenance cancels its waiting tasks in small
+-- steps. A repeat changes nothing.
 UPDATE runs
 SET cancel_requested_at = coalesce(cancel_requested_at, now()),
     closed_at = coalesce(closed_at, now())

@@ -1,10 +1,10 @@
--- Complete runs whose tasks have all ended: once, with everything that must be true then. What is
--- told of it by webhook, to whom the batch names and to the organisation's endpoints, commits with it.
+-- Complete the runs whose tasks have all ended: once, with everything that must be true then. The
+-- webhook deliveries, to the batch's own target and to the organisation's endpoints, commit with it.
 --
 -- Only latched runs have a total. The counters are those of the row: the deltas were added before.
 --
--- Whoever changes a batch locks it and then its run. To wait for one with the other in hand would be
--- to wait in a circle: a run whose batch is being changed right now is left for the next look.
+-- Every change of a batch locks the batch and then its run. To hold a run while waiting for its batch
+-- could deadlock. So a run whose batch is being changed right now is left for the next tick.
 --
 -- $1 runs at most
 WITH ended AS MATERIALIZED (
@@ -31,12 +31,12 @@ batches_done AS (
     FROM ended AS e
     WHERE b.org_id = e.org_id AND b.id = e.batch_id AND b.current_run = e.run_id
 ),
-told AS (
+notified AS (
     INSERT INTO webhook_deliveries (
         org_id, target_id, subject_kind, subject_id, run_id, event, facts
     )
-    SELECT e.org_id, tell.target, 'batch', e.batch_id, e.run_id, tell.event,
-           CASE tell.event
+    SELECT e.org_id, receiver.target, 'batch', e.batch_id, e.run_id, receiver.event,
+           CASE receiver.event
                WHEN 'tasks.succeeded'
                THEN jsonb_build_object('succeeded', e.succeeded - e.succeeded_told)
                ELSE jsonb_build_object(
@@ -58,8 +58,8 @@ told AS (
         FROM webhook_targets AS t
         WHERE t.org_id = e.org_id AND t.events IS NOT NULL
           AND 'batch.' || e.status = ANY (t.events)
-    ) AS tell
-    -- A run that was given up for the next one is not what the batch came to.
+    ) AS receiver
+    -- The end of a run that a rerun has replaced is not the end of the batch.
     WHERE b.deleted_at IS NULL AND b.current_run = e.run_id
 ),
 /* include coatcheck.core:limits/clear_run.sql */

@@ -1,17 +1,17 @@
--- Create a batch, its first run, its first part if there is one, and, of a small one, its tasks: one
+-- Create a batch, its first run, its first part if it has one, and the tasks of a small batch. One
 -- statement, so that a batch whose key is taken leaves nothing behind.
 --
--- Tasks that come along make the part done. A batch that is not open is closed from the start, and
--- with nothing left to take in it is latched at once: its total is the number of its tasks.
+-- A part whose tasks are written here is done. A batch that is not open is closed from the start. If
+-- it has nothing left to ingest, it is latched at once: its total is the number of its tasks.
 --
 -- $1 org   $2 batch   $3 run   $4 owner   $5 service   $6 its endpoint   $7 engine's endpoint
 -- $8 usage flow   $9 lane   $10 failures allowed   $11 open   $12, $13 before and after each input
 -- $14 concurrency   $15 rate   $16 rate key   $17 rate of each key   $18 webhook target
 -- $19 webhook events   $20 metadata   $21 seconds to keep   $22 key   $23 fingerprint   $24 request
 -- $25 part   $26 source   $27 its key   $28 pieces   $29 bytes   $30 upload   $31 lines
--- $32-$35 tasks: ids, payloads, custom ids, flows   $36 what tasks tell by webhook
--- $37 whether all there is comes along   $38 what the store calls the source's content
--- $39 the secrets that its tasks are sent with
+-- $32-$35 tasks: ids, payloads, custom ids, flows   $36 jobs.webhook of the tasks
+-- $37 whether this statement writes all tasks of the part   $38 ETag of the source
+-- $39 secrets for the calls of its tasks
 WITH created AS (
     INSERT INTO batches (
         org_id, id, current_run, owner, service, service_endpoint, endpoint, lane, failures_max,

@@ -1,4 +1,5 @@
--- A batch is gone for its readers, and its key is free. Upkeep removes what is left of it.
+-- Mark a batch as deleted: callers cannot read it any more, and its idempotency key is free.
+-- Maintenance removes its data.
 WITH deleted AS (
     UPDATE batches
     SET deleted_at = now(), updated_at = now(), idempotency_key = NULL

@@ -1,4 +1,4 @@
--- The part of a batch that kept one from being added: the same id (our own statement, sent twice), or
+-- The part of a batch that prevented an insert: it has the same id (our own statement, sent twice), or
 -- the same idempotency key.   $1 org   $2 batch   $3 idempotency key   $4 part
 SELECT p.id, p.run_id, p.fingerprint
 FROM batch_parts AS p

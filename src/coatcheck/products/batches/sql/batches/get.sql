@@ -1,4 +1,4 @@
--- A batch, a row for each of its runs, the oldest first.
+-- A batch: one row for each of its runs, oldest first.
 SELECT /* include batches/view_columns.sql */,
        /* include batches/run_columns.sql */
 FROM batches AS b

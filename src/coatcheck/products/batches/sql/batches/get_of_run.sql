@@ -1,4 +1,4 @@
--- The batch that a run is of, as get.sql has it.
+-- The batch of a run, with the columns and rows of get.sql.
 SELECT /* include batches/view_columns.sql */,
        /* include batches/run_columns.sql */
 FROM runs AS one

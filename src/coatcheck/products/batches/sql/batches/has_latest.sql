@@ -1,8 +1,7 @@
--- Whether a run has a task that is its batch's latest and ended in one of these ways, with one of these
--- error codes.
+-- Whether a run has a task that is the latest of its position, ended in one of these states, and has
+-- one of these error codes.
 --
--- $1 org   $2 batch   $3 run   $4-$6 as in batch_tasks/is_latest.sql   $7 states
--- $8 error codes, or NULL
+-- $1 org   $2 batch   $3 run   $4-$6 as in tasks/is_latest.sql   $7 states   $8 error codes, or NULL
 SELECT EXISTS (
     SELECT
     FROM jobs AS seen

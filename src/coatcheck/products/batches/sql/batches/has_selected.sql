@@ -1,4 +1,4 @@
--- Whether a run has a task that ended in one of these ways, with one of these error codes.
+-- Whether a run has a task that ended in one of these states, with one of these error codes.
 --
 -- $1 org   $2 run   $3 states   $4 error codes, or NULL
 SELECT EXISTS (

@@ -1,7 +1,8 @@
--- An organisation's batches, newest first, each with its current run and the sum of those before it,
--- as far as they are the batch's latest: of one owner, or of all.
+-- An organisation's batches, newest first, of one owner or of all. Each has its current run and the
+-- sum of the earlier ones, without tasks that a later run has repeated.
 --
--- Two ways, of which one is gone: with an OR, one owner's few would be looked for among all there are.
+-- Two branches, of which the planner drops one: with an OR, the few batches of one owner would be
+-- searched among all batches.
 --
 -- $1 org   $2 owner, or NULL   $3 older than this id   $4 how many
 WITH page AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- A batch and its current run, locked: whoever changes what a run is made of does so by turns.
--- After lock.sql, which says why.
+-- A batch and its current run, locked, so that changes of a run's parts and tasks come one after the
+-- other. Sent after lock.sql, whose header gives the reason.
 SELECT b.id, b.owner, b.endpoint, b.lane::text AS lane, b.failures_max, b.request_id, b.is_open,
        b.concurrency, b.rate_per_second, b.rate_key_per_second, r.webhook_target, b.webhook_events,
        r.id AS run_id, r.number, r.tasks, r.closed_at, r.latched_at, r.cancel_requested_at,

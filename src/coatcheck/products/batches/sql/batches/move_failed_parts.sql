@@ -1,10 +1,10 @@
--- What could not be taken into a run is taken into the next one, from where it stopped. What was
--- taken in of it stays with the run before, and is part of what a rerun takes from there.
+-- Move the failed parts of a run to the next one, to be ingested from where they stopped. Tasks that
+-- were ingested from them stay in the old run, where the rerun finds them.
 --
--- Their places come after the rerun's own part. One that is a rerun itself goes on taking from the run
--- that it took from, if the new run takes from the old one: otherwise it may take the same tasks.
+-- Their positions follow the rerun's own part. A part that is a rerun itself keeps its source run if
+-- the new run repeats the old one; otherwise it stays behind, because it could repeat the same tasks.
 --
--- $1 org   $2 old run   $3 new run   $4 whether the new run takes from the old one
+-- $1 org   $2 old run   $3 new run   $4 whether the new run repeats the old one
 UPDATE batch_parts AS p
 SET run_id = $3, state = 'pending', position = p.position + 1, redrives = p.redrives + 1,
     error_code = NULL, error_message = NULL, ingest_job = NULL, updated_at = now(),

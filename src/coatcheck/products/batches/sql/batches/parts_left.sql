@@ -1,7 +1,7 @@
--- Whether some of a run's parts wait to be taken in, and whether some could not be.
+-- Whether some of a run's parts wait for their ingest, and whether the ingest of some failed.
 --
--- A statement of its own, after lock_run.sql: a statement that had to wait for the lock still sees the
--- parts as they were before it.   $1 org   $2 run
+-- A separate statement, after lock_run.sql: a statement that had to wait for the lock would still see
+-- the parts as they were before it.   $1 org   $2 run
 SELECT coalesce(bool_or(p.state = 'pending'), false) AS waiting,
        coalesce(bool_or(p.state = 'failed'), false) AS failed
 FROM batch_parts AS p

@@ -1,4 +1,4 @@
--- A new run of a batch, which the transaction has locked: the batch goes on.
+-- Create a new run of a batch, and make it the current one. The transaction has locked the batch.
 --
 -- $1 org   $2 batch   $3 run   $4 number   $5 parent   $6 selection   $7 whether of all runs
 WITH run AS (

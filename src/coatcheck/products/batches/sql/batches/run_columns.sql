@@ -1,5 +1,5 @@
--- What a reader sees of a run `r`: included by get.sql and list.sql, with the joins of run_joins.sql,
--- in the order of RunView.
+-- The columns of a run `r`, in the order of RunView. get.sql and list.sql include them, with the joins
+-- of run_joins.sql.
 r.id AS run_id, r.number, r.parent_run, r.selection::text AS selection,
        CASE
            WHEN r.completed_at IS NOT NULL AND r.cancel_requested_at IS NOT NULL THEN 'cancelled'

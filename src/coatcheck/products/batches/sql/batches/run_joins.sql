@@ -1,5 +1,6 @@
--- What of a run is not in its row yet: the ends that were not summed up, the tasks that are held, and
--- the first part that failed, and whether others are still to be taken in. Of one that has completed there is none, and nothing is looked at.
+-- What the row of a run does not have yet: ended tasks that were not summed up, the number of running
+-- tasks, the first failed part, and whether other parts wait for their ingest. A completed run has
+-- none of these, and nothing is read for it.
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(d.completed), 0)::integer AS succeeded,
            coalesce(sum(d.failed), 0)::integer AS failed,

@@ -1,4 +1,4 @@
--- Whether a run has tasks that have not ended: by its row and what of it is not summed up yet.
+-- Whether a run has tasks that have not ended, by its row and the deltas that were not summed up yet.
 --
 -- $1 org   $2 run
 SELECT r.tasks > r.succeeded + r.failed + r.cancelled + coalesce((

@@ -1,4 +1,4 @@
--- What a reader sees of a batch `b`: included by get.sql and list.sql, in the order of BatchView.
+-- The columns of a batch `b`, in the order of BatchView. get.sql and list.sql include them.
 b.org_id, b.id, b.owner, b.service, b.service_endpoint, b.endpoint, b.lane::text AS lane,
        b.is_open,
        b.concurrency, b.rate_per_second, b.rate_key, b.rate_key_per_second, b.webhook_events,

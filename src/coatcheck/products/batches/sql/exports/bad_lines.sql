@@ -1,4 +1,4 @@
--- The lines of a run's lists that are no tasks, in order: as many as were kept of each part.
+-- The invalid lines of a run's lists, in order: those that are stored of each part.
 --
 -- $1 org   $2 run   $3 $4 after this part and line   $5 rows at most
 SELECT p.position, l.line, l.code, l.message

@@ -1,6 +1,6 @@
--- pending -> completed, once the blob is there in full. Fenced by the lease of the job that wrote it.
--- Sent again after its answer was lost, it answers the same. No row: the lease is lost, or the export
--- is not wanted any more; the blob is to be dropped. It goes with its batch, if that goes first.
+-- pending -> completed, when the blob is complete. Fenced by the lease of the job that wrote it. Sent
+-- again after its response was lost, it returns the same row. No row: the lease is lost, or the batch
+-- was deleted; the caller then deletes the blob. An export expires with its batch at the latest.
 --
 -- $1 org   $2 export   $3 job   $4 lease   $5 blob key   $6 bytes   $7 sha256   $8 tasks
 -- $9 seconds to keep

@@ -1,6 +1,6 @@
--- Ask for an export: its row and the job that writes it, in one statement. Of a batch that is being
--- removed no row is written, and its job, finding none, ends. Sent again after its answer was lost,
--- it does nothing.
+-- Create an export and the job that writes it, in one statement. If the batch is being removed, no
+-- export is written; its job finds none, and ends. Sent again after its response was lost, the
+-- statement does nothing.
 --
 -- $1-$12 as in jobs/submit.sql, one job   $13 export   $14 batch   $15 run   $16 whether of all runs
 WITH created AS (

@@ -1,4 +1,4 @@
--- Delete the rows of exports, whose blobs are gone.
+-- Delete the rows of exports whose blobs were deleted before.
 --
 -- $1 orgs   $2 ids
 DELETE FROM batch_exports AS e

@@ -1,6 +1,6 @@
--- A chunk of a run's tasks that ended one way, in order: one range of jobs_run_ended, as many rows as
--- are asked for, but no more than have $6 bytes of results before the last one. Lengths of results
--- are known without reading them.
+-- A chunk of a run's tasks that ended in one state, in order: one range of jobs_run_ended. At most $5
+-- rows, and no more rows after the results have $6 bytes. The length of a result is known without
+-- reading the result.
 --
 -- $1 org   $2 run   $3 state   $4 after this number   $5 rows at most   $6 bytes
 SELECT /* include exports/task_columns.sql */

@@ -1,4 +1,4 @@
--- Exports whose time is up. Nobody is shown them any more; their blobs go first, then their rows.
+-- Expired exports. Callers cannot read them any more; maintenance deletes their blobs, then their rows.
 SELECT e.org_id, e.id, e.blob_key
 FROM batch_exports AS e
 WHERE e.expires_at <= now()

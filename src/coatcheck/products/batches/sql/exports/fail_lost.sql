@@ -1,4 +1,4 @@
--- pending -> failed, for exports whose job has ended without writing them, or is gone.
+-- pending -> failed, for exports whose job ended without writing them, or does not exist any more.
 --
 -- $1 rows at most   $2 seconds to keep
 WITH lost AS MATERIALIZED (

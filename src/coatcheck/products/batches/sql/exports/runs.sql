@@ -1,7 +1,7 @@
--- The runs of a batch that an export of all of them is made of, the newest first: as of one, in the
--- order of ExportRun.
+-- The runs of a batch up to one of them, newest first, in the order of ExportRun: an export of the
+-- whole batch reads their tasks.
 --
--- $1 org   $2 batch   $3 that one's number
+-- $1 org   $2 batch   $3 number of the last run
 SELECT r.id, r.number, CASE r.number WHEN 1 THEN r.tasks ELSE r.mirrored END AS mirrored, r.tasks,
        CASE r.number WHEN 1 THEN r.tasks ELSE r.new_tasks END AS new_tasks, r.completed_at,
        r.succeeded - r.replaced_succeeded, r.failed - r.replaced_failed,

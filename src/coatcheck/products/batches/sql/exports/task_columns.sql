@@ -1,4 +1,4 @@
--- What an export has of a task of a `chunk`, in the order of ended.sql: included by it and its like.
+-- The columns of a task of a `chunk` in an export. ended.sql and ended_by_index.sql include them.
 chunk.id, chunk.task_index, chunk.custom_id, chunk.attempts, chunk.finished_at, chunk.result,
        chunk.error_code, chunk.error_message,
        (

@@ -1,18 +1,18 @@
--- Move a run and its part on by the chunk that the transaction has written.
+-- Advance a run and its part past the chunk that the transaction has written.
 --
--- From what they were when the chunk was numbered, and not otherwise: whoever has been overtaken, or
--- comes after a cancellation, changes nothing, and rolls back what it wrote. The run goes first, as
--- it does for everybody who changes what a run is made of; and last in the transaction, so that
--- nobody waits for it while a chunk is being written.
+-- Only from the counts that the chunk was numbered with: a writer that was overtaken, or comes after
+-- a cancellation, changes nothing, and rolls back its tasks. The run is locked before the part, as in
+-- every change of a run's parts and tasks; and last in the transaction, so that nobody waits for it
+-- while a chunk is being written.
 --
--- The last chunk makes the part done, unless it has no task at all, and releases its upload.
+-- The last chunk makes the part done, unless the part has no task, and releases its upload.
 --
--- In a run after the first, these tasks are new to the batch: their positions come after all there
--- are (schema/batches/0001_batches.sql).
+-- In a run after the first, these tasks are new to the batch: their positions follow all existing
+-- ones (schema/0001_batches.sql).
 --
 -- $1 org   $2 run   $3 part   $4 the run's tasks before   $5 the part's offset before
--- $6 bytes taken in   $7 lines   $8 bad ones   $9 tasks   $10 whether it is the last chunk
--- $11-$13 bad lines: number, code, message
+-- $6 bytes ingested   $7 lines   $8 invalid ones   $9 tasks   $10 whether it is the last chunk
+-- $11-$13 invalid lines: number, code, message
 WITH whole AS MATERIALIZED (
     SELECT sum(CASE WHEN every.number = 1 THEN every.tasks ELSE every.new_tasks END)::integer
                AS tasks
@@ -49,7 +49,7 @@ released AS (
     FROM part AS p
     WHERE p.state = 'done' AND u.org_id = p.org_id AND u.id = p.upload_id
 ),
-told AS (
+notified AS (
     INSERT INTO batch_bad_lines (org_id, part_id, line, code, message)
     SELECT p.org_id, p.id, bad.line, bad.code, bad.message
     FROM part AS p

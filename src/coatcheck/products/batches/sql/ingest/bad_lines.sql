@@ -1,4 +1,4 @@
--- The lines of a run's lists that are no tasks: the lists in their order, the lines in theirs.
+-- The invalid lines of a run's lists: the lists in their order, and the lines in theirs.
 --
 -- $1 org   $2 run   $3, $4 after this list's position and this line   $5 how many
 SELECT p.position, bad.line, bad.code, bad.message

@@ -1,4 +1,4 @@
--- An organisation's parts that could not be taken in, newest first: of one owner, or of all.
+-- An organisation's parts whose ingest failed, newest first: of one owner, or of all.
 --
 -- $1 org   $2 owner, or NULL   $3 older than this id   $4 how many
 SELECT p.id, p.batch_id, p.run_id, p.source, p.error_code, p.error_message, p.lines, p.tasks,

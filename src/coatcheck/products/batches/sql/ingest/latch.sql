@@ -1,8 +1,8 @@
--- Set a run's total, absolutely, and let it complete from now on: once it takes no more tasks and
--- every part of it was taken in. A repeat changes nothing.
+-- Latch a run: set its total, as an absolute number, and let it complete from now on. Only if it is
+-- closed and every part of it was ingested. A repeat changes nothing.
 --
--- On its own after whatever made a part done or closed the run: both lock the run, so whoever comes
--- second sees here what the first has done.
+-- A separate statement, after the one that made a part done or closed the run: both lock the run, so
+-- the second of them sees what the first has done.
 --
 -- $1 org   $2 run
 UPDATE runs AS r

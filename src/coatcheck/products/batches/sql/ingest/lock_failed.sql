@@ -1,5 +1,5 @@
--- The run of a part that failed, locked, as whoever changes what a run is made of does; nothing if
--- it was cancelled. Or of a part that this job was given before.
+-- Lock the run of a failed part, as every change of a run's parts and tasks does. No row if the run
+-- was cancelled. Also finds a part that this job was assigned to before, for a repeat.
 --
 -- $1 org   $2 part   $3 the batch's owner, or NULL for any   $4 the job
 SELECT r.id

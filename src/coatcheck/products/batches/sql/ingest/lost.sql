@@ -1,6 +1,6 @@
--- Parts that wait to be taken in while no job is at it: it was lost, or has ended without them.
+-- Pending parts that no job ingests: their job was lost, or ended without them.
 --
--- The oldest first.   $1 parts at most
+-- Oldest first.   $1 parts at most
 SELECT p.org_id, p.id, p.batch_id, p.ingest_job, p.redrives, b.request_id, j.state::text,
        j.error_code, j.error_message
 FROM batch_parts AS p

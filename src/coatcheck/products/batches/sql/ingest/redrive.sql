@@ -1,5 +1,5 @@
--- Have a part that failed taken in after all, by another job, from where it stopped. What it failed of
--- stays written down until then. Sent again after its answer was lost, it answers the same.
+-- failed -> pending, for a part that another job now ingests from where it stopped. Its error stays
+-- recorded until then. Sent again after its response was lost, it returns the same row.
 --
 -- $1 org   $2 part   $3 run   $4 the job
 WITH was AS MATERIALIZED (

@@ -1,18 +1,18 @@
--- Take tasks of runs before into a new one. One statement: their payloads stay on the server.
+-- Copy tasks of earlier runs into a new one. One statement, so that their payloads stay on the server.
 --
--- Moves the run and its part on as advance.sql does, from what they were; if that cannot be done,
--- nothing is written. A task that is not there any more is passed over. Rows are written in the
--- order of their ids, in which they are claimed: as task_copy.py says.
+-- Advances the run and its part as advance.sql does, from the counts of the snapshot; if these have
+-- changed, nothing is written. A task that does not exist any more is skipped. Rows are written in the
+-- order of their ids, in which they are claimed: task_copy.py gives the reason.
 --
--- They keep their positions. What they take the place of is counted, for its run, by how it ended:
--- from this commit on the batch is what the new tasks come to (schema/batches/0001_batches.sql).
+-- The copies keep their positions. The tasks that they replace are counted in their run by how they
+-- ended: from this commit on, the copies are the latest tasks (schema/0001_batches.sql).
 --
 -- $1 org   $2 run   $3 part   $4 the run's tasks before   $5 the part's offset before
 -- $6 the offset after   $7 whether it is the last chunk
--- $8 ids of the tasks to take, in order   $9 ids for new tasks, as many   $10 the run's flow
--- $11 what tasks tell by webhook   $12 the tasks' positions, in order of $8
--- $13 ids of the tasks that they take the place of, the latest of these positions: NULL for one that
--- is the task itself
+-- $8 ids of the tasks to copy, in order   $9 ids of the copies, as many   $10 the run's flow
+-- $11 jobs.webhook of the copies   $12 the tasks' positions, in order of $8
+-- $13 ids of the tasks that the copies replace, the latest of these positions: NULL if that is the
+-- copied task itself
 WITH old AS MATERIALIZED (
     SELECT j.payload, j.custom_id, j.flow, j.run_id, j.state, t.position, t.replaced,
            row_number() OVER (ORDER BY t.number) AS number

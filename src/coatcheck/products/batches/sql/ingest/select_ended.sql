@@ -1,6 +1,6 @@
--- The next tasks of a run that ended in one way, with one of some error codes: their numbers.
+-- The numbers of a run's next tasks that ended in one state, with one of some error codes.
 --
--- $1 org   $2 run   $3 state   $4 error codes, or NULL   $5 from which number on   $6 how many
+-- $1 org   $2 run   $3 state   $4 error codes, or NULL   $5 first number   $6 how many
 SELECT j.task_index
 FROM jobs AS j
 WHERE j.org_id = $1 AND j.run_id = $2 AND j.run_id IS NOT NULL

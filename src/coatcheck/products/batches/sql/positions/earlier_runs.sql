@@ -1,5 +1,5 @@
--- The runs of a batch that are numbered below one, the oldest first: of how many tasks each is, of how
--- many of them the numbers are their positions, and how many are new to the batch.
+-- The runs of a batch with numbers below one, oldest first: the number of their tasks, how many of
+-- these have their numbers as positions, and how many are new to the batch.
 --
 -- $1 org   $2 batch   $3 number
 SELECT r.number, r.id, r.tasks, CASE r.number WHEN 1 THEN r.tasks ELSE r.mirrored END AS mirrored,

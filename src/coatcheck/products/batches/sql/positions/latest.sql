@@ -1,5 +1,5 @@
--- The newest rows of positions, of runs that are numbered below one: one look each, at the end of a
--- range of the primary key. A position without a row is of a run that mirrors it.
+-- The newest row of each position, of runs with numbers below one: one read each, at the end of a
+-- range of the primary key. A position without a row belongs to a run that mirrors it.
 --
 -- $1 org   $2 batch   $3 positions   $4 run numbers below this
 SELECT t.position, newest.run_number, newest.run_id, newest.task_index

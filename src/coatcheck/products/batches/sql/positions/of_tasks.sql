@@ -1,4 +1,5 @@
--- The positions of a run's tasks, in the order of these numbers: a task without a row has its number.
+-- The positions of a run's tasks, in the order of these numbers. The position of a task without a row
+-- is its number.
 --
 -- $1 org   $2 run   $3 numbers
 SELECT coalesce(p.position, t.number) AS position

@@ -1,4 +1,4 @@
--- The runs of a batch that is to be removed are cancelled first, if they still go on.
+-- Cancel the runs of a deleted batch that have not ended, before they are removed.
 --
 -- $1 org   $2 batch
 UPDATE runs

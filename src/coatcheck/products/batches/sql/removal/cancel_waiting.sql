@@ -1,8 +1,8 @@
--- staged, queued, retrying -> cancelled, for some tasks of a run that was cancelled: as jobs/cancel.sql
--- does to one job, with what they used and who is told of it. Those that a claim holds just now are
--- passed over; they are asked to stop once it has them.
+-- staged, queued, retrying -> cancelled, for some tasks of a cancelled run, as jobs/cancel.sql does for
+-- one job, with usage and webhooks. Tasks that a claim holds right now are skipped; request_cancel.sql
+-- asks them to stop later.
 --
--- $1 org   $2 run   $3 rows at most, of those in the queue and of the others
+-- $1 org   $2 run   $3 rows at most, of the queued ones and of the others
 WITH queued AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
     FROM jobs AS j
@@ -41,7 +41,7 @@ changed AS (
 metered AS (
     /* include coatcheck.core:usage/meter.sql */
 ),
-told AS (
-    /* include coatcheck.core:webhooks/tell.sql */
+notified AS (
+    /* include coatcheck.core:webhooks/write_deliveries_from_changed.sql */
 )
 SELECT count(*) AS tasks, min(c.lane)::text AS lane FROM changed AS c

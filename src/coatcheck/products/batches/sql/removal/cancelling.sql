@@ -1,5 +1,5 @@
--- Runs that were cancelled and have not completed, a page of them: among those that go on, which are
--- few.
+-- Cancelled runs that have not completed, one page of them: among the runs that have not ended, which
+-- are few.
 --
 -- $1 $2 after this organisation and run   $3 rows at most
 SELECT r.org_id, r.id, r.group_id AS batch_id

@@ -1,5 +1,5 @@
--- Close open runs to which nothing was added for long: whoever opened them has forgotten them, and they
--- would never end. The reconciler latches them.
+-- Close open runs that got no tasks for long. Their owners have forgotten them, and they would never
+-- end. The reconciler latches them.
 --
 -- $1 runs at most   $2 seconds
 WITH idle AS MATERIALIZED (

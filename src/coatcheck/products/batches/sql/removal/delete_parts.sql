@@ -1,4 +1,4 @@
--- Delete parts with their bad lines and the uploads they took. Their lists are gone by then.
+-- Delete parts with their invalid lines and their uploads. Their lists were deleted before.
 --
 -- $1 org   $2 parts   $3 uploads
 WITH parts_gone AS (

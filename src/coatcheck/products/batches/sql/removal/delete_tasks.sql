@@ -1,5 +1,6 @@
--- Delete the last tasks of a run with all they left, and say how many the run has now: so whoever
--- goes on knows where. Their blobs are gone by then: the records of their artifacts say so at once.
+-- Delete the last tasks of a run with everything that belongs to them, and record how many tasks the
+-- run still has, so that the next step knows where to continue. Their blobs were deleted before; the
+-- records of their artifacts say so from this commit on.
 --
 -- $1 org   $2 run   $3 ids   $4 tasks before   $5 tasks after
 WITH moved AS MATERIALIZED (

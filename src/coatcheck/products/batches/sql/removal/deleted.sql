@@ -1,4 +1,4 @@
--- Batches that are to be removed, a page of them.
+-- Deleted batches, whose data is to be removed: one page of them.
 --
 -- $1 $2 after this time and id   $3 rows at most
 SELECT b.org_id, b.id, b.deleted_at

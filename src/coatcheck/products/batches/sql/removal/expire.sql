@@ -1,10 +1,10 @@
--- Batches whose retention has ended are removed like those that somebody deleted. Their idempotency
--- keys are free again, as those of jobs are. So are those with a list that could not be taken in, and
--- that nobody has done anything about for long: they would never end.
+-- Delete batches whose retention has ended, as if somebody had deleted them. Their idempotency keys
+-- become free, as those of jobs do. The same for batches whose failed ingest nobody has acted on for
+-- long: they would never end.
 --
--- The newest run of each is locked first, as the chunk of a rerun does, which changes older ones.
+-- The newest run of each is locked first. The chunk of a rerun, which changes older runs, does so too.
 --
--- $1 batches at most   $2 seconds that a failed list waits for somebody
+-- $1 batches at most   $2 seconds that a failed list waits for an action
 WITH old AS MATERIALIZED (
     SELECT b.org_id, b.id
     FROM batches AS b

@@ -1,5 +1,5 @@
--- Delete a batch of which nothing else is left, with its runs and their limits. Not before what its
--- tasks used is summed up: the sums are named by the batch.
+-- Delete a batch of which nothing else is left, with its runs and their limits. Not before the usage of
+-- its tasks is summed up, because the sums are recorded under the batch.
 --
 -- $1 org   $2 batch
 WITH settled AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Parts of a run that is being removed, and where their lists are.
+-- Parts of a run that is being removed, with the keys of their lists.
 --
 -- $1 org   $2 run   $3 rows at most
 SELECT p.id, p.source, p.source_key, p.upload_id, u.blob_key AS upload_key

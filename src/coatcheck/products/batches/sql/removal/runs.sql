@@ -1,5 +1,5 @@
--- The runs of a batch that is being removed: how many tasks each still has, and whether it is quiet.
--- In a quiet one nothing waits, nothing runs and nothing is taken in; it stays so.
+-- The runs of a batch that is being removed: how many tasks each still has, and whether it is quiet. In
+-- a quiet run nothing waits, runs or is being ingested, and that cannot change any more.
 --
 -- $1 org   $2 batch
 SELECT r.id, r.tasks,

@@ -1,4 +1,4 @@
--- The keys of the artifacts that tasks made.
+-- The blob keys of the tasks' artifacts.
 --
 -- $1 org   $2 ids
 SELECT a.blob_key

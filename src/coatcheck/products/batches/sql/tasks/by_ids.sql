@@ -1,5 +1,5 @@
--- Tasks of some runs by their ids, in the order of these. Ids are computed from the tasks' numbers: a
--- page in order is so many reads by primary key, wherever in the run it begins.
+-- Tasks of some runs by their ids, in the order of the ids. The ids are computed from the tasks'
+-- numbers: each row of a page is one read by primary key, wherever in the run the page begins.
 --
 -- $1 org   $2 runs   $3 as in view_columns.sql   $4 ids
 SELECT /* include tasks/view_columns.sql */

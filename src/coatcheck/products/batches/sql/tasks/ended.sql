@@ -1,5 +1,5 @@
--- A run's tasks that ended one way, in order: one range of jobs_run_ended. The states are named so
--- that its predicate is met whatever $4 is.
+-- A run's tasks that ended in one state, in order: one range of jobs_run_ended. The states are listed
+-- so that the predicate of the index holds for every $4.
 --
 -- $1-$3 as in view_columns.sql   $4 state   $5 after this number   $6 rows at most
 SELECT /* include tasks/view_columns.sql */

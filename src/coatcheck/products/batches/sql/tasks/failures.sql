@@ -1,6 +1,6 @@
--- How many of a run's tasks failed with which code: the commonest first. One range of jobs_run_ended
--- is walked, in the order of the tasks' numbers, and so many of them at most that a run of millions
--- costs no more than one of thousands.
+-- Counts of a run's failed tasks by error code, most frequent first. Reads one range of jobs_run_ended,
+-- in the order of the tasks' numbers, up to a limit: a run of millions costs no more than one of
+-- thousands.
 --
 -- $1 org   $2 run   $3 tasks at most   $4 codes at most
 SELECT f.error_code AS code, count(*) AS tasks, sum(count(*)) OVER () AS counted

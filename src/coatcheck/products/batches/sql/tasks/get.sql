@@ -1,5 +1,5 @@
--- One task of a batch, of whichever run, with its payload, and with its result unless that is long:
--- jobs/result.sql then has it.
+-- One task of a batch, of any run, with its payload, and its result unless that is long:
+-- jobs/result.sql reads long results.
 --
 -- $1 org   $2 batch   $3 id   $4 bytes that a result may have
 SELECT j.id, j.task_index, j.custom_id, j.state::text AS state,

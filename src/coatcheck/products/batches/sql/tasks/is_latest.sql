@@ -1,11 +1,11 @@
--- Whether no later run has taken a task in again, for a task `seen` of a run, whose position is in
--- `own` if it is not its number: included by latest_ended.sql and its like.
+-- Whether no later run has repeated a task `seen` of a run. `own` has its position, if that is not its
+-- number. latest_ended.sql, latest_failures.sql and batches/has_latest.sql include it.
 --
--- One look at the primary key for each task. With NOT EXISTS the planner may read all rows of the
--- batch instead, once, and remember them.
+-- One read of the primary key for each task. With NOT EXISTS, the planner may instead read all rows
+-- of the batch once, and keep them.
 --
--- $4 the run's number   $5 positions below this are mirrored by a later run   $6 runs numbered below
--- this count
+-- $4 the run's number   $5 a later run mirrors the positions below this   $6 only runs with numbers
+-- below this count
 coalesce(own.position, seen.task_index) >= $5::integer
        AND (
            SELECT true

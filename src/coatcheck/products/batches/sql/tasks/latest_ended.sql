@@ -1,8 +1,8 @@
--- A run's tasks that ended one way, in order, and which of them are their batch's latest: so many are
--- looked at and no more, in one range of jobs_run_ended, however few of them are.
+-- A run's tasks that ended in one state, in order, and which of them are the latest of their position.
+-- Scans a limited part of one range of jobs_run_ended, however few of its tasks are the latest.
 --
 -- $1 org   $2 batch   $3 run   $4-$6 as in is_latest.sql   $7 state   $8 error codes, or NULL
--- $9 after this number   $10 tasks to look at
+-- $9 after this number   $10 tasks to scan
 SELECT seen.task_index, seen.is_wanted AND /* include tasks/is_latest.sql */ AS is_latest
 FROM (
     SELECT j.task_index, $8::text[] IS NULL OR coalesce(j.error_code = ANY ($8), false) AS is_wanted

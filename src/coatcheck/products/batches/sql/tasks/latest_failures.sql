@@ -1,7 +1,7 @@
--- How many of a run's tasks failed with which code, of those that are their batch's latest: as
--- failures.sql, with how many were looked at.
+-- Counts by error code of a run's failed tasks that are the latest of their position, as failures.sql,
+-- and how many tasks were scanned.
 --
--- $1 org   $2 batch   $3 run   $4-$6 as in is_latest.sql   $7 tasks to look at
+-- $1 org   $2 batch   $3 run   $4-$6 as in is_latest.sql   $7 tasks to scan
 SELECT seen.error_code AS code,
        count(*) FILTER (WHERE /* include tasks/is_latest.sql */) AS tasks,
        count(*) AS seen

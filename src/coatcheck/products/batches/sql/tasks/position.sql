@@ -1,4 +1,4 @@
--- The position of a task `j` in its batch: its number, unless there is a row that says otherwise.
+-- The position of a task `j` in its batch: its number, unless a row of batch_positions has another.
 coalesce((
            SELECT p.position
            FROM batch_positions AS p

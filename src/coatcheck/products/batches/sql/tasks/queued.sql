@@ -1,5 +1,5 @@
--- A run's tasks that stand in the queue, in its order: one range of jobs_ready. A comparison of rows
--- is the range's one lower end, so that a page begins where the one before it ended.
+-- A run's queued tasks, in the order of the queue: one range of jobs_ready. The comparison of rows is
+-- the lower end of the range, so that a page begins where the previous one ended.
 --
 -- $1-$3 as in view_columns.sql   $4 batch   $5 $6 $7 after this flow, time and id   $8 rows at most
 SELECT /* include tasks/view_columns.sql */, j.flow, j.run_at

@@ -1,5 +1,5 @@
--- What a page shows of a task, in the order of TaskView. A long result is left out: its length says
--- so. The input is, too: it is the caller's own.
+-- The columns of a task in a page, in the order of TaskView. Long results are left out, with their
+-- length; inputs are left out, because callers have them.
 --
 -- $1 org   $2 run   $3 bytes that a result in a page may have
 j.id, j.task_index, j.custom_id, j.state::text AS state,

@@ -1,7 +1,0 @@
--- Note what a callback calls the work, while nobody knows its id.
---
--- $1 org   $2 job   $3 spawn   $4 id
-UPDATE remote_calls AS c
-SET told_id = $4
-WHERE c.org_id = $1 AND c.job_id = $2 AND c.spawn = $3 AND c.remote_id IS NULL
-RETURNING c.job_id

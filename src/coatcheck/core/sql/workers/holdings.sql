@@ -1,7 +1,0 @@
--- What a worker holds: the job and the lease of each claim of its boot that has not ended, and whether
--- it has begun. Always a row, if one without a job, that says whether it comes from a standby.
---
--- $1 boot
-SELECT s.is_standby, j.id, j.lease, j.state IN ('processing', 'finalizing') AS begun
-FROM (SELECT pg_is_in_recovery() AS is_standby) AS s
-LEFT JOIN jobs AS j ON j.lease >> 40 = $1 AND j.lease IS NOT NULL
