@@ -23,7 +23,12 @@ logger = logging.getLogger("coatcheck.tests")
 def restored_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    # A server that another test ran in this process may have set its own logger's level.
+    server = logging.getLogger("uvicorn.error")
+    server_level = server.level
+    server.setLevel(logging.NOTSET)
     yield
+    server.setLevel(server_level)
     root.handlers[:] = handlers
     root.setLevel(level)
     logging.captureWarnings(capture=False)
