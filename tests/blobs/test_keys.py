@@ -4,23 +4,24 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import (
     artifact_key,
     artifacts_of,
-    export_key,
-    export_of,
-    exports_of,
-    generation_key,
     input_key,
     input_of_piece,
     inputs_of,
     job_of,
-    list_key,
-    list_of_piece,
-    lists_of,
-    reference_key,
     upload_key,
     upload_of,
     uploads_of,
 )
 from coatcheck.domain.ids import new_id, to_text
+from coatcheck.products.batches.blob_keys import (
+    export_key,
+    export_of,
+    exports_of,
+    list_key,
+    list_of_piece,
+    lists_of,
+)
+from coatcheck.products.speech.blob_keys import generation_key, reference_key
 
 
 def test_a_key_names_its_deployment_and_its_job() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coatcheck.blobs import SignedUrl, UrlSigner
-from coatcheck.blobs.keys import export_key, upload_key
+from coatcheck.blobs.keys import upload_key
 from coatcheck.blobs.signing import BLOBS_PATH, Grants
 from coatcheck.core.queries import uploads, usage_reports
 from coatcheck.db.connection import Connection
@@ -16,6 +16,7 @@ from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import message_id
 from coatcheck.http.app import create_app
 from coatcheck.http.routing import EVERY_METHOD, Route
+from coatcheck.products.batches.blob_keys import export_key
 from coatcheck.products.speech.model import generation_of
 from tests.all_products import SURFACES
 from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch

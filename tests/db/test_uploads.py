@@ -8,11 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.blobs.keys import export_key, list_key, upload_key
+from coatcheck.blobs.keys import upload_key
 from coatcheck.core.queries import uploads
 from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import StagedUpload
+from coatcheck.products.batches.blob_keys import export_key, list_key
 from coatcheck.products.batches.queries import exports, ingest
 from tests.db.batch_blobs import put_export, put_part
 

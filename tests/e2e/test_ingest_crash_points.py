@@ -15,7 +15,6 @@ from uuid import UUID
 import pytest
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import list_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import reports
 from coatcheck.db.connection import Connection
@@ -24,6 +23,7 @@ from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.encoding import encode
 from coatcheck.maintenance.retention import OrphanBlobSweeper
+from coatcheck.products.batches.blob_keys import list_key
 from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.maintenance import BatchSweeper
 from coatcheck.products.batches.model import BatchState, BatchView, NewPart, Selection

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from coatcheck.blobs.keys import export_key, upload_key
+from coatcheck.blobs.keys import upload_key
 from coatcheck.blobs.signing import BLOBS_PATH, Grant, Grants
 from coatcheck.core import Engine
 from coatcheck.core.queries import uploads
@@ -25,6 +25,7 @@ from coatcheck.domain.job import Artifact
 from coatcheck.http import request, upload_limits
 from coatcheck.http.app import create_app
 from coatcheck.http.context import open_server_context
+from coatcheck.products.batches.blob_keys import export_key
 from coatcheck.settings import Settings
 from tests.blobs.stores import BlobStore
 from tests.http.conftest import PEPPER, serving

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import artifact_key, export_key, list_key, upload_key
+from coatcheck.blobs.keys import artifact_key, upload_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import usage
 from coatcheck.db.connection import PINNED_PLANS, Connection
@@ -20,6 +20,7 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import maintenance
+from coatcheck.products.batches.blob_keys import export_key, list_key
 from coatcheck.products.batches.maintenance import BatchCanceller, BatchRemover, RunCompleter
 from coatcheck.products.batches.queries import batches
 from coatcheck.products.batches.sql import sql

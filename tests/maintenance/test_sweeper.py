@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import artifact_key, export_key, input_key, list_key, upload_key
+from coatcheck.blobs.keys import artifact_key, input_key, upload_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import inputs, reports, uploads
 from coatcheck.db.connection import Connection
@@ -18,6 +18,7 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import HeldCopy, Mechanism
 from coatcheck.http.request import LIST_SECONDS_MAX
 from coatcheck.maintenance.retention import ARTIFACT_GRACE, INPUT_GRACE, OrphanBlobSweeper
+from coatcheck.products.batches.blob_keys import export_key, list_key
 from coatcheck.products.batches.maintenance import LIST_GRACE, BatchSweeper
 from tests.db.batch_blobs import put_export, put_part
 from tests.db.input_rows import put_input

@@ -13,11 +13,16 @@ from typing import Final, Literal
 from uuid import UUID
 
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.limits import ABANDONED_BATCH_SECONDS
 from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.maintenance import RESUBMITS_MAX
-from coatcheck.products.batches.model import BatchState, TaskCounts, TaskStatus, task_id
+from coatcheck.products.batches.model import (
+    ABANDONED_BATCH_SECONDS,
+    BatchState,
+    TaskCounts,
+    TaskStatus,
+    task_id,
+)
 from tests.properties.ground import UNIT_SECONDS
 from tests.properties.job_model import JobModel, ModelJob
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from coatcheck.blobs.keys import list_key
 from coatcheck.core.queries import leases
 from coatcheck.core.queries.leases import FinishedJob, Settlement
 from coatcheck.domain.errors import (
@@ -34,6 +33,7 @@ from coatcheck.maintenance.rescuer import Rescuer
 from coatcheck.maintenance.retention import Pruner
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import maintenance, repository
+from coatcheck.products.batches.blob_keys import list_key
 from coatcheck.products.batches.errors import (
     BatchAlreadyEnded,
     BatchNotOpen,

@@ -145,9 +145,9 @@ def test_versions_and_endpoints_are_bounded() -> None:
             "same",
         ),
         ([{**ENDPOINT, "path": "/{a}/{a}"}], "versions.1.endpoints[0].path", "twice"),
-        ([{**ENDPOINT, "path": "/jobs/{id}"}], "versions.1.endpoints[0].path", "gateway's own"),
-        ([{**ENDPOINT, "path": "/async/x"}], "versions.1.endpoints[0].path", "gateway's own"),
-        ([{**ENDPOINT, "path": "/v2/x"}], "versions.1.endpoints[0].path", "gateway's own"),
+        ([{**ENDPOINT, "path": "/jobs/{id}"}], "versions.1.endpoints[0].path", "reserved paths"),
+        ([{**ENDPOINT, "path": "/async/x"}], "versions.1.endpoints[0].path", "reserved paths"),
+        ([{**ENDPOINT, "path": "/v2/x"}], "versions.1.endpoints[0].path", "reserved paths"),
         ([{**ENDPOINT, "path": "/" + "a" * 200}], "versions.1.endpoints[0].key", "set one"),
         (
             [{**ENDPOINT, "target": {"type": "python"}}],

@@ -1,7 +1,7 @@
 """Blob keys: they name the deployment and the owner, so a key says what it belongs to.
 
-Organisation names are not part of a key: they may contain what a path must not. Data that belongs
-to a user and lives as long as its row has the user in its key, encoded for use in a path.
+Organisation names are not part of a key: they may contain what a path must not. Products have keys
+of their own beside these (``products/*/blob_keys.py``).
 """
 
 from __future__ import annotations
@@ -15,15 +15,7 @@ from coatcheck.domain.ids import InvalidId, from_text, new_id, to_text
 _ARTIFACTS = "artifacts"
 _INPUTS = "inputs"
 _UPLOADS = "uploads"
-_LISTS = "lists"
-_EXPORTS = "exports"
-_GENERATIONS = "generations"
-_CLONES = "clones"
-_REFERENCES = "references"
 _FOLDER_NAME_BYTES_MAX = 200
-
-OF_USERS = (_GENERATIONS, _REFERENCES)
-"""The first segments of the keys of all user-owned blobs."""
 
 
 def artifacts_of(deployment: UUID) -> str:
@@ -41,7 +33,7 @@ def job_of(key: str) -> UUID | None:
     parts = key.split("/")
     if len(parts) != 4 or parts[0] != _ARTIFACTS:
         return None
-    return _id_named(parts[2])
+    return id_of(parts[2])
 
 
 def inputs_of(deployment: UUID) -> str:
@@ -62,18 +54,17 @@ def input_of_piece(blob_key: str) -> tuple[UUID, str] | None:
     parts = blob_key.split("/")
     if len(parts) != 5 or parts[0] != _INPUTS:
         return None
-    job = _id_named(parts[2])
+    job = id_of(parts[2])
     return None if job is None else (job, "/".join(parts[:4]))
 
 
 def uploads_of(deployment: UUID) -> str:
-    """The key prefix of a deployment's staged task lists."""
+    """The key prefix of a deployment's uploads."""
     return f"{_UPLOADS}/{deployment.hex}"
 
 
 def upload_key(deployment: UUID, upload: UUID) -> str:
-    """The key of a list that a caller uploads before submitting a batch. A second PUT replaces
-    it."""
+    """The key of a file that a caller uploads before submitting it. A second PUT replaces it."""
     return f"{uploads_of(deployment)}/{to_text(upload)}"
 
 
@@ -82,62 +73,10 @@ def upload_of(key: str) -> UUID | None:
     parts = key.split("/")
     if len(parts) != 3 or parts[0] != _UPLOADS:
         return None
-    return _id_named(parts[2])
+    return id_of(parts[2])
 
 
-def lists_of(deployment: UUID) -> str:
-    """The key prefix of task lists that came in a request body."""
-    return f"{_LISTS}/{deployment.hex}"
-
-
-def list_key(deployment: UUID, batch: UUID, part: UUID) -> str:
-    """A new key for the pieces of one list (see ``pieces.py``)."""
-    return f"{lists_of(deployment)}/{to_text(batch)}/{to_text(part)}/{to_text(new_id())}"
-
-
-def list_of_piece(blob_key: str) -> tuple[UUID, str] | None:
-    """The part of a batch and the list key that a piece belongs to, or None."""
-    parts = blob_key.split("/")
-    if len(parts) != 6 or parts[0] != _LISTS:
-        return None
-    part = _id_named(parts[3])
-    return None if part is None else (part, "/".join(parts[:5]))
-
-
-def exports_of(deployment: UUID) -> str:
-    """The key prefix of a deployment's exports."""
-    return f"{_EXPORTS}/{deployment.hex}"
-
-
-def export_key(deployment: UUID, batch: UUID, export: UUID) -> str:
-    """A new key. Each attempt gets its own, so two attempts never write the same blob."""
-    return f"{exports_of(deployment)}/{to_text(batch)}/{to_text(export)}/{to_text(new_id())}"
-
-
-def export_of(key: str) -> UUID | None:
-    """The export that a blob belongs to, or None if the key has another form."""
-    parts = key.split("/")
-    if len(parts) != 5 or parts[0] != _EXPORTS:
-        return None
-    return _id_named(parts[3])
-
-
-def generation_key(user: str, generation: UUID) -> str:
-    """The key of the audio generated for a user. It is fixed, so a repeated store replaces it."""
-    return f"{_GENERATIONS}/{_folder_of(user)}/{to_text(generation)}.wav"
-
-
-def clone_key(user: str, clone: UUID) -> str:
-    """The key of the speaker prompt made from a user's voice."""
-    return f"{_CLONES}/{_folder_of(user)}/{to_text(clone)}.prompt"
-
-
-def reference_key(user: str, voice: UUID) -> str:
-    """The key of the reference audio of a user's voice."""
-    return f"{_REFERENCES}/{_folder_of(user)}/{to_text(voice)}/reference.wav"
-
-
-def _folder_of(user: str) -> str:
+def user_folder(user: str) -> str:
     """A user's id as a unique folder name. Characters that a name cannot hold are
     percent-encoded; a name that would be too long becomes a hash."""
     name = quote(user, safe="@+=,").replace("~", "%7E")
@@ -148,7 +87,8 @@ def _folder_of(user: str) -> str:
     return name
 
 
-def _id_named(text: str) -> UUID | None:
+def id_of(text: str) -> UUID | None:
+    """The id that a segment of a key is, or None."""
     try:
         return from_text(text)
     except InvalidId:

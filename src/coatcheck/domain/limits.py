@@ -6,8 +6,6 @@ from types import MappingProxyType
 from typing import Final
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
-LLM_PAYLOAD_BYTES_MAX: Final = 32 * 1024 * 1024
-"""For chats, whose messages include images."""
 RESULT_BYTES_MAX: Final = 16 * 1024 * 1024
 ERROR_MESSAGE_CHARACTERS_MAX: Final = 4_000
 PROGRESS_NOTE_CHARACTERS_MAX: Final = 1_000
@@ -61,10 +59,6 @@ INPUT_RECORD_SECONDS: Final = 90 * 86_400
 RUNS_MAX: Final = 1_000
 """Runs of one batch, because its status shows all of them."""
 
-ABANDONED_BATCH_SECONDS: Final = 14 * 86_400
-"""How long a list that failed waits before its batch is removed, and how long an open batch waits
-for more tasks before it is closed."""
-
 UNSERVED_ENDPOINT_SECONDS: Final = 7 * 86_400
 """How long an endpoint that no live worker publishes stays in the catalogue: as long as a failed
 job is kept by default."""
@@ -76,12 +70,8 @@ lost with it the last time."""
 CRASHES_TOGETHER_MAX: Final = 9
 """The same for a job that was always lost together with others: all but one are bystanders."""
 
-LLM_DROPS_MAX: Final = 5
-"""How often a target may drop a chat in mid-answer, and be reachable right afterwards, before the
-chat counts as the cause and fails."""
-
 CLAIM_ROWS_MAX: Final = 500
-"""Batches of 1,000 flip the claim's plan and halve its throughput; see docs/adr/0004."""
+"""Claims of 1,000 jobs flip the plan and halve the throughput; see docs/adr/0004."""
 
 SUBMIT_ROWS_MAX: Final = 1_000
 """Rows in one batched INSERT of submissions."""

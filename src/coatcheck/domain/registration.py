@@ -48,7 +48,7 @@ _SENT_BY_THE_CONNECTION: Final = frozenset(
         "upgrade",
     }
 )
-_OF_THE_GATEWAY: Final = frozenset({"async", "jobs"})
+_RESERVED_SEGMENTS: Final = frozenset({"async", "jobs"})
 
 
 def check_service_name(name: str, of_products: Container[str]) -> None:
@@ -258,8 +258,8 @@ def _path_issues(field: str, path: str) -> Iterator[FieldIssue]:
     if len(set(names)) < len(names):
         yield FieldIssue(field, "names a parameter twice")
     first = path.split("/")[1]
-    if first in _OF_THE_GATEWAY or (first[:1] == "v" and first[1:].isdecimal()):
-        yield FieldIssue(field, "conflicts with the gateway's own paths: /async, /jobs and /v1")
+    if first in _RESERVED_SEGMENTS or (first[:1] == "v" and first[1:].isdecimal()):
+        yield FieldIssue(field, "conflicts with reserved paths: /async, /jobs and /v1")
 
 
 def _header_issues(field: str, headers: Mapping[str, str]) -> Iterator[FieldIssue]:

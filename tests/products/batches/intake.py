@@ -13,12 +13,13 @@ import asyncpg
 
 from coatcheck import Engine, Settings
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import list_key, upload_key
+from coatcheck.blobs.keys import upload_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import uploads
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.notifications import Notifier
 from coatcheck.domain.ids import new_id, to_text
+from coatcheck.products.batches.blob_keys import list_key
 from coatcheck.products.batches.ingest import Ingester, IngestReport, IngestRequest
 from coatcheck.products.batches.model import BatchView, NewBatch, NewPart
 from coatcheck.products.batches.repository import BatchRepository

@@ -12,8 +12,8 @@ import pytest
 from coatcheck import State
 from coatcheck.db.connection import Connection
 from coatcheck.domain.job import JobView
-from coatcheck.domain.limits import LLM_DROPS_MAX
 from coatcheck.products.llm import queries, target_monitor
+from coatcheck.products.llm.model import LLM_DROPS_MAX
 from coatcheck.products.llm.repository import LlmRepository
 from coatcheck.products.llm.target_monitor import TargetMonitor
 from coatcheck.products.llm.upstream import TargetDocument, Upstream

@@ -13,11 +13,10 @@ import pytest
 from coatcheck import State, Ticket
 from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.explanation import BlockerKind
-from coatcheck.domain.limits import LLM_DROPS_MAX
 from coatcheck.domain.retry import Backoff
 from coatcheck.products.console.presenter import timeline
 from coatcheck.products.llm import answers, executor, target_monitor
-from coatcheck.products.llm.model import LLM_ENDPOINTS, model_name
+from coatcheck.products.llm.model import LLM_DROPS_MAX, LLM_ENDPOINTS, model_name
 from coatcheck.settings.llm_targets import LlmTarget
 from examples.ollama_upstream import Fault, OllamaUpstream
 from tests.products.llm.chats import MODEL, Chats, text_of

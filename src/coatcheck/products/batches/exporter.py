@@ -25,7 +25,6 @@ from uuid import UUID
 import msgspec
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import export_key
 from coatcheck.core.queries import reports
 from coatcheck.core.upstream_calls import shown_result
 from coatcheck.crash import crash_point
@@ -38,6 +37,7 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.job import Job
+from coatcheck.products.batches.blob_keys import export_key
 from coatcheck.products.batches.model import MirrorRun, TaskStatus, mirrored_after
 from coatcheck.products.batches.queries import exports, tasks
 from coatcheck.products.batches.queries.exports import ExportRun, PartBadLine, PendingExport

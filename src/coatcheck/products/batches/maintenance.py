@@ -8,14 +8,7 @@ from datetime import timedelta
 from typing import ClassVar, Final
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import (
-    export_of,
-    exports_of,
-    list_of_piece,
-    lists_of,
-    upload_of,
-    uploads_of,
-)
+from coatcheck.blobs.keys import upload_of, uploads_of
 from coatcheck.blobs.pieces import delete_pieces
 from coatcheck.core.queries import uploads
 from coatcheck.crash import crash_point
@@ -26,6 +19,7 @@ from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
 from coatcheck.maintenance.loop import Loop
 from coatcheck.maintenance.retention import BlobKind, OrphanBlobSweeper, whole
+from coatcheck.products.batches.blob_keys import export_of, exports_of, list_of_piece, lists_of
 from coatcheck.products.batches.dead_letter_repository import ingest_job
 from coatcheck.products.batches.model import INGEST_ENDPOINT
 from coatcheck.products.batches.queries import batches, ingest, removal

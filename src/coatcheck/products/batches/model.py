@@ -25,6 +25,10 @@ EXPORT_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/
 
 PartSource = Literal["inline", "upload", "pieces", "rerun"]
 
+ABANDONED_BATCH_SECONDS: Final = 14 * 86_400
+"""How long a list that failed waits before its batch is removed, and how long an open batch waits
+for more tasks before it is closed."""
+
 
 class BatchState(StrEnum):
     """The status of a batch's current run."""

@@ -17,7 +17,6 @@ from uuid import UUID
 import msgspec
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import list_key
 from coatcheck.blobs.pieces import delete_pieces, store_pieces, stream_pieces
 from coatcheck.core import Engine
 from coatcheck.core.uploads import UploadRepository
@@ -34,6 +33,7 @@ from coatcheck.http.parameters import Preferences
 from coatcheck.http.request import LIST_SECONDS_MAX, Request
 from coatcheck.http.response import RawHeaders
 from coatcheck.http.upload_limits import UploadSlots
+from coatcheck.products.batches.blob_keys import list_key
 from coatcheck.products.batches.lines import Block, LineSplitter, RateKey, as_line, parse_list
 from coatcheck.products.batches.model import IngestSnapshot, KnownKey, NewPart, NewTask
 

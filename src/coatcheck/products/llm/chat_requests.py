@@ -13,11 +13,11 @@ from typing import Final, TypeVar, assert_never
 import msgspec
 
 from coatcheck.domain.errors import InvalidBody, InvalidParameter
-from coatcheck.domain.limits import LLM_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX
+from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.http.bodies import read_json
 from coatcheck.http.request import Request
 from coatcheck.http.upload_limits import UploadSlots
-from coatcheck.products.llm.model import LlmKind, LlmRequest, model_name
+from coatcheck.products.llm.model import LLM_PAYLOAD_BYTES_MAX, LlmKind, LlmRequest, model_name
 
 Value = TypeVar("Value")
 Fields = Mapping[str, msgspec.Raw]

@@ -31,6 +31,13 @@ LLM_KINDS: Final = MappingProxyType[str, LlmKind](
 )
 """The kinds by the ``endpoint`` of their jobs."""
 
+LLM_PAYLOAD_BYTES_MAX: Final = 32 * 1024 * 1024
+"""For chats, whose messages include images."""
+
+LLM_DROPS_MAX: Final = 5
+"""How often a target may drop a chat in mid-answer, and be reachable right afterwards, before the
+chat counts as the cause and fails."""
+
 JOB_TIMEOUT_SECONDS: Final = 3_600.0
 """How long one attempt may take, including loading the model."""
 

@@ -20,9 +20,8 @@ from coatcheck.domain.errors import (
     RetryLater,
     TargetUnreachable,
 )
-from coatcheck.domain.limits import LLM_DROPS_MAX
 from coatcheck.egress.urls import parse_retry_after
-from coatcheck.products.llm.model import CONNECTION_LOST
+from coatcheck.products.llm.model import CONNECTION_LOST, LLM_DROPS_MAX
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
 """The longest Retry-After of a target that is followed."""

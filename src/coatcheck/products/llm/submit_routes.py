@@ -21,7 +21,6 @@ from coatcheck.domain.errors import (
     InvalidParameter,
 )
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.limits import LLM_PAYLOAD_BYTES_MAX
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.bodies import check_content_type
 from coatcheck.http.job_responses import (
@@ -40,7 +39,12 @@ from coatcheck.http.routing import RequestBody, ResponseSpec, Route
 from coatcheck.products.llm import chat_requests, schemas
 from coatcheck.products.llm.caller_retries import JOINED
 from coatcheck.products.llm.context import LlmContext, stored_key
-from coatcheck.products.llm.model import JOB_TIMEOUT_SECONDS, LLM_ENDPOINTS, LlmKind
+from coatcheck.products.llm.model import (
+    JOB_TIMEOUT_SECONDS,
+    LLM_ENDPOINTS,
+    LLM_PAYLOAD_BYTES_MAX,
+    LlmKind,
+)
 from coatcheck.products.llm.presenter import JOBS
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})

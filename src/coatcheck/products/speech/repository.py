@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from coatcheck.blobs.keys import reference_key
 from coatcheck.core.extension import EngineContext, EngineExtension
 from coatcheck.core.queries.jobs import LISTING, TookTooLong
 from coatcheck.core.queries.org_jobs import Retried
@@ -20,6 +19,7 @@ from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.states import State
 from coatcheck.products.speech import queries
+from coatcheck.products.speech.blob_keys import reference_key
 from coatcheck.products.speech.errors import GenerationNotFound, VoiceNotFound
 from coatcheck.products.speech.model import (
     SPEECH_ENDPOINTS,

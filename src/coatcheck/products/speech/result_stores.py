@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import clone_key, generation_key
 from coatcheck.core.remote.result_store import ResultOf, StoredArtifact, StoredOutput
 from coatcheck.domain.ids import to_text
+from coatcheck.products.speech.blob_keys import clone_key, generation_key
 from coatcheck.products.speech.model import (
     AUDIO_BYTES_MAX,
     AUDIO_TYPE,

@@ -12,8 +12,7 @@ from uuid import UUID
 
 from coatcheck.core.queries import limits
 from coatcheck.db.connection import Connection, RawConnection
-from coatcheck.domain.limits import ABANDONED_BATCH_SECONDS
-from coatcheck.products.batches.model import task_id
+from coatcheck.products.batches.model import ABANDONED_BATCH_SECONDS, task_id
 from coatcheck.products.batches.sql import sql
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
