@@ -59,7 +59,7 @@ LaneOption = Annotated[
 ]
 SurfaceOption = Annotated[
     str | None,
-    typer.Option("--surface", help="Only this API: gateway, graphs, batches, llm or speech."),
+    typer.Option("--surface", help="Only jobs of this product, such as gateway or llm."),
 ]
 ServiceOption = Annotated[str | None, typer.Option("--service", help="Only jobs of this service.")]
 EndpointOption = Annotated[

@@ -30,7 +30,6 @@ SPANS: Final[Mapping[str, tuple[str, timedelta]]] = {
     "30d": ("Last 30 days", timedelta(days=30)),
 }
 STATES: Final = ("live", "ended", *(state.value for state in State))
-PRODUCTS: Final = ("gateway", "graphs", "batches", "llm", "speech")
 LANES: Final = tuple(lane.value for lane in Lane)
 
 _SELECTING: Final = ("state", "lane", "surface", "service", "endpoint", "error_code")
@@ -40,9 +39,12 @@ _NAMES: Final = (*_LISTING, "since")
 _WORDS: Final = {"cancel": "Cancelled", "retry": "Retried"}
 
 
-def routes(site: Site) -> list[Route]:
+def routes(site: Site, products: Sequence[str]) -> list[Route]:
+    async def show(visit: Visit) -> Response | StreamResponse:
+        return await _show(visit, products)
+
     return [
-        site.page(PATH, "ui_jobs", _show),
+        site.page(PATH, "ui_jobs", show),
         site.action(
             f"{PATH}/cancel", "ui_cancel_jobs", _bulk("cancel"), asks="Cancel the selected jobs?"
         ),
@@ -52,7 +54,7 @@ def routes(site: Site) -> list[Route]:
     ]
 
 
-async def _show(visit: Visit) -> Response | StreamResponse:
+async def _show(visit: Visit, products: Sequence[str]) -> Response | StreamResponse:
     filters = {name: visit.query.get(name) for name in _NAMES}
     cursor = visit.query.get("cursor")
     page = await visit.api.get(
@@ -81,7 +83,7 @@ async def _show(visit: Visit) -> Response | StreamResponse:
         **shown,
         states=STATES,
         lanes=LANES,
-        products=PRODUCTS,
+        products=products,
         spans={key: label for key, (label, _) in SPANS.items()},
         cursor=cursor,
         may_choose_all=not (filters["q"] or filters["owner"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from coatcheck.dashboard import (
@@ -28,14 +29,15 @@ from coatcheck.http.response import ASGIApp, Response, StreamResponse
 from coatcheck.http.routing import Route
 
 
-def routes(server: ServerContext, api: ASGIApp) -> list[Route]:
-    """The dashboard's routes; ``api`` is the ASGI application of the public API."""
+def routes(server: ServerContext, api: ASGIApp, products: Sequence[str]) -> list[Route]:
+    """The dashboard's routes; ``api`` is the ASGI application of the public API, ``products`` are
+    those whose jobs can be listed."""
     site = Site(server.settings, server.draining, api)
     return [
         assets.route(),
         *signing_in.routes(site),
         *overview.routes(site),
-        *jobs.routes(site),
+        *jobs.routes(site, products),
         *job_page.routes(site),
         *job_files.routes(site),
         *batches.routes(site),

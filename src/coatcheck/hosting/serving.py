@@ -23,6 +23,7 @@ def product_routes(products: Products) -> Sequence[ProductRoutes]:
                 {} if each.unrouted_formats is None else each.unrouted_formats(),
                 each.request_headers,
                 each.response_headers,
+                None if each.job_adapter is None else each.name,
             )
             for each in routed
         ),

@@ -42,10 +42,13 @@ class ProductRoutes:
     """Headers that its routes read. Pages of other origins may send them (CORS)."""
     response_headers: Sequence[str] = ()
     """Headers that its routes answer with. Pages of other origins may read them (CORS)."""
+    jobs_listed_as: str | None = None
+    """The ``surface`` of its jobs in an organisation's list; None if it has no jobs there."""
 
 
-Pages = Callable[[ServerContext, ASGIApp], Sequence[Route]]
-"""Makes the dashboard's pages. They call the application that they are given: the public API."""
+Pages = Callable[[ServerContext, ASGIApp, Sequence[str]], Sequence[Route]]
+"""Makes the dashboard's pages. They call the application that they are given, the public API, and
+offer the products whose jobs can be listed."""
 
 
 def create_app(
@@ -77,7 +80,8 @@ def create_app(
     api = _dispatcher(routes, server, products)
     if pages is None:
         return api
-    return _dispatcher([*routes, *pages(server, api)], server, products)
+    listed = [each.jobs_listed_as for each in products if each.jobs_listed_as is not None]
+    return _dispatcher([*routes, *pages(server, api, listed)], server, products)
 
 
 def _dispatcher(

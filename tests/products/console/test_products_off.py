@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +12,11 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from coatcheck.dashboard import pages
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
 from coatcheck.hosting.serving import webhook_payloads
+from tests.browser.signing_in import sign_in, visiting
 from tests.products.house import House
 
 JOBS = "/api/v1/orgs/default/jobs"
@@ -70,6 +73,27 @@ async def test_a_surface_that_is_off_cannot_be_asked_for(dsn: str, tmp_path: Pat
         bulk = {"action": "cancel", "filter": {"surface": "llm"}}
         answer = await house.http.post(f"{JOBS}/bulk", json=bulk)
         assert answer.status_code == 422, answer.text
+
+
+@pytest.mark.parametrize(
+    ("products", "offered"),
+    [
+        (("console", "gateway"), {"", "gateway"}),
+        ((), {"", "batches", "gateway", "graphs", "llm", "speech"}),
+    ],
+)
+async def test_the_dashboard_offers_the_products_that_are_on(
+    dsn: str, tmp_path: Path, products: tuple[str, ...], offered: set[str]
+) -> None:
+    async with (
+        House(dsn, tmp_path, pages=pages.routes, products=products) as house,
+        visiting(house.http.base_url) as visitor,
+    ):
+        await sign_in(visitor, house.key)
+        page = (await visitor.get("/ui/jobs")).text
+    choice = re.search(r'<select[^>]*name="surface".*?</select>', page, re.DOTALL)
+    assert choice is not None
+    assert set(re.findall(r'<option value="(\w*)"', choice[0])) == offered
 
 
 def event_of(
