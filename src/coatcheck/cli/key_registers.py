@@ -1,4 +1,4 @@
-"""Where ``coatcheck keys`` creates, lists and revokes keys: on a server, or in the database.
+"""Creates, lists and revokes keys for ``coatcheck keys``: on a server, or in the database.
 
 The database is for the first key: a server would require a key to create one.
 """

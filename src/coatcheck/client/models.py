@@ -1,4 +1,4 @@
-"""What the server answers, as types: jobs, batches, keys, graphs, overviews, webhooks."""
+"""The types of responses: jobs, batches, keys, graphs, overviews, webhooks."""
 
 from __future__ import annotations
 

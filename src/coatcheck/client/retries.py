@@ -1,4 +1,4 @@
-"""Which failures to retry, and when. No I/O; randomness is an input.
+"""Decides which failures to retry, and when. No I/O; randomness is an input.
 
 Nearly every request may be sent twice: reads and cancellations are idempotent, and every
 submission carries an idempotency key.

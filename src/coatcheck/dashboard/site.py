@@ -1,4 +1,4 @@
-"""What all pages share: sessions, security headers, CSRF checks and error pages."""
+"""The base of all pages: sessions, security headers, CSRF checks and error pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which driver errors mean that PostgreSQL is unavailable, and what is then known.
+"""Classifies driver errors: is PostgreSQL unavailable, and is the outcome known?
 
 A statement that never reached the server did nothing (``DatabaseUnavailable``). One that was in
 flight when its connection broke may have been committed (``OutcomeUnknown``): its sender must be

@@ -1,4 +1,4 @@
-"""What is sent to a remote, and which part of its output becomes the result."""
+"""Builds the payload for a remote, and picks the result from its output."""
 
 from __future__ import annotations
 
