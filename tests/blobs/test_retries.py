@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.blobs import BlobContainer, faults
+from coatcheck.blobs import BlobContainer, errors
 from coatcheck.blobs.opening import BlobRetryPolicy
 from coatcheck.domain.errors import BlobStoreUnavailable
 from coatcheck.domain.retry import BLOB_BACKOFF, BLOB_RETRIES, Backoff
@@ -246,7 +246,7 @@ async def test_a_folder_is_asked_again_when_its_error_may_pass(
                 slept.append(seconds)
                 lift()
 
-            monkeypatch.setattr(faults.asyncio, "sleep", until_then)
+            monkeypatch.setattr(errors.asyncio, "sleep", until_then)
             await operation(container)
         monkeypatch.undo()
         if operation is delete:  # needs no descriptor
@@ -261,7 +261,7 @@ async def test_a_folder_that_cannot_take_a_blob_is_not_asked_again(
         raise AssertionError("it was to be tried again")
 
     container = BlobContainer.open(tmp_path.as_uri(), HASTY)
-    monkeypatch.setattr(faults.asyncio, "sleep", never)
+    monkeypatch.setattr(errors.asyncio, "sleep", never)
     with (
         limited(resource.RLIMIT_FSIZE, len(CONTENT) - 1),
         pytest.raises(BlobStoreUnavailable, match="File too large"),

@@ -18,7 +18,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from coatcheck.blobs.disposition import attachment
-from coatcheck.blobs.faults import (
+from coatcheck.blobs.errors import (
     cannot_sign,
     explaining,
     explaining_a_write,
@@ -98,7 +98,7 @@ class BlobContainer:
 
     Every call is retried a few times on transient errors and then raises
     ``BlobStoreUnavailable``. Cloud stores retry single requests themselves (``opening.py``);
-    ``faults.py`` retries the rest, and everything on a local folder.
+    ``errors.py`` retries the rest, and everything on a local folder.
     """
 
     def __init__(self, opened: OpenStore, retry_policy: BlobRetryPolicy) -> None:

@@ -93,21 +93,21 @@ async def _serve(
             engine,
             result_stores=products.result_stores(),
             operators=products.operator_remotes(settings),
-        ) as parts,
+        ) as server_context,
         maintaining(settings, products),
-        delivering(settings, webhook_payloads(products, parts).body),
+        delivering(settings, webhook_payloads(products, server_context).body),
     ):
-        app = create_app(parts, product_routes(products), pages.routes)
+        app = create_app(server_context, product_routes(products), pages.routes)
         server = HttpServer(
             app,
             drain_seconds=settings.drain_seconds,
-            draining=parts.draining,
+            draining=server_context.draining,
             bounds=Bounds(
                 connections=_connections(settings),
                 connections_of_one_address=settings.connections_per_address,
                 proxies=settings.proxies,
             ),
-            when_full=FullServerApp(app, parts.gate),
+            when_full=FullServerApp(app, server_context.gate),
         )
 
         async def stop_on_signal() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter as Tally
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
@@ -54,7 +54,7 @@ class Submitter:
         created = await retried(
             lambda: job_store.submit_atomically(self._bulk_db, jobs, SUBMIT_ROWS_MAX)
         )
-        self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
+        self._count(Counter((job.org, job.lane) for job in jobs if job.uuid in created))
         self._notifier.notify(READY, {job.endpoint for job in jobs})
         return await self._tickets(self._bulk_db, jobs, created)
 
@@ -89,9 +89,9 @@ class Submitter:
         self, jobs: Callable[[], Iterable[PlainJob]], ids: Sequence[bytes]
     ) -> Sequence[Ticket]:
         """Create plain jobs, all or none. ``jobs`` returns the same jobs at every call."""
-        created: Tally[JobKind] = Tally()
+        created: Counter[JobKind] = Counter()
         await retried(lambda: job_store.copy(self._bulk_db, jobs, ids, created))
-        kinds: Tally[tuple[str, str]] = Tally()
+        kinds: Counter[tuple[str, str]] = Counter()
         for kind, rows in created.items():
             kinds[kind.org, kind.lane] += rows
         self._count(kinds)
@@ -108,7 +108,7 @@ class Submitter:
             notification = self._notification(jobs)
             created = await retried(lambda: job_store.submit(db, jobs, notification))
             crash_point("submit.committed_not_answered")
-            self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
+            self._count(Counter((job.org, job.lane) for job in jobs if job.uuid in created))
             if notification is None:
                 self._notifier.notify(READY, {job.endpoint for job in jobs})
             return await self._tickets(db, jobs, created)
@@ -133,7 +133,7 @@ class Submitter:
     def _count(self, created: Mapping[tuple[str, str], int]) -> None:
         """Count the jobs that one statement created, by organisation and lane."""
         self._job_stats.submitted(created)
-        lanes: Tally[Lane] = Tally()
+        lanes: Counter[Lane] = Counter()
         for (_, lane), rows in created.items():
             lanes[Lane(lane)] += rows
         metrics.record_submit_flush(lanes)
