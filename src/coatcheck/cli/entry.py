@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 EXIT_INTERRUPTED = 130
 """The exit code that shells use for Ctrl-C."""
@@ -23,3 +24,11 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
+    except SystemExit as ended:
+        if sys.argv[1:2] == ["doctor"] and isinstance(ended.code, int):
+            # The blob store's threads abort a process that exits while they are still winding
+            # down: it would end with 134 instead of the verdict. Nothing is left to close.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ended.code)
+        raise
