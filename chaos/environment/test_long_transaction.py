@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import asyncpg
 import pytest
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer, claimer

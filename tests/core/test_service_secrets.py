@@ -15,9 +15,8 @@ from coatcheck import Engine, Settings
 from coatcheck.core import service_secrets
 from coatcheck.core.catalogue import Catalogue
 from coatcheck.core.queries import service_secrets as store
-from coatcheck.core.queries import services
+from coatcheck.core.queries import services, sql
 from coatcheck.core.service_secrets import Resealer, ServiceSecrets
-from coatcheck.core.sql import sql
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceDefinition, ServiceSpec
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost

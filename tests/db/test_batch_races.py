@@ -14,10 +14,9 @@ from coatcheck.domain.states import TransitionEvent
 from coatcheck.products.batches.dead_letter_repository import ingest_job
 from coatcheck.products.batches.errors import BatchStillRuns
 from coatcheck.products.batches.model import BatchState, NewPart, Selection, TaskStatus
-from coatcheck.products.batches.queries import batches
+from coatcheck.products.batches.queries import batches, sql
 from coatcheck.products.batches.queries import ingest as batch_ingest
 from coatcheck.products.batches.queries.batches import StoredIngest
-from coatcheck.products.batches.sql import sql
 from tests.db.blocking import until_blocked
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection

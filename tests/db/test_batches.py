@@ -35,10 +35,9 @@ from coatcheck.products.batches.model import (
     TaskStatus,
     task_id,
 )
-from coatcheck.products.batches.queries import batches, removal
+from coatcheck.products.batches.queries import batches, removal, sql
 from coatcheck.products.batches.queries import ingest as batch_ingest
 from coatcheck.products.batches.queries.batches import Inserted, StoredIngest
-from coatcheck.products.batches.sql import sql
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain

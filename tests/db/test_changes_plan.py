@@ -9,9 +9,9 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from coatcheck.core.queries import sql
 from coatcheck.core.queries.jobs import LISTING
-from coatcheck.core.sql import sql
-from coatcheck.products.speech.sql import sql as speech_sql
+from coatcheck.products.speech.queries import sql as speech_sql
 
 FIRST = UUID(int=0)
 WALKED = 100

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer, claimer

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from coatcheck.core import Engine
-from coatcheck.core.queries import reports
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import reports, sql
 from coatcheck.db.connection import Connection
 from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State

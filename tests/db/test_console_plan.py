@@ -9,8 +9,8 @@ import pytest
 
 from coatcheck.core import Engine, org_jobs
 from coatcheck.core.org_jobs import OrgJobRepository
+from coatcheck.core.queries import sql
 from coatcheck.core.queries.org_jobs import Way
-from coatcheck.core.sql import sql
 from coatcheck.domain.ids import new_id, newest_possible
 from coatcheck.domain.org_jobs import LIVE, UNSUCCESSFUL, OrgJobFilter
 from coatcheck.domain.states import State

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from coatcheck.core.queries import reports
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import reports, sql
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State, TransitionEvent
 from tests.db.blocking import until_blocked

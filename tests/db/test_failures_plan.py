@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
-from coatcheck.products.batches.queries import tasks
-from coatcheck.products.batches.sql import sql
+from coatcheck.products.batches.queries import sql, tasks
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain
 from tests.db.rows import ENDPOINT, ORG

@@ -9,7 +9,7 @@ import pytest
 from coatcheck.db import connection as line_module
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.errors import OutcomeUnknown
-from coatcheck.products.llm.sql import sql
+from coatcheck.products.llm.queries import sql
 from tests.db.llm_claims import llm_claimer, offer, put_chats
 
 

@@ -10,7 +10,7 @@ import pytest
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.domain.ids import new_id
 from coatcheck.products.batches.model import task_id
-from coatcheck.products.batches.sql import sql
+from coatcheck.products.batches.queries import sql
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.plans import explain
 

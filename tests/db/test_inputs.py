@@ -9,8 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from coatcheck.core.queries import inputs
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import inputs, sql
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import HeldCopy, Layer, Mechanism

@@ -12,8 +12,8 @@ from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import TaskStatus, TaskView
+from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.queries.tasks import RunPlace
-from coatcheck.products.batches.sql import sql
 from coatcheck.products.batches.task_repository import TaskRepository
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import LongRun, put_long_run

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from coatcheck.core.queries import sql
 from coatcheck.core.queries.leases import LIMITED_CLAIM_LOCK
 from coatcheck.core.queries.limits import set_limit
-from coatcheck.core.sql import sql
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from tests.db.blocking import until_blocked
 from tests.db.claimer import Claimer, claimer

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coatcheck.core import Engine
+from coatcheck.core.queries import sql
 from coatcheck.core.queries.jobs import JobFilter
-from coatcheck.core.sql import sql
 from coatcheck.db.migrate import installed_packages
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.ids import new_id

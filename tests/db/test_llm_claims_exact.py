@@ -10,12 +10,12 @@ from contextlib import AsyncExitStack
 import asyncpg
 import pytest
 
+from coatcheck.core.queries import sql
 from coatcheck.core.queries.leases import LIMITED_CLAIM_LOCK
 from coatcheck.core.queries.limits import set_limit
-from coatcheck.core.sql import sql
 from coatcheck.domain.job import ConcurrencyLimit
 from coatcheck.products.llm.queries import AssignedJob
-from coatcheck.products.llm.sql import sql as llm_sql
+from coatcheck.products.llm.queries import sql as llm_sql
 from tests.db.blocking import until_blocked
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.llm_claims import LlmClaimer, llm_claimer, offer, put_chats

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coatcheck.domain.limits import QUEUES_SCANNED_MAX
-from coatcheck.products.llm.sql import sql
+from coatcheck.products.llm.queries import sql
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offer, put_chats
 from tests.db.plans import Plan, explain

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from coatcheck.core.queries import jobs, leases, maintenance
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import jobs, leases, maintenance, sql
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import State, TransitionEvent

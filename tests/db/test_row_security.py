@@ -17,8 +17,8 @@ from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_ids
 from coatcheck.products.speech import queries
 from coatcheck.products.speech.model import SPEECH_TYPES, SpeechReader
+from coatcheck.products.speech.queries import sql
 from coatcheck.products.speech.repository import SpeechRepository
-from coatcheck.products.speech.sql import sql
 from tests.db.plans import explain
 from tests.db.rows import connected
 from tests.postgres_keeper import Databases, run

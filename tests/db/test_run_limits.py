@@ -8,9 +8,8 @@ from contextlib import AsyncExitStack
 import asyncpg
 import pytest
 
-from coatcheck.core.queries import maintenance
+from coatcheck.core.queries import maintenance, sql
 from coatcheck.core.queries.limits import set_limit, set_run_limits, sharing, stop_run
-from coatcheck.core.sql import sql
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ConcurrencyLimit
 from coatcheck.domain.limits import CRASHES_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import _STATEMENT_CHARACTERS_CACHED_MAX
 from coatcheck.domain.limits import RUN_QUEUES_SCANNED_MAX
 from tests.db.claimer import Claimer

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.domain.ids import new_id
 from tests.db.edge_guard import AsyncpgConnection

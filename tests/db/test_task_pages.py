@@ -18,7 +18,7 @@ from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.products.batches.model import TaskStatus, TaskView
-from coatcheck.products.batches.sql import sql
+from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.task_repository import TaskRepository
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import LongRun, put_long_run

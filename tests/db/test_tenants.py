@@ -8,8 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from coatcheck.core.queries import tenants
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql, tenants
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.tenants import USER_SCOPES, OrgLimits, RateLimit, Scope, StoredApiKey

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from coatcheck.core.queries import jobs, leases, maintenance, usage
+from coatcheck.core.queries import jobs, leases, maintenance, sql, usage
 from coatcheck.core.queries.leases import FinishedJob
-from coatcheck.core.sql import sql
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import State, TransitionEvent

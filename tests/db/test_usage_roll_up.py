@@ -8,8 +8,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from coatcheck.core.queries import usage
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql, usage
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.states import State
 from coatcheck.domain.usage import UsageRow

@@ -8,8 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.core.queries import leases, webhooks
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import leases, sql, webhooks
 from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob

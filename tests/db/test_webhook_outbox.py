@@ -8,8 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.core.queries import webhooks
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql, webhooks
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State, TransitionEvent

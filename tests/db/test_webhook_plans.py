@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import Plan, explain

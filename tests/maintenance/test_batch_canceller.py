@@ -15,8 +15,7 @@ from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import maintenance
 from coatcheck.products.batches.maintenance import BatchCanceller, RunCompleter
 from coatcheck.products.batches.model import BatchState
-from coatcheck.products.batches.queries import batches, removal
-from coatcheck.products.batches.sql import sql
+from coatcheck.products.batches.queries import batches, removal, sql
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run

@@ -22,8 +22,7 @@ from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import maintenance
 from coatcheck.products.batches.blob_keys import export_key, list_key
 from coatcheck.products.batches.maintenance import BatchCanceller, BatchRemover, RunCompleter
-from coatcheck.products.batches.queries import batches
-from coatcheck.products.batches.sql import sql
+from coatcheck.products.batches.queries import batches, sql
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run, rows_left

@@ -9,7 +9,7 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from coatcheck import Ticket
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.core.webhooks import Webhooks
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import NotFound, TooManyWebhookEndpoints, WebhookEndpointDeleted

@@ -10,9 +10,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from coatcheck.core.queries import webhooks
+from coatcheck.core.queries import sql, webhooks
 from coatcheck.core.queries.webhooks import FIRST, Claimed, Room
-from coatcheck.core.sql import sql
 from coatcheck.db.connection import Connection
 from tests.egress.upstream_server import UpstreamServer
 from tests.waiting import eventually_async

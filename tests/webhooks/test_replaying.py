@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from coatcheck.core import webhooks as engine_webhooks
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.webhooks import message_id
 from coatcheck.maintenance.retention import WebhookPruner

@@ -45,7 +45,7 @@ _FIRST_STEP_ROWS: Final = 500
 _LIVE_ROWS_MAX: Final = 5_000
 _LOG_WALKED_MAX: Final = 5_000
 _OLDEST: Final = UUID(int=1 << 120)
-"""Before the id of any job; ids of tasks are spread over all values (``jobs/page_filter.sql``)."""
+"""Before the id of any job; ids of tasks are spread over all values (``jobs/page_filter``)."""
 _CLOCKS_DIFFER_BY: Final = timedelta(hours=1)
 """An id begins with the time of its creation, by the creator's clock."""
 

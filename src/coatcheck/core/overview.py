@@ -33,7 +33,7 @@ _INTERVALS: Final = {
 }
 """The lengths that a point of the series may have, by the step of its roll-ups."""
 _ORIGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""The origin that intervals are counted from, as in ``roll_ups/series.sql``."""
+"""The origin that intervals are counted from, as in ``series`` of ``core/queries/roll_ups.sql``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import asyncpg
 
 from coatcheck.db.connection import RawConnection
 from coatcheck.db.errors import translated
-from coatcheck.db.statements import read_sql
+from coatcheck.db.queries import expanded
 from coatcheck.domain.errors import DatabaseBeforeFirstRelease, SchemaMismatch
 from coatcheck.installed import product_folders
 
@@ -68,7 +68,7 @@ class SchemaPackage:
             name,
             tuple(
                 SchemaStep(
-                    name, file.name.removesuffix(".sql"), read_sql(file, "coatcheck.core.sql")
+                    name, file.name.removesuffix(".sql"), expanded(file.read_text("utf-8"), "")
                 )
                 for file in sorted(files, key=lambda file: file.name)
             ),

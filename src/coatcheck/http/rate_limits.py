@@ -1,6 +1,6 @@
 """Rate limits per credential and per organisation, exact over any number of replicas.
 
-The database counts requests in windows of its own clock (sql/rates/take.sql). A statement for each
+The database counts requests in windows of its own clock (``rates/take``). A statement for each
 request would cost too much under a high limit. So a replica takes a grant of several requests from
 the database: as many as it has lately needed, and at most a fiftieth of the limit. It returns what
 it does not use within seconds. Under limits below 100, a grant is one request. See

@@ -1,7 +1,7 @@
 """The log line and metric for a job that failed with no attempt left.
 
-Callers see an event of the job, stored with the failure (``core/sql/job_events/alert.sql``). This
-module is for operators.
+Callers see an event of the job, stored with the failure (``job_events/alert``). This module
+is for operators.
 """
 
 from __future__ import annotations

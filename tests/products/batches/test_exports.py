@@ -26,9 +26,8 @@ from coatcheck.products.batches import exporter
 from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.maintenance import BatchSweeper, ExportExpirer
 from coatcheck.products.batches.model import EXPORT_ENDPOINT, ExportView
-from coatcheck.products.batches.queries import batches, exports
+from coatcheck.products.batches.queries import batches, exports, sql
 from coatcheck.products.batches.repository import BatchRepository
-from coatcheck.products.batches.sql import sql
 from coatcheck.worker.worker import Worker
 from tests.blobs.stores import BlobStore
 from tests.db.edge_guard import AsyncpgConnection

@@ -14,8 +14,8 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.products.speech.errors import GenerationNotFound, VoiceNotFound
 from coatcheck.products.speech.model import SpeechReader
+from coatcheck.products.speech.queries import sql
 from coatcheck.products.speech.repository import SpeechRepository
-from coatcheck.products.speech.sql import sql
 from tests.products.speech.studio import Headers, Studio
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

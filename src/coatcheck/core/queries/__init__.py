@@ -1,1 +1,5 @@
-"""The SQL statements of the core as functions, one module per aggregate."""
+"""The core's queries, by aggregate: named statements, and the functions that call them."""
+
+from coatcheck.db.queries import Queries
+
+sql = Queries("coatcheck.core.queries")

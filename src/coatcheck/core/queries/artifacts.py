@@ -1,5 +1,4 @@
-"""Queries about artifact records, which outlive their artifacts. One function per file of
-``sql/artifacts``."""
+"""Queries about artifact records, which outlive their artifacts."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.domain.artifacts import (
     ArtifactCopy,

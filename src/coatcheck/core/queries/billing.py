@@ -1,9 +1,9 @@
-"""Queries that apply Stripe's events to organisations' plans. One function per file of
-``sql/billing``; one transaction applies an event, whole or not at all."""
+"""Queries that apply Stripe's events to organisations' plans: one transaction
+applies an event, whole or not at all."""
 
 from __future__ import annotations
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.notifications import KEYS
 from coatcheck.domain.tenants import ACTIVE, PlanChange, PlanEvent

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.explanation import Holder
@@ -19,7 +19,7 @@ _HOLDERS_LOOKED_AT: Final = 50
 
 
 class Condition(NamedTuple):
-    """One condition that applies to a job; ``jobs/explain.sql`` describes its fields."""
+    """One condition that applies to a job; ``jobs/explain`` describes its fields."""
 
     kind: Literal["limit", "rate", "server", "threads", "share", "holder", "remote"]
     scope: str | None

@@ -1,4 +1,4 @@
-"""Queries about jobs' inputs and every copy of them. One function per file of ``sql/inputs``."""
+"""Queries about jobs' inputs and every copy of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.domain.inputs import (

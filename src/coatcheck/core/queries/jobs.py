@@ -1,4 +1,4 @@
-"""Queries that create, read, cancel and list jobs. One function per file of ``sql/jobs``."""
+"""Queries that create, read, cancel and list jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.core.queries import copy_format
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import copy_format, sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
@@ -324,7 +323,7 @@ async def fetch_in_time(db: Connection, statement: str, *arguments: Any) -> list
 
 
 def created(rows: Sequence[asyncpg.Record]) -> dict[UUID, State]:
-    """The new jobs and their states, from the rows of ``submit.sql``."""
+    """The new jobs and their states, from the rows of ``submit``."""
     return {row["id"]: State.STAGED if row["staged"] else State.QUEUED for row in rows}
 
 
@@ -351,7 +350,7 @@ def _plain_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
 
 
 def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
-    """The parameters $1 to $12 of ``submit.sql``."""
+    """The parameters $1 to $12 of ``submit``."""
     *common, request_ids = _plain_columns(jobs)
     return [
         *common,
@@ -368,6 +367,6 @@ def _sparse(values: list[Any]) -> list[Any]:
 
 
 def read_view(row: asyncpg.Record | Sequence[Any]) -> JobView:
-    """A job from the columns of ``view_columns.sql`` and its result."""
+    """A job from the columns of ``view_columns`` and its result."""
     org, job_id, lane, endpoint, queue_key, state, *rest = row
     return JobView(org, job_id, Lane(lane), endpoint, queue_key, State(state), *rest)

@@ -15,8 +15,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import msgspec
 
-from coatcheck.core.queries import services
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import services, sql
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.crashing import fetch_or_die

@@ -1,5 +1,4 @@
 """Queries about limits that claims obey: how many jobs are held at once, how fast a run starts.
-One function per file of ``sql/limits``.
 
 A caller that changes a limit notifies the workers afterwards: READY, with an empty payload. A
 worker that misses it learns of the change at its next poll.
@@ -11,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.job import ConcurrencyLimit
 

@@ -1,4 +1,4 @@
-"""Queries of the maintenance loops. One function per file of ``sql/maintenance``."""
+"""Queries of the maintenance loops."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.db.crashing import fetch_or_die
-from coatcheck.db.statements import read_sql
+from coatcheck.db.queries import find
 from coatcheck.domain.artifacts import BlobToDelete
 from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.retry import CRASH_BACKOFF, Backoff
@@ -155,9 +155,9 @@ async def prune(
 def installed_removals() -> tuple[str, ...]:
     """The statements of every installed product, whether it is on or not."""
     return tuple(
-        read_sql(file, "coatcheck.core.sql")
+        statement
         for folder in product_folders().values()
-        if (file := folder / "sql" / "removed_with_jobs.sql").is_file()
+        if (statement := find(folder / "queries.sql", "removed_with_jobs")) is not None
     )
 
 

@@ -1,5 +1,4 @@
-"""Queries about the jobs of all products, for those who manage them. One function per file of
-``sql/org_jobs``."""
+"""Queries about the jobs of all products, for those who manage them."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import asyncpg
 import msgspec
 
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.job import JobView, NewJob
@@ -167,7 +166,7 @@ async def retry(db: Connection, old: UUID, new: NewJob) -> Retried | None:
 
 
 def retry_arguments(old: UUID, new: NewJob) -> list[Any]:
-    """The parameters $1 to $8 of ``retry_created.sql``. An empty payload means that of ``old``."""
+    """The parameters $1 to $8 of ``retry_created``. An empty payload means that of ``old``."""
     return [
         new.org,
         old,

@@ -1,4 +1,4 @@
-"""Queries for overviews: live jobs and workers. One function per file of ``sql/overview``."""
+"""Queries for overviews: live jobs and workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.telemetry.job_stats import EVERYBODY
 

@@ -1,5 +1,4 @@
-"""Queries about the metrics that processes push. One function per file of
-``sql/process_metrics``."""
+"""Queries about the metrics that processes push."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection, RawConnection
 
 

@@ -1,5 +1,4 @@
-"""Queries that count requests in the windows of rate limits, by the database's clock. One function
-per file of ``sql/rates``."""
+"""Queries that count requests in the windows of rate limits, by the database's clock."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import OutcomeUnknown

@@ -1,5 +1,4 @@
-"""Queries about work that a remote service does. One function per file of ``sql/remote_calls``;
-every write is fenced."""
+"""Queries about work that a remote service does. Every write is fenced."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.domain.job import ClaimedJob

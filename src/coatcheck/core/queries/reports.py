@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.artifacts import BlobToDelete
 from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent

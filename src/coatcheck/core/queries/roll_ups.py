@@ -1,4 +1,4 @@
-"""Queries about job statistics by time step. One function per file of ``sql/roll_ups``."""
+"""Queries about job statistics by time step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.domain.durations import summed, trimmed
 from coatcheck.telemetry.job_stats import EVERYBODY, Counted, JobCounts

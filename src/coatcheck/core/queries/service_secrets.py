@@ -1,5 +1,4 @@
-"""Queries about the sealed secrets of registered targets. One function per file of
-``sql/service_secrets``."""
+"""Queries about the sealed secrets of registered targets."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 
 SecretsKey = tuple[str, UUID]

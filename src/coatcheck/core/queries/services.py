@@ -1,4 +1,4 @@
-"""Queries about the catalogue of services. One function per file of ``sql/services``."""
+"""Queries about the catalogue of services."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from coatcheck.core.queries import sql
 from coatcheck.core.queries.service_secrets import Sealed
-from coatcheck.core.sql import sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.notifications import SERVICES
 from coatcheck.domain.catalogue import (

@@ -1,5 +1,7 @@
-"""Queries about meter events for Stripe: made from hours of usage, claimed, sent, marked. One
-function per file of ``sql/stripe_meter``; ``core/schema/0010_usage.sql`` describes the rows."""
+"""Queries about meter events for Stripe: made from hours of usage, claimed, sent, marked.
+
+``core/schema/0010_usage.sql`` describes the rows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection, RawConnection
 
 

@@ -1,4 +1,4 @@
-"""Queries about organisations, users and API keys. One function per file of ``sql/tenants``."""
+"""Queries about organisations, users and API keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import KEYS
 from coatcheck.domain.tenants import (

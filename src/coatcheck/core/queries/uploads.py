@@ -1,5 +1,4 @@
-"""Queries about staged files, and which of their blobs are needed. One function per file of
-``sql/uploads``."""
+"""Queries about staged files, and which of their blobs are needed."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.inputs import StagedUpload
 

@@ -1,4 +1,4 @@
-"""Queries about usage: read it, roll it up. One function per file of ``sql/usage``.
+"""Queries about usage: read it, roll it up.
 
 The statements that end jobs write it; ``core/schema/0010_usage.sql`` says how.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from uuid import UUID
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.domain.usage import UsageRow
 

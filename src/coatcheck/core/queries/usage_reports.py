@@ -1,5 +1,4 @@
-"""Queries about usage reports: make each once, list, find. One function per file of
-``sql/usage_reports``."""
+"""Queries about usage reports: make each once, list, find."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.domain.usage import UsageReport, UsageReportItem, UsageTotals
 

@@ -1,5 +1,4 @@
-"""Queries about registered webhook endpoints and pulled deliveries. One function per file of
-``sql/webhooks``; ``core/queries/webhooks.py`` has the others."""
+"""Queries about registered webhook endpoints and pulled deliveries."""
 
 from __future__ import annotations
 
@@ -9,8 +8,8 @@ from uuid import UUID
 
 import asyncpg
 
+from coatcheck.core.queries import sql
 from coatcheck.core.queries.webhooks import Claimed, Secret, as_claimed, as_secret
-from coatcheck.core.sql import sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.webhooks import (
     ENDPOINTS_MAX,

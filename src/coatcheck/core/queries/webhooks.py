@@ -1,8 +1,7 @@
-"""Queries about webhook deliveries: the outbox and the log. One function per file of
-``sql/webhooks``; those about endpoints are in ``core/queries/webhook_endpoints.py``.
+"""Queries about webhook deliveries: the outbox and the log.
 
 The statements that change a state write the rows of the outbox
-(``sql/webhooks/write_deliveries_from_changed.sql``).
+(``write_deliveries_from_changed`` of ``core/queries/webhooks.sql``).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from coatcheck.core.sql import sql
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.webhooks import (
     LOG_SECONDS,
@@ -281,12 +280,12 @@ async def prune(db: Connection, rows_max: int) -> PrunedWebhooks:
 
 
 def as_secret(row: asyncpg.Record) -> Secret:
-    """A secret, from a row of ``secret.sql`` or ``endpoint_secret.sql``."""
+    """A secret, from a row of ``secret`` or ``endpoint_secret``."""
     return Secret(row["generation"], row["previous_until"] if row["previous_signs"] else None)
 
 
 def as_claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
-    """A claimed delivery, from a row of ``claim.sql`` or ``pull.sql``."""
+    """A claimed delivery, from a row of ``claim`` or ``pull``."""
     generation: int = row["generation"]
     rotated_at: datetime | None = row["rotated_at"]
     generations: tuple[int, ...] = (generation,)

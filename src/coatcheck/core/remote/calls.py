@@ -3,8 +3,8 @@
 A worker spawns the work and parks the job; then only a row says when to check the work. Whoever
 checks it (the poller, a caller who reads the job, a callback) claims that row for a while, asks the
 remote, and moves the job on. Every write names the lease that was seen: of any number that check at
-once, one finalizes (``core/sql/remote_calls``). If that one dies, another takes over when its claim
-expires.
+once, one finalizes (``core/queries/remote_calls.sql``). If that one dies, another takes over when
+its claim expires.
 """
 
 from __future__ import annotations

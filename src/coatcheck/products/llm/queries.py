@@ -17,9 +17,10 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from coatcheck.core.queries import sql as core_sql
 from coatcheck.core.queries.leases import LIMITED_CLAIM_LOCK, ClaimOrder, Cursor
-from coatcheck.core.sql import sql as core_sql
 from coatcheck.db.connection import Connection, RawConnection
+from coatcheck.db.queries import Queries
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX, QUEUES_SCANNED_MAX
@@ -32,8 +33,8 @@ from coatcheck.products.llm.model_scheduler import (
     TargetTurn,
     choose,
 )
-from coatcheck.products.llm.sql import sql
 
+sql: Final = Queries("coatcheck.products.llm", "queries")
 _JOBS_PER_QUEUE_MAX: Final = 16
 """How many jobs of a queue one claim reads. The next claim follows at once."""
 _PICKS_PER_LANE_MAX: Final = 16

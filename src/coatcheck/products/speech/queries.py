@@ -1,4 +1,4 @@
-"""Queries of voices and generations: one function for each file of ``products/speech/sql``.
+"""Queries of voices and generations.
 
 Reads on behalf of a user run as a database role that sees only this user's rows: see
 ``_read_as_user``, and ``core/schema/0012_row_security.sql``.
@@ -15,6 +15,7 @@ import asyncpg
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import org_jobs as console_store
 from coatcheck.db.connection import Connection, RawConnection
+from coatcheck.db.queries import Queries
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
@@ -28,8 +29,8 @@ from coatcheck.products.speech.model import (
     StoredSpeechTask,
     StoredVoice,
 )
-from coatcheck.products.speech.sql import sql
 
+sql: Final = Queries("coatcheck.products.speech", "queries")
 LISTED_CHARACTERS_MAX: Final = 200
 """The length to which texts in lists are cut."""
 _SPOKEN_COLUMNS: Final = 8

@@ -1,4 +1,4 @@
-"""Queries of batches, which create, read, change and complete them: files of ``sql/batches``."""
+"""Queries of batches: create, read, change and complete them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.core.queries import limits, uploads, webhooks
+from coatcheck.core.queries import sql as core_sql
 from coatcheck.core.queries.jobs import columns
-from coatcheck.core.sql import sql as core_sql
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.crashing import fetch_or_die
@@ -47,10 +47,9 @@ from coatcheck.products.batches.model import (
     task_id,
 )
 from coatcheck.products.batches.queries import ingest as batch_ingest
-from coatcheck.products.batches.queries import positions
+from coatcheck.products.batches.queries import positions, sql
 from coatcheck.products.batches.queries.positions import EarlierRun
 from coatcheck.products.batches.queries.task_copy import NOTIFIES_FAILURES
-from coatcheck.products.batches.sql import sql
 
 _VIEW_COLUMNS = 19
 _EARLIER_COLUMNS = 5

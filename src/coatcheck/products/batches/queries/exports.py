@@ -1,4 +1,4 @@
-"""Queries of exports: one function for each file of ``sql/exports``."""
+"""Queries of exports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.job import ClaimedJob, NewJob
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import ExportView
-from coatcheck.products.batches.sql import sql
+from coatcheck.products.batches.queries import sql
 
 
 @dataclass(frozen=True, slots=True)

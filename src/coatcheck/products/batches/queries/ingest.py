@@ -1,4 +1,4 @@
-"""Queries of the ingest: one function for each file of ``sql/ingest``.
+"""Queries of the ingest.
 
 A chunk's tasks are numbered from the run's count in the snapshot, and the transaction that writes
 them advances the run from that count. So a chunk is written once, however many workers write it:
@@ -15,8 +15,8 @@ from uuid import UUID
 
 import asyncpg
 
+from coatcheck.core.queries import sql as core_sql
 from coatcheck.core.queries.jobs import columns
-from coatcheck.core.sql import sql as core_sql
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.ids import newest_possible
@@ -25,9 +25,8 @@ from coatcheck.domain.limits import BAD_LINES_KEPT_MAX, ERROR_MESSAGE_CHARACTERS
 from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BadLine, FailedPart, IngestSnapshot, TaskPlace, task_id
-from coatcheck.products.batches.queries import task_copy
+from coatcheck.products.batches.queries import sql, task_copy
 from coatcheck.products.batches.queries.task_copy import NOTIFIES_FAILURES, TaskChunk, TooManyTasks
-from coatcheck.products.batches.sql import sql
 
 Result = TypeVar("Result")
 

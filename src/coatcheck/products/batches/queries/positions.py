@@ -1,4 +1,4 @@
-"""Queries of positions: one function for each file of ``sql/positions``.
+"""Queries of positions.
 
 A task keeps its position in the batch through all reruns (``schema/0001_batches.sql``). The latest
 task of a position is in the newest run that has the position: a run that mirrors it, where the
@@ -13,7 +13,7 @@ from uuid import UUID
 
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.products.batches.model import MirrorRun, TaskPlace
-from coatcheck.products.batches.sql import sql
+from coatcheck.products.batches.queries import sql
 
 
 class EarlierRun(NamedTuple):

@@ -1,7 +1,4 @@
-"""Queries that cancel and remove runs of any length, a chunk at a time.
-
-There is one function for each file of ``sql/removal``.
-"""
+"""Queries that cancel and remove runs of any length, a chunk at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from uuid import UUID
 from coatcheck.core.queries import limits
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.products.batches.model import ABANDONED_BATCH_SECONDS, task_id
-from coatcheck.products.batches.sql import sql
+from coatcheck.products.batches.queries import sql
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

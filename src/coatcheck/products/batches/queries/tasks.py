@@ -1,4 +1,4 @@
-"""Queries that read tasks: one function for each file of ``sql/tasks``."""
+"""Queries that read tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX, page_result_bytes_m
 from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import TaskPlace, TaskView
-from coatcheck.products.batches.sql import sql
+from coatcheck.products.batches.queries import sql
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -1,0 +1,327 @@
+-- name: clock
+-- The time. A machine whose clock is fast would otherwise take new blobs for old ones.
+SELECT clock_timestamp()
+
+-- name: expire_waiting
+-- Fail jobs that did not start before their deadline: staged, queued, retrying -> failed.
+WITH late AS MATERIALIZED (
+    SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
+    FROM jobs AS j
+    WHERE j.start_deadline IS NOT NULL AND j.state IN ('staged', 'queued', 'retrying')
+      AND j.start_deadline <= now()
+    LIMIT $2::integer
+    FOR UPDATE SKIP LOCKED
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = 'failed', finished_at = now(), updated_at = now(),
+        payload = CASE WHEN j.run_id IS NOT NULL OR j.keeps_input THEN j.payload END,
+        error_code = 'start_deadline_passed', error_message = 'did not start before its deadline',
+        expires_at = CASE
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_failed_seconds, $1::integer) * interval '1 second'
+        END
+    FROM late AS l
+    WHERE j.org_id = l.org_id AND j.id = l.id
+    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              j.error_code, j.error_message, old.state AS previous
+),
+metered AS (
+    /* include usage/meter */
+),
+notified AS (
+    /* include webhooks/write_deliveries_from_changed */
+)
+SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
+       c.request_id, c.attempts
+FROM changed AS c
+
+-- name: fail_overrun
+-- End attempts that a live worker still holds well past their run deadline: it should have stopped
+-- them itself, so it has lost track of them.
+--
+-- Live: seen since the slack was over, and within its lease time. If a worker fell silent before that,
+-- it is unknown whether it still ran the job at the deadline: the rescuer takes the job, and counts a
+-- crash. Only one of the two statements ever applies to a job, except at the moment when its worker's
+-- silence becomes too long: then the row lock and the lease decide.
+--
+-- retry: running -> retrying while attempts last, else failed; cancel_requested -> cancelled.
+--
+-- Jobs that a remote runs (boot 0) are the poller's, which also cancels the work.
+--
+-- $1 slack in seconds   $2 seconds to keep by default   $3 rows at most
+WITH overrun AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
+           CASE
+               WHEN j.state = 'cancel_requested' THEN 'cancelled'
+               WHEN j.failures < j.failures_max THEN 'retrying'
+               ELSE 'failed'
+           END::job_state AS state
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
+      AND j.run_deadline < now() - $1::double precision * interval '1 second'
+      AND EXISTS (
+          SELECT FROM workers AS w
+          WHERE w.boot = j.lease >> 40
+            AND w.died_at IS NULL
+            AND w.last_seen_at > j.run_deadline + $1::double precision * interval '1 second'
+            AND w.last_seen_at > now() - interval '1 second' * CASE j.lane
+                WHEN 'urgent' THEN w.urgent_seconds
+                WHEN 'standard' THEN w.standard_seconds
+                WHEN 'bulk' THEN w.bulk_seconds
+            END
+      )
+    LIMIT $3::integer
+    FOR UPDATE OF j SKIP LOCKED
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = o.state, lease = NULL, run_deadline = NULL, updated_at = now(), run_at = now(),
+        failures = j.failures + 1,
+        run_seconds = j.run_seconds + extract(
+            epoch FROM now() - coalesce(j.started_at, j.dispatched_at, now())
+        ),
+        error_code = CASE
+            WHEN o.state = 'cancelled' THEN 'cancelled'
+            WHEN o.state = 'failed' AND j.run_id IS NULL THEN 'max_retries_exhausted'
+            ELSE 'timed_out'
+        END,
+        error_message = CASE o.state
+            WHEN 'cancelled' THEN 'cancelled while it ran'
+            WHEN 'failed' THEN format(
+                'failed %s; last: timed_out: ran long past its deadline',
+                CASE j.failures WHEN 0 THEN 'once' ELSE (j.failures + 1) || ' times' END
+            )
+            ELSE 'ran long past its deadline'
+        END,
+        started_at = CASE WHEN o.state = 'retrying' THEN NULL ELSE j.started_at END,
+        payload = CASE
+            WHEN o.state = 'retrying' OR j.run_id IS NOT NULL OR j.keeps_input THEN j.payload
+        END,
+        finished_at = CASE WHEN o.state <> 'retrying' THEN now() END,
+        expires_at = CASE
+            WHEN o.state = 'retrying' THEN NULL
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+        END
+    FROM overrun AS o
+    WHERE j.org_id = o.org_id AND j.id = o.id AND j.lease = o.lease
+    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              o.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              j.error_code, j.error_message, old.state AS previous,
+              'failed' AS outcome, 'timed_out' AS attempt_code,
+              'ran long past its deadline' AS attempt_message, j.dispatched_at,
+              old.started_at AS began_at,
+              CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
+),
+metered AS (
+    /* include usage/meter */
+),
+notified AS (
+    /* include webhooks/write_deliveries_from_changed */
+),
+alerted AS (
+    /* include job_events/alert */
+),
+noted AS (
+    /* include job_events/attempt */
+)
+SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
+       c.request_id, c.attempts
+FROM changed AS c
+
+-- name: next_due
+-- Seconds until the next job is due, or NULL.
+SELECT extract(epoch FROM min(j.run_at) - clock_timestamp())::double precision
+FROM jobs AS j
+WHERE j.state IN ('staged', 'retrying') AND j.run_at < 'infinity'
+
+-- name: prune
+-- Delete jobs whose retention has ended, a small chunk at a time, with all their rows, and open the
+-- records of their artifacts. Products add deletions from their own tables for the jobs in `old`, each
+-- in a removed_with_jobs (core/queries/maintenance.py). Returns how many jobs, with a row for each
+-- blob of their artifacts, to be deleted next, or one row without a blob.
+WITH old AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.webhook, j.owner, j.endpoint, j.flow
+    FROM jobs AS j
+    WHERE j.expires_at < 'infinity' AND j.expires_at <= now()
+    ORDER BY j.expires_at
+    LIMIT $1::integer
+    FOR UPDATE SKIP LOCKED
+),
+jobs_gone AS (
+    DELETE FROM jobs AS j USING old AS o WHERE j.org_id = o.org_id AND j.id = o.id RETURNING j.id
+),
+events_gone AS (
+    DELETE FROM job_events AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id
+),
+webhooks_gone AS (
+    DELETE FROM job_webhooks AS w USING old AS o
+    WHERE o.webhook > 0 AND w.org_id = o.org_id AND w.job_id = o.id
+),
+remote_calls_gone AS (
+    DELETE FROM remote_calls AS c USING old AS o WHERE c.org_id = o.org_id AND c.job_id = o.id
+),
+/* removed with jobs */
+gone AS (
+    DELETE FROM artifacts AS a USING old AS o WHERE a.org_id = o.org_id AND a.job_id = o.id
+    RETURNING a.*, o.owner, o.endpoint, o.flow, NULL::timestamptz AS deleted_at,
+              'retention' AS mechanism
+),
+doomed AS (
+    /* include artifacts/open_records */
+)
+SELECT n.jobs, d.org_id, d.job_id, d.seq, d.blob_key
+FROM (SELECT count(*) AS jobs FROM jobs_gone) AS n
+LEFT JOIN doomed AS d ON true
+
+-- name: prune_workers
+-- Delete the rows of workers that have been silent for long and hold nothing.
+DELETE FROM workers AS w
+WHERE w.last_seen_at < now() - greatest(
+        w.urgent_seconds, w.standard_seconds, w.bulk_seconds
+    ) * interval '2 seconds'
+  AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.lease >> 40 = w.boot AND j.lease IS NOT NULL)
+
+-- name: queue_due
+-- Queue jobs that are due: staged, retrying -> queued.
+WITH due AS MATERIALIZED (
+    SELECT j.org_id, j.id
+    FROM jobs AS j
+    WHERE j.state IN ('staged', 'retrying') AND j.run_at <= now()
+    ORDER BY j.run_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+),
+moved AS (
+    UPDATE jobs AS j
+    SET state = 'queued', updated_at = now()
+    FROM due AS d
+    WHERE j.org_id = d.org_id AND j.id = d.id
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              j.run_id, j.webhook, NULL AS error_code, old.state AS previous
+),
+notified AS (
+    /* include webhooks/write_deliveries_from_moved */
+)
+SELECT m.id, m.endpoint FROM moved AS m
+
+-- name: rescue
+-- Take jobs from workers that are known to be dead, were silent for longer than their lease time, or
+-- have no row.
+--
+-- crash: running -> queued; crash_again: running -> retrying, after a delay that grows; failed once no
+-- crash is left; cancel_requested -> cancelled. The row lock and the lease decide against a finish in
+-- flight: exactly one of the two wins. The attempt counts as having run until its worker was last
+-- seen.
+--
+-- A job that crashes alone may be the cause, and is allowed $1 crashes. Of jobs that crash together most
+-- are bystanders, and the cause is unknown: they are allowed $4. Each waits for a different time, so
+-- that they do not all meet again.
+--
+-- Jobs that a remote runs (boot 0) are the poller's.
+--
+-- $1 crashes allowed   $2 seconds to keep by default   $3 rows at most   $4 crashes allowed together
+-- $5 seconds to wait after the second crash, the third, and so on   $6 the fraction of it for jitter
+WITH lost AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
+           coalesce(
+               (SELECT w.last_seen_at FROM workers AS w WHERE w.boot = j.lease >> 40), now()
+           ) AS last_seen_at,
+           CASE
+               WHEN EXISTS (
+                   SELECT FROM workers AS w WHERE w.boot = j.lease >> 40 AND w.died_at IS NOT NULL
+               ) THEN 'its worker died'
+               ELSE 'its worker fell silent'
+           END AS reason,
+           CASE
+               WHEN j.state = 'cancel_requested' THEN 'cancelled'
+               WHEN j.crashes = 0 THEN 'queued'
+               WHEN j.crashes < $1::integer THEN 'retrying'
+               WHEN j.crashes < $4::integer AND EXISTS (
+                   SELECT FROM jobs AS other
+                   WHERE other.lease IS NOT NULL AND other.lease >> 40 = ANY (
+                       ARRAY(
+                           SELECT also.boot
+                           FROM workers AS w
+                           JOIN workers AS also ON also.process = w.process
+                           WHERE w.boot = j.lease >> 40
+                       ) || (j.lease >> 40)
+                   ) AND (other.org_id, other.id) <> (j.org_id, j.id)
+               ) THEN 'retrying'
+               ELSE 'failed'
+           END::job_state AS state
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
+      AND NOT EXISTS (
+          SELECT FROM workers AS w
+          WHERE w.boot = j.lease >> 40
+            AND w.died_at IS NULL
+            AND w.last_seen_at > now() - interval '1 second' * CASE j.lane
+                WHEN 'urgent' THEN w.urgent_seconds
+                WHEN 'standard' THEN w.standard_seconds
+                WHEN 'bulk' THEN w.bulk_seconds
+            END
+      )
+    LIMIT $3::integer
+    FOR UPDATE OF j SKIP LOCKED
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = l.state, lease = NULL, run_deadline = NULL, updated_at = now(),
+        crashes = j.crashes + 1,
+        run_at = CASE
+            WHEN l.state = 'retrying' THEN now() + interval '1 second'
+                * ($5::double precision[])[least(j.crashes, cardinality($5::double precision[]))]
+                * (1 + $6::double precision * random())
+            ELSE j.run_at
+        END,
+        run_seconds = j.run_seconds + greatest(
+            0, extract(epoch FROM l.last_seen_at - coalesce(j.started_at, j.dispatched_at, now()))
+        ),
+        error_code = CASE l.state WHEN 'cancelled' THEN 'cancelled' ELSE 'worker_lost' END,
+        error_message = CASE l.state
+            WHEN 'cancelled' THEN 'cancelled while it ran'
+            WHEN 'failed' THEN format(
+                'lost its worker %s times; last: %s', j.crashes + 1, l.reason
+            )
+            ELSE l.reason
+        END,
+        started_at = CASE WHEN l.state IN ('queued', 'retrying') THEN NULL ELSE j.started_at END,
+        payload = CASE
+            WHEN l.state IN ('queued', 'retrying') OR j.run_id IS NOT NULL OR j.keeps_input
+            THEN j.payload
+        END,
+        finished_at = CASE WHEN l.state IN ('failed', 'cancelled') THEN now() END,
+        expires_at = CASE
+            WHEN l.state IN ('queued', 'retrying') THEN NULL
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+        END
+    FROM lost AS l
+    WHERE j.org_id = l.org_id AND j.id = l.id AND j.lease = l.lease
+    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              j.error_code, j.error_message, old.state AS previous,
+              'crashed' AS outcome, 'worker_lost' AS attempt_code,
+              l.reason AS attempt_message, j.dispatched_at, old.started_at AS began_at,
+              CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
+),
+metered AS (
+    /* include usage/meter */
+),
+notified AS (
+    /* include webhooks/write_deliveries_from_changed */
+),
+alerted AS (
+    /* include job_events/alert */
+),
+noted AS (
+    /* include job_events/attempt */
+)
+SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
+       c.request_id, c.attempts
+FROM changed AS c

@@ -1,0 +1,460 @@
+-- name: begin
+-- Record that work is about to be spawned, before it is: fenced by the lease of the spawning worker.
+-- Returns the number of the spawn, and how often it was begun; beyond the first time it may have been
+-- made already.
+--
+-- Repeated under one lease, after a lost answer, it counts once. A row with a remote's id belongs to an
+-- earlier spawn, which is over: a job comes back to a worker only once that is known. No row: the lease
+-- is lost.
+--
+-- $1 org   $2 job   $3 lease   $4 endpoint   $5 pace key   $6 destination
+WITH held AS MATERIALIZED (
+    SELECT j.org_id, j.id FROM jobs AS j
+    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3
+    FOR NO KEY UPDATE
+)
+INSERT INTO remote_calls AS c (org_id, job_id, begun_by, endpoint, pace_key, destination)
+SELECT h.org_id, h.id, $3, $4, $5, $6::bytea FROM held AS h
+ON CONFLICT (org_id, job_id) DO UPDATE
+SET spawn = c.spawn + (c.remote_id IS NOT NULL)::integer,
+    tries = CASE
+        WHEN c.remote_id IS NOT NULL THEN 1
+        WHEN c.begun_by = excluded.begun_by THEN c.tries
+        ELSE least(c.tries + 1, 32767)
+    END,
+    begun_by = excluded.begun_by,
+    told_id = CASE WHEN c.remote_id IS NULL THEN c.told_id END,
+    pace_key = excluded.pace_key, destination = excluded.destination, begun_at = now(),
+    spawned_at = NULL, remote_id = NULL, lease = NULL, due_at = NULL, looker = NULL,
+    looked_at = NULL, polls = 0, faults = 0
+RETURNING c.spawn, c.tries, c.told_id
+
+-- name: callback_key
+-- The id of this database, and the key that signs its callback URLs.
+SELECT d.id, d.callback_key FROM deployment AS d
+
+-- name: claim_due
+-- Claim calls that are due, in turns: every organisation's first, every organisation's second. An
+-- organisation has at most $2 at a time, including those that the claimant already checks: one whose
+-- remote hangs holds up nobody else. A claim lasts $3 seconds, unless it is renewed.
+--
+-- The organisations are found by skipping through the index from one to the next, $4 at most; the
+-- next claim continues after the last one, which a row without a job returns.
+--
+-- $1 rows at most   $2 of one organisation   $3 seconds   $4 organisations   $5 the one to start after
+-- $6 the claimant   $7, $8 organisations, and how many calls of each are being checked
+WITH RECURSIVE seen AS (
+    (
+        SELECT c.org_id, 1 AS nth
+        FROM remote_calls AS c
+        WHERE c.due_at IS NOT NULL AND c.org_id > $5::text
+        ORDER BY c.org_id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT n.org_id, s.nth + 1
+    FROM seen AS s
+    CROSS JOIN LATERAL (
+        SELECT c.org_id
+        FROM remote_calls AS c
+        WHERE c.due_at IS NOT NULL AND c.org_id > s.org_id
+        ORDER BY c.org_id
+        LIMIT 1
+    ) AS n
+    WHERE s.nth < $4::integer
+),
+due AS MATERIALIZED (
+    SELECT s.org_id, d.job_id, d.due_at, row_number() OVER (PARTITION BY s.org_id ORDER BY d.due_at) AS turn
+    FROM seen AS s
+    CROSS JOIN LATERAL (
+        SELECT c.job_id, c.due_at
+        FROM remote_calls AS c
+        WHERE c.org_id = s.org_id AND c.due_at <= now()
+        ORDER BY c.due_at
+        LIMIT greatest(0, $2::integer - coalesce(
+            (
+                SELECT u.calls
+                FROM unnest($7::text[], $8::integer[]) AS u (org_id, calls)
+                WHERE u.org_id = s.org_id
+            ),
+            0
+        ))
+    ) AS d
+),
+chosen AS MATERIALIZED (
+    SELECT d.org_id, d.job_id FROM due AS d ORDER BY d.turn, d.due_at LIMIT $1::integer
+),
+locked AS MATERIALIZED (
+    SELECT c.org_id, c.job_id
+    FROM chosen AS n
+    JOIN remote_calls AS c ON c.org_id = n.org_id AND c.job_id = n.job_id
+    WHERE c.due_at <= now()
+    FOR UPDATE OF c SKIP LOCKED
+),
+taken AS (
+    UPDATE remote_calls AS c
+    SET looker = $6::uuid, due_at = now() + $3::double precision * interval '1 second',
+        polls = c.polls + 1
+    FROM locked AS l
+    WHERE c.org_id = l.org_id AND c.job_id = l.job_id
+    RETURNING c.*
+),
+looked AS (
+    /* include remote_calls/claimed_columns */
+)
+SELECT * FROM looked
+UNION ALL
+SELECT s.org_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM seen AS s
+WHERE s.nth = $4::integer
+
+-- name: claim_one
+-- Claim the call of one job, unless another process checks it, or has within the last moment. After an
+-- invalid answer, the time until the next check binds everybody: a caller who asks five times a second
+-- must not use up a remote's faults, nor ignore its Retry-After. With a moment of 0 neither applies:
+-- for a cancellation, and for a callback.
+--
+-- $1 org   $2 job   $3 seconds that the claim lasts   $4 seconds of that moment   $5 the claimant
+WITH locked AS MATERIALIZED (
+    SELECT c.org_id, c.job_id
+    FROM remote_calls AS c
+    WHERE c.org_id = $1 AND c.job_id = $2 AND c.lease IS NOT NULL
+      AND (c.looker IS NULL OR c.due_at <= now())
+      AND coalesce(c.looked_at, c.spawned_at) <= now() - $4::double precision * interval '1 second'
+      AND ($4::double precision = 0 OR c.faults = 0 OR c.due_at <= now())
+    FOR UPDATE SKIP LOCKED
+),
+taken AS (
+    UPDATE remote_calls AS c
+    SET looker = $5::uuid, due_at = now() + $3::double precision * interval '1 second',
+        polls = c.polls + 1
+    FROM locked AS l
+    WHERE c.org_id = l.org_id AND c.job_id = l.job_id
+    RETURNING c.*
+)
+/* include remote_calls/claimed_columns */
+
+-- name: claimed_columns
+-- The columns of a claimed call: included by claim_due and claim_one, from their `taken`, which
+-- has the call's columns. A call whose job has another lease is over.
+SELECT t.org_id, t.job_id, t.endpoint, t.pace_key, t.destination, t.remote_id, t.spawn, t.lease, t.polls,
+       t.faults, j.state::text AS state, j.lease IS NOT DISTINCT FROM t.lease AS is_held,
+       coalesce(j.run_deadline <= now(), false) AS is_overdue, j.owner, j.lane::text AS lane, j.flow,
+       j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables, j.request_id,
+       coalesce(octet_length(j.payload), 0) AS payload_bytes,
+       extract(epoch FROM now() - t.spawned_at)::double precision AS spawned_seconds,
+       extract(epoch FROM now() - coalesce(j.started_at, t.spawned_at))::double precision
+           AS ran_seconds,
+       p.usual_seconds, p.spread_seconds
+FROM taken AS t
+LEFT JOIN jobs AS j ON j.org_id = t.org_id AND j.id = t.job_id
+LEFT JOIN remote_paces AS p ON p.org_id = t.org_id AND p.pace_key = t.pace_key
+
+-- name: complete
+-- finalizing -> completed, with its file, fenced by the lease of the process that stored it. A job that
+-- is being cancelled does not complete: its result is discarded. No row: the caller finds out why, and
+-- deletes what it stored.
+--
+-- The duration updates the estimate for the next polls.
+--
+-- $1 org   $2 job   $3 lease   $4 result   $5 seconds to keep by default
+-- $6-$10 the file: name, blob key, media type, bytes, SHA-256; or NULLs
+WITH held AS MATERIALIZED (
+    SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
+    FROM jobs AS j
+    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3 AND j.state = 'finalizing'
+    FOR UPDATE
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = 'completed', lease = NULL, result = $4::bytea,
+        payload = CASE WHEN j.run_id IS NOT NULL THEN j.payload END,
+        error_code = NULL, error_message = NULL, run_deadline = NULL,
+        run_seconds = j.run_seconds + extract(epoch FROM now() - coalesce(j.started_at, now())),
+        finished_at = now(), updated_at = now(),
+        expires_at = CASE
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_completed_seconds, $5::integer) * interval '1 second'
+        END
+    FROM held AS h
+    WHERE j.org_id = h.org_id AND j.id = h.id
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
+              h.payload_bytes, octet_length(j.result) AS result_bytes, j.run_seconds,
+              j.run_id, j.webhook, NULL AS error_code, NULL AS error_message,
+              old.state AS previous
+),
+filed AS (
+    INSERT INTO artifacts (org_id, job_id, name, blob_key, media_type, bytes, sha256)
+    SELECT c.org_id, c.id, $6::text, $7::text, $8::text, $9::bigint, $10::bytea
+    FROM changed AS c
+    WHERE $6::text IS NOT NULL
+    ON CONFLICT (org_id, job_id, name) DO UPDATE
+    SET blob_key = excluded.blob_key, media_type = excluded.media_type, bytes = excluded.bytes,
+        sha256 = excluded.sha256, created_at = now()
+),
+done AS (
+    DELETE FROM remote_calls AS r USING changed AS c
+    WHERE r.org_id = c.org_id AND r.job_id = c.id
+    RETURNING r.org_id, r.pace_key,
+              extract(epoch FROM coalesce(r.looked_at, now()) - r.spawned_at) AS seconds
+),
+learnt AS (
+    INSERT INTO remote_paces AS p (org_id, pace_key, usual_seconds, spread_seconds)
+    SELECT d.org_id, d.pace_key, greatest(0, d.seconds), greatest(0, d.seconds) / 2 FROM done AS d
+    ON CONFLICT (org_id, pace_key) DO UPDATE
+    SET usual_seconds = p.usual_seconds
+            + (excluded.usual_seconds - p.usual_seconds) / least(p.samples + 1, 8),
+        spread_seconds = p.spread_seconds
+            + (abs(excluded.usual_seconds - p.usual_seconds) - p.spread_seconds)
+            / least(p.samples + 1, 8),
+        samples = least(p.samples + 1, 1000000), updated_at = now()
+),
+metered AS (
+    /* include usage/meter */
+),
+notified AS (
+    /* include webhooks/write_deliveries_from_changed */
+)
+SELECT c.id FROM changed AS c
+
+-- name: delete_ended
+-- Delete a call that nobody checks and whose job has ended.
+--
+-- $1 org   $2 job
+DELETE FROM remote_calls AS c
+WHERE c.org_id = $1 AND c.job_id = $2 AND c.lease IS NULL
+  AND NOT EXISTS (
+      SELECT FROM jobs AS j
+      WHERE j.org_id = c.org_id AND j.id = c.job_id
+        AND j.state NOT IN ('completed', 'failed', 'cancelled')
+  )
+
+-- name: drop
+-- Delete a call whose job has ended, fenced by its lease. If another worker is to spawn the work anew,
+-- the row stays and keeps the number of the spawn.
+--
+-- $1 org   $2 job   $3 lease
+WITH ended AS MATERIALIZED (
+    SELECT c.org_id, c.job_id,
+           NOT EXISTS (
+               SELECT FROM jobs AS j
+               WHERE j.org_id = c.org_id AND j.id = c.job_id
+                 AND j.state NOT IN ('completed', 'failed', 'cancelled')
+           ) AS is_over
+    FROM remote_calls AS c
+    WHERE c.org_id = $1 AND c.job_id = $2 AND c.lease = $3
+    FOR UPDATE
+),
+idle AS (
+    UPDATE remote_calls AS c
+    SET lease = NULL, due_at = NULL, looker = NULL
+    FROM ended AS e
+    WHERE c.org_id = e.org_id AND c.job_id = e.job_id AND NOT e.is_over
+)
+DELETE FROM remote_calls AS c USING ended AS e
+WHERE c.org_id = e.org_id AND c.job_id = e.job_id AND e.is_over
+
+-- name: finalize
+-- Win the right to store a remote's result: processing -> finalizing, or take over from a process that
+-- fell silent there, with a new lease. Of all that saw the same lease, one wins; a job that is being
+-- cancelled cannot be finalized. Returns the new lease.
+--
+-- $1 org   $2 job   $3 lease   $4 the claimant   $5 seconds that it is held for
+WITH held AS MATERIALIZED (
+    SELECT j.org_id, j.id, nextval('parked_leases') AS fresh
+    FROM jobs AS j
+    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3 AND j.state IN ('processing', 'finalizing')
+    FOR UPDATE
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = 'finalizing', lease = h.fresh, updated_at = now()
+    FROM held AS h
+    WHERE j.org_id = h.org_id AND j.id = h.id
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
+              j.run_id, j.webhook, NULL AS error_code, old.state AS previous, j.lease
+),
+mine AS (
+    UPDATE remote_calls AS c
+    SET lease = n.lease, looker = $4::uuid,
+        due_at = now() + $5::double precision * interval '1 second'
+    FROM changed AS n
+    WHERE c.org_id = n.org_id AND c.job_id = n.id
+),
+moved AS (
+    SELECT c.* FROM changed AS c WHERE c.previous <> 'finalizing'
+),
+notified AS (
+    /* include webhooks/write_deliveries_from_moved */
+)
+SELECT c.lease FROM changed AS c
+
+-- name: find_orphan
+-- One orphaned job. $1 org   $2 job
+/* include remote_calls/orphan_columns */
+  AND j.org_id = $1 AND j.id = $2
+
+-- name: idle
+-- Calls that nobody checks, and whose job has ended some other way or was deleted: their leftovers are
+-- deleted, and then they are. They may hold secrets.
+--
+-- $1 rows at most
+SELECT c.org_id, c.job_id, c.endpoint, c.destination, coalesce(j.owner, '') AS owner,
+       coalesce(j.state = 'completed', false) AS is_completed
+FROM remote_calls AS c
+LEFT JOIN jobs AS j ON j.org_id = c.org_id AND j.id = c.job_id
+WHERE c.lease IS NULL AND (j.state IS NULL OR j.state IN ('completed', 'failed', 'cancelled'))
+ORDER BY c.org_id, c.job_id
+LIMIT $1::integer
+
+-- name: is_open
+-- Whether the job still waits for a spawn.
+--
+-- $1 org   $2 job   $3 spawn
+SELECT EXISTS (
+    SELECT FROM remote_calls AS c
+    WHERE c.org_id = $1 AND c.job_id = $2 AND c.spawn = $3 AND c.lease IS NOT NULL
+) AS is_open
+
+-- name: list_orphans
+-- Orphaned jobs. $1 rows at most
+/* include remote_calls/orphan_columns */
+LIMIT $1::integer
+
+-- name: next_due
+-- Seconds until the next call is due, or NULL: the earliest of each organisation's.
+WITH RECURSIVE seen AS (
+    (
+        SELECT c.org_id, c.due_at, 1 AS nth
+        FROM remote_calls AS c
+        WHERE c.due_at IS NOT NULL
+        ORDER BY c.org_id, c.due_at
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT n.org_id, n.due_at, s.nth + 1
+    FROM seen AS s
+    CROSS JOIN LATERAL (
+        SELECT c.org_id, c.due_at
+        FROM remote_calls AS c
+        WHERE c.due_at IS NOT NULL AND c.org_id > s.org_id
+        ORDER BY c.org_id, c.due_at
+        LIMIT 1
+    ) AS n
+    WHERE s.nth < 1000
+)
+SELECT extract(epoch FROM min(s.due_at) - clock_timestamp())::double precision AS seconds
+FROM seen AS s
+
+-- name: not_spawned
+-- Undo begin: the remote certainly did not accept the work, this time. Fenced by the lease that
+-- began it, so repeated it counts once; earlier tries, which may have been accepted, stay.
+--
+-- $1 org   $2 job   $3 lease
+UPDATE remote_calls AS c
+SET tries = c.tries - 1, begun_by = 0
+WHERE c.org_id = $1 AND c.job_id = $2 AND c.begun_by = $3 AND c.remote_id IS NULL
+RETURNING c.job_id
+
+-- name: note_callback_id
+-- Record the id that a callback gives the work, while it is unknown.
+--
+-- $1 org   $2 job   $3 spawn   $4 id
+UPDATE remote_calls AS c
+SET told_id = $4
+WHERE c.org_id = $1 AND c.job_id = $2 AND c.spawn = $3 AND c.remote_id IS NULL
+RETURNING c.job_id
+
+-- name: orphan_columns
+-- Parked jobs without a call: no row has the remote's id of the work. Nothing leads on from here, so
+-- this takes damage from outside; they are failed. Included by list_orphans and find_orphan,
+-- with their own conditions after it.
+SELECT j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow,
+       j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables, j.request_id, j.lease
+FROM jobs AS j
+WHERE j.lease IS NOT NULL AND j.lease >> 40 = 0
+  AND NOT EXISTS (
+      SELECT FROM remote_calls AS c
+      WHERE c.org_id = j.org_id AND c.job_id = j.id AND c.lease = j.lease
+  )
+
+-- name: park
+-- Park a job whose work a remote does: dispatching -> processing, under a lease of boot 0 that no worker
+-- has. If it is being cancelled, its check is due at once. No row: the lease is lost, and the next
+-- holder finds the same work by its token.
+--
+-- $1 org   $2 job   $3 lease   $4 the remote's id   $5 seconds until the first check
+-- $6 seconds that the work may take, or NULL: as set by the claim
+WITH held AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.state, nextval('parked_leases') AS parked
+    FROM jobs AS j
+    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3
+    FOR UPDATE
+),
+parked AS (
+    UPDATE jobs AS j
+    SET state = CASE h.state WHEN 'dispatching' THEN 'processing' ELSE h.state END,
+        lease = h.parked, execution_id = $4, updated_at = now(),
+        started_at = coalesce(j.started_at, now()),
+        run_deadline = coalesce(now() + $6::double precision * interval '1 second', j.run_deadline)
+    FROM held AS h
+    WHERE j.org_id = h.org_id AND j.id = h.id
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
+              j.run_id, j.webhook, NULL AS error_code, old.state AS previous, j.lease
+),
+waiting AS (
+    UPDATE remote_calls AS c
+    SET remote_id = $4, spawned_at = now(), lease = p.lease, looker = NULL,
+        due_at = now() + CASE p.state
+            WHEN 'cancel_requested' THEN 0 ELSE $5::double precision
+        END * interval '1 second'
+    FROM parked AS p
+    WHERE c.org_id = p.org_id AND c.job_id = p.id
+),
+moved AS (
+    SELECT p.* FROM parked AS p WHERE p.state <> p.previous
+),
+notified AS (
+    /* include webhooks/write_deliveries_from_moved */
+)
+SELECT p.state::text AS state FROM parked AS p
+
+-- name: prune_durations
+-- Delete durations of work that nobody has submitted for a month.
+DELETE FROM remote_paces AS p WHERE p.updated_at < now() - interval '30 days'
+
+-- name: renew
+-- Extend the claim of a call. No row: another process has it by now.
+--
+-- $1 org   $2 job   $3 the claimant   $4 lease   $5 seconds
+UPDATE remote_calls AS c
+SET due_at = now() + $5::double precision * interval '1 second'
+WHERE c.org_id = $1 AND c.job_id = $2 AND c.looker = $3 AND c.lease = $4
+RETURNING c.job_id
+
+-- name: reschedule
+-- Check calls again later, if the claimant still has them. At their deadline at the latest. Locked in
+-- the order of their keys, like the statement that cancels a run's tasks, which may meet it.
+--
+-- $1-$5 org, job, the claimant, seconds until the next check, invalid answers in a row
+WITH mine AS MATERIALIZED (
+    SELECT c.org_id, c.job_id, s.seconds, s.faults,
+           (
+               SELECT j.run_deadline
+               FROM jobs AS j
+               WHERE j.org_id = c.org_id AND j.id = c.job_id AND j.run_deadline > now()
+           ) AS run_deadline
+    FROM unnest($1::text[], $2::uuid[], $3::uuid[], $4::double precision[], $5::smallint[])
+        AS s (org_id, job_id, looker, seconds, faults)
+    JOIN remote_calls AS c ON c.org_id = s.org_id AND c.job_id = s.job_id AND c.looker = s.looker
+    WHERE c.lease IS NOT NULL
+    ORDER BY c.org_id, c.job_id
+    FOR UPDATE OF c
+)
+UPDATE remote_calls AS c
+SET looker = NULL, looked_at = now(), faults = m.faults,
+    due_at = least(now() + m.seconds * interval '1 second', m.run_deadline)
+FROM mine AS m
+WHERE c.org_id = m.org_id AND c.job_id = m.job_id
+RETURNING c.job_id

@@ -1,0 +1,119 @@
+-- name: count
+-- How many secrets each key has sealed, and under '' how many definitions hold plain secrets. Reads the
+-- indexes service_secrets_key and services_unsealed.
+SELECT s.key_id, count(*) AS secrets FROM service_secrets AS s GROUP BY s.key_id
+UNION ALL
+SELECT '', count(*)
+FROM services AS s
+WHERE /* include services/is_unsealed */
+HAVING count(*) > 0
+
+-- name: find
+-- Sealed secrets by organisation and id, by primary key, for every job that asked while the last read
+-- was in flight.
+--
+-- $1 organisations, $2 ids
+SELECT s.org_id, s.id, s.sealed
+FROM unnest($1::text[], $2::uuid[]) AS wanted (org_id, id)
+JOIN service_secrets AS s ON s.org_id = wanted.org_id AND s.id = wanted.id
+
+-- name: prune
+-- Delete retired secrets that nothing can need any more: no waiting or running job was accepted while a
+-- definition referred to them, and no unfinished run sends its tasks with them. A server may use a
+-- definition for a while after it was replaced: jobs count that were accepted up to $1 seconds later.
+--
+-- Reads a page of retired rows, by the index service_secrets_retired, so that an organisation that
+-- retires many costs the others nothing; the next page begins after the last row of this one. Jobs of
+-- one endpoint are found by their flow. Waiting jobs are read once for each endpoint and organisation
+-- of the page, in jobs_ready and jobs_postponed, and not for each of its rows: an organisation may have
+-- many of both. Held jobs are read once, in jobs_held. OFFSET 0 makes runs be looked up row by row, by
+-- index: as a join it would read those of all organisations. Tasks have flows of their own, and their
+-- run names its secrets.
+--
+-- Returns a row for each retired row that it read, in order.
+--
+-- $1 seconds after which a retired row is checked   $2 the endpoint of all such jobs   $3 rows at most
+-- $4, $5, $6 when the last row of the previous page was retired, its organisation and its id
+WITH page AS MATERIALIZED (
+    SELECT s.org_id, s.id, s.endpoint_id, s.retired_at,
+           s.retired_at + $1::double precision * interval '1 second' AS until
+    FROM service_secrets AS s
+    WHERE s.retired_at < now() - $1::double precision * interval '1 second'
+      AND (s.retired_at, s.org_id, s.id) > ($4::timestamptz, $5::text, $6::uuid)
+    ORDER BY s.retired_at, s.org_id, s.id
+    LIMIT $3::integer
+    FOR UPDATE SKIP LOCKED
+),
+held AS MATERIALIZED (
+    SELECT j.org_id, j.flow, min(j.created_at) AS oldest
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 >= 0 AND j.endpoint = $2::text
+      AND EXISTS (SELECT FROM page)
+    GROUP BY j.org_id, j.flow
+),
+waiting AS MATERIALIZED (
+    SELECT f.org_id, f.endpoint_id, least(q.oldest, s.oldest) AS oldest
+    FROM (SELECT DISTINCT p.org_id, p.endpoint_id FROM page AS p) AS f
+    CROSS JOIN LATERAL (
+        SELECT min(j.created_at) AS oldest
+        FROM unnest(enum_range(NULL::job_lane)) AS l (lane)
+        JOIN jobs AS j ON j.state = 'queued' AND j.lane = l.lane AND j.endpoint = $2::text
+            AND j.org_id = f.org_id AND j.flow = f.endpoint_id
+    ) AS q
+    LEFT JOIN (
+        SELECT o.org_id, j.flow, min(j.created_at) AS oldest
+        FROM (SELECT DISTINCT p.org_id FROM page AS p) AS o
+        JOIN jobs AS j ON j.state IN ('staged', 'retrying') AND j.org_id = o.org_id
+            AND j.endpoint = $2::text
+        GROUP BY o.org_id, j.flow
+    ) AS s ON s.org_id = f.org_id AND s.flow = f.endpoint_id
+),
+unneeded AS MATERIALIZED (
+    SELECT p.org_id, p.id
+    FROM page AS p
+    WHERE NOT EXISTS (
+        SELECT FROM waiting AS w
+        WHERE w.org_id = p.org_id AND w.endpoint_id = p.endpoint_id AND w.oldest < p.until
+    )
+    AND NOT EXISTS (
+        SELECT FROM held AS h
+        WHERE h.org_id = p.org_id AND h.flow = p.endpoint_id AND h.oldest < p.until
+    )
+    AND NOT EXISTS (
+        SELECT FROM runs AS r
+        WHERE r.org_id = p.org_id AND r.completed_at IS NULL AND r.secrets_id = p.id
+        OFFSET 0
+    )
+),
+removed AS (
+    DELETE FROM service_secrets AS s
+    USING unneeded AS u
+    WHERE s.org_id = u.org_id AND s.id = u.id
+    RETURNING s.org_id, s.id
+)
+SELECT p.retired_at, p.org_id, p.id, r.id IS NOT NULL AS is_removed
+FROM page AS p
+LEFT JOIN removed AS r ON r.org_id = p.org_id AND r.id = p.id
+ORDER BY p.retired_at, p.org_id, p.id
+
+-- name: reseal
+-- Replace a sealed text by one that was sealed anew, unless the service was registered with other
+-- secrets meanwhile.
+--
+-- $1 organisations, $2 ids   $3 texts as they were read, $4 texts sealed anew
+UPDATE service_secrets AS s
+SET sealed = g.anew, sealed_at = now()
+FROM unnest($1::text[], $2::uuid[], $3::text[], $4::text[]) AS g (org_id, id, before, anew)
+WHERE s.org_id = g.org_id AND s.id = g.id AND s.sealed = g.before
+RETURNING s.id
+
+-- name: sealed_with
+-- Secrets that one key has sealed, by the index service_secrets_key, to seal them anew after a rotation.
+-- In pages, so that one that cannot be opened does not hide the others.
+--
+-- $1 key id   $2, $3 organisation and id to start after   $4 rows at most
+SELECT s.org_id, s.id, s.sealed
+FROM service_secrets AS s
+WHERE s.key_id = $1 AND (s.org_id, s.id) > ($2::text, $3::uuid)
+ORDER BY s.org_id, s.id
+LIMIT $4::integer

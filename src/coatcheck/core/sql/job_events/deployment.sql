@@ -1,2 +1,0 @@
--- The id of this database.
-SELECT id FROM deployment
