@@ -103,23 +103,23 @@ async def statements(
         ),
         "all postponed": Statement(looks, sql("overview/postponed_of_all"), [1_000], "jobs_due", n),
         "workers": Statement(looks, sql("workers/list"), [100], "jobs_held", n),
-        "explain": Statement(asks, sql("jobs/explain"), one, "jobs_pkey", n),
-        "ahead": Statement(asks, sql("jobs/ahead"), [*one, 10_000, 50], "jobs_ready", ROOM),
-        "holders": Statement(asks, sql("jobs/holders"), ["acme", "org", "", 50], "jobs_held", n),
-        "runs of late": Statement(asks, sql("jobs/recent_runs"), runs, "jobs_ended", n),
+        "explain": Statement(asks, sql("explain/explain"), one, "jobs_pkey", n),
+        "ahead": Statement(asks, sql("explain/ahead"), [*one, 10_000, 50], "jobs_ready", ROOM),
+        "holders": Statement(asks, sql("explain/holders"), ["acme", "org", "", 50], "jobs_held", n),
+        "runs of late": Statement(asks, sql("explain/recent_runs"), runs, "jobs_ended", n),
         "depth": Statement(reads, sql("jobs/depth"), [], "jobs_ready", LIVE),
         "claim": Statement(
             work,
-            sql("jobs/exchange"),
+            sql("claims/exchange"),
             [*claim, *nothing, KEEP_COMPLETED_SECONDS],
             "jobs_ready",
             ROOM,
         ),
         "complete": Statement(
-            work, sql("jobs/exchange"), [*no_claim, *done, KEEP_COMPLETED_SECONDS], "jobs_pkey", n
+            work, sql("claims/exchange"), [*no_claim, *done, KEEP_COMPLETED_SECONDS], "jobs_pkey", n
         ),
-        "settle": Statement(work, sql("jobs/settle"), [*failed, keep], "jobs_pkey", n),
-        "start": Statement(work, sql("jobs/mark_started"), started, "jobs_pkey", n),
+        "settle": Statement(work, sql("claims/settle"), [*failed, keep], "jobs_pkey", n),
+        "start": Statement(work, sql("claims/mark_started"), started, "jobs_pkey", n),
         "heartbeat": Statement(work, sql("workers/heartbeat"), [worker.boot], "jobs_held", n),
         "stage": Statement(upkeep, sql("maintenance/queue_due"), [500], "jobs_due", n),
         "next due": Statement(upkeep, sql("maintenance/next_due"), [], "jobs_due", 1),
@@ -198,7 +198,7 @@ async def test_a_backlog_makes_no_claim_read_more(
     await put_queue(connection, 50_000, org="busy")
     await put_queue(connection, 10, org="quiet")
     arguments = [*worker.order(10).arguments(limited=False), [], [], [], [], [], [], 60]
-    plan = await worker.line.run(lambda it: explain(it, sql("jobs/exchange"), *arguments))
+    plan = await worker.line.run(lambda it: explain(it, sql("claims/exchange"), *arguments))
     assert plan.indexes("jobs") == {"jobs_ready", "jobs_pkey"}
     assert plan.sequential_scans("jobs") == 0
     assert plan.rows_read("jobs") <= 2 * 10 + 4

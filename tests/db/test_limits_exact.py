@@ -129,7 +129,7 @@ async def test_a_worker_waits_for_the_claim_before_it_to_commit(
     await rival.start()
     await connection.execute(sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
     taken = await connection.fetch(
-        sql("jobs/claim_limited"), *workers[1].order(1).arguments(limited=True)
+        sql("claims/claim_limited"), *workers[1].order(1).arguments(limited=True)
     )
     assert sum(row["id"] is not None for row in taken) == 1
     claim = asyncio.create_task(workers[0].claim_limited(5))

@@ -61,7 +61,7 @@ async def put_ended(connection: AsyncpgConnection, count: int, **columns: str) -
 
 async def plans(engine: Engine, wanted: JobFilter) -> dict[str, Plan]:
     arguments: list[Any] = [*wanted.arguments(), None, wanted.services]
-    page, total = sql("jobs/page_of_services"), sql("jobs/page_of_services_total")
+    page, total = sql("lists/page_of_services"), sql("lists/page_of_services_total")
     line = engine._list_db
     return {
         "page": await line.run(lambda it: explain(it, page, *arguments, LIMIT, 0, LIMIT)),
@@ -114,7 +114,7 @@ async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
         assert plan.sequential_scans("jobs") == 0, name
         assert plan.rows_read("jobs") <= len(owners) * (MINE + 1) + LIMIT, name
     counted = await engine._list_db.run(
-        lambda it: explain(it, sql("jobs/owners"), ORG, ["demo", "elsewhere"], MOST)
+        lambda it: explain(it, sql("lists/owners"), ORG, ["demo", "elsewhere"], MOST)
     )
     assert counted.indexes("jobs") == {"jobs_ended"}
     assert counted.rows_read("jobs") <= 2 * len(owners)

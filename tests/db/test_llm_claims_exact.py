@@ -119,7 +119,7 @@ async def test_under_a_limit_a_claim_waits_for_claims_of_other_kinds(
     await connection.execute(sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
     order = workers[1].worker.order(1)
     order.endpoints, order.timeouts = [ENDPOINT], [60.0]
-    taken = await connection.fetch(sql("jobs/claim_limited"), *order.arguments(limited=True))
+    taken = await connection.fetch(sql("claims/claim_limited"), *order.arguments(limited=True))
     assert sum(row["id"] is not None for row in taken) == 1
     claim = asyncio.create_task(workers[0].claim(offer()))
     await until_blocked(connection, "coatcheck test claimer")

@@ -21,7 +21,7 @@ async def complete_without_commit(
     connection: AsyncpgConnection, worker: Claimer, job: ClaimedJob
 ) -> None:
     await connection.fetch(
-        sql("jobs/exchange"),
+        sql("claims/exchange"),
         *worker.order(0).arguments(limited=False),
         [job.org],
         [job.uuid],
@@ -56,7 +56,7 @@ async def test_a_cancel_that_meets_a_claim_asks_the_new_holder(
     order = worker.order(1)
     async with connection.transaction():
         await connection.fetch(
-            sql("jobs/exchange"), *order.arguments(limited=False), [], [], [], [], [], [], 0
+            sql("claims/exchange"), *order.arguments(limited=False), [], [], [], [], [], [], 0
         )
         asked = asyncio.create_task(cancel(worker, job))
         await until_blocked(connection, BLOCKED)
@@ -70,7 +70,7 @@ async def test_a_cancel_that_meets_a_release_cancels_at_once(
 ) -> None:
     job = await put_job(connection, State.DISPATCHING)
     async with connection.transaction():
-        await connection.fetch(sql("jobs/release_claim"), job.lease, KEEP_FAILED_SECONDS)
+        await connection.fetch(sql("claims/release_claim"), job.lease, KEEP_FAILED_SECONDS)
         asked = asyncio.create_task(cancel(worker, job))
         await until_blocked(connection, BLOCKED)
     assert await asked == (State.QUEUED, State.CANCELLED, None)
@@ -84,7 +84,7 @@ async def test_a_cancel_that_meets_a_claim_undone_cancels_at_once(
     undone = connection.transaction()
     await undone.start()
     await connection.fetch(
-        sql("jobs/exchange"), *worker.order(1).arguments(limited=False), [], [], [], [], [], [], 0
+        sql("claims/exchange"), *worker.order(1).arguments(limited=False), [], [], [], [], [], [], 0
     )
     asked = asyncio.create_task(cancel(worker, job))
     await until_blocked(connection, BLOCKED)

@@ -34,7 +34,7 @@ async def plan_of(worker: Claimer, room: int, *, limited: bool = True) -> Plan:
     arguments = worker.order(room).arguments(limited=limited)
     if not limited:
         arguments += [[], [], [], [], [], [], 60]
-    statement = sql("jobs/claim_limited" if limited else "jobs/exchange")
+    statement = sql("claims/claim_limited" if limited else "claims/exchange")
     return await worker.line.run(lambda it: explain(it, statement, *arguments))
 
 
@@ -90,5 +90,5 @@ async def test_a_claim_of_others_passes_the_run_in_one_step(run: None, worker: C
 
 
 def test_the_driver_keeps_the_plan_of_every_claim() -> None:
-    for statement in ("jobs/claim_limited", "jobs/exchange", "jobs/settle"):
+    for statement in ("claims/claim_limited", "claims/exchange", "claims/settle"):
         assert len(sql(statement)) < _STATEMENT_CHARACTERS_CACHED_MAX

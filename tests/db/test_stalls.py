@@ -311,7 +311,7 @@ async def test_a_question_reads_the_jobs_it_asks_about_and_those_held(
         await connection.execute(f"SET {name} = '{value}'")
     plan = await explain(
         connection,
-        sql("jobs/stall"),
+        sql("explain/stall"),
         [ORG] * len(asked),
         [job.uuid for job in asked],
         [lane.value for lane in Lane],

@@ -234,7 +234,7 @@ async def test_a_result_that_is_handed_in_twice_is_counted_once(
     done = FinishedJob(job, b"1", RAN_SECONDS)
     async with connection.transaction():
         await connection.fetch(
-            sql("jobs/exchange"),
+            sql("claims/exchange"),
             *worker.order(0).arguments(limited=False),
             [job.org],
             [job.uuid],

@@ -41,24 +41,24 @@ class Ahead(NamedTuple):
 
 async def conditions(db: Connection, org: str, job: UUID) -> list[Condition]:
     """All conditions that apply to the job now; none if it has ended."""
-    return [Condition(*row) for row in await db.fetch(sql("jobs/explain"), org, job)]
+    return [Condition(*row) for row in await db.fetch(sql("explain/explain"), org, job)]
 
 
 async def ahead(db: Connection, org: str, job: UUID) -> Ahead | None:
     """How many jobs are ahead of a queued job; None if it is not queued."""
-    rows = await db.fetch(sql("jobs/ahead"), org, job, AHEAD_MAX, _QUEUES_MAX)
+    rows = await db.fetch(sql("explain/ahead"), org, job, AHEAD_MAX, _QUEUES_MAX)
     return Ahead(*rows[0]) if rows else None
 
 
 async def holders(db: Connection, org: str, scope: str, name: str) -> list[Holder]:
     """The organisation's jobs that use up a limit, longest held first."""
-    rows = await db.fetch(sql("jobs/holders"), org, scope, name, _HOLDERS_LOOKED_AT)
+    rows = await db.fetch(sql("explain/holders"), org, scope, name, _HOLDERS_LOOKED_AT)
     return [Holder(*row) for row in rows]
 
 
 async def held_of(db: Connection, endpoints: Sequence[str]) -> int:
     """How many jobs of these endpoints are held, over all organisations."""
-    rows = await db.fetch(sql("jobs/held_of"), list(endpoints))
+    rows = await db.fetch(sql("explain/held_of"), list(endpoints))
     held: int = rows[0]["jobs"]
     return held
 
@@ -70,7 +70,7 @@ async def recent_runs(
     of_upstream = endpoint == UPSTREAM_ENDPOINT
     service = (queue_key if of_upstream else endpoint).partition(".")[0]
     rows = await db.fetch(
-        sql("jobs/recent_runs"),
+        sql("explain/recent_runs"),
         org,
         service,
         owner,
@@ -83,11 +83,11 @@ async def recent_runs(
 
 async def recent_task_runs(db: Connection, org: str, run: UUID) -> list[float]:
     """How long some completed tasks of a run ran, in seconds."""
-    rows = await db.fetch(sql("jobs/recent_task_runs"), org, run, _RUNS_LOOKED_AT)
+    rows = await db.fetch(sql("explain/recent_task_runs"), org, run, _RUNS_LOOKED_AT)
     return [row["seconds"] for row in rows]
 
 
 async def next_of_run(db: Connection, org: str, run: UUID) -> UUID | None:
     """A task that represents the unfinished ones of a run; None if all have ended."""
-    rows = await db.fetch(sql("jobs/next_of_run"), org, run)
+    rows = await db.fetch(sql("explain/next_of_run"), org, run)
     return rows[0]["id"] if rows else None

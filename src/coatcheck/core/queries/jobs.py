@@ -183,7 +183,7 @@ async def list_page(
 ) -> list[JobView]:
     """An organisation's jobs, newest first, older than ``after``."""
     rows = await db.fetch(
-        sql("jobs/list"),
+        sql("lists/list"),
         org,
         after or newest_possible(),
         None if states is None else [state.value for state in states],
@@ -250,7 +250,7 @@ async def page(
     arguments = [*job_filter.arguments(), after if sparse else after or newest_possible()]
     if sparse:
         arguments += [job_filter.services, offset + limit]
-    name = "jobs/page_of_services" if sparse else "jobs/page"
+    name = "lists/page_of_services" if sparse else "lists/page"
     rows = await fetch_in_time(db, name, *arguments, offset, limit)
     return [read_view(row) for row in rows]
 
@@ -259,10 +259,10 @@ async def page_total(db: Connection, job_filter: JobFilter, most: int, *, sparse
     """How many jobs match, counted up to ``most``."""
     if sparse:
         arguments = [*job_filter.arguments(), None, job_filter.services, most]
-        rows = await fetch_in_time(db, "jobs/page_of_services_total", *arguments)
+        rows = await fetch_in_time(db, "lists/page_of_services_total", *arguments)
     else:
         rows = await fetch_in_time(
-            db, "jobs/page_total", *job_filter.arguments(), most, newest_possible()
+            db, "lists/page_total", *job_filter.arguments(), most, newest_possible()
         )
     total: int = rows[0][0]
     return total
@@ -270,7 +270,7 @@ async def page_total(db: Connection, job_filter: JobFilter, most: int, *, sparse
 
 async def owners(db: Connection, org: str, services: Sequence[str], most: int) -> int:
     """How many owners have ended jobs of these services, counted up to ``most``."""
-    rows = await fetch_in_time(db, "jobs/owners", org, services, most)
+    rows = await fetch_in_time(db, "lists/owners", org, services, most)
     count: int = rows[0][0]
     return count
 

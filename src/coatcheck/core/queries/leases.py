@@ -147,7 +147,7 @@ async def exchange(
     rows = await fetch_or_die(
         db,
         point,
-        sql("jobs/exchange"),
+        sql("claims/exchange"),
         *order.arguments(limited=False),
         [done.job.org for done in completions],
         [done.job.uuid for done in completions],
@@ -168,7 +168,9 @@ async def claim_limited(db: Connection, order: ClaimOrder) -> list[ClaimedJob]:
     async def claim(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
             await connection.execute(sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
-            rows = await connection.fetch(sql("jobs/claim_limited"), *order.arguments(limited=True))
+            rows = await connection.fetch(
+                sql("claims/claim_limited"), *order.arguments(limited=True)
+            )
             if any(row[1] is not None for row in rows):
                 crash_point("claim.limited_not_committed")
             return rows
@@ -184,7 +186,7 @@ async def settle(
     """Settle attempts that did not complete. Returns each job's new state; lost leases are left
     out."""
     rows = await db.fetch(
-        sql("jobs/settle"),
+        sql("claims/settle"),
         [each.job.org for each in settlements],
         [each.job.uuid for each in settlements],
         [each.job.lease for each in settlements],
@@ -200,14 +202,14 @@ async def settle(
 
 async def release_claim(db: Connection, lease: int, keep_failed_seconds: int) -> list[UUID]:
     """Release the jobs of a claim whose answer was lost. Returns their ids."""
-    rows = await db.fetch(sql("jobs/release_claim"), lease, keep_failed_seconds)
+    rows = await db.fetch(sql("claims/release_claim"), lease, keep_failed_seconds)
     return [row["id"] for row in rows]
 
 
 async def mark_started(db: Connection, jobs: Sequence[tuple[ClaimedJob, float]]) -> set[UUID]:
     """Show jobs as processing. Returns the ids still held; the worker must stop the others."""
     rows = await db.fetch(
-        sql("jobs/mark_started"),
+        sql("claims/mark_started"),
         [job.org for job, _ in jobs],
         [job.uuid for job, _ in jobs],
         [job.lease for job, _ in jobs],

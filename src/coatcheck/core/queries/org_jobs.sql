@@ -25,10 +25,10 @@ WHERE r.org_id = $1 AND r.job_id = $2 AND r.spawned_at IS NOT NULL
 -- $1 org   $2 reader: theirs, and what anyone may read; NULL for all   $3 rows to look at
 -- $4, $5 see jobs/horizon   $6 after this id   $7 rows at most
 WITH horizon AS MATERIALIZED (
-    /* include jobs/horizon */
+    /* include lists/horizon */
 ),
 walked AS MATERIALIZED (
-    SELECT j.id, j.state, j.owner, /* include jobs/row_transaction */ AS written_by
+    SELECT j.id, j.state, j.owner, /* include lists/row_transaction */ AS written_by
     FROM jobs AS j, horizon AS h
     WHERE j.org_id = $1 AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
     ORDER BY j.id DESC
@@ -38,7 +38,7 @@ page AS MATERIALIZED (
     SELECT w.id
     FROM walked AS w, horizon AS h
     WHERE w.id > $6::uuid AND ($2::text IS NULL OR w.owner IN ('*', $2))
-      AND /* include jobs/is_changed */
+      AND /* include lists/is_changed */
     ORDER BY w.id
     LIMIT $7
 )

@@ -15,7 +15,7 @@ async def stall_reasons(
 ) -> dict[tuple[str, UUID], str]:
     """Why each of these (org, id) is stalled; jobs that are not, or do not exist, are left out."""
     rows = await db.fetch(
-        sql("jobs/stall"),
+        sql("explain/stall"),
         [org for org, _ in keys],
         [job_id for _, job_id in keys],
         [lane.value for lane in lanes],

@@ -15,10 +15,10 @@ RETURNING v.id
 -- $1 organisation   $2 user   $3 characters of each text   $4, $5 see jobs/horizon
 -- $6 after this generation   $7 limit   $8 tasks to scan
 WITH horizon AS MATERIALIZED (
-    /* include coatcheck.core:jobs/horizon */
+    /* include coatcheck.core:lists/horizon */
 ),
 walked AS MATERIALIZED (
-    SELECT newest.id, j.state, /* include coatcheck.core:jobs/row_transaction */ AS written_by
+    SELECT newest.id, j.state, /* include coatcheck.core:lists/row_transaction */ AS written_by
     FROM horizon AS h, (
         SELECT g.org_id, g.id, g.job_id
         FROM generations AS g
@@ -31,7 +31,7 @@ walked AS MATERIALIZED (
 page AS MATERIALIZED (
     SELECT w.id
     FROM walked AS w, horizon AS h
-    WHERE w.id > $6::uuid AND /* include coatcheck.core:jobs/is_changed */
+    WHERE w.id > $6::uuid AND /* include coatcheck.core:lists/is_changed */
     ORDER BY w.id
     LIMIT $7
 )

@@ -1,0 +1,366 @@
+-- name: explain
+-- The conditions that apply to one job now, a row for each: those of stall, with names and numbers,
+-- and without waiting until they last too long.
+--
+--   kind     name            number            of                since          until
+--   limit    its name        jobs held         jobs allowed
+--   rate     a flow, or ''   starts per second                                  when it is back in step
+--   server                   slots             jobs in them      last seen
+--   threads                  threads held
+--   share                    slots it holds    slots reserved for others
+--   holder   the worker      its lease seconds                   last seen
+--   remote                   faults in a row   polls             spawned        the next poll
+--
+-- `scope` is the scope of a limit; `is_shared`: other organisations' jobs count as well. `is_fit`: a
+-- server was seen in time, a holder recently; of a share, some server has a slot for the organisation.
+-- Servers form two groups: those that are fit, and those that are not. Threads are listed only if no
+-- server has a free one for the job.
+--
+-- $1 org   $2 id
+WITH asked AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.state, j.lane, j.endpoint, j.flow, j.lease
+    FROM jobs AS j
+    WHERE j.org_id = $1 AND j.id = $2
+),
+serving AS MATERIALIZED (
+    SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, w.reserved, w.threads_held,
+           now() - w.last_seen_at AS silent_for,
+           w.urgent_seconds, w.standard_seconds, w.bulk_seconds
+    FROM workers AS w
+    WHERE w.died_at IS NULL
+),
+held AS MATERIALIZED (
+    SELECT j.endpoint, j.org_id, j.flow, count(*) AS jobs
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL
+    GROUP BY j.endpoint, j.org_id, j.flow
+)
+SELECT 'limit' AS kind, l.scope, l.name, l.held::double precision AS number,
+       l.held_max::double precision AS "of", NULL::timestamptz AS since,
+       NULL::timestamptz AS until, l.limit_org = '*' AS is_shared, l.held < l.held_max AS is_fit
+FROM asked AS a
+CROSS JOIN LATERAL (/* include explain/limits_on */) AS l
+WHERE a.lease IS NULL
+UNION ALL
+SELECT 'rate', NULL, r.flow, r.per_second, NULL, NULL, r.in_step_at, false, false
+FROM asked AS a
+CROSS JOIN LATERAL (/* include explain/rates_on */) AS r
+WHERE a.lease IS NULL
+UNION ALL
+SELECT 'server', NULL, NULL, CASE WHEN count(s.slots) = count(*) THEN sum(s.slots) END, sum(
+           (
+               SELECT count(*) FROM jobs AS j
+               WHERE j.lease IS NOT NULL AND j.lease >> 40 = s.boot AND j.lane = a.lane
+           )
+       ), max(now() - s.silent_for), NULL, true, s.is_alive
+FROM asked AS a
+CROSS JOIN LATERAL (/* include explain/served_by */) AS s
+WHERE a.lease IS NULL
+GROUP BY s.is_alive
+UNION ALL
+SELECT 'threads', NULL, NULL, sum(s.threads_held), NULL, NULL, NULL, true, false
+FROM asked AS a
+CROSS JOIN LATERAL (/* include explain/served_by */) AS s
+WHERE a.lease IS NULL AND s.is_alive
+HAVING count(*) > 0 AND count(*) = count(s.threads_held)
+UNION ALL
+SELECT 'share', NULL, NULL, sum(u.own), sum(s.reserved), NULL, NULL, true,
+       bool_or(u.held < s.slots - CASE WHEN u.own > 0 THEN s.reserved ELSE 0 END)
+FROM asked AS a
+CROSS JOIN LATERAL (/* include explain/served_by */) AS s
+CROSS JOIN LATERAL (
+    SELECT count(*) AS held, count(*) FILTER (WHERE j.org_id = a.org_id) AS own
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 = s.boot AND j.lane = a.lane
+) AS u
+WHERE a.lease IS NULL AND s.is_alive AND (/* include limits/shared */)
+HAVING sum(s.reserved) > 0
+UNION ALL
+SELECT 'holder', NULL, h.name, h.lease_seconds, NULL, now() - h.silent_for, NULL, true, h.is_heard
+FROM asked AS a
+CROSS JOIN LATERAL (/* include explain/held_by */) AS h
+WHERE a.lease >> 40 > 0
+UNION ALL
+SELECT 'remote', NULL, NULL, r.faults, r.polls, r.spawned_at, r.due_at, false, r.faults = 0
+FROM asked AS a
+JOIN remote_calls AS r ON r.org_id = a.org_id AND r.job_id = a.id
+WHERE a.lease >> 40 = 0
+
+-- name: stall
+-- Why jobs are stalled, for those that have been waiting or held for too long. Used for single jobs that
+-- are old enough, never for a whole queue.
+--
+-- A job that only waits behind others is not stalled: a live worker serves it, no limit blocks it, and
+-- its queue moves.
+--
+--   target_unreachable  its last attempt could not reach its target, or its remote does not answer
+--   no_worker           no worker that was seen within the lane's time serves its endpoint and lane
+--   threads_held        no worker that serves it has a free thread for it
+--   concurrency_limit   a limit on its endpoint, org, flow or run is used up
+--   rate_limit          its run, or its flow of it, has just used up its rate
+--   heartbeat_lost      its holder has been silent for half of the lane's time, or has no row
+--
+-- A worker is judged by its own lease times. Held jobs are counted as claim_limited counts them,
+-- once, and only if a limit applies to any of the jobs.
+--
+-- $1 organisations, $2 ids   $3 lanes, $4 how long a job of each may wait, in seconds
+WITH asked AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.state, j.lane, j.endpoint, j.flow, j.lease, j.unreachables,
+           j.error_code, l.seconds * interval '1 second' AS stall_after,
+           now() - j.created_at AS age,
+           now() - greatest(j.run_at, j.updated_at) AS due_for
+    FROM unnest($1::text[], $2::uuid[]) AS a (org_id, id)
+    JOIN jobs AS j ON j.org_id = a.org_id AND j.id = a.id
+    JOIN unnest($3::text[], $4::double precision[]) AS l (lane, seconds) ON l.lane = j.lane::text
+),
+serving AS MATERIALIZED (
+    SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, w.reserved, w.threads_held,
+           now() - w.last_seen_at AS silent_for,
+           w.urgent_seconds, w.standard_seconds, w.bulk_seconds
+    FROM workers AS w
+    WHERE w.died_at IS NULL
+),
+held AS MATERIALIZED (
+    SELECT j.endpoint, j.org_id, j.flow, count(*) AS jobs
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL
+    GROUP BY j.endpoint, j.org_id, j.flow
+)
+SELECT a.org_id, a.id,
+       CASE
+           WHEN a.lease IS NOT NULL THEN CASE
+               WHEN a.lease >> 40 = 0 THEN (
+                   SELECT 'target_unreachable'
+                   FROM remote_calls AS r
+                   WHERE r.org_id = a.org_id AND r.job_id = a.id AND r.faults > 0
+               )
+               WHEN NOT EXISTS (
+                   SELECT FROM (/* include explain/held_by */) AS holder WHERE holder.is_heard
+               ) THEN 'heartbeat_lost'
+           END
+           WHEN a.state NOT IN ('staged', 'queued', 'retrying') THEN NULL
+           WHEN a.age > a.stall_after AND a.unreachables > 0 AND a.error_code = 'target_unreachable'
+               THEN 'target_unreachable'
+           WHEN a.due_for <= a.stall_after THEN NULL
+           WHEN NOT EXISTS (
+               SELECT FROM (/* include explain/served_by */) AS server WHERE server.is_alive
+           ) THEN 'no_worker'
+           WHEN NOT EXISTS (
+               SELECT FROM (/* include explain/served_by */) AS server
+               WHERE server.is_alive AND server.threads_held IS NULL
+           ) THEN 'threads_held'
+           WHEN EXISTS (
+               SELECT FROM (/* include explain/limits_on */) AS l WHERE l.held_max <= l.held
+           ) THEN 'concurrency_limit'
+           WHEN EXISTS (/* include explain/rates_on */) THEN 'rate_limit'
+       END AS reason
+FROM asked AS a
+
+-- name: served_by
+-- The workers that serve a job `a`, and whether each was seen within its lease time for the job's lane:
+-- included by stall and explain, which give `serving`. `threads_held`: how many threads that
+-- handlers do not release keep it from claiming the job.
+SELECT w.boot, w.silent_for, w.slots[array_position(w.lanes, a.lane::text)] AS slots,
+       w.reserved[array_position(w.lanes, a.lane::text)] AS reserved,
+       w.silent_for <= interval '1 second' * CASE a.lane
+           WHEN 'urgent' THEN w.urgent_seconds
+           WHEN 'standard' THEN w.standard_seconds
+           WHEN 'bulk' THEN w.bulk_seconds
+       END AS is_alive,
+       (w.threads_held ->> a.endpoint)::integer AS threads_held
+FROM serving AS w
+WHERE a.endpoint = ANY (w.endpoints) AND a.lane::text = ANY (w.lanes)
+
+-- name: held_by
+-- The worker that holds a job `a`, and whether it was seen within half of its lease time for the job's
+-- lane: included by stall and explain, which give `serving`.
+SELECT w.boot, w.name, w.silent_for,
+       w.silent_for <= interval '0.5 seconds' * CASE a.lane
+           WHEN 'urgent' THEN w.urgent_seconds
+           WHEN 'standard' THEN w.standard_seconds
+           WHEN 'bulk' THEN w.bulk_seconds
+       END AS is_heard,
+       CASE a.lane
+           WHEN 'urgent' THEN w.urgent_seconds
+           WHEN 'standard' THEN w.standard_seconds
+           WHEN 'bulk' THEN w.bulk_seconds
+       END AS lease_seconds
+FROM serving AS w
+WHERE w.boot = a.lease >> 40
+
+-- name: limits_on
+-- The concurrency limits that apply to a job `a`, and how many jobs each holds: included by stall
+-- and explain, whose `held` counts as claim_limited does. `held` is not read without a limit.
+SELECT c.org_id AS limit_org, c.scope, c.name, c.held_max, (
+           SELECT coalesce(sum(h.jobs), 0)::bigint
+           FROM held AS h
+           WHERE CASE c.scope
+               WHEN 'org' THEN h.org_id = c.org_id
+               WHEN 'flow' THEN h.org_id = c.org_id AND h.flow = c.name
+               WHEN 'endpoint' THEN h.endpoint = c.name AND c.org_id IN ('*', h.org_id)
+           END
+       ) AS held
+FROM (
+    SELECT * FROM concurrency_limits WHERE org_id = a.org_id AND scope = 'org'
+    UNION ALL
+    SELECT * FROM concurrency_limits
+    WHERE org_id = a.org_id AND scope = 'flow' AND name = a.flow
+    UNION ALL
+    SELECT * FROM concurrency_limits
+    WHERE org_id = a.org_id AND scope = 'endpoint' AND name = a.endpoint
+    UNION ALL
+    SELECT * FROM concurrency_limits
+    WHERE org_id = '*' AND scope = 'endpoint' AND name = a.endpoint
+) AS c
+UNION ALL
+SELECT r.org_id, 'run', r.run, r.held_max, (
+           SELECT coalesce(sum(h.jobs), 0)::bigint
+           FROM held AS h
+           WHERE h.org_id = r.org_id AND split_part(h.flow, '/', 1) = r.run
+       )
+FROM run_limits AS r
+WHERE r.org_id = a.org_id AND r.run = split_part(a.flow, '/', 1) AND r.held_max IS NOT NULL
+
+-- name: rates_on
+-- The rates of its run that a job `a` has to wait for now, and until when: included by stall and
+-- explain. That of the whole run has no flow.
+SELECT t.flow, CASE t.flow WHEN '' THEN r.per_second ELSE r.key_per_second END AS per_second,
+       t.in_step_at
+FROM run_limits AS r
+JOIN run_tokens AS t ON t.org_id = r.org_id AND t.run = r.run AND (
+    t.flow = '' AND r.per_second IS NOT NULL
+    OR t.flow = a.flow AND r.key_per_second IS NOT NULL
+)
+WHERE r.org_id = a.org_id AND r.run = split_part(a.flow, '/', 1)
+  AND t.flow IN ('', a.flow) AND t.in_step_at > now()
+
+-- name: ahead
+-- How many jobs are ahead of a queued one in its flow, up to a bound, and how many flows of its
+-- organisation have work for its endpoint in its lane, up to another: they take turns.
+--
+-- $1 org   $2 id   $3 jobs at most   $4 flows at most
+WITH RECURSIVE asked AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.lane, j.endpoint, j.flow, j.run_at
+    FROM jobs AS j
+    WHERE j.org_id = $1 AND j.id = $2 AND j.state = 'queued'
+),
+lines AS (
+    SELECT a.org_id, a.lane, a.endpoint, NULL::text COLLATE "C" AS flow, 0 AS nth
+    FROM asked AS a
+    UNION ALL
+    SELECT l.org_id, l.lane, l.endpoint, n.flow, l.nth + 1
+    FROM lines AS l
+    CROSS JOIN LATERAL (
+        SELECT j.flow
+        FROM jobs AS j
+        WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = l.endpoint
+          AND j.org_id = l.org_id AND (j.flow > l.flow OR l.flow IS NULL)
+        ORDER BY j.flow
+        LIMIT 1
+    ) AS n
+    WHERE l.nth < $4::integer
+)
+SELECT (
+           SELECT count(*)
+           FROM (
+               SELECT FROM jobs AS j
+               WHERE j.state = 'queued' AND j.lane = a.lane AND j.endpoint = a.endpoint
+                 AND j.org_id = a.org_id AND j.flow = a.flow AND (j.run_at, j.id) < (a.run_at, a.id)
+               LIMIT $3::integer
+           ) AS before
+       ) AS jobs,
+       (SELECT max(l.nth) FROM lines AS l) AS flows
+FROM asked AS a
+
+-- name: holders
+-- Some of the jobs that use up a limit, longest held first, and their owners.
+--
+-- IS TRUE keeps the planner from the primary key, by which it would read the organisation's history.
+--
+-- $1 org   $2 scope: org, flow, endpoint, run, or lane for all held jobs of one   $3 name
+-- $4 rows at most
+SELECT j.id, j.owner
+FROM jobs AS j
+WHERE j.lease IS NOT NULL AND (j.org_id = $1) IS TRUE AND CASE $2::text
+    WHEN 'org' THEN true
+    WHEN 'flow' THEN j.flow = $3
+    WHEN 'endpoint' THEN j.endpoint = $3
+    WHEN 'run' THEN split_part(j.flow, '/', 1) = $3
+    WHEN 'lane' THEN j.lane::text = $3
+END
+ORDER BY j.dispatched_at, j.id
+LIMIT $4::integer
+
+-- name: held_of
+-- How many jobs of some endpoints are held. Reads all held jobs of the deployment, which are at most as
+-- many as there are slots.
+--
+-- $1 endpoints
+SELECT count(*) AS jobs
+FROM jobs AS j
+WHERE j.lease IS NOT NULL AND j.endpoint = ANY ($1::text[])
+
+-- name: next_of_run
+-- A task that represents a run's unfinished ones: the first queued one, else one that waits for a retry,
+-- else one that runs. Each is found by an index of its own; no row if all have ended.
+--
+-- $1 org   $2 run
+SELECT n.id
+FROM (
+    (
+        SELECT 1 AS rank, j.id
+        FROM jobs AS j
+        WHERE j.state = 'queued' AND j.org_id = $1 AND j.run_id = $2
+          AND j.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
+          AND j.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
+          AND j.flow >= replace($2::uuid::text, '-', '')
+          AND j.flow < replace($2::uuid::text, '-', '') || '0'
+        ORDER BY j.flow, j.run_at, j.id
+        LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT 2, j.id
+        FROM jobs AS j
+        WHERE j.org_id = $1 AND j.run_id = $2 AND j.state IN ('staged', 'retrying')
+        ORDER BY j.task_index
+        LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT 3, j.id
+        FROM jobs AS j
+        WHERE j.org_id = $1 AND j.run_id = $2
+          AND j.state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested')
+        LIMIT 1
+    )
+) AS n
+ORDER BY n.rank
+LIMIT 1
+
+-- name: recent_runs
+-- How long the last completed jobs of a kind ran: of a service and an owner, newest first, those of the
+-- endpoint among the first $6. Walks jobs_ended, which has the newest at its end.
+--
+-- $1 org   $2 service   $3 owner   $4 endpoint   $5 flow, or NULL for any   $6 rows to look at
+SELECT date_part('epoch', r.finished_at - r.started_at) AS seconds
+FROM (SELECT $2::text AS service, hashtextextended($2::text || $1, 0) AS service_hash) AS wanted
+CROSS JOIN LATERAL (
+    SELECT j.endpoint, j.flow, j.started_at, j.finished_at
+    FROM jobs AS j
+    WHERE /* include lists/of_service */
+      AND hashtext(j.owner) = hashtext($3::text) AND j.owner = $3 AND j.state = 'completed'
+    ORDER BY j.id DESC
+    LIMIT $6::integer
+) AS r
+WHERE r.endpoint = $4 AND ($5::text IS NULL OR r.flow = $5) AND r.started_at IS NOT NULL
+
+-- name: recent_task_runs
+-- How long the last completed tasks of a run ran, those with the highest numbers.
+--
+-- $1 org   $2 run   $3 rows at most
+SELECT date_part('epoch', j.finished_at - j.started_at) AS seconds
+FROM jobs AS j
+WHERE j.org_id = $1 AND j.run_id = $2 AND j.state = 'completed'
+ORDER BY j.task_index DESC
+LIMIT $3::integer
