@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from coatcheck.db.queries import Queries
 from tests.db.edge_guard import AsyncpgConnection
 
 
@@ -73,6 +74,14 @@ async def explain(connection: AsyncpgConnection, statement: str, *arguments: Any
         await undone.rollback()
         await connection.execute("DEALLOCATE ALL")
         await connection.reload_schema_state()  # the driver's own statements went with it
+
+
+async def explain_query(
+    connection: AsyncpgConnection, queries: Queries, name: str, **arguments: Any
+) -> Plan:
+    """Run a named statement, undone after, and see how it was done."""
+    text, values = queries.bound(name, **arguments)
+    return await explain(connection, text, *values)
 
 
 def _literal(value: Any) -> str:

@@ -17,11 +17,11 @@ same file, ``/* include webhooks/receivers */`` of another file of the folder, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import retried
@@ -29,6 +29,8 @@ from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 
 if TYPE_CHECKING:
     import asyncpg
+
+Result = TypeVar("Result")
 
 _NAME: Final = re.compile(r"^-- name: (\w+)( once)?$", re.MULTILINE)
 _INCLUDE: Final = re.compile(r"/\* include (?:(\S+):)?(\S+) \*/")
@@ -69,6 +71,12 @@ class Queries:
         """The text of a statement, for a caller that runs it itself."""
         return self._statement(name).text
 
+    def bound(self, name: str, /, **arguments: Any) -> tuple[str, list[Any]]:
+        """The text of a statement and the values of its parameters in their order, for a caller
+        that runs it itself, such as one that explains it."""
+        statement = self._statement(name)
+        return statement.text, statement.values(arguments)
+
     async def fetch(
         self, db: Connection | RawConnection, name: str, /, **arguments: Any
     ) -> list[asyncpg.Record]:
@@ -94,6 +102,22 @@ class Queries:
     def _statement(self, name: str) -> _Statement:
         file, _, own = name.rpartition("/")
         return _statement(self._package, file or self._file, own)
+
+
+async def in_transaction(
+    db: Connection, work: Callable[[RawConnection], Awaitable[Result]]
+) -> Result:
+    """Run several statements as one transaction.
+
+    Like a single statement, it is repeated for a few seconds while PostgreSQL is unavailable. So it
+    must be able to run twice: the first time may have been committed.
+    """
+
+    async def attempt(connection: RawConnection) -> Result:
+        async with connection.transaction():
+            return await work(connection)
+
+    return await retried(lambda: db.run(attempt))
 
 
 @cache

@@ -1,0 +1,90 @@
+"""Named statements: parameters, fragments, and the repetition while PostgreSQL is unavailable."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from coatcheck.db.connection import Connection, RawConnection
+from coatcheck.db.queries import Queries, in_transaction
+from coatcheck.domain.errors import DatabaseUnavailable
+
+STATEMENTS = """\
+-- name: greet
+-- A comment with :no parameter.
+SELECT :word::text || ', ' || :name::text || /* include mark */ || :word::text AS greeting
+
+-- name: mark
+:mark::text
+
+-- name: refuse
+SELECT nextval('tries'), refuse()
+
+-- name: refuse_once once
+SELECT nextval('tries'), refuse()
+"""
+REFUSE = """
+CREATE SEQUENCE tries;
+CREATE FUNCTION refuse() RETURNS void LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = 'serialization_failure'; END $$
+"""
+
+
+@pytest.fixture
+def queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queries:
+    folder = tmp_path / "statements_of_a_test"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "words.sql").write_text(STATEMENTS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    return Queries("statements_of_a_test", "words")
+
+
+@pytest.fixture
+async def line(dsn: str) -> AsyncIterator[Connection]:
+    db = Connection(dsn, name="test")
+    yield db
+    await db.close()
+
+
+async def test_a_statement_gets_its_arguments_by_name(queries: Queries, line: Connection) -> None:
+    greeting = await queries.value(line, "greet", name="Ann", mark="!", word="Hello")
+    assert greeting == "Hello, Ann!Hello"
+    text, values = queries.bound("words/greet", name="Ann", mark="!", word="Hello")
+    assert await line.fetch(text, *values) == [(greeting,)]
+
+
+async def test_missing_and_unknown_arguments_are_refused(
+    queries: Queries, line: Connection
+) -> None:
+    with pytest.raises(TypeError, match="missing or unknown: mark, words"):
+        await queries.fetch(line, "greet", name="Ann", word="Hello", words="Hello")
+
+
+@pytest.mark.parametrize(("name", "tries"), [("refuse", 3), ("refuse_once", 1)])
+async def test_a_statement_is_repeated_unless_it_must_run_once(
+    queries: Queries, line: Connection, name: str, tries: int
+) -> None:
+    await line.run(lambda raw: raw.execute(REFUSE))
+    with pytest.raises(DatabaseUnavailable):
+        await queries.fetch(line, name)
+    assert await line.fetch("SELECT last_value FROM tries") == [(tries,)]
+
+
+async def test_a_transaction_is_repeated_as_a_whole(line: Connection) -> None:
+    await line.fetch("CREATE TABLE words (word text)")
+    tries = 0
+
+    async def write(raw: RawConnection) -> int:
+        nonlocal tries
+        tries += 1
+        await raw.execute("INSERT INTO words VALUES ($1)", f"try {tries}")
+        if tries == 1:
+            raise asyncpg.SerializationError("somebody else was first")
+        return tries
+
+    assert await in_transaction(line, write) == 2
+    assert await line.fetch("SELECT word FROM words") == [("try 2",)]
