@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,6 +26,9 @@ from coatcheck.db.embedded import EmbeddedPostgres
 from tests.blobs.stores import KINDS, BlobStore, blob_store_of
 from tests.postgres_keeper import Databases
 from tests.rewriting import rewrite_share
+
+if TYPE_CHECKING:  # a test that wants no deployment does not wait for its imports
+    from tests.deployment import Deployment
 
 SESSION_DIR_VARIABLE = "COATCHECK_TEST_SESSION_DIR"
 KEEPER = Path(__file__).with_name("postgres_keeper.py")
@@ -119,6 +123,15 @@ async def dsn(databases: Databases) -> AsyncIterator[str]:
     """The URL of a fresh, migrated database that no other test sees."""
     async with databases.fresh() as made:
         yield made
+
+
+@pytest.fixture
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    """A deployment with a server, on a database of the test's own: see deployment.py."""
+    from tests.deployment import Deployment
+
+    async with Deployment(dsn, tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture(params=KINDS)

@@ -20,8 +20,8 @@ import pytest
 
 from tests.budget import chance, times
 from tests.contract.things_service import things
+from tests.deployment import LOOPBACK, PEPPER, Deployment, bearer
 from tests.e2e.conftest import COMMAND, environment, free_port
-from tests.products.house import LOOPBACK, PEPPER, House, bearer
 from tests.waiting import eventually_async
 
 CROWD = 100
@@ -52,8 +52,8 @@ class Server:
 
 @pytest.fixture
 async def server(dsn: str, tmp_path: Path) -> AsyncIterator[Server]:
-    async with House(dsn, tmp_path) as house:
-        await house.work(things)
+    async with Deployment(dsn, tmp_path) as deployment:
+        await deployment.start_worker(things)
         port = free_port()
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
@@ -63,14 +63,14 @@ async def server(dsn: str, tmp_path: Path) -> AsyncIterator[Server]:
             cwd=tmp_path,
             env=environment(
                 COATCHECK_DATABASE_URL=dsn,
-                COATCHECK_BLOB_URL=house.settings.blob_url,
+                COATCHECK_BLOB_URL=deployment.settings.blob_url,
                 COATCHECK_KEY_PEPPER=PEPPER,
                 COATCHECK_LOG_LEVEL="error",
             ),
         )
         try:
             await eventually_async(lambda: answers(port), "the server answers")
-            yield Server(port, process.pid, house.key)
+            yield Server(port, process.pid, deployment.key)
         finally:
             process.terminate()
             await process.wait()

@@ -17,9 +17,9 @@ from coatcheck.domain.errors import ArchiveRejected
 from tests.archives.hostile import CASES
 from tests.archives.test_mutations import ORIGINALS
 from tests.budget import chance, times
+from tests.deployment import Deployment
 from tests.products.graphs.archives import PROGRAM, post, zipped
 from tests.products.graphs.test_hostile import Surroundings, expect_health
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 READ = 1_500
@@ -41,15 +41,15 @@ def corpus() -> list[bytes]:
 @pytest.fixture
 def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the deployment deep inside: files that escape an archive land in it."""
-    (tmp_path / "deep" / "down" / "house").mkdir(parents=True)
+    (tmp_path / "deep" / "down" / "deployment").mkdir(parents=True)
     (tmp_path / "here" / "and" / "there").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "and" / "there")
     return tmp_path
 
 
 @pytest.fixture
-async def house(dsn: str, ground: Path) -> AsyncIterator[House]:
-    async with House(dsn, ground / "deep" / "down" / "house") as opened:
+async def deployment(dsn: str, ground: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, ground / "deep" / "down" / "deployment") as opened:
         yield opened
 
 
@@ -81,16 +81,16 @@ def test_a_reader_reads_it_or_refuses_it_and_writes_nothing(ground: Path) -> Non
 
 
 async def test_a_deployment_refuses_it_or_makes_a_job_of_it_that_ends(
-    house: House, ground: Path
+    deployment: Deployment, ground: Path
 ) -> None:
-    await house.analyse_archives()
+    await deployment.start_graphs_worker()
     rng, seeds = chance("archives for a deployment"), corpus()
     before, told = Surroundings.of(ground), Counter[str]()
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def hand_in(number: int, data: bytes) -> None:
         async with turns:
-            answer = await post(house.http, data, f"mutated {number}", operation="supermodel")
+            answer = await post(deployment.http, data, f"mutated {number}", operation="supermodel")
             body = answer.json()
             if answer.status_code == 422:
                 assert body["code"] == "archive_rejected", (number, body)
@@ -100,7 +100,7 @@ async def test_a_deployment_refuses_it_or_makes_a_job_of_it_that_ends(
             if answer.status_code == 400:
                 told["no archive"] += 1
                 return
-            ended = (await house.http.get(f"{body['urls']['poll']}?wait=50")).json()
+            ended = (await deployment.http.get(f"{body['urls']['poll']}?wait=50")).json()
             assert ended["status"] in ENDS, (number, ended)
             if ended["status"] == "failed":
                 assert ended["errorCode"] == "archive_rejected", (number, ended)
@@ -118,4 +118,4 @@ async def test_a_deployment_refuses_it_or_makes_a_job_of_it_that_ends(
     await eventually_async(nothing_is_left, "nothing is left of the archives anywhere")
     assert told["refused at once"] > 0
     assert told["completed"] + told["failed"] > 0
-    await expect_health(house)
+    await expect_health(deployment)

@@ -16,7 +16,7 @@ from tests.budget import chance, times
 from tests.contract.estate import Estate
 from tests.contract.matrix import Target, targets
 from tests.contract.test_schemathesis import WAIT_SECONDS
-from tests.products.house import bearer
+from tests.deployment import bearer
 
 ROUNDS = 4
 AT_ONCE = 64
@@ -56,7 +56,7 @@ def written(target: Target, key: str) -> bytes:
 
 async def heard(estate: Estate, request: bytes) -> bytes:
     """The answer, until the server disconnects or is silent."""
-    url = estate.house.http.base_url
+    url = estate.deployment.http.base_url
     reader, writer = await asyncio.open_connection(str(url.host), url.port)
     answer = b""
     try:
@@ -77,7 +77,7 @@ async def heard(estate: Estate, request: bytes) -> bytes:
 
 
 async def test_no_request_is_answered_by_an_error_of_ours(estate: Estate) -> None:
-    estate.house.keep_up()
+    estate.deployment.start_maintenance()
     rng, outcomes, wrong = chance("requests"), Counter[str](), list[str]()
     turns = asyncio.Semaphore(AT_ONCE)
 
@@ -97,7 +97,7 @@ async def test_no_request_is_answered_by_an_error_of_ours(estate: Estate) -> Non
     for _ in range(ROUNDS * times()):
         # On a busy machine, a server may report that it is not ready.
         everything = [each for each in targets(estate) if each.route.name != "readyz"]
-        requests = [written(target, estate.house.key) for target in everything]
+        requests = [written(target, estate.deployment.key) for target in everything]
         async with asyncio.TaskGroup() as group:
             for target, request in zip(everything, requests, strict=True):
                 changed = mutated(rng, request, requests, WORDS)
@@ -106,5 +106,5 @@ async def test_no_request_is_answered_by_an_error_of_ours(estate: Estate) -> Non
     assert len(wrong) == 0
     assert outcomes["2xx"] > 0
     assert outcomes["4xx"] > 0
-    still = await estate.house.http.get("/readyz")
+    still = await estate.deployment.http.get("/readyz")
     assert still.status_code == 200

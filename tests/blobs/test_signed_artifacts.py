@@ -9,7 +9,7 @@ import httpx2
 
 from coatcheck import Job, Service
 from tests.blobs.stores import BlobStore
-from tests.products.house import House
+from tests.deployment import Deployment
 
 JOBS = "/api/v1/orgs/default/services/lab/jobs"
 
@@ -24,16 +24,16 @@ async def draw(job: Job) -> None:
 async def test_an_artifact_is_downloaded_under_its_name_from_any_store_until_it_is_deleted(
     dsn: str, tmp_path: Path, blob_store: BlobStore
 ) -> None:
-    async with House(dsn, tmp_path, blob_url=blob_store.url) as house:
-        await house.work(lab)
-        ticket = await house.engine.submit("lab.post__draw")
-        await house.engine.wait(ticket.id)
-        listed = await house.http.get(f"{JOBS}/{ticket.id}/artifacts")
+    async with Deployment(dsn, tmp_path, blob_url=blob_store.url) as deployment:
+        await deployment.start_worker(lab)
+        ticket = await deployment.engine.submit("lab.post__draw")
+        await deployment.engine.wait(ticket.id)
+        listed = await deployment.http.get(f"{JOBS}/{ticket.id}/artifacts")
         [item] = listed.json()["items"]
-        url = urljoin(str(house.http.base_url), item["signed_url"])
+        url = urljoin(str(deployment.http.base_url), item["signed_url"])
         async with httpx2.AsyncClient(trust_env=False) as stranger:
             answer = await stranger.get(url)
-            receipt = (await house.http.delete(item["url"])).json()["receipt"]
+            receipt = (await deployment.http.delete(item["url"])).json()["receipt"]
             gone = await stranger.get(url)
     native = blob_store.kind != "folder"
     assert item["signed_url"].startswith("http") == native, "a store that signs serves it itself"

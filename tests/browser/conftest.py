@@ -20,24 +20,26 @@ from tests.browser.chromium import Complaints, find_chromium, open_chromium
 from tests.browser.errands_service import errands
 from tests.browser.signing_in import visiting
 from tests.browser.windows import Watch, Windows
+from tests.deployment import Deployment
 from tests.postgres_keeper import Databases
-from tests.products.house import House
 
 OpenPage = Callable[..., Awaitable[Page]]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def house(
+async def deployment(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[House]:
+) -> AsyncIterator[Deployment]:
     """A deployment with a worker and the upkeep, whose key is an operator's."""
     async with databases.fresh() as dsn:
-        folder = tmp_path_factory.mktemp("house")
-        async with House(dsn, folder, pages=pages.routes, operator_org="default") as house:
-            await house.work(errands)
-            await house.take_in_lists()
-            house.keep_up()
-            yield house
+        folder = tmp_path_factory.mktemp("deployment")
+        async with Deployment(
+            dsn, folder, pages=pages.routes, operator_org="default"
+        ) as deployment:
+            await deployment.start_worker(errands)
+            await deployment.start_batches_worker()
+            deployment.start_maintenance()
+            yield deployment
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -63,19 +65,19 @@ async def complaints() -> AsyncIterator[Complaints]:
 
 
 @pytest.fixture(scope="session")
-def base_url(house: House) -> str:
-    return str(house.http.base_url).rstrip("/")
+def base_url(deployment: Deployment) -> str:
+    return str(deployment.http.base_url).rstrip("/")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_page(
-    house: House, windows: Windows, complaints: Complaints
+    deployment: Deployment, windows: Windows, complaints: Complaints
 ) -> AsyncIterator[OpenPage]:
     """Opens pages: ``await open_page("/ui/jobs")``; ``key=None`` for nobody's, ``viewport=PHONE``
     and what else a Playwright context takes."""
     async with AsyncExitStack() as opened:
 
-        async def open_(path: str, *, key: str | None = house.key, **options: Any) -> Page:
+        async def open_(path: str, *, key: str | None = deployment.key, **options: Any) -> Page:
             page = await windows.open(key, **options)
             opened.push_async_callback(windows.leave, page, key, **options)
             opened.callback(Watch(page, complaints).end)

@@ -13,7 +13,7 @@ from tests.browser.chromium import PHONE
 from tests.browser.conftest import OpenPage
 from tests.browser.print_shop import QUICK_THUMBNAILS, closing, documents
 from tests.browser.sample_data import fill_roll_ups
-from tests.products.house import House
+from tests.deployment import Deployment
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -26,18 +26,18 @@ SHORT = {"width": 1180, "height": 700}
 LANES = ("urgent", "standard", "standard", "bulk")
 
 
-async def test_pictures(house: House, open_page: OpenPage) -> None:
-    await house.work(documents)
-    failed = await hand_in(house, "/render", template="certificate")
+async def test_pictures(deployment: Deployment, open_page: OpenPage) -> None:
+    await deployment.start_worker(documents)
+    failed = await hand_in(deployment, "/render", template="certificate")
     for template in ("invoice", "letter", "label", "invoice", "report"):
-        await hand_in(house, "/render", lane="urgent", template=template)
-    await house.http.get(f"{ORG}/jobs/{failed}", params={"wait": "50"})
+        await hand_in(deployment, "/render", lane="urgent", template=template)
+    await deployment.http.get(f"{ORG}/jobs/{failed}", params={"wait": "50"})
     # From here on the slots are held, and what comes then waits.
-    batch = await hand_in_thumbnails(house)
-    await until_counted(house, batch)
+    batch = await hand_in_thumbnails(deployment)
+    await until_counted(deployment, batch)
     for number in range(160):
-        await hand_in(house, "/archive", lane=LANES[number % len(LANES)], number=number)
-    await fill_roll_ups(house.settings.database_url, "default")
+        await hand_in(deployment, "/archive", lane=LANES[number % len(LANES)], number=number)
+    await fill_roll_ups(deployment.settings.database_url, "default")
     try:
         await shoot(await open_page("/ui/", viewport=TALL), "overview")
         await shoot(await open_page("/ui/", viewport=WIDE, color_scheme="dark"), "overview-dark")
@@ -56,28 +56,28 @@ async def shoot(page: Page, name: str) -> None:
     await page.screenshot(path=FOLDER / f"{name}.png", scale="css")
 
 
-async def hand_in(house: House, path: str, lane: str = "standard", **input_: Any) -> str:
-    answer = await house.http.post(
+async def hand_in(deployment: Deployment, path: str, lane: str = "standard", **input_: Any) -> str:
+    answer = await deployment.http.post(
         f"{ORG}/services/documents/async{path}", json=input_, headers={"X-HSL-Lane": lane}
     )
     assert answer.status_code == 202, answer.text
     return str(answer.json()["job_id"])
 
 
-async def hand_in_thumbnails(house: House) -> str:
+async def hand_in_thumbnails(deployment: Deployment) -> str:
     body = {
         "service": "documents",
         "endpoint": "/thumbnail",
         "tasks": [{"number": number} for number in range(200)],
     }
-    answer = await house.http.post("/v1/jobs", json=body)
+    answer = await deployment.http.post("/v1/jobs", json=body)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 
 
-async def until_counted(house: House, batch: str) -> None:
+async def until_counted(deployment: Deployment, batch: str) -> None:
     async def is_counted() -> bool:
-        counts = (await house.http.get(f"/v1/jobs/{batch}")).json()["counts"]
+        counts = (await deployment.http.get(f"/v1/jobs/{batch}")).json()["counts"]
         return bool(counts["succeeded"] + counts["failed"] >= QUICK_THUMBNAILS)
 
     await eventually_async(is_counted, "the quick tasks have ended")

@@ -15,7 +15,7 @@ from tests.browser.chromium import (
 from tests.browser.conftest import OpenPage
 from tests.browser.errands import ORG, ended
 from tests.browser.signing_in import sign_in, token_in
-from tests.products.house import House, bearer
+from tests.deployment import Deployment, bearer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -29,7 +29,7 @@ CLICK_TWICE = """button => {
 
 
 async def test_an_endpoint_is_registered_tried_paused_rotated_and_deleted(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
     page = await open_page("/ui/webhooks")
     assert await violations(page) == []
@@ -42,7 +42,7 @@ async def test_an_endpoint_is_registered_tried_paused_rotated_and_deleted(
     await page.get_by_role("button", name="Register").click()
     await expect(page.get_by_role("heading", name="http://127.0.0.1:9/hooks")).to_be_visible()
     endpoint = f"{ORG}/webhooks/endpoints/{page.url.rpartition('/')[2]}"
-    made = (await house.http.get(endpoint)).json()
+    made = (await deployment.http.get(endpoint)).json()
     assert (made["events"], made["description"]) == (["job.failed"], "The till")
 
     await page.get_by_role("button", name="Send test event").click()
@@ -54,7 +54,7 @@ async def test_an_endpoint_is_registered_tried_paused_rotated_and_deleted(
     await page.get_by_role("button", name="Resume").click()
     await expect(page.locator(".heading .badge")).to_have_text("active")
 
-    secret = (await house.http.get(f"{endpoint}/secret")).json()["secret"]
+    secret = (await deployment.http.get(f"{endpoint}/secret")).json()["secret"]
     assert secret not in await page.content()
     await page.get_by_role("button", name="Show secret").click()
     await expect(page.locator("#secret")).to_contain_text(secret)
@@ -62,23 +62,23 @@ async def test_an_endpoint_is_registered_tried_paused_rotated_and_deleted(
     await page.get_by_role("button", name="Rotate").click()
     await page.get_by_role("button", name="Rotate secret").click()
     await expect(page.get_by_text("Secret rotated.")).to_be_visible()
-    assert (await house.http.get(f"{endpoint}/secret")).json()["previous"] == secret
+    assert (await deployment.http.get(f"{endpoint}/secret")).json()["previous"] == secret
 
     await scripts_have_run(page)
     await page.get_by_role("button", name="Delete").click()
     await page.get_by_role("button", name="Delete endpoint").click()
     await expect(page.get_by_text("Endpoint deleted.")).to_be_visible()
-    assert (await house.http.get(endpoint)).status_code == 404
+    assert (await deployment.http.get(endpoint)).status_code == 404
 
 
 async def test_an_operator_looks_at_another_organisation(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
-    await house.org("looked-at")
-    theirs = bearer(await house.create_key("looked-at"))
+    await deployment.create_org("looked-at")
+    theirs = bearer(await deployment.create_key("looked-at"))
     path = "/api/v1/orgs/looked-at/services/errands/async/greet"
-    job = (await house.http.post(path, json={}, headers=theirs)).json()
-    await sign_in(visitor, house.key)
+    job = (await deployment.http.post(path, json={}, headers=theirs)).json()
+    await sign_in(visitor, deployment.key)
     token = token_in((await visitor.get("/ui/orgs")).text)
     assert job["job_id"] not in (await visitor.get("/ui/jobs")).text
     chosen = await visitor.post("/ui/orgs", data={"csrf": token, "org": "looked-at"})
@@ -91,7 +91,9 @@ async def test_an_operator_looks_at_another_organisation(
     assert "Batches of other organisations are not shown" in (await visitor.get("/ui/batches")).text
 
 
-async def test_a_key_is_made_shown_once_and_revoked(house: House, open_page: OpenPage) -> None:
+async def test_a_key_is_made_shown_once_and_revoked(
+    deployment: Deployment, open_page: OpenPage
+) -> None:
     page = await open_page("/ui/keys")
     await page.get_by_text("Create a key").click()
     assert await violations(page) == []
@@ -100,7 +102,7 @@ async def test_a_key_is_made_shown_once_and_revoked(house: House, open_page: Ope
     await page.get_by_label("submit").uncheck()
     assert await page.get_by_role("button", name="Create key").evaluate(CLICK_TWICE) == 1
     key = await page.locator("#new-key").inner_text()
-    me = (await house.http.get("/api/v1/me", headers=bearer(key))).json()
+    me = (await deployment.http.get("/api/v1/me", headers=bearer(key))).json()
     assert me["scopes"] == ["read"]
 
     await page.get_by_role("link", name="Done").click()
@@ -110,14 +112,14 @@ async def test_a_key_is_made_shown_once_and_revoked(house: House, open_page: Ope
     await page.get_by_role("row").filter(has_text=me["key_id"]).get_by_role("button").click()
     await page.get_by_role("button", name="Revoke key").click()
     await expect(page.get_by_text("Key revoked.")).to_be_visible()
-    shown = (await house.http.get(f"{ORG}/api-keys/{me['key_id']}")).json()
+    shown = (await deployment.http.get(f"{ORG}/api-keys/{me['key_id']}")).json()
     assert shown["revoked_at"] is not None
 
 
 async def test_services_and_usage_are_shown_and_fit_a_phone(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
-    await ended(house, "/greet")
+    await ended(deployment, "/greet")
     page = await open_page("/ui/services", viewport=PHONE, color_scheme="dark")
     one = "/ui/services/default/errands"
     for path in ("/ui/services", one, "/ui/usage", "/ui/webhooks", "/ui/keys"):
@@ -133,12 +135,12 @@ async def test_services_and_usage_are_shown_and_fit_a_phone(
 
 
 async def test_the_endpoints_of_a_service_are_shown_page_by_page(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
     target = {"type": "http", "url": "http://127.0.0.1/"}
     endpoints = [{"method": "GET", "path": f"/p{at}", "target": target} for at in range(70)]
     versions = {"1": {"endpoints": endpoints}, "2": {"endpoints": endpoints}}
-    made = await house.http.put(
+    made = await deployment.http.put(
         f"{ORG}/workspaces/team/hosted-services/books", json={"versions": versions}
     )
     assert made.status_code == 200, made.text
@@ -154,9 +156,9 @@ async def test_the_endpoints_of_a_service_are_shown_page_by_page(
 
 
 async def test_usage_is_downloaded_for_the_days_that_are_shown(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
-    await ended(house, "/greet")
+    await ended(deployment, "/greet")
     page = await open_page("/ui/usage?from=2026-01-01&to=2026-01-31")
     await expect(page.get_by_text("No jobs finished in this period")).to_be_visible()
     await page.goto("/ui/usage")

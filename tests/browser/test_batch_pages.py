@@ -11,16 +11,16 @@ from tests.browser.chromium import PHONE, is_wider_than_its_window, scripts_have
 from tests.browser.conftest import OpenPage
 from tests.browser.errands import batch, end_of_batch
 from tests.browser.errands_service import gates
-from tests.products.house import House
+from tests.deployment import Deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_the_progress_of_a_batch_is_shown_as_it_goes_on(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
     tasks = [{"number": 1}, {"number": 2}, {"number": 3, "gate": "batch page"}]
-    made = await batch(house, tasks)
+    made = await batch(deployment, tasks)
     page = await open_page(f"/ui/batches/{made['id']}")
     await page.evaluate("window.sameDocument = true")
     await expect(page.locator("#batch-progress")).to_contain_text("2 of 3 tasks finished")
@@ -33,10 +33,10 @@ async def test_the_progress_of_a_batch_is_shown_as_it_goes_on(
 
 
 async def test_failed_tasks_are_counted_by_code_found_by_status_and_run_again(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
-    made = await batch(house, [{"number": number} for number in (1, -2, -3)])
-    await end_of_batch(house, made["id"])
+    made = await batch(deployment, [{"number": number} for number in (1, -2, -3)])
+    await end_of_batch(deployment, made["id"])
     page = await open_page(f"/ui/batches/{made['id']}")
     assert await violations(page) == []
     await expect(page.locator("#failures")).to_contain_text("negative 2")
@@ -51,7 +51,7 @@ async def test_failed_tasks_are_counted_by_code_found_by_status_and_run_again(
     await page.get_by_role("button", name="Rerun failed").click()
     await page.get_by_role("button", name="Rerun tasks").click()
     await expect(page.get_by_text("New run started.")).to_be_visible()
-    after = await end_of_batch(house, made["id"])
+    after = await end_of_batch(deployment, made["id"])
     assert [run["counts"]["total"] for run in after["runs"]] == [3, 2]
 
     await page.goto(f"/ui/batches/{made['id']}")
@@ -62,9 +62,11 @@ async def test_failed_tasks_are_counted_by_code_found_by_status_and_run_again(
     assert await violations(page) == []
 
 
-async def test_results_are_exported_and_downloaded(house: House, open_page: OpenPage) -> None:
-    made = await batch(house, [{"number": 7}])
-    await end_of_batch(house, made["id"])
+async def test_results_are_exported_and_downloaded(
+    deployment: Deployment, open_page: OpenPage
+) -> None:
+    made = await batch(deployment, [{"number": 7}])
+    await end_of_batch(deployment, made["id"])
     page = await open_page(f"/ui/batches/{made['id']}")
     await page.get_by_role("button", name="Export").click()
     link = page.locator("#exports").get_by_role("link", name="Download")
@@ -76,8 +78,10 @@ async def test_results_are_exported_and_downloaded(house: House, open_page: Open
     assert results.namelist()
 
 
-async def test_a_batch_is_cancelled_and_listed_as_such(house: House, open_page: OpenPage) -> None:
-    made = await batch(house, [{"number": 1, "gate": "never"}] * 3, concurrency=1)
+async def test_a_batch_is_cancelled_and_listed_as_such(
+    deployment: Deployment, open_page: OpenPage
+) -> None:
+    made = await batch(deployment, [{"number": 1, "gate": "never"}] * 3, concurrency=1)
     page = await open_page("/ui/batches", viewport=PHONE)
     assert not await is_wider_than_its_window(page)
     assert await violations(page) == []
@@ -92,7 +96,7 @@ async def test_a_batch_is_cancelled_and_listed_as_such(house: House, open_page: 
     await page.get_by_role("button", name="Cancel batch").click()
     await expect(page.get_by_text("Cancellation requested.")).to_be_visible()
     gates.opened["never"].set()
-    assert (await end_of_batch(house, made["id"]))["status"] == "cancelled"
+    assert (await end_of_batch(deployment, made["id"]))["status"] == "cancelled"
     await page.goto("/ui/batches")
     shown = page.locator("tr", has=page.get_by_role("link", name=made["id"]))
     await expect(shown.locator(".badge")).to_have_text("cancelled")

@@ -15,17 +15,17 @@ from tests.browser.conftest import OpenPage
 from tests.browser.errands import end_of, ended, hand_in, waiting_at
 from tests.browser.errands_service import PIXEL, gates
 from tests.browser.signing_in import sign_in
+from tests.deployment import Deployment
 from tests.products.graphs.archives import post, zipped
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_progress_log_and_end_are_shown_as_they_come(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
-    job_id = await waiting_at(house, "its page", then="its end")
+    job_id = await waiting_at(deployment, "its page", then="its end")
     page = await open_page(f"/ui/jobs/{job_id}")
     badge = page.locator("#job-head .badge")
     await expect(badge).to_have_text("processing")
@@ -52,10 +52,10 @@ async def test_progress_log_and_end_are_shown_as_they_come(
 
 
 async def test_the_log_of_a_job_that_runs_shows_its_newest_line(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
     tall = "a tall gate" + "\n." * 60
-    job_id = await waiting_at(house, tall, then="a low gate")
+    job_id = await waiting_at(deployment, tall, then="a low gate")
     page = await open_page(f"/ui/jobs/{job_id}")
     log = page.get_by_role("log")
     for gate, line in ((tall, "through a tall gate"), ("a low gate", "through a low gate")):
@@ -73,13 +73,13 @@ async def test_the_log_of_a_job_that_runs_shows_its_newest_line(
 
 
 async def test_a_job_that_waits_says_what_for_and_who_is_before_it(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
     endpoint = "errands.post__queue"
-    await house.engine.set_limit(ConcurrencyLimit("*", "endpoint", endpoint, 1))
-    first = await hand_in(house, "/queue", gate="first in line")
+    await deployment.engine.set_limit(ConcurrencyLimit("*", "endpoint", endpoint, 1))
+    first = await hand_in(deployment, "/queue", gate="first in line")
     await gates.begun["first in line"].wait()
-    second = await hand_in(house, "/queue", gate="second in line")
+    second = await hand_in(deployment, "/queue", gate="second in line")
     gates.opened["second in line"].set()
     page = await open_page(f"/ui/jobs/{second}")
     waits = page.locator("#explanation")
@@ -92,8 +92,10 @@ async def test_a_job_that_waits_says_what_for_and_who_is_before_it(
     await expect(waits).to_have_count(0)
 
 
-async def test_a_job_is_cancelled_by_keyboard_alone(house: House, open_page: OpenPage) -> None:
-    job_id = await waiting_at(house, "by keyboard")
+async def test_a_job_is_cancelled_by_keyboard_alone(
+    deployment: Deployment, open_page: OpenPage
+) -> None:
+    job_id = await waiting_at(deployment, "by keyboard")
     page = await open_page(f"/ui/jobs/{job_id}")
     await page.get_by_role("button", name="Cancel").focus()
     await page.keyboard.press("Enter")
@@ -118,13 +120,13 @@ async def test_a_job_is_cancelled_by_keyboard_alone(house: House, open_page: Ope
     await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")
     await expect(page.locator("#job-head .badge")).to_have_text("cancelled")
-    assert (await end_of(house, job_id))["state"] == "cancelled"
+    assert (await end_of(deployment, job_id))["state"] == "cancelled"
 
 
 async def test_a_change_that_comes_while_the_page_asks_is_shown(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
-    job_id = await waiting_at(house, "while it asks")
+    job_id = await waiting_at(deployment, "while it asks")
     page = await open_page(f"/ui/jobs/{job_id}")
     badge = page.locator("#job-head .badge")
     await expect(badge).to_have_text("processing")
@@ -152,9 +154,9 @@ async def test_a_change_that_comes_while_the_page_asks_is_shown(
 
 
 async def test_a_failed_job_says_why_and_is_retried_as_a_new_one(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
-    job = await ended(house, "/break", message="The dragon came.", code="dragon")
+    job = await ended(deployment, "/break", message="The dragon came.", code="dragon")
     page = await open_page(f"/ui/jobs/{job['id']}")
     await expect(page.locator("#job-outcome")).to_contain_text("The dragon came.")
     await expect(page.locator("#job-timeline")).to_contain_text("dragon")
@@ -164,15 +166,15 @@ async def test_a_failed_job_says_why_and_is_retried_as_a_new_one(
     await page.wait_for_url(lambda url: job["id"] not in url)
     await expect(page.get_by_role("link", name=job["id"])).to_be_visible()
     new = page.url.rpartition("/")[2]
-    assert (await end_of(house, new))["retry_of"] == job["id"]
+    assert (await end_of(deployment, new))["retry_of"] == job["id"]
     await page.goto(f"/ui/jobs/{job['id']}")
     await expect(page.get_by_role("link", name=new)).to_be_visible()
 
 
 async def test_without_scripts_a_question_is_asked_on_a_page_of_its_own(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
-    job_id = await waiting_at(house, "no scripts")
+    job_id = await waiting_at(deployment, "no scripts")
     page = await open_page(f"/ui/jobs/{job_id}", java_script_enabled=False)
     await page.get_by_role("button", name="Cancel").click()
     await expect(page.get_by_role("heading", name="Cancel this job?")).to_be_visible()
@@ -182,20 +184,20 @@ async def test_without_scripts_a_question_is_asked_on_a_page_of_its_own(
     await expect(page.locator(".notice")).to_have_text(
         re.compile("Job cancelled|Cancellation requested")
     )
-    assert (await end_of(house, job_id))["state"] == "cancelled"
+    assert (await end_of(deployment, job_id))["state"] == "cancelled"
 
 
 async def test_pictures_and_sounds_are_shown_and_everything_else_is_only_to_be_kept(
-    house: House, open_page: OpenPage, visitor: httpx2.AsyncClient
+    deployment: Deployment, open_page: OpenPage, visitor: httpx2.AsyncClient
 ) -> None:
-    job = await ended(house, "/leave")
+    job = await ended(deployment, "/leave")
     page = await open_page(f"/ui/jobs/{job['id']}")
     await expect(page.get_by_alt_text("dot.png")).to_have_js_property("naturalWidth", 1)
     sound = page.get_by_label("beep.wav")
     await sound.evaluate("each => new Promise(done => { each.oncanplay = done; each.load(); })")
     assert await sound.evaluate("each => each.duration") == pytest.approx(0.1)
 
-    await sign_in(visitor, house.key)
+    await sign_in(visitor, deployment.key)
     files = f"/ui/jobs/{job['id']}/files"
     picture = await visitor.get(f"{files}/dot.png")
     assert (picture.content, picture.headers["content-type"]) == (PIXEL, "image/png")
@@ -216,9 +218,11 @@ async def test_pictures_and_sounds_are_shown_and_everything_else_is_only_to_be_k
     assert (await visitor.get(f"{files}/dot.png", headers=known)).status_code == 304
 
 
-async def test_what_a_webhook_was_told_is_replayed(house: House, open_page: OpenPage) -> None:
+async def test_what_a_webhook_was_told_is_replayed(
+    deployment: Deployment, open_page: OpenPage
+) -> None:
     told = {"X-Webhook-Url": "http://127.0.0.1:9/nobody"}
-    job = await end_of(house, await hand_in(house, "/greet", headers=told))
+    job = await end_of(deployment, await hand_in(deployment, "/greet", headers=told))
     page = await open_page(f"/ui/jobs/{job['id']}")
     await page.locator("#deliveries").get_by_role("button", name="Resend").click()
     await page.get_by_role("button", name="Resend delivery").click()
@@ -227,12 +231,12 @@ async def test_what_a_webhook_was_told_is_replayed(house: House, open_page: Open
 
 
 async def test_a_deletion_receipt_is_shown_and_downloaded(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
-    handed_in = await post(house.http, zipped({"a.py": "x = 1\n"}), "the dashboard's")
+    handed_in = await post(deployment.http, zipped({"a.py": "x = 1\n"}), "the dashboard's")
     job_id = handed_in.json()["jobId"]
-    assert (await house.http.post(f"/v1/graphs/jobs/{job_id}/cancel")).status_code == 200
-    await sign_in(visitor, house.key)
+    assert (await deployment.http.post(f"/v1/graphs/jobs/{job_id}/cancel")).status_code == 200
+    await sign_in(visitor, deployment.key)
     page = (await visitor.get(f"/ui/jobs/{job_id}")).text
     assert "call graph" in page
     assert "Deletion receipt" in page
@@ -246,11 +250,11 @@ async def test_a_deletion_receipt_is_shown_and_downloaded(
 
 
 async def test_whoever_leaves_a_page_is_followed_no_more(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
     await eventually_async(none_is_followed, "pages of earlier tests are gone")
-    job_id = await waiting_at(house, "left")
-    await sign_in(visitor, house.key)
+    job_id = await waiting_at(deployment, "left")
+    await sign_in(visitor, deployment.key)
     async with visitor.stream("GET", f"/ui/jobs/{job_id}/live") as stream:
         async for piece in stream.aiter_text():
             if "waiting at left" in piece:
@@ -258,7 +262,7 @@ async def test_whoever_leaves_a_page_is_followed_no_more(
         assert streams_within() == 1
     await eventually_async(none_is_followed, "the stream within has ended")
     gates.opened["left"].set()
-    await end_of(house, job_id)
+    await end_of(deployment, job_id)
 
 
 async def none_is_followed() -> bool:
@@ -271,11 +275,11 @@ def streams_within() -> int:
 
 
 async def test_a_job_of_another_organisation_is_not_there(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
-    job = await ended(house, "/greet")
-    await house.org("strangers")
-    await sign_in(visitor, await house.create_key("strangers"))
+    job = await ended(deployment, "/greet")
+    await deployment.create_org("strangers")
+    await sign_in(visitor, await deployment.create_key("strangers"))
     for path in ("", "/live", "/input", "/receipt", "/files/dot.png"):
         assert (await visitor.get(f"/ui/jobs/{job['id']}{path}")).status_code == 404
     listed = await visitor.get("/ui/jobs")

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from tests.browser.chromium import PHONE, is_wider_than_its_window, violations
 from tests.browser.conftest import OpenPage
 from tests.browser.sample_data import fill_roll_ups
-from tests.products.house import House
+from tests.deployment import Deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -16,7 +16,7 @@ GREET = "/api/v1/orgs/default/services/errands/async/greet"
 
 
 async def test_it_shows_what_happens_without_being_loaded_again(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
     page = await open_page("/ui/")
     submitted = page.locator(".tile", has_text="Submitted").locator("dd")
@@ -26,7 +26,7 @@ async def test_it_shows_what_happens_without_being_loaded_again(
     await page.locator("#figures-summary").focus()
 
     for _ in range(3):
-        assert (await house.http.post(GREET, json={})).status_code == 202
+        assert (await deployment.http.post(GREET, json={})).status_code == 202
 
     await expect(submitted).not_to_have_text(before, timeout=30_000)
     assert await page.evaluate("window.isStillThisPage")
@@ -35,9 +35,9 @@ async def test_it_shows_what_happens_without_being_loaded_again(
 
 
 async def test_its_charts_are_drawn_in_both_themes_and_have_tables_for_those_who_do_not_see_them(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
-    await fill_roll_ups(house.settings.database_url, "default", hours=1)
+    await fill_roll_ups(deployment.settings.database_url, "default", hours=1)
     for options in (
         {"color_scheme": "light", "timezone_id": "Asia/Kolkata"},
         {"color_scheme": "dark", "viewport": PHONE},
@@ -54,9 +54,9 @@ async def test_its_charts_are_drawn_in_both_themes_and_have_tables_for_those_who
 
 
 async def test_an_operator_sees_all_organisations_and_a_tenant_its_own(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
-    await house.org("tenant")
+    await deployment.create_org("tenant")
     page = await open_page("/ui/")
     await page.get_by_role("link", name="All organisations").click()
     await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
@@ -66,7 +66,7 @@ async def test_an_operator_sees_all_organisations_and_a_tenant_its_own(
     await expect(page.locator(".who .org")).to_have_text("tenant")
     await expect(page.locator(".tile", has_text="Submitted").locator("dd")).to_contain_text("0")
 
-    theirs = await open_page("/ui/", key=await house.create_key("tenant"))
+    theirs = await open_page("/ui/", key=await deployment.create_key("tenant"))
     await expect(theirs.get_by_role("heading", name="Overview")).to_be_visible()
     await expect(theirs.get_by_role("link", name="All organisations")).to_have_count(0)
     await expect(theirs.get_by_role("heading", name="Workers")).to_have_count(0)

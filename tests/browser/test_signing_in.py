@@ -7,25 +7,25 @@ from playwright.async_api import expect
 
 from tests.browser.chromium import PHONE, Complaints, is_wider_than_its_window, violations
 from tests.browser.conftest import OpenPage
-from tests.products.house import House
+from tests.deployment import Deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_visitor_signs_in_lands_where_they_wanted_to_go_and_signs_out(
-    house: House, open_page: OpenPage
+    deployment: Deployment, open_page: OpenPage
 ) -> None:
     page = await open_page("/ui/?minutes=360", key=None)
     assert page.url.endswith("/ui/sign-in?next=%2Fui%2F%3Fminutes%3D360")
 
-    await page.get_by_label("API key or token").fill(house.key)
+    await page.get_by_label("API key or token").fill(deployment.key)
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     assert page.url.endswith("/ui/?minutes=360")
     cookies = {each["name"]: each for each in await page.context.cookies(page.url)}
     assert cookies["coatcheck_session"]["httpOnly"]
     assert cookies["coatcheck_session"]["sameSite"] == "Lax"
-    assert house.key not in cookies["coatcheck_session"]["value"]
+    assert deployment.key not in cookies["coatcheck_session"]["value"]
 
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_label("API key or token")).to_be_visible()

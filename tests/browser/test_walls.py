@@ -19,7 +19,7 @@ from tests.browser.conftest import OpenPage
 from tests.browser.errands import JOBS, end_of, ended, waiting_at
 from tests.browser.errands_service import gates
 from tests.browser.signing_in import SESSION, sign_in, token_in, visiting
-from tests.products.house import House
+from tests.deployment import Deployment
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -45,10 +45,10 @@ GONE = "event: gone\ndata: \n\n"
 
 
 async def test_every_answer_forbids_framing_sniffing_keeping_and_foreign_content(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
     shown = [await visitor.get("/ui/sign-in"), await visitor.get(OVERVIEW)]
-    await sign_in(visitor, house.key)
+    await sign_in(visitor, deployment.key)
     shown += [await visitor.get(OVERVIEW), await visitor.get("/ui/nowhere")]
     assert [answer.status_code for answer in shown] == [200, 303, 200, 404]
     for answer in shown:
@@ -62,9 +62,9 @@ async def test_every_answer_forbids_framing_sniffing_keeping_and_foreign_content
 
 
 async def test_scripts_and_styles_are_allowed_by_a_number_that_each_page_makes_anew(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
-    await sign_in(visitor, house.key)
+    await sign_in(visitor, deployment.key)
     pages = [
         await visitor.get(path) for path in (OVERVIEW, OVERVIEW, "/ui/jobs", "/ui/nowhere", "/docs")
     ]
@@ -86,11 +86,11 @@ async def test_scripts_and_styles_are_allowed_by_a_number_that_each_page_makes_a
     "destination", ["script", "style", "worker", "sharedworker", "serviceworker", "object", "embed"]
 )
 async def test_what_a_tenant_stored_is_not_served_as_code(
-    house: House, visitor: httpx2.AsyncClient, destination: str
+    deployment: Deployment, visitor: httpx2.AsyncClient, destination: str
 ) -> None:
-    job = await ended(house, "/script")
-    files = (await house.http.get(f"{JOBS}/{job['id']}/artifacts")).json()["items"]
-    key = {"Authorization": f"Bearer {house.key}"}
+    job = await ended(deployment, "/script")
+    files = (await deployment.http.get(f"{JOBS}/{job['id']}/artifacts")).json()["items"]
+    key = {"Authorization": f"Bearer {deployment.key}"}
     as_code = {"Sec-Fetch-Dest": destination}
     for file in files:
         for url, headers in ((file["signed_url"], {}), (file["url"], key)):
@@ -107,13 +107,13 @@ async def test_what_a_tenant_stored_is_not_served_as_code(
 
 
 async def test_a_page_runs_no_script_and_takes_no_style_of_a_tenants(
-    house: House, open_page: OpenPage, complaints: Complaints
+    deployment: Deployment, open_page: OpenPage, complaints: Complaints
 ) -> None:
     """Though both are of its own origin; and though, as in old browsers, nobody says what for."""
     for part in ("Content Security Policy", "net::ERR", "403", "favicon.ico"):
         complaints.expect(part)
-    job = await ended(house, "/script")
-    files = (await house.http.get(f"{JOBS}/{job['id']}/artifacts")).json()["items"]
+    job = await ended(deployment, "/script")
+    files = (await deployment.http.get(f"{JOBS}/{job['id']}/artifacts")).json()["items"]
     urls = {file["name"]: file["signed_url"] for file in files}
     for path in (OVERVIEW, "/docs"):
         page = await open_page(path)
@@ -151,9 +151,9 @@ async def test_files_are_kept_for_good_under_an_address_that_changes_with_them(
 
 
 async def test_no_session_or_one_that_we_did_not_make_leads_to_the_sign_in_page(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
-    await sign_in(visitor, house.key)
+    await sign_in(visitor, deployment.key)
     sealed = visitor.cookies[SESSION]
     flipped = sealed[:40] + ("A" if sealed[40] != "A" else "B") + sealed[41:]
     visitor.cookies.clear()
@@ -167,12 +167,12 @@ async def test_no_session_or_one_that_we_did_not_make_leads_to_the_sign_in_page(
 
 
 async def test_a_form_without_its_token_or_from_another_site_does_nothing(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
-    await sign_in(visitor, house.key)
+    await sign_in(visitor, deployment.key)
     first = token_in((await visitor.get(OVERVIEW)).text)
     visitor.cookies.clear()
-    await sign_in(visitor, house.key)
+    await sign_in(visitor, deployment.key)
     token = token_in((await visitor.get(OVERVIEW)).text)
     assert first != token
 
@@ -201,11 +201,11 @@ async def test_a_form_without_its_token_or_from_another_site_does_nothing(
 
 
 async def test_a_page_that_looks_at_another_organisation_than_the_session_does_nothing_there(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
     """Two windows: the organisation was switched in the other one."""
-    await house.org("switched-to")
-    await sign_in(visitor, house.key)
+    await deployment.create_org("switched-to")
+    await sign_in(visitor, deployment.key)
     page = (await visitor.get(OVERVIEW)).text
     before = token_in(page)
     stream = re.findall(r'sse-connect="([^"]+)"', page)[0].replace("&amp;", "&")
@@ -221,19 +221,19 @@ async def test_a_page_that_looks_at_another_organisation_than_the_session_does_n
 
 
 async def test_the_form_to_sign_in_is_good_in_each_of_two_windows(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
     first = await visitor.get("/ui/sign-in")
     await visitor.get("/ui/sign-in")
-    fields = {"csrf": token_in(first.text), "credential": house.key}
+    fields = {"csrf": token_in(first.text), "credential": deployment.key}
     assert (await visitor.post("/ui/sign-in", data=fields)).status_code == 303
 
 
 async def test_nobody_is_signed_in_by_a_form_of_another_site(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
     shown = await visitor.get("/ui/sign-in")
-    fields = {"csrf": token_in(shown.text), "credential": house.key}
+    fields = {"csrf": token_in(shown.text), "credential": deployment.key}
     async with visiting(visitor.base_url) as victim:
         await victim.get("/ui/sign-in")
         assert (await victim.post("/ui/sign-in", data=fields)).status_code == 403
@@ -244,7 +244,7 @@ async def test_nobody_is_signed_in_by_a_form_of_another_site(
 
 
 async def test_signing_in_leads_to_pages_of_ours_only(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
     for wanted, found in (
         ("/ui/jobs?state=failed", "/ui/jobs?state=failed"),
@@ -257,7 +257,7 @@ async def test_signing_in_leads_to_pages_of_ours_only(
         ("/ui/sign-in?next=/ui/", "/ui/"),
     ):
         visitor.cookies.clear()
-        answer = await sign_in(visitor, house.key, wanted)
+        answer = await sign_in(visitor, deployment.key, wanted)
         assert (answer.status_code, answer.headers["location"]) == (303, found), wanted
 
 
@@ -273,11 +273,13 @@ async def test_a_credential_that_does_not_count_or_does_not_fit_is_refused_with_
     assert SESSION not in visitor.cookies
 
 
-async def test_a_session_ends_with_its_key(house: House, visitor: httpx2.AsyncClient) -> None:
-    key = await house.create_key()
+async def test_a_session_ends_with_its_key(
+    deployment: Deployment, visitor: httpx2.AsyncClient
+) -> None:
+    key = await deployment.create_key()
     await sign_in(visitor, key)
     assert (await visitor.get(OVERVIEW)).status_code == 200
-    await house.revoke(key)
+    await deployment.revoke_key(key)
 
     async def is_out() -> bool:
         answer = await visitor.get(OVERVIEW)
@@ -288,9 +290,9 @@ async def test_a_session_ends_with_its_key(house: House, visitor: httpx2.AsyncCl
 
 
 async def test_pages_are_counted_and_refused_as_the_api_is(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
-    limited = await house.create_key(rate=RateLimit(2, 3600))
+    limited = await deployment.create_key(rate=RateLimit(2, 3600))
     await sign_in(visitor, limited)  # one
     assert (await visitor.get(OVERVIEW)).status_code == 200  # two
     answer = await visitor.get(OVERVIEW)
@@ -299,7 +301,7 @@ async def test_pages_are_counted_and_refused_as_the_api_is(
     assert "Too many requests" in answer.text
 
     visitor.cookies.clear()
-    await sign_in(visitor, await house.create_key(scopes=[Scope.SUBMIT]))
+    await sign_in(visitor, await deployment.create_key(scopes=[Scope.SUBMIT]))
     unread = await visitor.get(OVERVIEW)
     assert unread.status_code == 403
     assert "missing_scope" in unread.text
@@ -307,32 +309,34 @@ async def test_pages_are_counted_and_refused_as_the_api_is(
 
 
 async def test_an_htmx_request_is_told_of_its_problem_and_of_the_end_of_its_session(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
     by_htmx = {"HX-Request": "true", "HX-Current-URL": f"{visitor.base_url}/ui/jobs?lane=bulk"}
     answer = await visitor.get(OVERVIEW, headers=by_htmx)
     assert answer.headers["hx-redirect"] == "/ui/sign-in?next=%2Fui%2Fjobs%3Flane%3Dbulk"
-    await sign_in(visitor, house.key)
+    await sign_in(visitor, deployment.key)
     answer = await visitor.post("/ui/sign-out", headers=by_htmx)
     assert answer.status_code == 403
     assert answer.text.startswith('<p class="notice is-error"')
 
 
 async def test_what_a_page_asks_of_the_api_carries_the_pages_request_id(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
-    await sign_in(visitor, await house.create_key(scopes=[Scope.SUBMIT]))
+    await sign_in(visitor, await deployment.create_key(scopes=[Scope.SUBMIT]))
     answer = await visitor.get(OVERVIEW, headers={"X-Request-Id": "look-for-me"})
     assert answer.headers["x-request-id"] == "look-for-me"
     assert "look-for-me" in answer.text
 
 
-async def test_a_pages_stream_ends_with_its_session_and_with_its_server(house: House) -> None:
-    replica = await house.replica()
-    key = await house.create_key()
+async def test_a_pages_stream_ends_with_its_session_and_with_its_server(
+    deployment: Deployment,
+) -> None:
+    replica = await deployment.start_server()
+    key = await deployment.create_key()
     async with visiting(replica.http.base_url) as client:
         await sign_in(client, key)
-        await house.revoke(key)
+        await deployment.revoke_key(key)
         async with client.stream("GET", "/ui/live") as stream:
             events = "".join([text async for text in stream.aiter_text()])
         assert events.endswith(GONE)
@@ -342,19 +346,19 @@ async def test_a_pages_stream_ends_with_its_session_and_with_its_server(house: H
             assert (told.status_code, told.text) == (200, GONE)
 
         client.cookies.clear()
-        await sign_in(client, house.key)
+        await sign_in(client, deployment.key)
         async with client.stream("GET", "/ui/live") as stream:
             assert stream.headers["content-type"] == "text/event-stream"
-            await replica.drain()
+            await replica.stop()
             async for _ in stream.aiter_bytes():
                 pass
 
 
 async def test_a_jobs_stream_tells_nothing_more_once_its_key_is_revoked(
-    house: House, visitor: httpx2.AsyncClient
+    deployment: Deployment, visitor: httpx2.AsyncClient
 ) -> None:
-    job_id = await waiting_at(house, "revoked")
-    key = await house.create_key()
+    job_id = await waiting_at(deployment, "revoked")
+    key = await deployment.create_key()
     await sign_in(visitor, key)
     api = {"Authorization": f"Bearer {key}"}
     streams = [(f"/ui/jobs/{job_id}/live", {}), (f"{JOBS}/{job_id}/events", api)]
@@ -373,7 +377,7 @@ async def test_a_jobs_stream_tells_nothing_more_once_its_key_is_revoked(
         ]
         told = [await until(pieces, "waiting at revoked") for pieces in followed]
         assert len(told) == 2
-        await house.revoke(key)
+        await deployment.revoke_key(key)
         # The job goes on, and its streams end all the same.
         rest = ["".join([piece async for piece in pieces]) for pieces in followed]
         await eventually_async(is_out, "the key is refused")
@@ -381,7 +385,7 @@ async def test_a_jobs_stream_tells_nothing_more_once_its_key_is_revoked(
         page, events = rest
         assert page.endswith(GONE)
         assert events.endswith("event: reconnect\ndata: {}\n\n")
-    assert (await end_of(house, job_id))["state"] == "completed"
+    assert (await end_of(deployment, job_id))["state"] == "completed"
 
 
 async def until(pieces: AsyncIterator[str], words: str) -> str:

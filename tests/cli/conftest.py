@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 
 from coatcheck.cli.app import app
 from tests.cli import desk_service
+from tests.deployment import Deployment
 from tests.postgres_keeper import Databases
-from tests.products.house import House
 from tests.waiting import LIMIT_SECONDS
 
 ResultT = TypeVar("ResultT")
@@ -31,7 +31,7 @@ class Live:
     folder: Path
     url: str = ""
     key: str = ""
-    house: House | None = None
+    deployment: Deployment | None = None
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def do(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -78,11 +78,17 @@ def live(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
     async def start() -> None:
         dsn = await closing.enter_async_context(databases.fresh())
-        house = await closing.enter_async_context(House(dsn, folder, operator_org="default"))
-        await house.work(desk_service.desk)
-        await house.analyse_archives()
-        house.keep_up()
-        made.house, made.url, made.key = house, str(house.http.base_url), house.key
+        deployment = await closing.enter_async_context(
+            Deployment(dsn, folder, operator_org="default")
+        )
+        await deployment.start_worker(desk_service.desk)
+        await deployment.start_graphs_worker()
+        deployment.start_maintenance()
+        made.deployment, made.url, made.key = (
+            deployment,
+            str(deployment.http.base_url),
+            deployment.key,
+        )
 
     thread = threading.Thread(target=made.loop.run_forever, daemon=True)
     thread.start()

@@ -42,8 +42,8 @@ def test_every_command_of_the_guide_works(
     module = importlib.util.module_from_spec(specification)
     monkeypatch.setitem(sys.modules, "shop", module)
     specification.loader.exec_module(module)
-    assert live.house is not None
-    live.do(live.house.work(module.shop))
+    assert live.deployment is not None
+    live.do(live.deployment.start_worker(module.shop))
     (configuration,) = PAGE.blocks("toml")
     (live.folder / "config.toml").write_text(
         configuration.text.replace("https://jobs.example.org", live.url).replace("acme", "default")

@@ -32,8 +32,8 @@ def test_a_job_is_handed_in_by_path_and_by_name(live: Live, tmp_path: Path) -> N
 
 
 def test_who_may_only_hand_in_is_told_the_jobs_id(live: Live) -> None:
-    assert live.house is not None
-    key = live.do(live.house.create_key("default", "deliverer", {Scope.SUBMIT}))
+    assert live.deployment is not None
+    key = live.do(live.deployment.create_key("default", "deliverer", {Scope.SUBMIT}))
     ran = live.run("submit", "desk/echo/ada", COATCHECK_API_KEY=key)
     assert "scope read" in ran.stderr
     assert live.shown("job", json.loads(ran.stdout)["id"])["owner"] == "user:deliverer"

@@ -45,13 +45,13 @@ def test_a_key_is_made_shown_and_revoked_over_the_api(live: Live) -> None:
 
 
 def test_without_another_it_is_the_organisation_of_the_key(live: Live) -> None:
-    assert live.house is not None
-    live.do(live.house.org("acme"))
-    theirs = live.do(live.house.create_key("acme"))
+    assert live.deployment is not None
+    live.do(live.deployment.create_org("acme"))
+    theirs = live.do(live.deployment.create_key("acme"))
     key_id = theirs.split("_")[1]
     assert set(listed(live, COATCHECK_API_KEY=theirs)) == {key_id}
     assert live.run("top", "--json", COATCHECK_API_KEY=theirs).stdout.startswith('{"org_id":"acme"')
     live.run("jobs", "--org", "default", exit_code=2, COATCHECK_API_KEY=theirs)
     assert set(listed(live, "--org", "acme")) == {key_id}, "who operates may name any"
-    user = live.do(live.house.create_key("acme", scopes=USER_SCOPES))
+    user = live.do(live.deployment.create_key("acme", scopes=USER_SCOPES))
     live.run("jobs", COATCHECK_API_KEY=user)

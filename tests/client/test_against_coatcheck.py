@@ -30,7 +30,7 @@ from coatcheck.domain.tenants import RateLimit, Scope
 from tests.client.conftest import Connect
 from tests.client.cutting_proxy import CuttingProxy
 from tests.client.flavours import Flavour
-from tests.products.house import House
+from tests.deployment import Deployment
 
 DRAWING = b"<svg/>" * 100_000
 CHUNKS = ["one", {"two": [2]}, b"\x00\xff", "four", "five", 6]
@@ -83,22 +83,16 @@ class Desk:
 
 
 @pytest.fixture
-async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with House(dsn, tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def desk(house: House) -> AsyncIterator[Desk]:
+async def desk(deployment: Deployment) -> AsyncIterator[Desk]:
     desk = Desk()
-    await house.work(desk.service)
+    await deployment.start_worker(desk.service)
     yield desk
     desk.release.set()
 
 
 @pytest.fixture
-def client(connect: Connect, house: House) -> Flavour:
-    return connect(str(house.http.base_url), house.key)
+def client(connect: Connect, deployment: Deployment) -> Flavour:
+    return connect(str(deployment.http.base_url), deployment.key)
 
 
 async def test_work_goes_in_and_its_result_comes_out(client: Flavour, desk: Desk) -> None:
@@ -162,12 +156,12 @@ async def test_a_wait_can_be_given_up_and_taken_up_again(client: Flavour, desk: 
 
 
 async def test_a_wait_outlasts_a_server_that_drains(
-    client: Flavour, desk: Desk, house: House
+    client: Flavour, desk: Desk, deployment: Deployment
 ) -> None:
     job = await client.submit("desk", "slow")
     waiting = asyncio.create_task(client.wait(job, 60))
     await desk.started.wait()
-    house.parts.draining.begin()
+    deployment.context.draining.begin()
     desk.release.set()
     assert (await waiting).result == "at last"
 
@@ -198,10 +192,10 @@ async def test_a_stream_tells_the_whole_story(client: Flavour, desk: Desk) -> No
 
 
 async def test_a_stream_that_is_cut_again_and_again_loses_nothing_and_repeats_nothing(
-    connect: Connect, desk: Desk, house: House
+    connect: Connect, desk: Desk, deployment: Deployment
 ) -> None:
-    async with CuttingProxy(str(house.http.base_url)) as proxy:
-        client = connect(proxy.url, house.key)
+    async with CuttingProxy(str(deployment.http.base_url)) as proxy:
+        client = connect(proxy.url, deployment.key)
         job = await client.submit("desk", "tell")
         events = await client.stream(job)
         assert [event.data for event in events if event.name == "chunk"] == CHUNKS
@@ -271,14 +265,14 @@ async def test_usage_counts_what_has_ended(client: Flavour, desk: Desk) -> None:
 
 
 async def test_refusals_are_errors_with_the_servers_code(
-    connect: Connect, client: Flavour, desk: Desk, house: House
+    connect: Connect, client: Flavour, desk: Desk, deployment: Deployment
 ) -> None:
-    url = str(house.http.base_url)
+    url = str(deployment.http.base_url)
     job = await client.submit("desk", "count", {"text": "x"}, wait=60)
-    stranger = connect(url, await house.create_key(user="another"))
-    reader = connect(url, await house.create_key(scopes=[Scope.READ]))
-    revoked = connect(url, key := await house.create_key())
-    await house.revoke(key)
+    stranger = connect(url, await deployment.create_key(user="another"))
+    reader = connect(url, await deployment.create_key(scopes=[Scope.READ]))
+    revoked = connect(url, key := await deployment.create_key())
+    await deployment.revoke_key(key)
     refusals: list[tuple[Any, type[Exception], str]] = [
         (client.submit("nothing", "count"), NotFoundError, "not_found"),
         (client.submit("desk", "count", lane="fast"), InvalidRequestError, "unknown_lane"),
@@ -297,10 +291,10 @@ async def test_refusals_are_errors_with_the_servers_code(
 
 
 async def test_who_asks_too_often_is_told_when_to_come_back(
-    connect: Connect, desk: Desk, house: House
+    connect: Connect, desk: Desk, deployment: Deployment
 ) -> None:
-    key = await house.create_key(rate=RateLimit(requests=2, seconds=3600))
-    client = connect(str(house.http.base_url), key, retries=0)
+    key = await deployment.create_key(rate=RateLimit(requests=2, seconds=3600))
+    client = connect(str(deployment.http.base_url), key, retries=0)
     await client.list("desk")
     await client.list("desk")
     with pytest.raises(RateLimitedError) as raised:

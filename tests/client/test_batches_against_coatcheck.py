@@ -26,7 +26,7 @@ from coatcheck.client.task_lines import BODY_BYTES_MAX
 from coatcheck.domain.tenants import Scope
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
-from tests.products.house import House
+from tests.deployment import Deployment
 from tests.waiting import eventually_async
 
 WAIT_SECONDS = 60
@@ -34,10 +34,10 @@ STRANGER_ID = "01JAV8M2Q0XW3N5T7R9Y1B3D5F"
 
 
 @pytest.fixture
-async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with House(dsn, tmp_path) as opened:
-        opened.keep_up()
-        await opened.take_in_lists()
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path) as opened:
+        opened.start_maintenance()
+        await opened.start_batches_worker()
         yield opened
 
 
@@ -58,15 +58,15 @@ class Sums:
 
 
 @pytest.fixture
-async def sums(house: House) -> Sums:
+async def sums(deployment: Deployment) -> Sums:
     sums = Sums()
-    await house.work(sums.service)
+    await deployment.start_worker(sums.service)
     return sums
 
 
 @pytest.fixture
-def client(connect: Connect, house: House) -> Flavour:
-    return connect(str(house.http.base_url), house.key)
+def client(connect: Connect, deployment: Deployment) -> Flavour:
+    return connect(str(deployment.http.base_url), deployment.key)
 
 
 def numbers(count: int) -> Iterator[dict[str, int]]:
@@ -187,7 +187,7 @@ async def test_results_are_exported_to_a_file(
 
 
 async def test_a_batch_is_cancelled_and_deleted(
-    client: Flavour, house: House, connect: Connect
+    client: Flavour, deployment: Deployment, connect: Connect
 ) -> None:
     waiting = Service("waiting")
 
@@ -196,7 +196,7 @@ async def test_a_batch_is_cancelled_and_deleted(
         await job.wait_cancelled()
         job.check_cancelled()
 
-    await house.work(waiting)
+    await deployment.start_worker(waiting)
     batch = await client.batches.submit("waiting", "/wait", [{}] * 5)
     await client.batches.cancel(batch)
     with pytest.raises(BatchFailed) as raised:
@@ -233,11 +233,11 @@ async def test_a_list_without_a_task_is_a_dead_letter(
 
 
 async def test_refusals_have_the_servers_code(
-    connect: Connect, client: Flavour, sums: Sums, house: House
+    connect: Connect, client: Flavour, sums: Sums, deployment: Deployment
 ) -> None:
-    url = str(house.http.base_url)
+    url = str(deployment.http.base_url)
     batch = await client.batches.submit("sums", "/square", numbers(1))
-    stranger = connect(url, await house.create_key(user="another", scopes=[Scope.READ]))
+    stranger = connect(url, await deployment.create_key(user="another", scopes=[Scope.READ]))
     refusals: list[tuple[Any, type[Exception]]] = [
         (client.batches.submit("nothing", "/square", [1]), NotFoundError),
         (client.batches.submit("sums", "/nothing", [1]), NotFoundError),

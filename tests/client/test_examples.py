@@ -12,9 +12,9 @@ import pytest
 
 from examples.documents import documents
 from examples.hello import hello
+from tests.deployment import Deployment
 from tests.e2e.programs import output_of
 from tests.markdown import REPOSITORY, Page
-from tests.products.house import House
 
 EXAMPLES = REPOSITORY / "examples" / "client"
 GUIDE = Page(REPOSITORY / "docs" / "how-to" / "use-the-python-client.md")
@@ -24,14 +24,14 @@ TEXT = b"to be or not to be"
 @pytest.fixture
 async def env(dsn: str, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     """What a client's program is told: where the server is, and its key."""
-    async with House(dsn, tmp_path) as house:
-        await house.work(hello, documents)
-        await house.take_in_lists()
-        house.keep_up()
+    async with Deployment(dsn, tmp_path) as deployment:
+        await deployment.start_worker(hello, documents)
+        await deployment.start_batches_worker()
+        deployment.start_maintenance()
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("COATCHECK_")}
         yield inherited | {
-            "COATCHECK_URL": str(house.http.base_url),
-            "COATCHECK_API_KEY": house.key,
+            "COATCHECK_URL": str(deployment.http.base_url),
+            "COATCHECK_API_KEY": deployment.key,
             "NO_PROXY": "127.0.0.1",
             "PYTHONPATH": str(REPOSITORY / "src"),
         }

@@ -15,7 +15,7 @@ from coatcheck.client import ConflictError, JobFailed, NotFoundError, WaitTimeou
 from coatcheck.domain.tenants import USER_SCOPES
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
-from tests.products.house import House
+from tests.deployment import Deployment
 
 desk = Service("desk")
 
@@ -39,19 +39,19 @@ async def hold(job: Job) -> None:
 
 
 @pytest.fixture
-async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with House(dsn, tmp_path) as opened:
-        await opened.work(desk)
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path) as opened:
+        await opened.start_worker(desk)
         yield opened
 
 
 @pytest.fixture
-def client(connect: Connect, house: House) -> Flavour:
-    return connect(str(house.http.base_url), house.key)
+def client(connect: Connect, deployment: Deployment) -> Flavour:
+    return connect(str(deployment.http.base_url), deployment.key)
 
 
 async def test_jobs_are_listed_found_and_read(
-    client: Flavour, connect: Connect, house: House
+    client: Flavour, connect: Connect, deployment: Deployment
 ) -> None:
     started = datetime.now(UTC) - timedelta(minutes=5)
     ids = [
@@ -82,7 +82,7 @@ async def test_jobs_are_listed_found_and_read(
         await client.jobs.get("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
     other = connect(
-        str(house.http.base_url), await house.create_key(user="other", scopes=USER_SCOPES)
+        str(deployment.http.base_url), await deployment.create_key(user="other", scopes=USER_SCOPES)
     )
     assert (await other.jobs.list()).items == ()
     with pytest.raises(NotFoundError):
@@ -146,8 +146,10 @@ async def test_a_running_job_is_followed_and_cancelled(client: Flavour) -> None:
         await client.jobs.bulk("cancel", ["x"], lane="bulk")
 
 
-async def test_code_becomes_a_graph(client: Flavour, house: House, tmp_path: Path) -> None:
-    await house.analyse_archives()
+async def test_code_becomes_a_graph(
+    client: Flavour, deployment: Deployment, tmp_path: Path
+) -> None:
+    await deployment.start_graphs_worker()
     archive = tmp_path / "code.zip"
     with zipfile.ZipFile(archive, "w") as made:
         made.writestr("a.py", "def f():\n    return g()\n\n\ndef g(): ...\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,16 +20,10 @@ from coatcheck.maintenance.webhooks import WebhookDeliverer
 from tests.all_products import payloads
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
+from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.products.house import House
 
 STRANGER_ID = "01JAV8M2Q0XW3N5T7R9Y1B3D5F"
-
-
-@pytest.fixture
-async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with House(dsn, tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -40,25 +33,25 @@ async def receiver() -> AsyncIterator[UpstreamServer]:
 
 
 @pytest.fixture
-def client(house: House, connect: Connect) -> Flavour:
-    return connect(str(house.http.base_url), house.key)
+def client(deployment: Deployment, connect: Connect) -> Flavour:
+    return connect(str(deployment.http.base_url), deployment.key)
 
 
-async def deliver(house: House) -> None:
-    deliverer = WebhookDeliverer(house.settings, payloads(house.parts).body)
+async def deliver(deployment: Deployment) -> None:
+    deliverer = WebhookDeliverer(deployment.settings, payloads(deployment.context).body)
     await deliverer.tick()
     await deliverer.idle()
     await deliverer.stop()
 
 
-async def a_job_ends(house: House) -> str:
-    ticket = await house.engine.submit("things.post__thing", {}, delay=3_600)
-    await house.engine.cancel(ticket.id)
+async def a_job_ends(deployment: Deployment) -> str:
+    ticket = await deployment.engine.submit("things.post__thing", {}, delay=3_600)
+    await deployment.engine.cancel(ticket.id)
     return ticket.id
 
 
 async def test_an_endpoint_from_its_making_to_its_end(
-    house: House, client: Flavour, receiver: UpstreamServer
+    deployment: Deployment, client: Flavour, receiver: UpstreamServer
 ) -> None:
     webhooks = client.webhooks
     made = await webhooks.create(
@@ -69,8 +62,8 @@ async def test_an_endpoint_from_its_making_to_its_end(
     assert [each.id for each in await webhooks.list()] == [made.id]
     assert (await webhooks.get(made)).secret is None
 
-    job = await a_job_ends(house)
-    await deliver(house)
+    job = await a_job_ends(deployment)
+    await deliver(deployment)
     (request,) = receiver.requests
     event = client.client.webhooks.verify(request.body, dict(request.headers), made.secret)
     assert (event.type, event.data["id"]) == ("job.cancelled", job)
@@ -86,7 +79,7 @@ async def test_an_endpoint_from_its_making_to_its_end(
     changed = await webhooks.update(made, events=["task.failed"])
     assert (changed.events, changed.url) == (("task.failed",), receiver.url())
     assert (await webhooks.test(made)).event == "webhook.test"
-    await deliver(house)
+    await deliver(deployment)
     assert len(receiver.requests) == 3
 
     await webhooks.delete(made)
@@ -94,7 +87,9 @@ async def test_an_endpoint_from_its_making_to_its_end(
         await webhooks.delete(made)
 
 
-async def test_secrets_are_rotated_and_not_shown_by_accident(house: House, client: Flavour) -> None:
+async def test_secrets_are_rotated_and_not_shown_by_accident(
+    deployment: Deployment, client: Flavour
+) -> None:
     webhooks = client.webhooks
     made = await webhooks.create("http://127.0.0.1:9/")
     rotated = await webhooks.rotate(made)
@@ -107,14 +102,14 @@ async def test_secrets_are_rotated_and_not_shown_by_accident(house: House, clien
 
 
 async def test_a_span_of_time_is_replayed_however_many_there_are(
-    house: House, client: Flavour, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, client: Flavour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     webhooks = client.webhooks
     made = await webhooks.create("http://127.0.0.1:9/", events=["job.cancelled"])
     for _ in range(3):
-        await a_job_ends(house)
-    await deliver(house)
-    line = house.parts.tenants
+        await a_job_ends(deployment)
+    await deliver(deployment)
+    line = deployment.context.tenants
     await line.fetch(
         "UPDATE webhook_deliveries SET status = 'exhausted', due_at = NULL, ended_at = now()"
     )
@@ -130,13 +125,13 @@ async def test_a_span_of_time_is_replayed_however_many_there_are(
         await webhooks.replay_since(datetime(2026, 1, 1))  # noqa: DTZ001
 
 
-async def test_messages_are_taken_and_reported(house: House, client: Flavour) -> None:
+async def test_messages_are_taken_and_reported(deployment: Deployment, client: Flavour) -> None:
     webhooks = client.webhooks
     made = await webhooks.create(pulled=True, events=["job.cancelled"])
     assert made.pulled
     assert made.url is None
     assert await webhooks.take(made) == ()
-    job = await a_job_ends(house)
+    job = await a_job_ends(deployment)
     (message,) = await webhooks.take(made, limit=5, wait=30)
     event = client.client.webhooks.verify(message.body.encode(), message.headers, made.secret)
     assert event.data["id"] == message.job_id == job
@@ -145,7 +140,9 @@ async def test_messages_are_taken_and_reported(house: House, client: Flavour) ->
     assert (await webhooks.delivery(message.id)).status == "delivered"
 
 
-async def test_what_is_refused_is_raised(house: House, client: Flavour, connect: Connect) -> None:
+async def test_what_is_refused_is_raised(
+    deployment: Deployment, client: Flavour, connect: Connect
+) -> None:
     webhooks = client.webhooks
     with pytest.raises(InvalidRequestError) as refused:
         await webhooks.create("http://127.0.0.1:9/", events=["job.gone"])
@@ -156,7 +153,7 @@ async def test_what_is_refused_is_raised(house: House, client: Flavour, connect:
     for name in ("get", "pause", "resume", "test", "secret", "rotate", "take", "delete"):
         with pytest.raises(NotFoundError):
             await getattr(webhooks, name)(STRANGER_ID)
-    member = connect(str(house.http.base_url), await house.create_key(scopes=USER_SCOPES))
+    member = connect(str(deployment.http.base_url), await deployment.create_key(scopes=USER_SCOPES))
     with pytest.raises(PermissionDeniedError):
         await member.webhooks.list()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from coatcheck.domain.ids import from_text
 from coatcheck.products.batches.queries import ingest
-from tests.products.house import House, bearer
+from tests.deployment import Deployment, bearer
 from tests.waiting import eventually_async
 
 JOBS = "/v1/jobs"
@@ -28,15 +28,15 @@ class BatchEstate:
     dead_letter: str
 
     @classmethod
-    async def built(cls, house: House, org: str, key: str) -> BatchEstate:
-        batch = await created(house, key, TALK, 201)
-        export = await posted(house, key, f"{JOBS}/{batch['id']}/exports", None, 202)
-        stuck = await stuck_batch(house, org, key)
+    async def built(cls, deployment: Deployment, org: str, key: str) -> BatchEstate:
+        batch = await created(deployment, key, TALK, 201)
+        export = await posted(deployment, key, f"{JOBS}/{batch['id']}/exports", None, 202)
+        stuck = await stuck_batch(deployment, org, key)
         return cls(
             batch=batch["id"],
-            task=await ended_task(house, key, batch),
+            task=await ended_task(deployment, key, batch),
             export=export["id"],
-            open_batch=await open_batch(house, key),
+            open_batch=await open_batch(deployment, key),
             stuck_batch=stuck[0],
             dead_letter=stuck[1],
         )
@@ -48,32 +48,32 @@ class BatchEstate:
         return cls(fresh, task, fresh, fresh, fresh, fresh)
 
 
-async def open_batch(house: House, key: str) -> str:
+async def open_batch(deployment: Deployment, key: str) -> str:
     """One that takes tasks, and has none."""
     body = {"service": "things", "endpoint": "/thing", "type": "open"}
-    batch_id: str = (await created(house, key, body, 202))["id"]
+    batch_id: str = (await created(deployment, key, body, 202))["id"]
     return batch_id
 
 
-async def stuck_batch(house: House, org: str, key: str) -> tuple[str, str]:
+async def stuck_batch(deployment: Deployment, org: str, key: str) -> tuple[str, str]:
     """One whose list could not be taken in, and its dead letter."""
-    batch = await created(house, key, TALK | {"async": True}, 202)
+    batch = await created(deployment, key, TALK | {"async": True}, 202)
     run = from_text(batch["runs"][0]["id"])
-    rows = await house.parts.tenants.fetch(
+    rows = await deployment.context.tenants.fetch(
         "SELECT id FROM batch_parts WHERE org_id = $1 AND run_id = $2", org, run
     )
     part = rows[0]["id"]
-    assert await ingest.fail_part(house.parts.tenants, org, part, "list_empty", "It is.")
-    letters = await house.http.get("/v1/dlq", headers=bearer(key))
+    assert await ingest.fail_part(deployment.context.tenants, org, part, "list_empty", "It is.")
+    letters = await deployment.http.get("/v1/dlq", headers=bearer(key))
     (letter,) = [each for each in letters.json()["items"] if each["job_id"] == batch["id"]]
     return batch["id"], letter["id"]
 
 
-async def ended_task(house: House, key: str, batch: dict[str, Any]) -> str:
+async def ended_task(deployment: Deployment, key: str, batch: dict[str, Any]) -> str:
     """The one task of a batch, once it has succeeded."""
 
     async def look() -> str | None:
-        page = await house.http.get(batch["urls"]["tasks"], headers=bearer(key))
+        page = await deployment.http.get(batch["urls"]["tasks"], headers=bearer(key))
         (task,) = page.json()["items"]
         return task["id"] if task["status"] == "succeeded" else None
 
@@ -81,12 +81,14 @@ async def ended_task(house: House, key: str, batch: dict[str, Any]) -> str:
     return task_id
 
 
-async def created(house: House, key: str, body: Any, status: int) -> dict[str, Any]:
-    return await posted(house, key, JOBS, body, status)
+async def created(deployment: Deployment, key: str, body: Any, status: int) -> dict[str, Any]:
+    return await posted(deployment, key, JOBS, body, status)
 
 
-async def posted(house: House, key: str, path: str, body: Any, status: int) -> dict[str, Any]:
-    answer = await house.http.post(path, json=body, headers=bearer(key))
+async def posted(
+    deployment: Deployment, key: str, path: str, body: Any, status: int
+) -> dict[str, Any]:
+    answer = await deployment.http.post(path, json=body, headers=bearer(key))
     assert answer.status_code == status, answer.text
     shown: dict[str, Any] = answer.json()
     return shown

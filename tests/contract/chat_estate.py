@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.products.house import House, bearer
+from tests.deployment import Deployment, bearer
 
 CHAT_MODEL = "llama3.2"
 PICTURE_MODEL = "x/z-image-turbo"
@@ -12,22 +12,24 @@ PICTURE = {"model": PICTURE_MODEL, "prompt": "a coat", "width": 8, "height": 8}
 PICTURE_NAME = "image-1.png"
 
 
-async def ended_chats(house: House, *keys: str) -> list[str]:
+async def ended_chats(deployment: Deployment, *keys: str) -> list[str]:
     """Of whoever has these keys, one each. No worker is left that would take others."""
-    worker = await house.ask_models()
-    chats = [await submitted(house, key, PICTURE) for key in keys]
+    worker = await deployment.start_llm_worker()
+    chats = [await submitted(deployment, key, PICTURE) for key in keys]
     for chat, key in zip(chats, keys, strict=True):
-        answer = await house.http.get(f"/jobs/{chat}", params={"wait": 60}, headers=bearer(key))
+        answer = await deployment.http.get(
+            f"/jobs/{chat}", params={"wait": 60}, headers=bearer(key)
+        )
         assert answer.json()["state"] == "done", answer.text
-    await house.dismiss(worker)
+    await deployment.stop_worker(worker)
     return chats
 
 
-async def waiting_chat(house: House, key: str) -> str:
-    return await submitted(house, key, CHAT)
+async def waiting_chat(deployment: Deployment, key: str) -> str:
+    return await submitted(deployment, key, CHAT)
 
 
-async def submitted(house: House, key: str, body: object) -> str:
-    answer = await house.http.post("/jobs", json=body, headers=bearer(key))
+async def submitted(deployment: Deployment, key: str, body: object) -> str:
+    answer = await deployment.http.post("/jobs", json=body, headers=bearer(key))
     assert answer.status_code == 202, answer.text
     return str(answer.json()["job_id"])

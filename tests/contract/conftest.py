@@ -10,9 +10,9 @@ import pytest_asyncio
 from examples.ollama_upstream import OllamaUpstream
 from tests.contract.chat_estate import CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL
 from tests.contract.estate import Estate
+from tests.deployment import Deployment
 from tests.egress.upstream_server import upstream_server
 from tests.postgres_keeper import Databases
-from tests.products.house import House
 
 STRIPE_SECRET = "whsec_that_is_only_ever_used_in_tests"
 
@@ -43,14 +43,14 @@ async def an_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
     served = [CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL]
     async with (
         OllamaUpstream(served, tokens_per_second=0) as models,
-        House(
+        Deployment(
             dsn,
             folder,
             stripe_webhook_secret=STRIPE_SECRET,
             llm_url=models.url,
             speech_remote_url=models.url,  # which refuses to speak
             call_timeout_seconds_max=86_400,  # whatever the document allows is accepted
-        ) as house,
+        ) as deployment,
         upstream_server() as upstream,
     ):
-        yield await Estate.built(house, upstream.url())
+        yield await Estate.built(deployment, upstream.url())

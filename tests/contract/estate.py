@@ -23,8 +23,8 @@ from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch
 from tests.contract.chat_estate import ended_chats, waiting_chat
 from tests.contract.speech_estate import a_voice, ended_task, waiting_task
 from tests.contract.things_service import things
+from tests.deployment import Deployment, bearer
 from tests.products.graphs.archives import post, zipped
-from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 OWN, FOREIGN, ABSENT = "default", "other", "nobody"
@@ -47,7 +47,7 @@ class Possession:
 class Estate:
     """What requests are about. The organisations' services have an upstream that answers."""
 
-    house: House
+    deployment: Deployment
     upstream_url: str
     ended_job: Possession
     waiting_job: Possession
@@ -73,68 +73,82 @@ class Estate:
     """Whether a call was let in that may have changed something."""
 
     @classmethod
-    async def built(cls, house: House, upstream_url: str) -> Estate:
-        await house.org(FOREIGN)
-        await house.work(things)
-        await house.call_upstreams()
-        stranger = await house.create_key(FOREIGN)
+    async def built(cls, deployment: Deployment, upstream_url: str) -> Estate:
+        await deployment.create_org(FOREIGN)
+        await deployment.start_worker(things)
+        await deployment.start_gateway_worker()
+        stranger = await deployment.create_key(FOREIGN)
         estate = cls(
-            house,
+            deployment,
             upstream_url,
             ended_job=Possession(
-                await ended_job(house, OWN), await ended_job(house, FOREIGN), fresh_id()
+                await ended_job(deployment, OWN), await ended_job(deployment, FOREIGN), fresh_id()
             ),
             waiting_job=Possession(
-                await waiting_job(house, OWN), await waiting_job(house, FOREIGN), fresh_id()
+                await waiting_job(deployment, OWN),
+                await waiting_job(deployment, FOREIGN),
+                fresh_id(),
             ),
             ended_graph_job=Possession(
-                await ended_graph_job(house, house.key),
-                await ended_graph_job(house, stranger),
+                await ended_graph_job(deployment, deployment.key),
+                await ended_graph_job(deployment, stranger),
                 fresh_id(),
             ),
             waiting_graph_job=Possession(
-                await waiting_graph_job(house, house.key),
-                await waiting_graph_job(house, stranger),
+                await waiting_graph_job(deployment, deployment.key),
+                await waiting_graph_job(deployment, stranger),
                 fresh_id(),
             ),
-            ended_chat=Possession(*await ended_chats(house, house.key, stranger), fresh_id()),
+            ended_chat=Possession(
+                *await ended_chats(deployment, deployment.key, stranger), fresh_id()
+            ),
             waiting_chat=Possession(
-                await waiting_chat(house, house.key),
-                await waiting_chat(house, stranger),
+                await waiting_chat(deployment, deployment.key),
+                await waiting_chat(deployment, stranger),
                 fresh_id(),
             ),
             ended_task=Possession(
-                await ended_task(house, house.key), await ended_task(house, stranger), fresh_id()
+                await ended_task(deployment, deployment.key),
+                await ended_task(deployment, stranger),
+                fresh_id(),
             ),
             waiting_task=Possession(
-                await waiting_task(house, house.key),
-                await waiting_task(house, stranger),
+                await waiting_task(deployment, deployment.key),
+                await waiting_task(deployment, stranger),
                 fresh_id(),
             ),
             voice=Possession(
-                await a_voice(house, house.key), await a_voice(house, stranger), fresh_id()
-            ),
-            key_id=Possession(key_id_of(await house.create_key()), key_id_of(stranger), fresh_id()),
-            delivery=Possession(
-                await delivery(house, OWN), await delivery(house, FOREIGN), f"msg_{fresh_id()}"
-            ),
-            usage_report=Possession(
-                await usage_report(house, OWN), await usage_report(house, FOREIGN), fresh_id()
-            ),
-            webhook_endpoint=Possession(
-                await webhook_endpoint(house, OWN),
-                await webhook_endpoint(house, FOREIGN),
+                await a_voice(deployment, deployment.key),
+                await a_voice(deployment, stranger),
                 fresh_id(),
             ),
-            blob_token=await blob_token(house),
-            upload_token=await upload_token(house),
+            key_id=Possession(
+                key_id_of(await deployment.create_key()), key_id_of(stranger), fresh_id()
+            ),
+            delivery=Possession(
+                await delivery(deployment, OWN),
+                await delivery(deployment, FOREIGN),
+                f"msg_{fresh_id()}",
+            ),
+            usage_report=Possession(
+                await usage_report(deployment, OWN),
+                await usage_report(deployment, FOREIGN),
+                fresh_id(),
+            ),
+            webhook_endpoint=Possession(
+                await webhook_endpoint(deployment, OWN),
+                await webhook_endpoint(deployment, FOREIGN),
+                fresh_id(),
+            ),
+            blob_token=await blob_token(deployment),
+            upload_token=await upload_token(deployment),
             batches={
-                OWN: await BatchEstate.built(house, OWN, house.key),
-                FOREIGN: await BatchEstate.built(house, FOREIGN, stranger),
+                OWN: await BatchEstate.built(deployment, OWN, deployment.key),
+                FOREIGN: await BatchEstate.built(deployment, FOREIGN, stranger),
                 ABSENT: BatchEstate.absent(fresh_id()),
             },
         )
-        await estate.register(OWN, "mine", house.key)
+        await estate.register(OWN, "mine", deployment.key)
         await estate.register(FOREIGN, "theirs", stranger)
         return estate
 
@@ -159,34 +173,34 @@ class Estate:
 
     async def register(self, org: str, service: str, key: str) -> None:
         path = HOSTED.format(org=org, service=service)
-        answer = await self.house.http.put(path, json=self.definition, headers=bearer(key))
+        answer = await self.deployment.http.put(path, json=self.definition, headers=bearer(key))
         assert answer.status_code == 200, answer.text
 
     async def restore(self) -> None:
         """Put right what calls that were let in have changed."""
         if not self.changed:
             return
-        await self.register(OWN, self.service.own, self.house.key)
+        await self.register(OWN, self.service.own, self.deployment.key)
         for name in (self.service.foreign, self.service.absent):
-            gone = await self.house.http.delete(HOSTED.format(org=OWN, service=name))
+            gone = await self.deployment.http.delete(HOSTED.format(org=OWN, service=name))
             assert gone.status_code in (204, 404)
-        self.waiting_job = replace(self.waiting_job, own=await waiting_job(self.house, OWN))
-        for endpoint in await self.house.engine.webhooks.list_endpoints(OWN):
-            await self.house.engine.webhooks.delete_endpoint(OWN, endpoint.id)
+        self.waiting_job = replace(self.waiting_job, own=await waiting_job(self.deployment, OWN))
+        for endpoint in await self.deployment.engine.webhooks.list_endpoints(OWN):
+            await self.deployment.engine.webhooks.delete_endpoint(OWN, endpoint.id)
         self.webhook_endpoint = replace(
-            self.webhook_endpoint, own=await webhook_endpoint(self.house, OWN)
+            self.webhook_endpoint, own=await webhook_endpoint(self.deployment, OWN)
         )
-        graph_job = await waiting_graph_job(self.house, self.house.key)
+        graph_job = await waiting_graph_job(self.deployment, self.deployment.key)
         self.waiting_graph_job = replace(self.waiting_graph_job, own=graph_job)
-        chat = await waiting_chat(self.house, self.house.key)
+        chat = await waiting_chat(self.deployment, self.deployment.key)
         self.waiting_chat = replace(self.waiting_chat, own=chat)
-        spoken = await waiting_task(self.house, self.house.key)
+        spoken = await waiting_task(self.deployment, self.deployment.key)
         self.waiting_task = replace(self.waiting_task, own=spoken)
-        self.voice = replace(self.voice, own=await a_voice(self.house, self.house.key))
-        stuck, letter = await stuck_batch(self.house, OWN, self.house.key)
+        self.voice = replace(self.voice, own=await a_voice(self.deployment, self.deployment.key))
+        stuck, letter = await stuck_batch(self.deployment, OWN, self.deployment.key)
         own = replace(
             self.batches[OWN],
-            open_batch=await open_batch(self.house, self.house.key),
+            open_batch=await open_batch(self.deployment, self.deployment.key),
             stuck_batch=stuck,
             dead_letter=letter,
         )
@@ -195,17 +209,17 @@ class Estate:
 
     def routes(self) -> list[tuple[Route, str]]:
         """Every operation that is served, with each of its methods."""
-        app = create_app(self.house.parts, SURFACES)
+        app = create_app(self.deployment.context, SURFACES)
         return [(route, method) for route in app.routes for method in route.methods]
 
     async def key_without(self, scope: Scope) -> str:
-        return await self.house.create_key(scopes=ALL_SCOPES - {scope})
+        return await self.deployment.create_key(scopes=ALL_SCOPES - {scope})
 
     async def revoked_key(self) -> str:
         """A key that was let in, and is not any more."""
-        key = await self.house.create_key()
+        key = await self.deployment.create_key()
         assert await self._status(key) == 200
-        await self.house.revoke(key)
+        await self.deployment.revoke_key(key)
 
         async def refused() -> bool:
             return await self._status(key) == 401
@@ -214,7 +228,7 @@ class Estate:
         return key
 
     async def _status(self, key: str) -> int:
-        answer = await self.house.http.get(f"/api/v1/orgs/{OWN}/usage", headers=bearer(key))
+        answer = await self.deployment.http.get(f"/api/v1/orgs/{OWN}/usage", headers=bearer(key))
         return answer.status_code
 
 
@@ -226,24 +240,24 @@ def generation_id(task: str) -> str:
     return ids.to_text(generation_of(ids.from_text(task)))
 
 
-async def blob_token(house: House) -> Possession:
+async def blob_token(deployment: Deployment) -> Possession:
     """Of a blob; of one that is there, signed by a stranger; of one that is not there."""
-    key = export_key(await house.engine.deployment(), ids.new_id(), ids.new_id())
-    await house.engine.blobs.put(key, b"an export")
+    key = export_key(await deployment.engine.deployment(), ids.new_id(), ids.new_id())
+    await deployment.engine.blobs.put(key, b"an export")
     return Possession(
-        await token_of(house.engine.signer.signed_get(key, TOKEN_SECONDS)),
-        await token_of(stranger_of(house).signed_get(key, TOKEN_SECONDS)),
-        await token_of(house.engine.signer.signed_get(f"{key}x", TOKEN_SECONDS)),
+        await token_of(deployment.engine.signer.signed_get(key, TOKEN_SECONDS)),
+        await token_of(stranger_of(deployment).signed_get(key, TOKEN_SECONDS)),
+        await token_of(deployment.engine.signer.signed_get(f"{key}x", TOKEN_SECONDS)),
     )
 
 
-async def upload_token(house: House) -> Possession:
+async def upload_token(deployment: Deployment) -> Possession:
     """Of an upload; of the same, signed by a stranger; of one that was never made."""
     upload_id = ids.new_id()
-    deployment = await house.engine.deployment()
-    key, absent = upload_key(deployment, upload_id), upload_key(deployment, ids.new_id())
+    deployment_id = await deployment.engine.deployment()
+    key, absent = upload_key(deployment_id, upload_id), upload_key(deployment_id, ids.new_id())
     await uploads.create(
-        house.parts.tenants,
+        deployment.context.tenants,
         org=OWN,
         upload_id=upload_id,
         owner=OWNER,
@@ -251,15 +265,15 @@ async def upload_token(house: House) -> Possession:
         life_seconds=TOKEN_SECONDS,
     )
     return Possession(
-        await token_of(house.engine.signer.signed_put(key, TOKEN_SECONDS, "text/plain")),
-        await token_of(stranger_of(house).signed_put(key, TOKEN_SECONDS, "text/plain")),
-        await token_of(house.engine.signer.signed_put(absent, TOKEN_SECONDS, "text/plain")),
+        await token_of(deployment.engine.signer.signed_put(key, TOKEN_SECONDS, "text/plain")),
+        await token_of(stranger_of(deployment).signed_put(key, TOKEN_SECONDS, "text/plain")),
+        await token_of(deployment.engine.signer.signed_put(absent, TOKEN_SECONDS, "text/plain")),
     )
 
 
-def stranger_of(house: House) -> UrlSigner:
+def stranger_of(deployment: Deployment) -> UrlSigner:
     """Who signs for another deployment."""
-    return UrlSigner(house.engine.blobs, Grants("the pepper of another deployment altogether"))
+    return UrlSigner(deployment.engine.blobs, Grants("the pepper of another deployment altogether"))
 
 
 async def token_of(signing: Awaitable[SignedUrl]) -> str:
@@ -272,35 +286,37 @@ def key_id_of(key: str) -> str:
     return parsed.key_id
 
 
-async def ended_job(house: House, org: str) -> str:
-    ticket = await house.engine.submit("things.post__talk", {}, org=org, owner=OWNER)
+async def ended_job(deployment: Deployment, org: str) -> str:
+    ticket = await deployment.engine.submit("things.post__talk", {}, org=org, owner=OWNER)
 
     async def ended() -> bool:
-        return (await house.engine.get(ticket.id, org=org)).terminal
+        return (await deployment.engine.get(ticket.id, org=org)).terminal
 
     await eventually_async(ended, "the job has ended")
     return ticket.id
 
 
-async def waiting_job(house: House, org: str) -> str:
+async def waiting_job(deployment: Deployment, org: str) -> str:
     """A job that no worker takes."""
-    ticket = await house.engine.submit("things.post__thing", {}, org=org, owner=OWNER, delay=3_600)
+    ticket = await deployment.engine.submit(
+        "things.post__thing", {}, org=org, owner=OWNER, delay=3_600
+    )
     return ticket.id
 
 
-async def delivery(house: House, org: str) -> str:
+async def delivery(deployment: Deployment, org: str) -> str:
     """The ``webhook-id`` of what nobody is told: there is no deliverer."""
-    ticket = await house.engine.submit(
+    ticket = await deployment.engine.submit(
         "things.post__thing", {}, org=org, delay=3_600, webhook_url="https://example.com/"
     )
-    await house.engine.cancel(ticket.id, org=org)
-    (told,) = await house.engine.webhooks.deliveries(org, job=ticket.uuid, limit=2)
+    await deployment.engine.cancel(ticket.id, org=org)
+    (told,) = await deployment.engine.webhooks.deliveries(org, job=ticket.uuid, limit=2)
     return message_id(told.id)
 
 
-async def usage_report(house: House, org: str) -> str:
+async def usage_report(deployment: Deployment, org: str) -> str:
     """The id of a report of what it used yesterday."""
-    line = Connection(house.settings.database_url, name="usage report")
+    line = Connection(deployment.settings.database_url, name="usage report")
     try:
         await line.fetch(
             "INSERT INTO usage VALUES ($1, (now() AT TIME ZONE 'UTC')::date - 2,"
@@ -314,23 +330,23 @@ async def usage_report(house: House, org: str) -> str:
     return ids.to_text(made.id)
 
 
-async def webhook_endpoint(house: House, org: str, url: str | None = None) -> str:
+async def webhook_endpoint(deployment: Deployment, org: str, url: str | None = None) -> str:
     """The id of one that is posted to, or else of one that is fetched from."""
-    made = await house.engine.webhooks.create_endpoint(
+    made = await deployment.engine.webhooks.create_endpoint(
         org, url, ["task.failed"], pulled=url is None
     )
     return made.id
 
 
-async def waiting_graph_job(house: House, key: str) -> str:
+async def waiting_graph_job(deployment: Deployment, key: str) -> str:
     """An archive that no worker analyses."""
-    answer = await post(house.http, ARCHIVE, fresh_id(), **bearer(key))
+    answer = await post(deployment.http, ARCHIVE, fresh_id(), **bearer(key))
     assert answer.status_code == 202, answer.text
     return str(answer.json()["jobId"])
 
 
-async def ended_graph_job(house: House, key: str) -> str:
-    job = await waiting_graph_job(house, key)
-    answer = await house.http.post(f"/v1/graphs/jobs/{job}/cancel", headers=bearer(key))
+async def ended_graph_job(deployment: Deployment, key: str) -> str:
+    job = await waiting_graph_job(deployment, key)
+    answer = await deployment.http.post(f"/v1/graphs/jobs/{job}/cancel", headers=bearer(key))
     assert answer.status_code == 200, answer.text
     return job

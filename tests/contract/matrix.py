@@ -467,7 +467,7 @@ class Target:
 
     def request(self, headers: Mapping[str, Any], **others: str) -> httpx2.Request:
         """A call with the caller's own names, but for those in ``others``: foreign or absent."""
-        request = self.estate.house.http.build_request(
+        request = self.estate.deployment.http.build_request(
             self.method,
             self.path(**self._chosen(self.entry.params, others)),
             params=self._chosen(self.entry.query, others),
@@ -484,7 +484,7 @@ class Target:
 
     async def ask(self, headers: Mapping[str, Any], **others: str) -> httpx2.Response:
         """Make that call."""
-        answer = await self.estate.house.http.send(self.request(headers, **others))
+        answer = await self.estate.deployment.http.send(self.request(headers, **others))
         if answer.is_success and self.method not in _SAFE_METHODS:
             self.estate.changed = True
         return answer

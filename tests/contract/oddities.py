@@ -44,7 +44,7 @@ class Documented:
 
     @classmethod
     async def of(cls, estate: Estate) -> Documented:
-        return cls((await estate.house.http.get("/openapi.json")).json())
+        return cls((await estate.deployment.http.get("/openapi.json")).json())
 
     def statuses(self, target: Target) -> set[int]:
         path = target.route.path.replace(":path}", "}")
@@ -81,4 +81,4 @@ async def send_to(target: Target, path: str | bytes, *headers: bytes) -> RawAnsw
     headers = (b"Prefer: respond-async", *headers)
     if body is not None:
         headers = (b"Content-Type: application/json", *headers)
-    return await send(target.estate.house, target.method, path, *headers, body=body)
+    return await send(target.estate.deployment, target.method, path, *headers, body=body)

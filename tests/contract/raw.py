@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tests.products.house import House
+from tests.deployment import Deployment
 
 GUARD_SECONDS = 30.0  # only a server that hangs reaches it
 
@@ -33,20 +33,20 @@ class RawAnswer:
 
 
 async def send(
-    house: House,
+    deployment: Deployment,
     method: str,
     target: str | bytes,
     *headers: bytes,
     body: bytes | None = None,
 ) -> RawAnswer:
-    """One request on a connection of its own, with the house's key."""
-    url = house.http.base_url
+    """One request on a connection of its own, with the deployment's key."""
+    url = deployment.http.base_url
     path = target if isinstance(target, bytes) else target.encode()
     lines = [
         b"%b %b HTTP/1.1" % (method.encode(), path),
         b"Host: localhost",
         b"Connection: close",
-        b"Authorization: Bearer " + house.key.encode(),
+        b"Authorization: Bearer " + deployment.key.encode(),
         *headers,
     ]
     if body is not None:

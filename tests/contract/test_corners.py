@@ -178,7 +178,7 @@ async def test_an_odd_body_on_every_route_that_takes_one(estate: Estate) -> None
             continue
         for what, (body, _) in ODD_BODIES.items():
             answer = await send(
-                estate.house,
+                estate.deployment,
                 target.method,
                 target.path(),
                 b"Content-Type: application/json",
@@ -188,7 +188,7 @@ async def test_an_odd_body_on_every_route_that_takes_one(estate: Estate) -> None
             tally.judge(what, target, answer)
         for value in odd_values():
             answer = await send(
-                estate.house,
+                estate.deployment,
                 target.method,
                 target.path(),
                 b"Content-Type: application/json",

@@ -71,23 +71,25 @@ async def test_a_path_longer_than_a_head_may_be_is_refused(standing: Estate) -> 
 async def test_days_are_written_in_full_and_those_that_exist_will_do(
     standing: Estate, query: str, status: int
 ) -> None:
-    answer = await send(standing.house, "GET", f"/api/v1/orgs/{OWN}/usage?{query}")
+    answer = await send(standing.deployment, "GET", f"/api/v1/orgs/{OWN}/usage?{query}")
     assert answer.status == status
 
 
 async def test_a_wait_is_any_number_of_seconds(standing: Estate) -> None:
     job = f"/api/v1/orgs/{OWN}/services/things/jobs/{standing.ended_job.own}"
     for seconds in ("0", "0.5", "36.79143436843526", "1e-7", "1E%2B300", "61"):
-        assert (await send(standing.house, "GET", f"{job}?wait={seconds}")).status == 200, seconds
+        assert (await send(standing.deployment, "GET", f"{job}?wait={seconds}")).status == 200, (
+            seconds
+        )
     for no_number in ("", "-1", "nan", "inf", "1_0", ".", "0x1", "%D9%A3"):
-        assert (await send(standing.house, "GET", f"{job}?wait={no_number}")).status == 400, (
+        assert (await send(standing.deployment, "GET", f"{job}?wait={no_number}")).status == 400, (
             no_number
         )
 
 
 async def test_a_header_that_would_become_two_is_no_request(standing: Estate) -> None:
     for odd in SPLIT_HEADERS:
-        answer = await send(standing.house, "POST", SUBMIT, odd, body=b"{}")
+        answer = await send(standing.deployment, "POST", SUBMIT, odd, body=b"{}")
         assert (answer.status, answer.problem()["code"]) == (400, "malformed_request"), odd
         assert answer.header("x-injected") is None
 
@@ -95,7 +97,7 @@ async def test_a_header_that_would_become_two_is_no_request(standing: Estate) ->
 async def test_what_is_echoed_cannot_leave_its_header(standing: Estate) -> None:
     """What of a request comes back in headers: its id, what it preferred, the names in its URLs."""
     answer = await send(
-        standing.house,
+        standing.deployment,
         "POST",
         SUBMIT,
         b"X-Request-Id: <script>%0d%0aX-Injected:1",
@@ -122,7 +124,7 @@ async def test_a_body_that_is_not_json_or_too_much_is_refused_and_not_quoted(
         too_large = path == CREATE_KEY and len(body) > KEY_BODY_BYTES_MAX
         status = 413 if too_large else usual_status
         answer = await send(
-            standing.house, method, path, b"Content-Type: application/json", body=body
+            standing.deployment, method, path, b"Content-Type: application/json", body=body
         )
         code = {400: "invalid_body", 413: "body_too_large"}[status]
         assert (answer.status, answer.problem()["code"]) == (status, code), what

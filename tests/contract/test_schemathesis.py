@@ -13,7 +13,7 @@ import pytest
 from coatcheck.http import parameters
 from tests.budget import seed, times
 from tests.contract.estate import OWN, Estate, webhook_endpoint
-from tests.products.house import bearer
+from tests.deployment import bearer
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 SECONDS_MAX = 900 * times()  # only a run that hangs takes so long
@@ -30,7 +30,7 @@ def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_fits_the_document_is_accepted_and_what_does_not_is_refused(
     estate: Estate, tmp_path: Path
 ) -> None:
-    key = estate.house.key
+    key = estate.deployment.key
     await estate.register("default", "spare", key)
     await run(
         estate,
@@ -41,7 +41,9 @@ async def test_what_fits_the_document_is_accepted_and_what_does_not_is_refused(
         *("--generation-allow-x00", "false"),  # fits any document, and is refused everywhere
         *("--header", f"Authorization: Bearer {key}"),
     )
-    still_valid = await estate.house.http.get("/api/v1/orgs/default/usage", headers=bearer(key))
+    still_valid = await estate.deployment.http.get(
+        "/api/v1/orgs/default/usage", headers=bearer(key)
+    )
     assert still_valid.status_code == 200, "the run has revoked its own key"
 
 
@@ -54,17 +56,17 @@ async def test_whatever_follows_on_an_answer_is_answered_as_documented(
         *("--phases", "stateful"),
         *("--max-examples", str(10 * times())),
         *("--exclude-checks", "positive_data_acceptance"),
-        *("--header", f"Authorization: Bearer {estate.house.key}"),
+        *("--header", f"Authorization: Bearer {estate.deployment.key}"),
     )
 
 
 async def run(estate: Estate, folder: Path, *options: str) -> None:
     """Run Schemathesis on the estate's server. Fails with its report if it finds anything."""
     # Whoever waits for a batch, for a chat, or for a text, is answered once it has ended.
-    await estate.house.take_in_lists()
-    await estate.house.ask_models()
-    await estate.house.work_remotely()
-    estate.house.keep_up()
+    await estate.deployment.start_batches_worker()
+    await estate.deployment.start_llm_worker()
+    await estate.deployment.start_remote_worker()
+    estate.deployment.start_maintenance()
     configuration = folder / "schemathesis.toml"
     configuration.write_text(
         Template(CONFIGURATION.read_text()).substitute(
@@ -76,7 +78,7 @@ async def run(estate: Estate, folder: Path, *options: str) -> None:
             generation=estate.generation.own,
             voice=estate.voice.own,
             key_id=estate.key_id.own,
-            webhook_endpoint=await webhook_endpoint(estate.house, OWN, estate.upstream_url),
+            webhook_endpoint=await webhook_endpoint(estate.deployment, OWN, estate.upstream_url),
             delivery=estate.delivery.own,
             blob_token=estate.blob_token.own,
             upload_token=estate.upload_token.own,
@@ -91,7 +93,7 @@ async def run(estate: Estate, folder: Path, *options: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(configuration)),
         *("run", "--no-color", *options, *(() if seed() is None else ("--seed", str(seed())))),
-        f"{estate.house.http.base_url}/openapi.json",
+        f"{estate.deployment.http.base_url}/openapi.json",
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

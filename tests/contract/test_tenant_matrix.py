@@ -15,7 +15,7 @@ from coatcheck.domain import tenants
 from coatcheck.domain.tenants import Scope
 from tests.contract.estate import Estate
 from tests.contract.matrix import ENTRIES, NOT_FOUND, Target, targets
-from tests.products.house import bearer
+from tests.deployment import bearer
 
 TIMESTAMP = re.compile(rb'"timestamp":"[^"]*"')
 UNLIKE_BY_NATURE = {"date", "content-length"}
@@ -24,10 +24,10 @@ Credentials = Mapping[str, dict[str, str | bytes]]
 
 
 async def credentials_that_do_not_count(estate: Estate) -> Credentials:
-    good = estate.house.key
+    good = estate.deployment.key
     unknown = tenants.mint().text
     wrong_secret = good.rpartition("_")[0] + "_" + unknown.rpartition("_")[2]
-    expired = await estate.house.create_key(seconds_to_live=-1)
+    expired = await estate.deployment.create_key(seconds_to_live=-1)
     revoked = await estate.revoked_key()
     return {
         "no key": {},
@@ -93,7 +93,7 @@ async def test_every_route_has_an_entry_and_every_entry_a_route(estate: Estate) 
 
 async def test_who_may_call_is_let_in(estate: Estate) -> None:
     tally = Tally()
-    key = estate.house.key
+    key = estate.deployment.key
     for target in targets(estate):
         for header in ({"Authorization": f"bearer {key}"}, {"X-Api-Key": key}):
             await estate.restore()
@@ -145,7 +145,7 @@ async def test_a_key_without_the_scope_is_told_so_and_learns_nothing(estate: Est
 
 async def test_a_foreign_name_is_answered_as_one_that_never_was(estate: Estate) -> None:
     tally = Tally()
-    own = bearer(estate.house.key)
+    own = bearer(estate.deployment.key)
     for target in targets(estate):
         for name in target.names:
             await estate.restore()
@@ -162,7 +162,7 @@ async def test_a_foreign_name_is_answered_as_one_that_never_was(estate: Estate) 
 async def test_all_that_another_organisation_has_is_absent_together(estate: Estate) -> None:
     """Its organisation, its service and its id at once: a path that is right for somebody else."""
     tally = Tally()
-    own = bearer(estate.house.key)
+    own = bearer(estate.deployment.key)
     for target in targets(estate):
         if "org" not in target.names:
             continue
@@ -175,7 +175,7 @@ async def test_all_that_another_organisation_has_is_absent_together(estate: Esta
 
 async def test_somebody_else_of_the_organisation_sees_what_is_everybodys(estate: Estate) -> None:
     tally = Tally()
-    colleague = bearer(await estate.house.create_key(user="colleague"))
+    colleague = bearer(await estate.deployment.create_key(user="colleague"))
     for target in targets(estate):
         if target.is_open:
             continue
@@ -190,8 +190,8 @@ async def test_somebody_else_of_the_organisation_sees_what_is_everybodys(estate:
 
 async def test_ids_in_a_query_are_told_apart_no_better(estate: Estate) -> None:
     [batch_status] = [each for each in targets(estate) if each.route.name == "batch_status"]
-    colleague = bearer(await estate.house.create_key(user="colleague"))
-    own = bearer(estate.house.key)
+    colleague = bearer(await estate.deployment.create_key(user="colleague"))
+    own = bearer(estate.deployment.key)
     job = estate.ended_job
     assert await found(batch_status, own) == ([job.own], [])
     assert await found(batch_status, own, job_ids="foreign") == ([], [job.foreign])

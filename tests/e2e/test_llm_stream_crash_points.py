@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from examples.ollama_upstream import Fault
+from tests.deployment import PEPPER, bearer
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.victims import VICTIM, Victim
-from tests.products.house import PEPPER, bearer
 from tests.products.llm.talking import MODEL, TOKEN, talking
 
 STREAM_POINTS = {"llm.stream_sent": 3}
@@ -76,7 +76,9 @@ async def test_a_client_goes_on_at_another_server_after_a_crash_at(
         heard = Heard()
         key = {"Idempotency-Key": "one answer"}
         async with httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", headers=bearer(talk.house.key), trust_env=False
+            base_url=f"http://127.0.0.1:{port}",
+            headers=bearer(talk.deployment.key),
+            trust_env=False,
         ) as client:
             listening = asyncio.create_task(heard.listen(client, key))
             await lab.strike(process)
@@ -89,9 +91,9 @@ async def test_a_client_goes_on_at_another_server_after_a_crash_at(
             with suppress(httpx2.HTTPError):
                 await listening
 
-        job = await heard.listen(talk.house.http, key)
+        job = await heard.listen(talk.deployment.http, key)
         assert heard.is_done
-        shown = (await talk.house.http.get(f"/jobs/{job}", params={"wait": "60"})).json()
+        shown = (await talk.deployment.http.get(f"/jobs/{job}", params={"wait": "60"})).json()
         assert (shown["state"], shown["attempt"]) == ("done", 1)
         assert heard.text == shown["result"]["message"]["content"]
         assert talk.upstream.seen.paths["/api/chat"] == 1

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from coatcheck.core.webhooks import WebhookSecrets
+from tests.deployment import PEPPER
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.victims import VICTIM
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.products.house import PEPPER
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import verified
 

@@ -15,8 +15,8 @@ from coatcheck.http.connections import FullServerApp
 from coatcheck.http.protocol import Bounds
 from coatcheck.http.server import HttpServer, listen
 from tests.all_products import SURFACES
+from tests.deployment import Deployment, bearer
 from tests.http.limits.wire import Site, Wire, connected
-from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 ME = b"GET /api/v1/me HTTP/1.1\r\nhost: a\r\nauthorization: Bearer %s\r\n\r\n"
@@ -24,10 +24,10 @@ HALF = b"GET /healthz HTTP/1.1\r\nhost: a\r\n"
 
 
 @asynccontextmanager
-async def replica(house: House, bounds: Bounds) -> AsyncIterator[Site]:
-    """One more server of the house, within ``bounds``."""
-    app = create_app(house.parts, SURFACES)
-    gate = house.parts.gate
+async def replica(deployment: Deployment, bounds: Bounds) -> AsyncIterator[Site]:
+    """One more server of the deployment, within ``bounds``."""
+    app = create_app(deployment.context, SURFACES)
+    gate = deployment.context.gate
     server = HttpServer(app, drain_seconds=5, bounds=bounds, when_full=FullServerApp(app, gate))
     listening = listen("127.0.0.1", 0)
     served = Site(port=listening.getsockname()[1], server=server)
@@ -54,16 +54,18 @@ async def say_half(open_wires: AsyncExitStack, served: Site, count: int) -> list
 
 
 @pytest.fixture
-async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with House(dsn, tmp_path, operator_org="operators") as made:
-        await made.org("operators")
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, operator_org="operators") as made:
+        await made.create_org("operators")
         yield made
 
 
-async def test_health_checks_and_operators_are_answered_by_a_full_server(house: House) -> None:
-    operator = await house.create_key("operators")
+async def test_health_checks_and_operators_are_answered_by_a_full_server(
+    deployment: Deployment,
+) -> None:
+    operator = await deployment.create_key("operators")
     async with (
-        replica(house, Bounds(connections=2, head_seconds=60)) as served,
+        replica(deployment, Bounds(connections=2, head_seconds=60)) as served,
         AsyncExitStack() as open_wires,
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{served.port}", trust_env=False) as client,
     ):
@@ -72,7 +74,7 @@ async def test_health_checks_and_operators_are_answered_by_a_full_server(house: 
             ("/healthz", {}, 200),
             ("/readyz", {}, 200),
             ("/api/v1/me", bearer(operator), 200),
-            ("/api/v1/me", bearer(house.key), 503),
+            ("/api/v1/me", bearer(deployment.key), 503),
             ("/api/v1/me", bearer("cck_no_key"), 503),
             ("/docs", {}, 503),
         ):
@@ -85,12 +87,12 @@ async def test_health_checks_and_operators_are_answered_by_a_full_server(house: 
         assert (await first.answer()).status == 200
 
 
-async def test_a_credential_frees_what_its_address_may_have(house: House) -> None:
+async def test_a_credential_frees_what_its_address_may_have(deployment: Deployment) -> None:
     bounds = Bounds(connections_of_one_address=2, proxies=())
-    async with replica(house, bounds) as served, AsyncExitStack() as open_wires:
+    async with replica(deployment, bounds) as served, AsyncExitStack() as open_wires:
         for _ in range(4):
             wire = await open_wires.enter_async_context(connected(served))
-            await wire.say(ME % house.key.encode())
+            await wire.say(ME % deployment.key.encode())
             assert (await wire.answer()).status == 200
         await say_half(open_wires, served, 2)
         refused = await open_wires.enter_async_context(connected(served))
@@ -106,10 +108,10 @@ async def test_a_credential_frees_what_its_address_may_have(house: House) -> Non
     ],
 )
 async def test_a_full_server_refuses_in_the_style_of_the_path(
-    house: House, path: str, media_type: str
+    deployment: Deployment, path: str, media_type: str
 ) -> None:
     async with (
-        replica(house, Bounds(connections=2, head_seconds=60)) as served,
+        replica(deployment, Bounds(connections=2, head_seconds=60)) as served,
         AsyncExitStack() as open_wires,
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{served.port}", trust_env=False) as client,
     ):

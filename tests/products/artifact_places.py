@@ -16,7 +16,7 @@ from coatcheck.settings.graph_operations import graph_endpoint
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import put_long_run
 from tests.db.rows import put_job
-from tests.products.house import House, bearer
+from tests.deployment import Deployment, bearer
 
 ORG: Final = "default"
 ANN: Final = "user:ann"
@@ -51,7 +51,7 @@ class Place:
 
 
 async def ended_with_a_file(
-    house: House,
+    deployment: Deployment,
     connection: AsyncpgConnection,
     surface: str,
     *,
@@ -59,7 +59,7 @@ async def ended_with_a_file(
     result: bytes = b'{"inline":{}}',
     owner: str = ANN,
 ) -> Place:
-    caller = bearer(await house.create_key(user="ann"))
+    caller = bearer(await deployment.create_key(user="ann"))
     if surface == "batches":
         place = await _task(connection, caller)
     else:
@@ -72,7 +72,7 @@ async def ended_with_a_file(
         place = Place(
             put.uuid, path.format(id=job_id), path.format(id=absent), job_id, endpoint, caller
         )
-    await attach(house, connection, place.job, name)
+    await attach(deployment, connection, place.job, name)
     return place
 
 
@@ -93,10 +93,12 @@ async def _task(connection: AsyncpgConnection, caller: Mapping[str, str]) -> Pla
     )
 
 
-async def attach(house: House, connection: AsyncpgConnection, job: UUID, name: str) -> str:
+async def attach(
+    deployment: Deployment, connection: AsyncpgConnection, job: UUID, name: str
+) -> str:
     """Give a job a file, as its worker would have. Its blob's key."""
-    key = artifact_key(await house.engine.deployment(), job)
-    await house.engine.blobs.put(key, CONTENT, media_type=MEDIA_TYPE, file_name=name)
+    key = artifact_key(await deployment.engine.deployment(), job)
+    await deployment.engine.blobs.put(key, CONTENT, media_type=MEDIA_TYPE, file_name=name)
     await connection.execute(
         "INSERT INTO artifacts VALUES ($1, $2, $3, $4, $5, $6, $7)",
         ORG,

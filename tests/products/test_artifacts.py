@@ -23,6 +23,7 @@ from coatcheck.receipts import ArtifactReceipt, read_public_keys, verify
 from tests.contract.things_service import things
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import connected, put_job
+from tests.deployment import Deployment, bearer
 from tests.products.artifact_places import (
     CONTENT,
     MEDIA_TYPE,
@@ -33,7 +34,6 @@ from tests.products.artifact_places import (
     attach,
     ended_with_a_file,
 )
-from tests.products.house import House, bearer
 
 ETAG = hashlib.sha256(CONTENT).hexdigest()
 QUOTED = quote(NAME, safe="")
@@ -70,27 +70,27 @@ async def told(answer: httpx2.Response, status: int = 200) -> dict[str, Any]:
     return body
 
 
-async def verified(house: House, answer: httpx2.Response) -> ArtifactReceipt:
+async def verified(deployment: Deployment, answer: httpx2.Response) -> ArtifactReceipt:
     """The receipt of an answer, checked with the key that is given out."""
     assert answer.status_code == 200, answer.text
-    keys = await house.http.get("/v1/graphs/receipt-keys")
+    keys = await deployment.http.get("/v1/graphs/receipt-keys")
     receipt = verify(answer.content, read_public_keys(keys.content))
     assert isinstance(receipt, ArtifactReceipt)
     return receipt
 
 
 async def let_it_go(
-    house: House, connection: AsyncpgConnection, line: Connection, place: Place
+    deployment: Deployment, connection: AsyncpgConnection, line: Connection, place: Place
 ) -> None:
     """The job's retention ends, or its batch is removed."""
     if place.batch is None:
         await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", place.job)
-        await Pruner(line, house.engine.blobs).tick()
+        await Pruner(line, deployment.engine.blobs).tick()
         return
     job_url = place.url.partition("/tasks/")[0]
-    assert (await house.http.delete(job_url, headers=place.caller)).status_code == 204
+    assert (await deployment.http.delete(job_url, headers=place.caller)).status_code == 204
     notifier = Notifier(line)
-    remover = BatchRemover(line, notifier, house.engine.blobs)
+    remover = BatchRemover(line, notifier, deployment.engine.blobs)
     while await connection.fetchval("SELECT count(*) FROM batches"):
         await remover.tick()
     await notifier.drain()
@@ -98,11 +98,11 @@ async def let_it_go(
 
 @every_surface
 async def test_a_file_is_listed_fetched_and_deleted_for_a_receipt(
-    house: House, connection: AsyncpgConnection, tmp_path: Path, surface: str
+    deployment: Deployment, connection: AsyncpgConnection, tmp_path: Path, surface: str
 ) -> None:
-    place = await ended_with_a_file(house, connection, surface)
-    house.http.headers.update(place.caller)
-    [item] = (await told(await house.http.get(f"{place.url}/artifacts")))["items"]
+    place = await ended_with_a_file(deployment, connection, surface)
+    deployment.http.headers.update(place.caller)
+    [item] = (await told(await deployment.http.get(f"{place.url}/artifacts")))["items"]
     assert (item["name"], item["media_type"]) == (NAME, MEDIA_TYPE)
     assert (item["bytes"], item["sha256"]) == (len(CONTENT), ETAG)
     assert item["url"] == f"{place.url}/artifacts/{QUOTED}"
@@ -110,20 +110,20 @@ async def test_a_file_is_listed_fetched_and_deleted_for_a_receipt(
     if surface != "batches":  # whose files go with the batch
         assert item["signed_url_expires_at"] <= item["expires_at"]
 
-    whole = await house.http.get(item["url"])
+    whole = await deployment.http.get(item["url"])
     assert (whole.status_code, whole.content) == (200, CONTENT)
     assert (whole.headers["content-type"], whole.headers["etag"]) == (MEDIA_TYPE, f'"{ETAG}"')
     assert "sandbox" in whole.headers["content-security-policy"]
-    part = await house.http.get(item["url"], headers={"Range": "bytes=5-7"})
+    part = await deployment.http.get(item["url"], headers={"Range": "bytes=5-7"})
     assert (part.status_code, part.content) == (206, CONTENT[5:8])
-    async with httpx2.AsyncClient(base_url=house.http.base_url, trust_env=False) as stranger:
+    async with httpx2.AsyncClient(base_url=deployment.http.base_url, trust_env=False) as stranger:
         signed = await stranger.get(item["signed_url"])
     assert (signed.status_code, signed.content) == (200, CONTENT)
     assert signed.headers["content-type"] == MEDIA_TYPE
 
-    before = await verified(house, await house.http.get(f"{item['url']}/receipt"))
+    before = await verified(deployment, await deployment.http.get(f"{item['url']}/receipt"))
     assert (before.complete, before.layers[0].deleted_at) == (False, None)
-    after = await verified(house, await house.http.delete(item["url"]))
+    after = await verified(deployment, await deployment.http.delete(item["url"]))
     assert (after.job_id, after.org_id, after.name) == (place.shown_id, ORG, NAME)
     assert (after.endpoint, after.media_type) == (place.endpoint, MEDIA_TYPE)
     assert (after.content_hash, after.bytes) == (f"sha256:{ETAG}", len(CONTENT))
@@ -132,43 +132,49 @@ async def test_a_file_is_listed_fetched_and_deleted_for_a_receipt(
     assert after.complete
     assert files(tmp_path) == []
 
-    assert (await told(await house.http.get(f"{place.url}/artifacts")))["items"] == []
-    await told(await house.http.get(item["url"]), 404)
-    again = await verified(house, await house.http.delete(item["url"]))
+    assert (await told(await deployment.http.get(f"{place.url}/artifacts")))["items"] == []
+    await told(await deployment.http.get(item["url"]), 404)
+    again = await verified(deployment, await deployment.http.delete(item["url"]))
     assert again.layers == after.layers, "deleting what is deleted changes nothing"
-    assert (await house.http.get(place.url)).status_code == 200, "the job stays"
+    assert (await deployment.http.get(place.url)).status_code == 200, "the job stays"
 
 
 @every_surface
 async def test_the_receipt_is_there_when_the_job_is_not(
-    house: House, connection: AsyncpgConnection, line: Connection, tmp_path: Path, surface: str
+    deployment: Deployment,
+    connection: AsyncpgConnection,
+    line: Connection,
+    tmp_path: Path,
+    surface: str,
 ) -> None:
-    place = await ended_with_a_file(house, connection, surface)
+    place = await ended_with_a_file(deployment, connection, surface)
     receipt_url = f"{place.url}/artifacts/{QUOTED}/receipt"
-    await let_it_go(house, connection, line, place)
+    await let_it_go(deployment, connection, line, place)
     assert files(tmp_path) == []
-    await told(await house.http.get(place.url, headers=place.caller), 404)
-    receipt = await verified(house, await house.http.get(receipt_url, headers=place.caller))
+    await told(await deployment.http.get(place.url, headers=place.caller), 404)
+    receipt = await verified(
+        deployment, await deployment.http.get(receipt_url, headers=place.caller)
+    )
     mechanism = "batch_removed" if surface == "batches" else "retention"
     assert [layer.mechanism for layer in receipt.layers] == [mechanism]
     assert receipt.complete
-    stranger = bearer(await house.create_key(user="bob", scopes=USER_SCOPES))
-    await told(await house.http.get(receipt_url, headers=stranger), 404)
+    stranger = bearer(await deployment.create_key(user="bob", scopes=USER_SCOPES))
+    await told(await deployment.http.get(receipt_url, headers=stranger), 404)
 
 
 @every_surface
 async def test_the_files_of_others_are_as_those_of_a_job_that_never_was(
-    house: House, connection: AsyncpgConnection, tmp_path: Path, surface: str
+    deployment: Deployment, connection: AsyncpgConnection, tmp_path: Path, surface: str
 ) -> None:
-    place = await ended_with_a_file(house, connection, surface)
-    await house.org("other")
+    place = await ended_with_a_file(deployment, connection, surface)
+    await deployment.create_org("other")
     for stranger in (
-        await house.create_key(user="bob", scopes=USER_SCOPES),
-        await house.create_key("other", user="ann"),
+        await deployment.create_key(user="bob", scopes=USER_SCOPES),
+        await deployment.create_key("other", user="ann"),
     ):
         for method, path in ROUTES:
             foreign, absent = [
-                await house.http.request(
+                await deployment.http.request(
                     method, f"{url}{path}", headers=bearer(stranger) | {"X-Request-Id": "same"}
                 )
                 for url in (place.url, place.absent_url)
@@ -181,91 +187,97 @@ async def test_the_files_of_others_are_as_those_of_a_job_that_never_was(
 
 
 async def test_what_was_never_attached_is_not_there(
-    house: House, connection: AsyncpgConnection
+    deployment: Deployment, connection: AsyncpgConnection
 ) -> None:
-    place = await ended_with_a_file(house, connection, "gateway")
+    place = await ended_with_a_file(deployment, connection, "gateway")
     for name in ("another", "%01", "a%2Fb"):
         for method, ending in (("GET", ""), ("DELETE", ""), ("GET", "/receipt")):
             url = f"{place.url}/artifacts/{name}{ending}"
-            answer = await house.http.request(method, url, headers=place.caller)
+            answer = await deployment.http.request(method, url, headers=place.caller)
             assert answer.status_code == 404, f"{method} {url}"
 
 
 async def test_files_of_a_job_that_goes_on_can_be_read_and_not_deleted(
-    house: House, connection: AsyncpgConnection
+    deployment: Deployment, connection: AsyncpgConnection
 ) -> None:
     job = await put_job(
         connection, State.PROCESSING, org_id=ORG, endpoint="lab.post__draw", owner="user:dev"
     )
-    await attach(house, connection, job.uuid, "plan.svg")
+    await attach(deployment, connection, job.uuid, "plan.svg")
     base = f"/api/v1/orgs/default/services/lab/jobs/{to_text(job.uuid)}/artifacts"
-    [item] = (await told(await house.http.get(base)))["items"]
+    [item] = (await told(await deployment.http.get(base)))["items"]
     assert item["expires_at"] is None
-    answer = await told(await house.http.delete(item["url"]), 409)
+    answer = await told(await deployment.http.delete(item["url"]), 409)
     assert answer["code"] == "job_not_ended"
-    assert (await house.http.get(item["url"])).content == CONTENT
+    assert (await deployment.http.get(item["url"])).content == CONTENT
 
 
 async def test_files_of_a_job_that_is_anyones_need_no_credential(
-    house: House, connection: AsyncpgConnection, line: Connection
+    deployment: Deployment, connection: AsyncpgConnection, line: Connection
 ) -> None:
-    place = await ended_with_a_file(house, connection, "gateway", owner=ANYONE)
-    private = await ended_with_a_file(house, connection, "gateway")
-    async with httpx2.AsyncClient(base_url=house.http.base_url, trust_env=False) as stranger:
+    place = await ended_with_a_file(deployment, connection, "gateway", owner=ANYONE)
+    private = await ended_with_a_file(deployment, connection, "gateway")
+    async with httpx2.AsyncClient(base_url=deployment.http.base_url, trust_env=False) as stranger:
         [item] = (await told(await stranger.get(f"{place.url}/artifacts")))["items"]
         assert (await stranger.get(item["url"])).content == CONTENT
         for method, path in ROUTES:
             answer = await stranger.request(method, f"{private.url}{path}")
             assert answer.status_code == 401, path
-        await let_it_go(house, connection, line, place)
-        assert (await verified(house, await stranger.get(f"{item['url']}/receipt"))).complete
+        await let_it_go(deployment, connection, line, place)
+        assert (await verified(deployment, await stranger.get(f"{item['url']}/receipt"))).complete
         gone = await stranger.get(f"{place.absent_url}/artifacts/{QUOTED}/receipt")
         assert gone.status_code == 401
 
 
 async def test_a_file_that_the_store_cannot_delete_is_gone_for_readers_and_receipted_for_later(
-    house: House,
+    deployment: Deployment,
     connection: AsyncpgConnection,
     line: Connection,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    place = await ended_with_a_file(house, connection, "gateway")
+    place = await ended_with_a_file(deployment, connection, "gateway")
     url = f"{place.url}/artifacts/{QUOTED}"
     with monkeypatch.context() as away:
 
         async def refuse(keys: list[str]) -> None:
             raise OSError
 
-        away.setattr(house.engine.blobs, "delete", refuse)
-        receipt = await verified(house, await house.http.delete(url, headers=place.caller))
+        away.setattr(deployment.engine.blobs, "delete", refuse)
+        receipt = await verified(
+            deployment, await deployment.http.delete(url, headers=place.caller)
+        )
     assert not receipt.complete
-    await told(await house.http.get(url, headers=place.caller), 404)
+    await told(await deployment.http.get(url, headers=place.caller), 404)
     assert len(files(tmp_path)) == 1
-    await ArtifactCleanup(line, house.engine.blobs, grace_seconds=0.0).tick()
+    await ArtifactCleanup(line, deployment.engine.blobs, grace_seconds=0.0).tick()
     assert files(tmp_path) == []
-    answer = await house.http.get(f"{url}/receipt", headers=place.caller)
-    assert (await verified(house, answer)).complete
+    answer = await deployment.http.get(f"{url}/receipt", headers=place.caller)
+    assert (await verified(deployment, answer)).complete
 
 
 @pytest.mark.parametrize("surface", ["graphs", "llm"])
 async def test_a_job_whose_result_was_deleted_is_shown_without_it(
-    house: House, connection: AsyncpgConnection, surface: str
+    deployment: Deployment, connection: AsyncpgConnection, surface: str
 ) -> None:
     stored = b'{"artifact":"result.json"}'
-    place = await ended_with_a_file(house, connection, surface, name="result.json", result=stored)
-    await told(await house.http.delete(f"{place.url}/artifacts/result.json", headers=place.caller))
-    job = await told(await house.http.get(place.url, headers=place.caller))
+    place = await ended_with_a_file(
+        deployment, connection, surface, name="result.json", result=stored
+    )
+    await told(
+        await deployment.http.delete(f"{place.url}/artifacts/result.json", headers=place.caller)
+    )
+    job = await told(await deployment.http.get(place.url, headers=place.caller))
     assert job["terminal"]
     assert job.get("result") is None
 
 
-async def test_a_ticket_says_where_the_files_will_be(house: House) -> None:
-    await house.work(things)
-    answer = await house.http.post(
+async def test_a_ticket_says_where_the_files_will_be(deployment: Deployment) -> None:
+    await deployment.start_worker(things)
+    answer = await deployment.http.post(
         "/api/v1/orgs/default/services/things/async/thing",
         json={},
         headers={"Prefer": "respond-async"},
     )
     ticket = await told(answer, 202)
-    assert json.loads((await house.http.get(ticket["artifacts_url"])).content) == {"items": []}
+    assert json.loads((await deployment.http.get(ticket["artifacts_url"])).content) == {"items": []}

@@ -16,8 +16,8 @@ import pytest
 from coatcheck import Job, JobView, Service
 from coatcheck.domain.states import State
 from tests.client.test_webhook_signatures import BODY, SECRET, signed
+from tests.deployment import Deployment
 from tests.markdown import REPOSITORY, Page
-from tests.products.house import House
 
 SERVICE = Page(REPOSITORY / "docs/reference/service.md")
 ENGINE = Page(REPOSITORY / "docs/reference/engine.md")
@@ -47,22 +47,24 @@ async def test_the_service_of_its_reference_does_what_the_engines_asks_for(
     (declaration,) = SERVICE.blocks("python")
     hand_in, follow = ENGINE.blocks("python")
     declared = await ran(declaration.text)
-    async with House(dsn, tmp_path) as house:
-        await house.work(declared["docs"], press)
+    async with Deployment(dsn, tmp_path) as deployment:
+        await deployment.start_worker(declared["docs"], press)
         monkeypatch.setenv("COATCHECK_DATABASE_URL", dsn)
-        monkeypatch.setenv("COATCHECK_BLOB_URL", house.settings.blob_url or "")
+        monkeypatch.setenv("COATCHECK_BLOB_URL", deployment.settings.blob_url or "")
         collected = await ran(hand_in.text)
         assert collected["job"].result == b'{"characters":3}'
 
-        ticket = await house.engine.submit("docs.post__analyze", {"content": "again"})
+        ticket = await deployment.engine.submit("docs.post__analyze", {"content": "again"})
         shown: list[JobView] = []
-        watched = await ran(follow.text, engine=house.engine, job_id=ticket.id, show=shown.append)
+        watched = await ran(
+            follow.text, engine=deployment.engine, job_id=ticket.id, show=shown.append
+        )
 
         (fetch,) = SCRAPE.blocks("python")
-        made = await house.engine.submit("press.post__print")
-        await house.engine.wait(made.id)
+        made = await deployment.engine.submit("press.post__print")
+        await deployment.engine.wait(made.id)
         with io.BytesIO() as file:
-            await ran(fetch.text, engine=house.engine, job_id=made.id, file=file)
+            await ran(fetch.text, engine=deployment.engine, job_id=made.id, file=file)
             assert file.getvalue() == b"<html>"
     assert watched["job"].state is State.COMPLETED
     assert not any(job.terminal for job in shown)

@@ -11,13 +11,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.deployment import Deployment, bearer
 from tests.products.batches.asking import JOBS, know_sums
 from tests.products.batches.asking import submit as submit_batch
 from tests.products.gateway import paths
 from tests.products.gateway.asking import hand_in, know_docs, problem
 from tests.products.gateway.sse import following
 from tests.products.gateway.tokens import USERS, token
-from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 WAITING = {"Prefer": "wait=60"}
@@ -25,26 +25,26 @@ BATCH = {"service": "sums", "endpoint": "/add", "tasks": [{"a": 1, "b": 2}]}
 
 
 @pytest.fixture
-async def idle(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    """A house in which services are known and nobody works: jobs wait for ever."""
-    async with House(dsn, tmp_path, jwt_issuers=(USERS,)) as house:
-        await know_docs(house)
-        await know_sums(house)
-        yield house
+async def idle(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    """A deployment in which services are known and nobody works: jobs wait for ever."""
+    async with Deployment(dsn, tmp_path, jwt_issuers=(USERS,)) as deployment:
+        await know_docs(deployment)
+        await know_sums(deployment)
+        yield deployment
 
 
-async def held_open(house: House, count: int = 1) -> None:
+async def held_open(deployment: Deployment, count: int = 1) -> None:
     """Return when so many wait for a job."""
 
     async def are_held() -> bool:
-        return sum(map(len, house.engine._watcher._waiters.values())) >= count
+        return sum(map(len, deployment.engine._watcher._waiters.values())) >= count
 
     await eventually_async(are_held, f"{count} wait for a job")
 
 
-async def asked(house: House, what: str, credential: dict[str, str]) -> httpx2.Response:
+async def asked(deployment: Deployment, what: str, credential: dict[str, str]) -> httpx2.Response:
     """An answer that is held for as long as it may."""
-    http = house.http
+    http = deployment.http
     match what:
         case "submit":
             return await http.post(paths.submit("/process"), json={}, headers=WAITING | credential)
@@ -73,15 +73,15 @@ HELD = ["submit", "synchronous call", "status", "conditional read", "batch", "st
 
 
 @pytest.mark.parametrize("what", HELD)
-async def test_a_held_answer_is_401_once_its_key_is_revoked(idle: House, what: str) -> None:
+async def test_a_held_answer_is_401_once_its_key_is_revoked(idle: Deployment, what: str) -> None:
     key = await idle.create_key()
     holding = asyncio.create_task(asked(idle, what, bearer(key)))
     await held_open(idle)
-    await idle.revoke(key)
+    await idle.revoke_key(key)
     problem(await holding, 401, "unauthenticated")
 
 
-async def test_a_webhook_that_is_waited_for_is_not_given_to_a_revoked_key(idle: House) -> None:
+async def test_a_webhook_that_is_waited_for_is_not_given_to_a_revoked_key(idle: Deployment) -> None:
     key = await idle.create_key()
     endpoints = "/api/v1/orgs/default/webhooks/endpoints"
     made = await idle.http.post(endpoints, json={"pulled": True})
@@ -90,42 +90,42 @@ async def test_a_webhook_that_is_waited_for_is_not_given_to_a_revoked_key(idle: 
     holding = asyncio.create_task(idle.http.post(take, json={"wait": 60}, headers=bearer(key)))
     other = await idle.http.post(take, json={"wait": 0}, headers=bearer(key))
     assert other.status_code == 200
-    await idle.revoke(key)
+    await idle.revoke_key(key)
     problem(await holding, 401, "unauthenticated")
 
 
-async def test_a_held_answer_is_401_once_its_key_has_expired(idle: House) -> None:
+async def test_a_held_answer_is_401_once_its_key_has_expired(idle: Deployment) -> None:
     key = await idle.create_key(seconds_to_live=2)
     problem(await asked(idle, "submit", bearer(key)), 401, "unauthenticated")
 
 
-async def test_a_held_answer_is_401_once_its_token_has_expired(idle: House) -> None:
+async def test_a_held_answer_is_401_once_its_token_has_expired(idle: Deployment) -> None:
     leeway = 30  # how far an issuer's clock may be off
     soon = token(USERS, sub="dev", exp=time.time() - leeway + 3)
     problem(await asked(idle, "submit", soon), 401, "unauthenticated")
 
 
-async def streams(house: House, of: str) -> str:
+async def streams(deployment: Deployment, of: str) -> str:
     if of == "job":
-        return str((await hand_in(house.http, "/process"))["events_url"])
-    return str((await submit_batch(house.http, [{"a": 1, "b": 2}]))["urls"]["events"])
+        return str((await hand_in(deployment.http, "/process"))["events_url"])
+    return str((await submit_batch(deployment.http, [{"a": 1, "b": 2}]))["urls"]["events"])
 
 
 @pytest.mark.parametrize("of", ["job", "batch"])
 async def test_a_stream_ends_with_the_hint_to_reconnect_once_its_key_is_revoked(
-    idle: House, of: str
+    idle: Deployment, of: str
 ) -> None:
     key = await idle.create_key()
     url = await streams(idle, of)
     async with following(idle.http, url, bearer(key)) as stream:
         await stream.until("state")
-        await idle.revoke(key)
+        await idle.revoke_key(key)
         rest = await stream.rest()
     assert rest[-1].name == "reconnect"
     problem(await idle.http.get(url, headers=bearer(key)), 401, "unauthenticated")
 
 
-async def test_whoever_has_another_key_is_held_on(idle: House) -> None:
+async def test_whoever_has_another_key_is_held_on(idle: Deployment) -> None:
     """One of a user's two keys is revoked: what the other one holds open goes on."""
     key, other = await idle.create_key(), await idle.create_key()
     ticket = await hand_in(idle.http, "/process")
@@ -139,7 +139,7 @@ async def test_whoever_has_another_key_is_held_on(idle: House) -> None:
             idle.http.get(ticket["poll_url"], params={"wait": 60}, headers=bearer(other))
         )
         await held_open(idle, 3)
-        await idle.revoke(key)
+        await idle.revoke_key(key)
         await revoked.rest()
         cancelled = await idle.http.post(ticket["cancel_url"])
         assert cancelled.status_code == 200
@@ -148,12 +148,12 @@ async def test_whoever_has_another_key_is_held_on(idle: House) -> None:
         assert answer["status"] == "cancelled"
 
 
-async def test_new_limits_of_an_organisation_end_nothing(idle: House) -> None:
+async def test_new_limits_of_an_organisation_end_nothing(idle: Deployment) -> None:
     """They are pushed as revocations are, and have credentials looked up again."""
     ticket = await hand_in(idle.http, "/process")
     async with following(idle.http, ticket["events_url"]) as stream:
         await stream.until("state")
-        idle.parts.gate._authenticator.on_keys_changed("org:default")
-        idle.parts.gate._authenticator.forget_all()
+        idle.context.gate._authenticator.on_keys_changed("org:default")
+        idle.context.gate._authenticator.forget_all()
         await idle.http.post(ticket["cancel_url"])
         assert (await stream.rest())[-1].name == "end"

@@ -12,10 +12,10 @@ import asyncpg
 import pytest
 
 from coatcheck.http import event_stream
+from tests.deployment import Deployment
 from tests.products.batches.asking import know_sums, submit
 from tests.products.gateway.asking import hand_in, know_docs
 from tests.products.gateway.sse import Event, EventReader, following
-from tests.products.house import House
 
 _TERMINATE_WHO_WAITS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -29,19 +29,23 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.05)
 
 
-async def test_a_stream_of_a_job_ends_with_the_hint_to_reconnect(house: House, dsn: str) -> None:
-    await know_docs(house)
-    ticket = await hand_in(house.http, "/process")
-    async with following(house.http, ticket["events_url"]) as stream:
+async def test_a_stream_of_a_job_ends_with_the_hint_to_reconnect(
+    deployment: Deployment, dsn: str
+) -> None:
+    await know_docs(deployment)
+    ticket = await hand_in(deployment.http, "/process")
+    async with following(deployment.http, ticket["events_url"]) as stream:
         await stream.until("state")
         rest = await _rest_while_reads_break(stream, dsn, "jobs")
     assert rest[-1].name == "reconnect"
 
 
-async def test_a_stream_of_a_batch_ends_with_the_hint_to_reconnect(house: House, dsn: str) -> None:
-    await know_sums(house)
-    batch = await submit(house.http, type="open", status=202)
-    async with following(house.http, batch["urls"]["events"]) as stream:
+async def test_a_stream_of_a_batch_ends_with_the_hint_to_reconnect(
+    deployment: Deployment, dsn: str
+) -> None:
+    await know_sums(deployment)
+    batch = await submit(deployment.http, type="open", status=202)
+    async with following(deployment.http, batch["urls"]["events"]) as stream:
         await stream.until("state")
         rest = await _rest_while_reads_break(stream, dsn, "batches")
     assert rest[-1].name == "reconnect"

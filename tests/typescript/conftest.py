@@ -19,9 +19,9 @@ from examples.ollama_upstream import OllamaUpstream
 from examples.tts_remote import TtsRemote
 from tests.all_products import payloads
 from tests.client.cutting_proxy import CuttingProxy
+from tests.deployment import Deployment
 from tests.postgres_keeper import Databases
 from tests.products.graphs.archives import zipped
-from tests.products.house import House
 from tests.products.llm.talking import a_database
 from tests.products.speech.studio import a_wav
 from tests.typescript.package import assert_is_built
@@ -55,29 +55,29 @@ async def live(
         a_database(databases) as dsn,
         OllamaUpstream(**tuning) as models,
         TtsRemote(folder / "remote", bearer="the-remotes-token") as speaker,
-        House(
+        Deployment(
             dsn,
             folder,
             llm_targets=(LlmTarget("here", models.url, None, 8),),
             speech_remote_url=speaker.url,
             speech_remote_token="the-remotes-token",
             graphs_retry_after_seconds=dict.fromkeys(GRAPH_ENDPOINTS.values(), 1),
-        ) as house,
+        ) as deployment,
     ):
-        await house.work_remotely(desk(), hello, documents)
-        await house.take_in_lists()
-        await house.analyse_archives()
-        await house.ask_models()
-        house.keep_up()
-        deliverer = WebhookDeliverer(house.settings, payloads(house.parts).body)
+        await deployment.start_remote_worker(desk(), hello, documents)
+        await deployment.start_batches_worker()
+        await deployment.start_graphs_worker()
+        await deployment.start_llm_worker()
+        deployment.start_maintenance()
+        deliverer = WebhookDeliverer(deployment.settings, payloads(deployment.context).body)
         await deliverer.begin()
         (folder / "code.zip").write_bytes(zipped(CODE))
         (folder / "reference.wav").write_bytes(a_wav())
-        url = str(house.http.base_url).rstrip("/")
+        url = str(deployment.http.base_url).rstrip("/")
         try:
             async with CuttingProxy(url) as cutting:
-                env = environment(folder, url, house.key, cutting.url)
-                yield Live(url, house.key, env, cutting)
+                env = environment(folder, url, deployment.key, cutting.url)
+                yield Live(url, deployment.key, env, cutting)
         finally:
             await deliverer.stop()
 

@@ -13,8 +13,8 @@ from playwright.async_api import Route
 
 from tests.browser.chromium import Complaints, find_chromium, open_chromium
 from tests.browser.windows import Watch
+from tests.deployment import bearer
 from tests.products.graphs.archives import zipped
-from tests.products.house import bearer
 from tests.typescript.conftest import CODE, Live
 from tests.typescript.documentation import make_project, outputs, programs
 from tests.typescript.package import BUILD, DIST, assert_is_built, run_tests

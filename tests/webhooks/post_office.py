@@ -19,8 +19,8 @@ from coatcheck.egress import Guard
 from coatcheck.maintenance.webhooks import LEASE_SECONDS, WebhookDeliverer
 from tests.all_products import payloads
 from tests.db.edge_guard import AsyncpgConnection
+from tests.deployment import PEPPER, Deployment
 from tests.egress.upstream_server import Answer, Request, UpstreamServer, plain
-from tests.products.house import PEPPER, House
 from tests.waiting import eventually_async
 
 ORG = "default"
@@ -30,8 +30,8 @@ LOG = f"/api/v1/orgs/{ORG}/webhooks/deliveries"
 class PostOffice:
     """What a test does with webhooks. The deliverers of a test are stopped at its end."""
 
-    def __init__(self, house: House, sql: AsyncpgConnection) -> None:
-        self.house = house
+    def __init__(self, deployment: Deployment, sql: AsyncpgConnection) -> None:
+        self.deployment = deployment
         self.sql = sql
 
     # Delivering
@@ -46,8 +46,8 @@ class PostOffice:
     ) -> AsyncIterator[WebhookDeliverer]:
         """One that ticks when the test says so."""
         deliverer = WebhookDeliverer(
-            self.house.settings,
-            payloads(self.house.parts).body,
+            self.deployment.settings,
+            payloads(self.deployment.context).body,
             guard=guard,
             post_seconds_max=post_seconds_max,
             lease_seconds=lease_seconds,
@@ -79,24 +79,24 @@ class PostOffice:
     async def submit(
         self, url: str, endpoint: str = "things.post__thing", **options: Any
     ) -> Ticket:
-        return await self.house.engine.submit(endpoint, {}, webhook_url=url, **options)
+        return await self.deployment.engine.submit(endpoint, {}, webhook_url=url, **options)
 
     async def ended(self, url: str, **options: Any) -> Ticket:
         """A job that has ended, whose webhook waits."""
         ticket = await self.submit(url, delay=3_600, **options)
-        await self.house.engine.cancel(ticket.id, org=options.get("org", ORG))
+        await self.deployment.engine.cancel(ticket.id, org=options.get("org", ORG))
         return ticket
 
     async def job_ends(self) -> str:
         """The id of a job that has ended, and named nobody to be told."""
-        ticket = await self.house.engine.submit("things.post__thing", {}, delay=3_600)
-        await self.house.engine.cancel(ticket.id)
+        ticket = await self.deployment.engine.submit("things.post__thing", {}, delay=3_600)
+        await self.deployment.engine.cancel(ticket.id)
         return ticket.id
 
     async def forget_jobs(self) -> None:
         """Let the retention of every job end."""
         await self.sql.execute("UPDATE jobs SET expires_at = now()")
-        line = Connection(self.house.settings.database_url, name="forgetting")
+        line = Connection(self.deployment.settings.database_url, name="forgetting")
         await maintenance.prune(line, 500)
         await line.close()
         assert await self.sql.fetchval("SELECT count(*) FROM jobs") == 0
@@ -107,7 +107,7 @@ class PostOffice:
         return item
 
     async def log(self, **query: str) -> list[dict[str, Any]]:
-        answer = await self.house.http.get(LOG, params=query)
+        answer = await self.deployment.http.get(LOG, params=query)
         assert answer.status_code == 200, answer.text
         items: list[dict[str, Any]] = answer.json()["items"]
         return items
@@ -123,13 +123,13 @@ class PostOffice:
         return found
 
     async def replay(self, message: str) -> dict[str, Any]:
-        answer = await self.house.http.post(f"{LOG}/{message}/replay")
+        answer = await self.deployment.http.post(f"{LOG}/{message}/replay")
         assert answer.status_code == 202, answer.text
         shown: dict[str, Any] = answer.json()
         return shown
 
     async def secret(self) -> dict[str, str]:
-        answer = await self.house.http.get(f"/api/v1/orgs/{ORG}/webhooks/secret")
+        answer = await self.deployment.http.get(f"/api/v1/orgs/{ORG}/webhooks/secret")
         assert answer.status_code == 200, answer.text
         shown: dict[str, str] = answer.json()
         return shown

@@ -34,10 +34,10 @@ FORBIDDEN = [
 async def test_a_url_that_may_not_be_called_is_refused_with_its_job(
     office: PostOffice, url: str
 ) -> None:
-    await office.house.work(things)
-    answer = await office.house.http.post(SUBMIT, headers={"X-Webhook-Url": url})
+    await office.deployment.start_worker(things)
+    answer = await office.deployment.http.post(SUBMIT, headers={"X-Webhook-Url": url})
     assert (answer.status_code, answer.json()["code"]) == (422, "url_forbidden")
-    archive = await post(office.house.http, zipped(PROGRAM), "k", X_Webhook_Url=url)
+    archive = await post(office.deployment.http, zipped(PROGRAM), "k", X_Webhook_Url=url)
     assert (archive.status_code, archive.json()["code"]) == (422, "url_forbidden")
     assert await office.sql.fetchval("SELECT count(*) FROM jobs") == 0
     assert await office.sql.fetchval("SELECT count(*) FROM webhook_targets") == 0

@@ -40,7 +40,7 @@ from tests.webhooks.post_office import (
 
 @pytest.fixture
 def webhooks(office: PostOffice) -> Webhooks:
-    return office.house.engine.webhooks
+    return office.deployment.engine.webhooks
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ async def keeper(dsn: str) -> AsyncIterator[WebhookPruner]:
 
 async def cancelled(office: PostOffice, org: str = ORG) -> Ticket:
     """A job that names nobody, and has ended."""
-    ticket = await office.house.engine.submit("things.post__thing", {}, delay=3_600, org=org)
-    await office.house.engine.cancel(ticket.id, org=org)
+    ticket = await office.deployment.engine.submit("things.post__thing", {}, delay=3_600, org=org)
+    await office.deployment.engine.cancel(ticket.id, org=org)
     return ticket
 
 
@@ -236,9 +236,9 @@ async def test_what_happens_to_a_job_is_first_tried_in_order(
     await webhooks.create_endpoint(ORG, receiver.url(), ["job.*"])
     answer_now = asyncio.Event()
     receiver.answer = in_turn(held(answer_now), status("200 OK"))
-    await office.house.work(things)
-    ticket = await office.house.engine.submit("things.post__thing", {})
-    await office.house.engine.wait(ticket.id)
+    await office.deployment.start_worker(things)
+    ticket = await office.deployment.engine.submit("things.post__thing", {})
+    await office.deployment.engine.wait(ticket.id)
     async with office.deliverer() as one, office.deliverer() as other:
         await one.tick()
         await until_called(receiver)
@@ -260,9 +260,9 @@ async def test_a_first_try_that_failed_holds_up_nothing_that_follows(
 ) -> None:
     await webhooks.create_endpoint(ORG, receiver.url(), ["job.*"])
     receiver.answer = in_turn(status("500 Oops"), status("200 OK"))
-    await office.house.work(things)
-    ticket = await office.house.engine.submit("things.post__thing", {})
-    await office.house.engine.wait(ticket.id)
+    await office.deployment.start_worker(things)
+    ticket = await office.deployment.engine.submit("things.post__thing", {})
+    await office.deployment.engine.wait(ticket.id)
     async with office.deliverer() as deliverer:
         await office.deliver_due(deliverer)
         await office.deliver_due(deliverer)
@@ -277,13 +277,13 @@ async def test_a_dead_endpoint_delays_no_other_and_no_job(
     async with upstream_server(held(never)) as dead:
         await webhooks.create_endpoint(ORG, dead.url(), ["job.*"])
         await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
-        await office.house.work(things)
+        await office.deployment.start_worker(things)
         async with office.delivering(post_seconds_max=5):
             tickets = [
-                await office.house.engine.submit("things.post__thing", {}) for _ in range(20)
+                await office.deployment.engine.submit("things.post__thing", {}) for _ in range(20)
             ]
             for ticket in tickets:
-                assert (await office.house.engine.wait(ticket.id)).terminal
+                assert (await office.deployment.engine.wait(ticket.id)).terminal
             await until_called(receiver, 20)
             never.set()
 

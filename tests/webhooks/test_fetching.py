@@ -9,7 +9,7 @@ from standardwebhooks import Webhook
 
 from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.products.gateway import webhook_payloads
-from tests.products.house import bearer
+from tests.deployment import bearer
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import ORG, PostOffice
 
@@ -27,13 +27,13 @@ class Pulled:
 
     @classmethod
     async def made(cls, office: PostOffice, **fields: Any) -> Pulled:
-        answer = await office.house.http.post(ENDPOINTS, json={"pulled": True, **fields})
+        answer = await office.deployment.http.post(ENDPOINTS, json={"pulled": True, **fields})
         assert answer.status_code == 201, answer.text
         assert answer.json()["url"] is None
         return cls(office, answer.json())
 
     async def take(self, **order: Any) -> list[dict[str, Any]]:
-        answer = await self.office.house.http.post(f"{self.path}/messages/take", json=order)
+        answer = await self.office.deployment.http.post(f"{self.path}/messages/take", json=order)
         assert answer.status_code == 200, answer.text
         assert answer.headers["Cache-Control"] == "no-store"
         messages: list[dict[str, Any]] = answer.json()["messages"]
@@ -41,7 +41,7 @@ class Pulled:
 
     async def report(self, message: dict[str, Any], **came: Any) -> list[str]:
         report = {"id": message["id"], "lease": message["lease"], **came}
-        answer = await self.office.house.http.post(
+        answer = await self.office.deployment.http.post(
             f"{self.path}/messages/report", json={"reports": [report]}
         )
         assert answer.status_code == 200, answer.text
@@ -123,7 +123,7 @@ async def test_a_410_disables_it_and_retry_after_gives_peace(office: PostOffice)
     await office.make_due()
     for each in await pulled.take():
         await pulled.report(each, status_code=410)
-    shown = (await office.house.http.get(pulled.path)).json()
+    shown = (await office.deployment.http.get(pulled.path)).json()
     assert shown["status"] == "disabled"
 
 
@@ -174,7 +174,7 @@ async def test_what_comes_after_its_caller_has_left_is_there_for_the_next(
 
 async def test_a_server_that_drains_answers_who_waits(office: PostOffice) -> None:
     pulled = await Pulled.made(office)
-    replica = await office.house.replica()
+    replica = await office.deployment.start_server()
     waiting = asyncio.create_task(
         replica.http.post(f"{pulled.path}/messages/take", json={"wait": 60})
     )
@@ -183,7 +183,7 @@ async def test_a_server_that_drains_answers_who_waits(office: PostOffice) -> Non
         return bool(await office.sql.fetchval("SELECT pulled_at IS NOT NULL FROM webhook_targets"))
 
     await eventually_async(asked, "the server waits")
-    await replica.drain()
+    await replica.stop()
     answer = await waiting
     assert (answer.status_code, answer.json()["messages"]) == (200, [])
 
@@ -206,7 +206,7 @@ async def test_one_that_cannot_be_made_holds_up_no_other(
         return sometimes
 
     monkeypatch.setattr(webhook_payloads, "renderer", defective)
-    replica = await office.house.replica()
+    replica = await office.deployment.start_server()
     answer = await replica.http.post(f"{pulled.path}/messages/take")
     (message,) = answer.json()["messages"]
     assert message["job_id"] == fine
@@ -235,24 +235,24 @@ async def test_what_makes_no_sense_is_refused(office: PostOffice) -> None:
         (report, {"reports": [{"id": good["id"], "lease": good["lease"]}]}, 422),
     ]
     for path, body, status in unfit:
-        answer = await office.house.http.post(path, json=body)
+        answer = await office.deployment.http.post(path, json=body)
         assert answer.status_code == status, (path, body, answer.text)
-    unknown = await office.house.http.post(report, json={"reports": [good]})
+    unknown = await office.deployment.http.post(report, json={"reports": [good]})
     assert unknown.json() == {"noted": []}
-    patched = await office.house.http.patch(pulled.path, json={"url": "http://127.0.0.1:9/"})
+    patched = await office.deployment.http.patch(pulled.path, json={"url": "http://127.0.0.1:9/"})
     assert patched.status_code == 422
 
 
 async def test_one_that_is_posted_to_is_not_fetched_from(office: PostOffice) -> None:
-    made = await office.house.http.post(ENDPOINTS, json={"url": "http://127.0.0.1:9/"})
-    answer = await office.house.http.post(f"{ENDPOINTS}/{made.json()['id']}/messages/take")
+    made = await office.deployment.http.post(ENDPOINTS, json={"url": "http://127.0.0.1:9/"})
+    answer = await office.deployment.http.post(f"{ENDPOINTS}/{made.json()['id']}/messages/take")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input")
 
 
 async def test_only_admins_fetch(office: PostOffice) -> None:
     pulled = await Pulled.made(office)
     await office.job_ends()
-    member = bearer(await office.house.create_key(scopes=ALL_SCOPES - {Scope.ADMIN}))
-    answer = await office.house.http.post(f"{pulled.path}/messages/take", headers=member)
+    member = bearer(await office.deployment.create_key(scopes=ALL_SCOPES - {Scope.ADMIN}))
+    answer = await office.deployment.http.post(f"{pulled.path}/messages/take", headers=member)
     assert answer.status_code == 403
     assert len(await pulled.take()) == 1

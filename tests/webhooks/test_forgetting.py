@@ -98,7 +98,7 @@ async def test_a_url_that_is_named_just_as_it_is_forgotten_is_there(
     await age(office, "webhook_targets", "used_at", UNUSED_TARGET_SECONDS + 7_200)
     ticket = await office.submit(receiver.url(), delay=3_600)
     await keeper.tick()
-    await office.house.engine.cancel(ticket.id)
+    await office.deployment.engine.cancel(ticket.id)
     async with office.deliverer() as deliverer:
         await office.deliver_due(deliverer)
     assert len(receiver.requests) == 1

@@ -85,7 +85,7 @@ async def test_who_was_taken_over_from_holds_nothing_any_longer(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
     delivery = await office.put(receiver.url())
-    line = Connection(office.house.settings.database_url, name="test deliverer")
+    line = Connection(office.deployment.settings.database_url, name="test deliverer")
     try:
         (slow,) = await claimed(line)
         await office.make_due()
@@ -103,7 +103,7 @@ async def test_a_lease_lasts_from_when_its_turn_came(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
     delivery = await office.put(receiver.url())
-    line = Connection(office.house.settings.database_url, name="test deliverer")
+    line = Connection(office.deployment.settings.database_url, name="test deliverer")
     try:
         async with office.sql.transaction():
             await office.sql.execute(sql("webhooks/lock_claims"), webhooks.CLAIM_LOCK)

@@ -13,8 +13,8 @@ from coatcheck.cli.listen import EndpointTakenAway, Forwarder, WebhookForwarder
 from coatcheck.client import AsyncClient, ClientError, PermissionDeniedError, WebhookEndpoint
 from coatcheck.domain.retry import Backoff
 from coatcheck.domain.tenants import USER_SCOPES
+from tests.deployment import Deployment, Server
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.products.house import House, Replica
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import ORG, PostOffice, in_turn, status, verified
 
@@ -59,18 +59,18 @@ class Terminal:
         return found
 
 
-def client_of(replica: Replica, house: House, key: str | None = None) -> AsyncClient:
-    return AsyncClient(str(replica.http.base_url), key or house.key, retries=0)
+def client_of(replica: Server, deployment: Deployment, key: str | None = None) -> AsyncClient:
+    return AsyncClient(str(replica.http.base_url), key or deployment.key, retries=0)
 
 
 @pytest.fixture
 async def terminal(office: PostOffice, receiver: UpstreamServer) -> AsyncIterator[Terminal]:
-    async with client_of(office.house.first, office.house) as client:
+    async with client_of(office.deployment.server, office.deployment) as client:
         yield Terminal(client, receiver.url("/hook"))
 
 
 async def endpoints(office: PostOffice) -> list[str]:
-    return [each.id for each in await office.house.engine.webhooks.list_endpoints(ORG)]
+    return [each.id for each in await office.deployment.engine.webhooks.list_endpoints(ORG)]
 
 
 async def test_a_message_is_forwarded_to_the_byte_and_the_endpoint_goes_at_the_end(
@@ -135,7 +135,7 @@ async def test_a_receiver_that_is_restarted_gets_what_it_missed_within_seconds(
 async def test_nobody_at_the_receivers_port_is_no_end(office: PostOffice) -> None:
     async with upstream_server() as gone:
         port = gone.port
-    async with client_of(office.house.first, office.house) as client:
+    async with client_of(office.deployment.server, office.deployment) as client:
         terminal = Terminal(client, f"http://127.0.0.1:{port}/")
         async with terminal.listening() as task:
             job = await office.job_ends()
@@ -148,14 +148,14 @@ async def test_a_server_that_restarts_is_waited_for(
     office: PostOffice, receiver: UpstreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listen, "_BACKOFF", Backoff(0.05, 0.1, 0.0))
-    replica = await office.house.replica()
-    async with client_of(replica, office.house) as client:
+    replica = await office.deployment.start_server()
+    async with client_of(replica, office.deployment) as client:
         terminal = Terminal(client, receiver.url())
         async with terminal.listening() as task:
-            await replica.drain()
+            await replica.stop()
             await terminal.until_said("; retrying", warned=True)
             job = await office.job_ends()
-            await office.house.replica(port=replica.http.base_url.port or 0)
+            await office.deployment.start_server(port=replica.http.base_url.port or 0)
             await terminal.until_said("the server is back")
             await terminal.until_said(job)
             assert not task.done()
@@ -168,7 +168,7 @@ async def test_an_endpoint_that_was_removed_while_the_server_was_away_is_made_an
 ) -> None:
     async with terminal.listening():
         terminal.listener._failures = 1  # as after an outage
-        await office.house.engine.webhooks.delete_endpoint(ORG, terminal.endpoint.id)
+        await office.deployment.engine.webhooks.delete_endpoint(ORG, terminal.endpoint.id)
         await office.job_ends()  # told to nobody; it ends the wait for a message
         await terminal.until_said("with another secret", warned=True)
         job = await office.job_ends()
@@ -182,15 +182,15 @@ async def test_an_endpoint_that_somebody_deletes_ends_it(
     office: PostOffice, terminal: Terminal
 ) -> None:
     async with terminal.listening() as task:
-        await office.house.engine.webhooks.delete_endpoint(ORG, terminal.endpoint.id)
+        await office.deployment.engine.webhooks.delete_endpoint(ORG, terminal.endpoint.id)
         with pytest.raises(EndpointTakenAway):
             await task
     assert terminal.warned == []
 
 
 async def test_a_key_that_may_not_is_an_error_at_once(office: PostOffice) -> None:
-    key = await office.house.create_key(scopes=USER_SCOPES)
-    async with client_of(office.house.first, office.house, key) as client:
+    key = await office.deployment.create_key(scopes=USER_SCOPES)
+    async with client_of(office.deployment.server, office.deployment, key) as client:
         listener = Terminal(client, "http://127.0.0.1:9/").listener
         with pytest.raises(PermissionDeniedError):
             await listener.begin()
@@ -213,11 +213,11 @@ async def test_whoever_stops_it_while_it_registers_leaves_nothing_behind(
 async def test_what_could_not_be_taken_away_is_said(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
-    replica = await office.house.replica()
-    async with client_of(replica, office.house) as client:
+    replica = await office.deployment.start_server()
+    async with client_of(replica, office.deployment) as client:
         terminal = Terminal(client, receiver.url())
         await terminal.listener.begin()
-        await replica.drain()
+        await replica.stop()
         await terminal.listener.end()
     (warning,) = terminal.warned
     assert "the server removes it in 10 minutes" in warning

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from coatcheck.domain.webhooks import message_id
+from tests.deployment import bearer
 from tests.egress.upstream_server import UpstreamServer
-from tests.products.house import bearer
 from tests.webhooks.post_office import LOG, ORG, PostOffice, held, until_called
 
 
@@ -15,7 +15,7 @@ async def test_pages_go_from_the_newest_to_the_oldest(office: PostOffice) -> Non
     seen, cursor = [], None
     while True:
         query = {"limit": "2"} | ({"cursor": cursor} if cursor else {})
-        page = (await office.house.http.get(LOG, params=query)).json()
+        page = (await office.deployment.http.get(LOG, params=query)).json()
         seen += [item["id"] for item in page["items"]]
         cursor = page["next"]
         if cursor is None:
@@ -38,7 +38,7 @@ async def test_the_log_is_narrowed_by_job_and_status(
     assert (item["subject"], item["event"]) == ("job", "job.cancelled")
     assert item["url"] == receiver.url()
     assert item["next_try_at"] is not None
-    assert item == (await office.house.http.get(f"{LOG}/{item['id']}")).json()
+    assert item == (await office.deployment.http.get(f"{LOG}/{item['id']}")).json()
 
 
 async def test_a_task_is_found_by_its_own_spelling(office: PostOffice) -> None:
@@ -60,22 +60,22 @@ async def test_what_makes_no_sense_is_refused(office: PostOffice) -> None:
         {"limit": "201"},
         {"job": "x"},
     ):
-        answer = await office.house.http.get(LOG, params=query)
+        answer = await office.deployment.http.get(LOG, params=query)
         assert answer.status_code == 400, query
         assert answer.json()["code"] == "invalid_parameter"
 
 
 async def test_another_organisation_s_delivery_is_as_if_it_were_not(office: PostOffice) -> None:
-    await office.house.org("other")
-    stranger = bearer(await office.house.create_key("other"))
+    await office.deployment.create_org("other")
+    stranger = bearer(await office.deployment.create_key("other"))
     mine = message_id(await office.put("https://example.com/"))
     theirs = "/api/v1/orgs/other/webhooks/deliveries"
-    assert (await office.house.http.get(theirs, headers=stranger)).json()["items"] == []
+    assert (await office.deployment.http.get(theirs, headers=stranger)).json()["items"] == []
     for path in (f"{theirs}/{mine}", f"{LOG}/{mine}"):
         for method, suffix in (("GET", ""), ("POST", "/replay")):
-            answer = await office.house.http.request(method, path + suffix, headers=stranger)
+            answer = await office.deployment.http.request(method, path + suffix, headers=stranger)
             assert answer.status_code == 404
-    assert (await office.house.http.get(f"{LOG}/not-an-id")).status_code == 404
+    assert (await office.deployment.http.get(f"{LOG}/not-an-id")).status_code == 404
 
 
 async def test_a_replay_of_what_is_being_posted_changes_nothing(
@@ -96,5 +96,5 @@ async def test_a_replay_of_what_is_being_posted_changes_nothing(
 
 async def test_the_log_of_nobody_is_empty(office: PostOffice) -> None:
     assert await office.log() == []
-    assert (await office.house.http.get(LOG)).json() == {"items": [], "next": None}
+    assert (await office.deployment.http.get(LOG)).json() == {"items": [], "next": None}
     assert LOG.startswith(f"/api/v1/orgs/{ORG}/")

@@ -16,7 +16,7 @@ async def test_while_a_job_cannot_be_read_its_webhook_waits_and_no_try_is_spent(
         raise DatabaseUnavailable("away")
 
     ticket = await office.ended(receiver.url())
-    deliverer = WebhookDeliverer(office.house.settings, render)
+    deliverer = WebhookDeliverer(office.deployment.settings, render)
     await office.deliver_due(deliverer)
     await deliverer.stop()
     item = await office.delivery_of(ticket)
@@ -37,7 +37,7 @@ async def test_what_cannot_be_rendered_has_tries_like_any_other(
     async def render(event: DeliveryEvent) -> bytes:
         raise KeyError("swordfish")
 
-    deliverer = WebhookDeliverer(office.house.settings, render)
+    deliverer = WebhookDeliverer(office.deployment.settings, render)
     for tries in range(1, 11):
         await office.deliver_due(deliverer)
         (item,) = await office.log()

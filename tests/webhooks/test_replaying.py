@@ -20,7 +20,7 @@ URL = "http://127.0.0.1:9/hook"
 
 
 async def endpoint(office: PostOffice) -> Any:
-    return await office.house.engine.webhooks.create_endpoint(ORG, URL, ["*"])
+    return await office.deployment.engine.webhooks.create_endpoint(ORG, URL, ["*"])
 
 
 async def ended(office: PostOffice, status: str, target: Any = None) -> str:
@@ -40,7 +40,7 @@ async def pending(office: PostOffice) -> set[str]:
 
 
 async def replayed(office: PostOffice, path: str = REPLAY, **order: Any) -> dict[str, Any]:
-    answer = await office.house.http.post(path, json=order)
+    answer = await office.deployment.http.post(path, json=order)
     assert answer.status_code == 202, answer.text
     shown: dict[str, Any] = answer.json()
     return shown
@@ -143,9 +143,9 @@ async def test_an_order_that_makes_no_sense_is_refused(office: PostOffice) -> No
         ([], 422),
     ]
     for order, status in unfit:
-        answer = await office.house.http.post(REPLAY, json=order)
+        answer = await office.deployment.http.post(REPLAY, json=order)
         assert answer.status_code == status, (order, answer.text)
-    assert (await office.house.http.post(REPLAY)).status_code == 400
+    assert (await office.deployment.http.post(REPLAY)).status_code == 400
 
 
 async def test_one_whose_endpoint_is_deleted_meanwhile_is_not_sent(
@@ -156,7 +156,7 @@ async def test_one_whose_endpoint_is_deleted_meanwhile_is_not_sent(
     async with connected(dsn) as rival:
         async with rival.transaction():
             await rival.execute(sql("webhooks/delete_endpoint"), ORG, known.uuid)
-            replaying = asyncio.create_task(office.house.http.post(f"{LOG}/{message}/replay"))
+            replaying = asyncio.create_task(office.deployment.http.post(f"{LOG}/{message}/replay"))
             await until_blocked(office.sql, "coatcheck events and cancel")
         assert (await replaying).status_code == 202
     line = Connection(dsn, name="keeping", server_settings=PINNED_PLANS)
@@ -180,9 +180,9 @@ async def test_the_log_is_narrowed_by_endpoint_and_time(office: PostOffice) -> N
     ):
         assert [item["id"] for item in await office.log(**query)] == found, query
     path = f"/api/v1/orgs/{ORG}/webhooks/endpoints/{known.id}/deliveries"
-    page = (await office.house.http.get(path, params={"status": "delivered"})).json()
+    page = (await office.deployment.http.get(path, params={"status": "delivered"})).json()
     assert [(item["id"], item["endpoint_id"]) for item in page["items"]] == [(mine, known.id)]
     for params in ({"endpoint_id": known.id}, {"since": "2026-01-01"}, {"limit": "0"}):
-        assert (await office.house.http.get(path, params=params)).status_code == 400, params
+        assert (await office.deployment.http.get(path, params=params)).status_code == 400, params
     for params in ({"endpoint_id": "x"}, {"since": "1"}, {"until": "2026-01-01T00:00:00"}):
-        assert (await office.house.http.get(LOG, params=params)).status_code == 400, params
+        assert (await office.deployment.http.get(LOG, params=params)).status_code == 400, params

@@ -8,15 +8,15 @@ from standardwebhooks import WebhookVerificationError
 from coatcheck.core.webhooks import WebhookSecrets
 from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import PREVIOUS_SECRET_SECONDS
+from tests.deployment import PEPPER, bearer
 from tests.egress.upstream_server import UpstreamServer
-from tests.products.house import PEPPER, bearer
 from tests.webhooks.post_office import ORG, PostOffice, verified
 
 SECRET = f"/api/v1/orgs/{ORG}/webhooks/secret"
 
 
 async def rotated(office: PostOffice) -> dict[str, str]:
-    answer = await office.house.http.post(f"{SECRET}/rotate")
+    answer = await office.deployment.http.post(f"{SECRET}/rotate")
     assert answer.status_code == 200, answer.text
     shown: dict[str, str] = answer.json()
     return shown
@@ -35,11 +35,11 @@ async def test_the_secret_is_shown_to_admins_and_stays_the_same(office: PostOffi
     assert first == await office.secret()
     assert first["secret"].startswith("whsec_")
     assert set(first) == {"secret"}
-    member = await office.house.create_key(scopes=ALL_SCOPES - {Scope.ADMIN})
+    member = await office.deployment.create_key(scopes=ALL_SCOPES - {Scope.ADMIN})
     for method, path in (("GET", SECRET), ("POST", f"{SECRET}/rotate")):
-        refused = await office.house.http.request(method, path, headers=bearer(member))
+        refused = await office.deployment.http.request(method, path, headers=bearer(member))
         assert refused.status_code == 403
-    answer = await office.house.http.get(SECRET)
+    answer = await office.deployment.http.get(SECRET)
     assert answer.headers["Cache-Control"] == "no-store"
 
 

@@ -13,9 +13,9 @@ from coatcheck.core.webhook_payloads import WebhookPayloads, WholeBody
 from coatcheck.domain.errors import InvalidSubmission, UrlForbidden
 from coatcheck.domain.job import JobView
 from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind, WebhookScope, target_id
+from tests.deployment import bearer
 from tests.egress.upstream_server import UpstreamServer
 from tests.products.graphs.archives import PROGRAM, post, zipped
-from tests.products.house import bearer
 from tests.webhooks.post_office import ORG, PostOffice, first_secret, verified
 
 SUBMIT = f"/api/v1/orgs/{ORG}/services/slow/async/work"
@@ -60,8 +60,8 @@ def chain(told: list[Any]) -> list[tuple[str, str, str]]:
 async def test_every_state_is_told_in_order_and_the_end_to_who_wants_only_that(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
-    await office.house.work(slow)
-    answer = await office.house.http.post(
+    await office.deployment.start_worker(slow)
+    answer = await office.deployment.http.post(
         SUBMIT,
         headers={
             "X-Webhook-Url": receiver.url("/end"),
@@ -70,10 +70,12 @@ async def test_every_state_is_told_in_order_and_the_end_to_who_wants_only_that(
     )
     assert answer.status_code == 202, answer.text
     job = answer.json()["job_id"]
-    while (await office.house.engine.get(job)).state != "processing":
-        await office.house.engine.wait(job, since=await office.house.engine.get(job), timeout=5)
+    while (await office.deployment.engine.get(job)).state != "processing":
+        await office.deployment.engine.wait(
+            job, since=await office.deployment.engine.get(job), timeout=5
+        )
     go_on.set()
-    await office.house.engine.wait(job)
+    await office.deployment.engine.wait(job)
     await delivered(office)
     assert chain(bodies(receiver, "/states")) == [
         ("job.dispatching", "queued", "dispatching"),
@@ -89,7 +91,7 @@ async def test_one_url_that_is_named_for_both_is_told_once_of_the_end(
 ) -> None:
     url = receiver.url("/both")
     ticket = await office.submit(url, delay=3_600, state_webhook_url=url)
-    await office.house.engine.cancel(ticket.id)
+    await office.deployment.engine.cancel(ticket.id)
     await delivered(office)
     assert chain(bodies(receiver, "/both")) == [("job.cancelled", "staged", "cancelled")]
 
@@ -98,10 +100,10 @@ async def test_an_archive_s_job_tells_its_states(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
     url = {"X_State_Webhook_Url": receiver.url("/states")}
-    answer = await post(office.house.http, zipped(PROGRAM), "k", **url)
+    answer = await post(office.deployment.http, zipped(PROGRAM), "k", **url)
     assert answer.status_code == 202, answer.text
     job = answer.json()["jobId"]
-    assert (await office.house.http.post(f"/v1/graphs/jobs/{job}/cancel")).status_code == 200
+    assert (await office.deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")).status_code == 200
     await delivered(office)
     (body,) = bodies(receiver, "/states")
     assert (body["previous_state"], body["state"]) == ("queued", "cancelled")
@@ -109,8 +111,8 @@ async def test_an_archive_s_job_tells_its_states(
 
 
 async def test_a_url_that_may_not_be_called_is_refused_by_its_header(office: PostOffice) -> None:
-    await office.house.work(slow)
-    answer = await office.house.http.post(
+    await office.deployment.start_worker(slow)
+    answer = await office.deployment.http.post(
         SUBMIT, headers={"X-State-Webhook-Url": "https://10.0.0.1/"}
     )
     assert answer.status_code == 422
@@ -121,14 +123,14 @@ async def test_a_url_that_may_not_be_called_is_refused_by_its_header(office: Pos
 async def test_strangers_cannot_order_states_in_the_organisation_s_name(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
-    await office.house.work(slow)
-    async with httpx2.AsyncClient(base_url=office.house.http.base_url) as stranger:
+    await office.deployment.start_worker(slow)
+    async with httpx2.AsyncClient(base_url=office.deployment.http.base_url) as stranger:
         path = f"/api/v1/orgs/{ORG}/services/slow/async/open"
         assert (await stranger.post(path)).status_code == 202
         refused = await stranger.post(path, headers={"X-State-Webhook-Url": receiver.url()})
     assert refused.status_code == 401
-    key = bearer(await office.house.create_key())
-    taken = await office.house.http.post(
+    key = bearer(await office.deployment.create_key())
+    taken = await office.deployment.http.post(
         path, headers={"X-State-Webhook-Url": receiver.url(), **key}
     )
     assert taken.status_code == 202
@@ -149,7 +151,7 @@ async def test_what_makes_no_sense_is_refused_by_its_name(
     office: PostOffice, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match="state_webhook_"):
-        await office.house.engine.submit("slow.post__work", {}, **options)
+        await office.deployment.engine.submit("slow.post__work", {}, **options)
 
 
 async def test_many_at_once_are_each_told_to_their_own(
@@ -164,8 +166,8 @@ async def test_many_at_once_are_each_told_to_their_own(
         )
         for at in range(12)
     ]
-    for ticket in await office.house.engine.submit_many(submissions):
-        await office.house.engine.cancel(ticket.id)
+    for ticket in await office.deployment.engine.submit_many(submissions):
+        await office.deployment.engine.cancel(ticket.id)
     await delivered(office)
     ends = {f"/end/{at}" for at in range(0, 12, 3)}
     states = {f"/states/{at}" for at in range(0, 12, 2)}
@@ -177,11 +179,11 @@ async def test_a_state_of_a_job_that_is_gone_is_told_by_its_facts(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
     go_on.set()
-    await office.house.work(slow)
-    ticket = await office.house.engine.submit(
+    await office.deployment.start_worker(slow)
+    ticket = await office.deployment.engine.submit(
         "slow.post__work", {}, state_webhook_url=receiver.url("/states")
     )
-    await office.house.engine.wait(ticket.id)
+    await office.deployment.engine.wait(ticket.id)
     await office.forget_jobs()
     await delivered(office)
     first, *_, last = bodies(receiver, "/states")
@@ -200,7 +202,7 @@ async def test_a_surface_may_have_a_body_of_its_own_and_know_what_was_told_befor
     office: PostOffice,
 ) -> None:
     url = "https://example.com/"
-    ticket = await office.house.engine.submit(
+    ticket = await office.deployment.engine.submit(
         "slow.post__work", {}, state_webhook_url=url, state_webhook_detail="phases"
     )
     assert await office.sql.fetchval("SELECT webhook FROM jobs") == WebhookScope.PHASES
@@ -224,9 +226,9 @@ async def test_a_surface_may_have_a_body_of_its_own_and_know_what_was_told_befor
     ]
 
     async def flat(event: DeliveryEvent, view: JobView | None) -> WholeBody:
-        before = await office.house.engine.webhooks.previous_facts(event)
+        before = await office.deployment.engine.webhooks.previous_facts(event)
         return WholeBody({"job_id": view and view.id, "before": before and before["state"]})
 
-    own = WebhookPayloads(office.house.engine, otherwise=flat)
+    own = WebhookPayloads(office.deployment.engine, otherwise=flat)
     assert await own.body(first) == f'{{"job_id":"{ticket.id}","before":null}}'.encode()
     assert await own.body(second) == f'{{"job_id":"{ticket.id}","before":"dispatching"}}'.encode()

@@ -199,10 +199,10 @@ async def test_what_is_told_later_to_one_that_is_gone_is_ended_too(
     receiver.answer = status("410 Gone")
     waiting = await office.submit(receiver.url(), delay=3_600)
     first = await office.ended(receiver.url())
-    office.house.keep_up()
+    office.deployment.start_maintenance()
     async with office.delivering():
         await office.until(first, "disabled")
-        await office.house.engine.cancel(waiting.id)
+        await office.deployment.engine.cancel(waiting.id)
         item = await office.until(waiting, "disabled")
     assert item["last_error"] == "the receiver answered 410 before"
     assert len(receiver.requests) == 1

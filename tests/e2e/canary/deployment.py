@@ -25,8 +25,8 @@ from coatcheck.db.election import Election
 from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, mint
 from coatcheck.maintenance.retention import InputExpirer, OrphanBlobSweeper
 from coatcheck.products.batches.maintenance import BatchSweeper
+from tests.child_process import ChildProcess
 from tests.e2e.faults import strikes
-from tests.e2e.faults.lab_process import LabProcess
 from tests.e2e.faults.victims import VICTIM, Victim
 from tests.e2e.programs import environment
 from tests.ports import free_port
@@ -50,7 +50,7 @@ class Site:
             "COATCHECK_LOG_LEVEL": "debug",
             **variables,
         }
-        self._processes: list[LabProcess] = []
+        self._processes: list[ChildProcess] = []
         (folder / "logs").mkdir()
 
     async def furnish(self) -> None:
@@ -72,15 +72,15 @@ class Site:
         finally:
             await line.close()
 
-    def serve(self, port: int | None = None, crash_at: str = "") -> LabProcess:
+    def serve(self, port: int | None = None, crash_at: str = "") -> ChildProcess:
         return self._start("serve", "--port", str(port or self.port), crash_at=crash_at)
 
-    def work(self, crash_at: str = "", **variables: str) -> LabProcess:
+    def work(self, crash_at: str = "", **variables: str) -> ChildProcess:
         return self._start("worker", "coatcheck.cli.demo:demo", crash_at=crash_at, **variables)
 
-    def _start(self, *arguments: str, crash_at: str, **variables: str) -> LabProcess:
+    def _start(self, *arguments: str, crash_at: str, **variables: str) -> ChildProcess:
         armed = {"COATCHECK_CRASH_AT": VICTIM.crash_at(crash_at)} if crash_at else {}
-        process = LabProcess(
+        process = ChildProcess(
             self.folder / "logs",
             next(_numbers),
             arguments[0],
@@ -102,8 +102,8 @@ class Deployment:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._processes: list[LabProcess] = []
-        self._struck: LabProcess | None = None
+        self._processes: list[ChildProcess] = []
+        self._struck: ChildProcess | None = None
         self._dead: list[int] = []
         self.folder = site.folder
 
@@ -132,7 +132,7 @@ class Deployment:
 
     # Processes
 
-    async def serve(self, crash_at: str = "") -> LabProcess:
+    async def serve(self, crash_at: str = "") -> ChildProcess:
         """A server, which is talked to from here on. One that stands still keeps its port."""
         port = free_port()
         process = self._site.serve(port, crash_at)
@@ -151,12 +151,12 @@ class Deployment:
 
         await eventually_async(answers, "the server answers")
 
-    def work(self, crash_at: str = "", **variables: str) -> LabProcess:
+    def work(self, crash_at: str = "", **variables: str) -> ChildProcess:
         process = self._site.work(crash_at, **variables)
         self._processes.append(process)
         return process
 
-    async def strike(self, process: LabProcess) -> None:
+    async def strike(self, process: ChildProcess) -> None:
         """Have the victim struck as the process comes to its crash point: see faults/victims.py."""
         self._struck = await strikes.strike(process, self.sql, self._reconnect)
 
@@ -164,7 +164,7 @@ class Deployment:
         self.sql.terminate()
         self.sql = await asyncpg.connect(self._site.dsn)
 
-    async def strike_during(self, server: LabProcess, call: Coroutine[Any, Any, None]) -> None:
+    async def strike_during(self, server: ChildProcess, call: Coroutine[Any, Any, None]) -> None:
         """The same while a server is called. One that stands still is not waited for."""
         caller = asyncio.create_task(call)
         striking = asyncio.create_task(self.strike(server))
@@ -207,7 +207,7 @@ class Deployment:
             self._dead,
         )
 
-    async def kill_while_parsing(self, process: LabProcess) -> None:
+    async def kill_while_parsing(self, process: ChildProcess) -> None:
         """Kill the worker once a process of its analysis has processes of its own: the parsers."""
 
         def parsers() -> list[psutil.Process]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from coatcheck import State, Ticket
-from tests.e2e.faults.lab_process import LabProcess
+from tests.child_process import ChildProcess
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.services import lab
 from tests.worker.workshop import lane_seconds
@@ -56,7 +56,7 @@ class Scenario:
 
     def start(
         self, laboratory: Laboratory, point: str, submission: Submission, ticket: Ticket | None
-    ) -> LabProcess:
+    ) -> ChildProcess:
         arguments = [self.role]
         if self.submits:
             arguments.append(json.dumps([submission]))

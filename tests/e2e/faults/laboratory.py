@@ -10,8 +10,8 @@ from types import TracebackType
 
 from coatcheck import Ticket
 from coatcheck.settings.declaration import PREFIX
+from tests.child_process import ROOT, ChildProcess
 from tests.e2e.faults import strikes
-from tests.e2e.faults.lab_process import ROOT, LabProcess
 from tests.e2e.faults.process import NAME_VARIABLE
 from tests.e2e.faults.victims import VICTIM
 from tests.ports import free_port
@@ -42,8 +42,8 @@ class Laboratory(Workshop):
 
     def __init__(self, dsn: str, folder: Path) -> None:
         super().__init__(dsn, folder)
-        self._processes: list[LabProcess] = []
-        self._struck: LabProcess | None = None
+        self._processes: list[ChildProcess] = []
+        self._struck: ChildProcess | None = None
         self._executions = folder / "executions"
 
     async def __aexit__(
@@ -67,9 +67,9 @@ class Laboratory(Workshop):
 
     def start(
         self, *arguments: str, crash_at: str = "", name: str = "", **settings: str
-    ) -> LabProcess:
+    ) -> ChildProcess:
         """Start a process in a role. ``settings`` are variables without their prefix."""
-        process = LabProcess(
+        process = ChildProcess(
             self.folder,
             len(self._processes),
             arguments[0],
@@ -80,7 +80,7 @@ class Laboratory(Workshop):
         self._processes.append(process)
         return process
 
-    async def strike(self, process: LabProcess) -> None:
+    async def strike(self, process: ChildProcess) -> None:
         """Have the victim struck as the process comes to its crash point: see victims.py."""
         self._struck = await strikes.strike(process, self.sql, self.reconnect)
 
@@ -90,7 +90,7 @@ class Laboratory(Workshop):
         if VICTIM.is_exact:
             await self.sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
 
-    async def start_working(self, **options: str) -> LabProcess:
+    async def start_working(self, **options: str) -> ChildProcess:
         """A worker process that claims."""
         process = self.start("worker", **options)
         await process.says("ready")

@@ -12,8 +12,8 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.remote_work import Destination, encode_work
 from coatcheck.settings.egress_allow import parse_allow
+from tests.child_process import ChildProcess
 from tests.e2e.faults import invariants
-from tests.e2e.faults.lab_process import LabProcess
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.remote_work import remote_worker
 from tests.remote_calls.bureau import ENDPOINT, SOUND
@@ -71,7 +71,7 @@ class RemoteLaboratory(Laboratory):
         usual = {"egress_allow": parse_allow(HERE), "secret_keys": (SECRET_KEY,)}
         return super().settings(**{**usual, **overrides})
 
-    def start_working_remotely(self, **options: str) -> LabProcess:
+    def start_working_remotely(self, **options: str) -> ChildProcess:
         """A process that spawns and polls."""
         return self.start("remote_worker", egress_allow=HERE, secret_keys=SECRET_KEY, **options)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import asyncpg
 
-from tests.e2e.faults.lab_process import LabProcess
+from tests.child_process import ChildProcess
 from tests.e2e.faults.victims import VICTIM, Victim, servers
 
 STRUCK_VARIABLE = "LAB_STRUCK"
@@ -23,8 +23,8 @@ WHERE state IN ('completed', 'failed', 'cancelled') ORDER BY id
 
 
 async def strike(
-    process: LabProcess, sql: asyncpg.Connection, reconnect: Callable[[], Awaitable[None]]
-) -> LabProcess | None:
+    process: ChildProcess, sql: asyncpg.Connection, reconnect: Callable[[], Awaitable[None]]
+) -> ChildProcess | None:
     """Have the victim struck as the process comes to its crash point. The process, if it lives and
     is to go on. If PostgreSQL was struck, whoever has a connection has lost it: ``reconnect``."""
     if not VICTIM.stops:
@@ -52,7 +52,7 @@ async def _end_idle_transactions(sql: asyncpg.Connection) -> None:
     )
 
 
-async def go_on(process: LabProcess, sql: asyncpg.Connection, *, ends_by_itself: bool) -> None:
+async def go_on(process: ChildProcess, sql: asyncpg.Connection, *, ends_by_itself: bool) -> None:
     """Let who was stopped go on and end in good order: nothing that has ended changes."""
     before = await sql.fetch(_ENDED)
     process.resume()
@@ -63,7 +63,7 @@ async def go_on(process: LabProcess, sql: asyncpg.Connection, *, ends_by_itself:
     assert await sql.fetch(_ENDED) == before
 
 
-def _note(process: LabProcess) -> None:
+def _note(process: ChildProcess) -> None:
     if STRUCK_VARIABLE in os.environ:
         path, _, name = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0].partition("::")
         test = f"{path.removesuffix('.py').replace('/', '.')}::{name}"

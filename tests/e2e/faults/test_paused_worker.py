@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 
 from coatcheck import JobView, State, Ticket
-from tests.e2e.faults.lab_process import LabProcess
+from tests.child_process import ChildProcess
 from tests.e2e.faults.laboratory import Laboratory
 
 SHORT_LEASE = "urgent=2,standard=2"
@@ -54,7 +54,7 @@ async def test_a_worker_that_woke_up_works_on(laboratory: Laboratory) -> None:
     assert [pid for _, _, pid in laboratory.executions()] == [sleeper.pid, sleeper.pid]
 
 
-async def _paused_with(laboratory: Laboratory, endpoint: str) -> tuple[LabProcess, Ticket]:
+async def _paused_with(laboratory: Laboratory, endpoint: str) -> tuple[ChildProcess, Ticket]:
     """A paused worker that holds a job, whose first execution waits for the gate."""
     sleeper = await laboratory.start_working(lane_ack_seconds=SHORT_LEASE)
     ticket = await laboratory.engine.submit(endpoint, laboratory.payload(gate="gate"), retries=0)

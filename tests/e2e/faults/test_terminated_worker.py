@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 
 from coatcheck import State
-from tests.e2e.faults.lab_process import LabProcess
+from tests.child_process import ChildProcess
 from tests.e2e.faults.laboratory import Laboratory
 from tests.waiting import eventually_async
 
@@ -54,7 +54,7 @@ async def test_an_idle_worker_ends_at_once(laboratory: Laboratory) -> None:
     assert worker.said("ended") == [{"event": "ended", "rejected": 0}]
 
 
-async def _drains(worker: LabProcess) -> None:
+async def _drains(worker: ChildProcess) -> None:
     async def look() -> bool:
         return '"draining"' in worker.log
 

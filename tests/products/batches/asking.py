@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 
+from tests.deployment import Deployment
 from tests.products.batches.sums import sums
-from tests.products.house import House
 
 JOBS = "/v1/jobs"
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -18,9 +18,9 @@ ADD = {"service": "sums", "endpoint": "/add"}
 Body = dict[str, Any]
 
 
-async def know_sums(house: House) -> None:
+async def know_sums(deployment: Deployment) -> None:
     """Have ``sums`` known, and nobody there to work."""
-    await house.dismiss(await house.work(sums))
+    await deployment.stop_worker(await deployment.start_worker(sums))
 
 
 def lines(tasks: Iterable[Any]) -> bytes:

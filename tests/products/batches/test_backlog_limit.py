@@ -6,6 +6,7 @@ import asyncpg
 import httpx2
 import pytest
 
+from tests.deployment import Deployment, bearer
 from tests.products.batches.asking import (
     JOBS,
     NDJSON,
@@ -18,7 +19,6 @@ from tests.products.batches.asking import (
     told,
 )
 from tests.products.batches.sums import sums
-from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 ADD = {"service": "sums", "endpoint": "/add"}
@@ -27,13 +27,13 @@ MANY = 25
 
 
 @pytest.fixture
-async def small(house: House) -> httpx2.AsyncClient:
+async def small(deployment: Deployment) -> httpx2.AsyncClient:
     """A client of an organisation that may have few jobs waiting. Nobody works."""
-    await know_sums(house)
-    await house.org("small", backlog_max=LIMIT)
-    key = await house.create_key("small")
-    house.http.headers.update(bearer(key))
-    return house.http
+    await know_sums(deployment)
+    await deployment.create_org("small", backlog_max=LIMIT)
+    key = await deployment.create_key("small")
+    deployment.http.headers.update(bearer(key))
+    return deployment.http
 
 
 async def waiting(dsn: str) -> int:
@@ -130,42 +130,42 @@ async def paused(dsn: str) -> str:
 
 
 async def test_a_staged_list_is_taken_in_as_far_as_there_is_room_and_then_on(
-    house: House, small: httpx2.AsyncClient, dsn: str
+    deployment: Deployment, small: httpx2.AsyncClient, dsn: str
 ) -> None:
     upload = await stage(small, lines({"a": n} for n in range(MANY)))
-    await house.take_in_lists()
+    await deployment.start_batches_worker()
     job = told(await small.post(JOBS, json=ADD | {"source": {"upload_id": upload}}), 202)
     await ingested(small, job, LIMIT)
     assert f"{LIMIT} waiting jobs" in await paused(dsn)
     assert await waiting(dsn) == LIMIT
-    other = (await house.replica()).http  # which has counted nothing yet
+    other = (await deployment.start_server()).http  # which has counted nothing yet
     auth = {"Authorization": small.headers["Authorization"]}
     over = await other.post(JOBS, json=ADD | {"tasks": [{"a": 1}]}, headers=auth)
     problem(over, 429, "queue_full")
 
-    house.keep_up()
-    await house.work(sums)
+    deployment.start_maintenance()
+    await deployment.start_worker(sums)
     ended = await end_of(small, job)
     assert (ended["status"], ended["counts"]["succeeded"]) == ("completed", MANY)
 
 
 @pytest.mark.parametrize("selection", [None, {"filter": {"status": ["succeeded"]}}])
 async def test_a_rerun_is_taken_in_as_far_as_there_is_room_and_then_on(
-    house: House, small: httpx2.AsyncClient, dsn: str, selection: dict[str, object] | None
+    deployment: Deployment, small: httpx2.AsyncClient, dsn: str, selection: dict[str, object] | None
 ) -> None:
     upload = await stage(small, lines({"a": n} for n in range(MANY)))
-    await house.take_in_lists()
-    house.keep_up()
-    worker = await house.work(sums)
+    await deployment.start_batches_worker()
+    deployment.start_maintenance()
+    worker = await deployment.start_worker(sums)
     job = told(await small.post(JOBS, json=ADD | {"source": {"upload_id": upload}}), 202)
     assert (await end_of(small, job))["counts"]["total"] == MANY
-    await house.dismiss(worker)
+    await deployment.stop_worker(worker)
 
     again = await small.post(f"{job['urls']['poll']}/rerun", json=selection or {})
     await ingested(small, told(again, 202), LIMIT)
     await paused(dsn)
     assert await waiting(dsn) == LIMIT
 
-    await house.work(sums)
+    await deployment.start_worker(sums)
     ended = await end_of(small, job)
     assert (ended["status"], ended["counts"]["succeeded"]) == ("completed", MANY)

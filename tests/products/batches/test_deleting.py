@@ -1,4 +1,4 @@
-"""DELETE, through the whole house: no row and no blob is left, whatever the job was doing."""
+"""DELETE, through the whole deployment: no row and no blob is left, whatever the job was doing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import asyncpg
 
 from coatcheck.domain.ids import from_text
+from tests.deployment import Deployment
 from tests.products.batches.asking import JOBS, end_of, lines, submit, submit_list, told
 from tests.products.batches.recount import counters_equal_recounts
 from tests.products.batches.sums import gates
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 TABLES = (
@@ -45,9 +45,9 @@ async def nothing_is_left(dsn: str, folder: Path) -> None:
 
 
 async def test_of_a_deleted_job_with_files_and_an_export_nothing_is_left(
-    working_house: House, dsn: str, tmp_path: Path
+    working_deployment: Deployment, dsn: str, tmp_path: Path
 ) -> None:
-    http = working_house.http
+    http = working_deployment.http
     listed = lines({"text": f"text {number}"} for number in range(20)) + b"no JSON\n"
     job = await submit_list(
         http, listed, status=202, endpoint="/leave", rate_per_second="1000", concurrency="5"
@@ -69,9 +69,9 @@ async def test_of_a_deleted_job_with_files_and_an_export_nothing_is_left(
 
 
 async def test_a_job_that_runs_is_stopped_and_removed(
-    working_house: House, dsn: str, tmp_path: Path
+    working_deployment: Deployment, dsn: str, tmp_path: Path
 ) -> None:
-    http = working_house.http
+    http = working_deployment.http
     job = await submit(http, [{"gate": "deleted"}] * 50, endpoint="/wait", concurrency=2)
     await gates.begun["deleted"].wait()
     assert (await http.delete(f"{JOBS}/{job['id']}")).status_code == 204

@@ -5,40 +5,40 @@ from __future__ import annotations
 import asyncio
 
 from tests.contract.raw import send
+from tests.deployment import Deployment, bearer
 from tests.products.batches.asking import ADD, JOBS, NDJSON, know_sums, lines, problem, told
-from tests.products.house import House, bearer
 
 TASKS = ADD | {"tasks": [{"a": 1}]}
 KEY = {"Idempotency-Key": "order-7"}
 
 
-async def test_a_known_key_answers_the_job_that_it_made(house: House) -> None:
-    await know_sums(house)
-    first = await house.http.post(JOBS, json=TASKS, headers=KEY)
-    again = await house.http.post(JOBS, json=TASKS, headers={"X-Idempotency-Key": '"order-7"'})
+async def test_a_known_key_answers_the_job_that_it_made(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    first = await deployment.http.post(JOBS, json=TASKS, headers=KEY)
+    again = await deployment.http.post(JOBS, json=TASKS, headers={"X-Idempotency-Key": '"order-7"'})
     assert told(again, 202)["id"] == told(first, 201)["id"]
     assert again.headers["Idempotent-Replayed"] == "true"
     assert "Idempotency-Mismatch" not in again.headers
     assert again.headers["Location"] == first.headers["Location"]
 
 
-async def test_another_payload_under_a_known_key_is_told(house: House) -> None:
-    await know_sums(house)
-    first = told(await house.http.post(JOBS, json=TASKS, headers=KEY), 201)
-    other = await house.http.post(JOBS, json=TASKS | {"concurrency": 1}, headers=KEY)
+async def test_another_payload_under_a_known_key_is_told(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    first = told(await deployment.http.post(JOBS, json=TASKS, headers=KEY), 201)
+    other = await deployment.http.post(JOBS, json=TASKS | {"concurrency": 1}, headers=KEY)
     assert told(other, 202)["id"] == first["id"]
     assert other.headers["Idempotency-Mismatch"] == "true"
-    strict = await house.http.post(
+    strict = await deployment.http.post(
         JOBS, json=TASKS | {"concurrency": 1}, headers=KEY | {"Prefer": "handling=strict"}
     )
     problem(strict, 422, "idempotency_mismatch")
 
 
-async def test_a_known_key_is_answered_before_a_list_is_read(house: House) -> None:
-    await know_sums(house)
-    first = await house.http.post(JOBS, params=ADD, content=b'{"a":1}\n', headers=NDJSON | KEY)
+async def test_a_known_key_is_answered_before_a_list_is_read(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    first = await deployment.http.post(JOBS, params=ADD, content=b'{"a":1}\n', headers=NDJSON | KEY)
     answer = await send(
-        house,
+        deployment,
         "POST",
         f"{JOBS}?service=sums&endpoint=%2Fadd",
         b"Content-Type: application/x-ndjson",
@@ -49,51 +49,51 @@ async def test_a_known_key_is_answered_before_a_list_is_read(house: House) -> No
     assert told(first, 201)["id"].encode() in answer.body
 
 
-async def test_who_is_strict_has_a_list_compared(house: House) -> None:
-    await know_sums(house)
+async def test_who_is_strict_has_a_list_compared(deployment: Deployment) -> None:
+    await know_sums(deployment)
     data, strict = lines([{"a": 1}]), {"Prefer": "handling=strict"}
-    told(await house.http.post(JOBS, params=ADD, content=data, headers=NDJSON | KEY), 201)
-    same = await house.http.post(JOBS, params=ADD, content=data, headers=NDJSON | KEY | strict)
+    told(await deployment.http.post(JOBS, params=ADD, content=data, headers=NDJSON | KEY), 201)
+    same = await deployment.http.post(JOBS, params=ADD, content=data, headers=NDJSON | KEY | strict)
     assert same.status_code == 202
-    other = await house.http.post(
+    other = await deployment.http.post(
         JOBS, params=ADD, content=lines([{"a": 2}]), headers=NDJSON | KEY | strict
     )
     problem(other, 422, "idempotency_mismatch")
-    options = await house.http.post(
+    options = await deployment.http.post(
         JOBS, params=ADD | {"retries": "1"}, content=data, headers=NDJSON | KEY
     )
     assert options.headers["Idempotency-Mismatch"] == "true"
 
 
-async def test_of_many_at_once_one_makes_the_job(house: House) -> None:
-    await know_sums(house)
-    short = [house.http.post(JOBS, json=TASKS, headers=KEY) for _ in range(10)]
+async def test_of_many_at_once_one_makes_the_job(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    short = [deployment.http.post(JOBS, json=TASKS, headers=KEY) for _ in range(10)]
     answers = await asyncio.gather(*short)
     assert sorted(answer.status_code for answer in answers) == [201] + [202] * 9
     assert len({answer.json()["id"] for answer in answers}) == 1
     data = lines({"a": n} for n in range(1_500))
     headers = NDJSON | {"Idempotency-Key": "a list"}
-    long = [house.http.post(JOBS, params=ADD, content=data, headers=headers) for _ in range(5)]
+    long = [deployment.http.post(JOBS, params=ADD, content=data, headers=headers) for _ in range(5)]
     answers = await asyncio.gather(*long)
     assert len({told(answer, 202)["id"] for answer in answers}) == 1
-    stored = [key async for page in house.engine.blobs.keys_under("lists") for key in page]
+    stored = [key async for page in deployment.engine.blobs.keys_under("lists") for key in page]
     assert len(stored) == 1  # those who came too late left nothing
 
 
-async def test_keys_are_each_callers_own(house: House) -> None:
-    await know_sums(house)
-    first = told(await house.http.post(JOBS, json=TASKS, headers=KEY), 201)
-    colleague = bearer(await house.create_key(user="colleague"))
-    theirs = told(await house.http.post(JOBS, json=TASKS, headers=KEY | colleague), 201)
+async def test_keys_are_each_callers_own(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    first = told(await deployment.http.post(JOBS, json=TASKS, headers=KEY), 201)
+    colleague = bearer(await deployment.create_key(user="colleague"))
+    theirs = told(await deployment.http.post(JOBS, json=TASKS, headers=KEY | colleague), 201)
     assert theirs["id"] != first["id"]
 
 
-async def test_a_full_queue_refuses_new_jobs_but_not_known_keys(house: House) -> None:
-    await know_sums(house)
-    await house.org("small", backlog_max=1)
-    own = bearer(await house.create_key("small"))
+async def test_a_full_queue_refuses_new_jobs_but_not_known_keys(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    await deployment.create_org("small", backlog_max=1)
+    own = bearer(await deployment.create_key("small"))
     key = own | KEY
-    first = told(await house.http.post(JOBS, json=TASKS, headers=key), 201)
-    problem(await house.http.post(JOBS, json=TASKS, headers=own), 429, "queue_full")
-    again = told(await house.http.post(JOBS, json=TASKS, headers=key), 202)
+    first = told(await deployment.http.post(JOBS, json=TASKS, headers=key), 201)
+    problem(await deployment.http.post(JOBS, json=TASKS, headers=own), 429, "queue_full")
+    again = told(await deployment.http.post(JOBS, json=TASKS, headers=key), 202)
     assert again["id"] == first["id"]

@@ -8,6 +8,7 @@ import pytest
 
 from coatcheck.domain.tenants import Scope
 from coatcheck.http import event_stream
+from tests.deployment import Deployment, bearer
 from tests.products.batches.asking import (
     ADD,
     JOBS,
@@ -20,11 +21,12 @@ from tests.products.batches.asking import (
 from tests.products.batches.sums import gates
 from tests.products.gateway.sse import following
 from tests.products.gateway.test_draining import until_asked
-from tests.products.house import House, bearer
 
 
-async def test_a_submit_that_waits_is_answered_the_ended_job(working_house: House) -> None:
-    answer = await working_house.http.post(
+async def test_a_submit_that_waits_is_answered_the_ended_job(
+    working_deployment: Deployment,
+) -> None:
+    answer = await working_deployment.http.post(
         JOBS, json=ADD | {"tasks": [{"a": 1}]}, headers={"Prefer": "wait=60"}
     )
     job = told(answer, 200)
@@ -33,18 +35,24 @@ async def test_a_submit_that_waits_is_answered_the_ended_job(working_house: Hous
     assert "Retry-After" not in answer.headers
 
 
-async def test_a_wait_that_is_too_short_is_202_with_when_to_come_again(house: House) -> None:
-    await know_sums(house)
-    answer = await house.http.post(JOBS, params={"wait": "0"}, json=ADD | {"tasks": [{"a": 1}]})
+async def test_a_wait_that_is_too_short_is_202_with_when_to_come_again(
+    deployment: Deployment,
+) -> None:
+    await know_sums(deployment)
+    answer = await deployment.http.post(
+        JOBS, params={"wait": "0"}, json=ADD | {"tasks": [{"a": 1}]}
+    )
     job = told(answer, 202)
     assert int(answer.headers["Retry-After"]) >= 1
-    polled = await house.http.get(job["urls"]["poll"], params={"wait": "0.05"})
+    polled = await deployment.http.get(job["urls"]["poll"], params={"wait": "0.05"})
     assert told(polled, 202)["status"] == "running"
-    assert told(await house.http.get(job["urls"]["poll"]), 200)["status"] == "running"
+    assert told(await deployment.http.get(job["urls"]["poll"]), 200)["status"] == "running"
 
 
-async def test_a_job_as_it_was_is_304_and_one_that_moved_is_not(working_house: House) -> None:
-    http, gate = working_house.http, "etags"
+async def test_a_job_as_it_was_is_304_and_one_that_moved_is_not(
+    working_deployment: Deployment,
+) -> None:
+    http, gate = working_deployment.http, "etags"
     job = await submit(http, [{"gate": gate}], endpoint="/wait")
     await gates.begun[gate].wait()
     async with asyncio.timeout(30):
@@ -65,9 +73,9 @@ async def test_a_job_as_it_was_is_304_and_one_that_moved_is_not(working_house: H
 
 
 async def test_a_stream_shows_states_and_counts_and_ends_with_the_job(
-    working_house: House,
+    working_deployment: Deployment,
 ) -> None:
-    http, gate = working_house.http, "followed"
+    http, gate = working_deployment.http, "followed"
     job = await submit(http, [{"gate": gate}, {"wrong": 1}], endpoint="/wait")
     async with following(http, job["urls"]["events"]) as stream:
         assert stream.headers["content-type"] == "text/event-stream"
@@ -85,8 +93,10 @@ async def test_a_stream_shows_states_and_counts_and_ends_with_the_job(
     assert all(event.id is None for event in first + rest)
 
 
-async def test_a_stream_of_a_job_that_has_ended_says_so_and_closes(working_house: House) -> None:
-    http = working_house.http
+async def test_a_stream_of_a_job_that_has_ended_says_so_and_closes(
+    working_deployment: Deployment,
+) -> None:
+    http = working_deployment.http
     job = await end_of(http, await submit(http, [{"a": 1}]))
     async with following(http, job["urls"]["events"]) as stream:
         events = await stream.rest()
@@ -94,47 +104,47 @@ async def test_a_stream_of_a_job_that_has_ended_says_so_and_closes(working_house
 
 
 async def test_a_silent_stream_says_that_it_is_still_there(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.05)
-    await know_sums(house)
-    job = await submit(house.http, type="open", status=202)
-    async with following(house.http, job["urls"]["events"]) as stream:
+    await know_sums(deployment)
+    job = await submit(deployment.http, type="open", status=202)
+    async with following(deployment.http, job["urls"]["events"]) as stream:
         while (event := await stream.next()) is not None and event.comment is None:
             pass
     assert event is not None
     assert event.comment == "still here"
 
 
-async def test_a_stream_ends_when_its_job_is_deleted(house: House) -> None:
-    await know_sums(house)
-    job = await submit(house.http, type="open", status=202)
-    async with following(house.http, job["urls"]["events"]) as stream:
+async def test_a_stream_ends_when_its_job_is_deleted(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    job = await submit(deployment.http, type="open", status=202)
+    async with following(deployment.http, job["urls"]["events"]) as stream:
         await stream.until("state")
-        assert (await house.http.delete(job["urls"]["poll"])).status_code == 204
+        assert (await deployment.http.delete(job["urls"]["poll"])).status_code == 204
         assert "end" not in [event.name for event in await stream.rest()]
 
 
-async def test_a_server_that_stops_lets_its_waiters_go(house: House) -> None:
-    await know_sums(house)
-    job = await submit(house.http, [{"a": 1}])
-    second = await house.replica()
+async def test_a_server_that_stops_lets_its_waiters_go(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    job = await submit(deployment.http, [{"a": 1}])
+    second = await deployment.start_server()
     async with following(second.http, job["urls"]["events"]) as stream:
         await stream.until("state")
         poll = asyncio.create_task(second.http.get(job["urls"]["poll"], params={"wait": "60"}))
         await until_asked(second, 2)
-        await second.drain()
+        await second.stop()
         rest = await stream.rest()
     assert rest[-1].name == "reconnect"
     assert (await poll).status_code == 202
 
 
-async def test_jobs_are_listed_newest_first_page_by_page(house: House) -> None:
-    await know_sums(house)
-    ids = [(await submit(house.http, [{"a": n}]))["id"] for n in range(5)]
+async def test_jobs_are_listed_newest_first_page_by_page(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    ids = [(await submit(deployment.http, [{"a": n}]))["id"] for n in range(5)]
     shown, query = [], {"limit": 2}
     while True:
-        page = told(await house.http.get(JOBS, params=query), 200)
+        page = told(await deployment.http.get(JOBS, params=query), 200)
         shown += [job["id"] for job in page["items"]]
         if page["next"] is None:
             break
@@ -142,39 +152,41 @@ async def test_jobs_are_listed_newest_first_page_by_page(house: House) -> None:
     assert shown == sorted(ids, reverse=True)
 
 
-async def test_a_list_has_what_is_the_callers_and_an_admins_has_all(house: House) -> None:
-    await know_sums(house)
-    mine = await submit(house.http, [{"a": 1}])
-    colleague = bearer(await house.create_key(user="colleague", scopes={Scope.READ, Scope.SUBMIT}))
-    theirs = told(
-        await house.http.post(JOBS, json=ADD | {"tasks": [{"a": 2}]}, headers=colleague), 201
+async def test_a_list_has_what_is_the_callers_and_an_admins_has_all(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    mine = await submit(deployment.http, [{"a": 1}])
+    colleague = bearer(
+        await deployment.create_key(user="colleague", scopes={Scope.READ, Scope.SUBMIT})
     )
-    own = told(await house.http.get(JOBS, headers=colleague), 200)
+    theirs = told(
+        await deployment.http.post(JOBS, json=ADD | {"tasks": [{"a": 2}]}, headers=colleague), 201
+    )
+    own = told(await deployment.http.get(JOBS, headers=colleague), 200)
     assert [job["id"] for job in own["items"]] == [theirs["id"]]
-    every = told(await house.http.get(JOBS), 200)
+    every = told(await deployment.http.get(JOBS), 200)
     assert {job["id"] for job in every["items"]} == {mine["id"], theirs["id"]}
 
 
 async def test_an_admin_sees_and_steers_what_a_colleague_handed_in_and_others_do_not(
-    house: House,
+    deployment: Deployment,
 ) -> None:
-    await know_sums(house)
+    await know_sums(deployment)
     scopes = {Scope.READ, Scope.SUBMIT}
-    colleague = bearer(await house.create_key(user="colleague", scopes=scopes))
+    colleague = bearer(await deployment.create_key(user="colleague", scopes=scopes))
     body = ADD | {"tasks": [{"a": 2}]}
-    theirs = told(await house.http.post(JOBS, json=body, headers=colleague), 201)
-    somebody = bearer(await house.create_key(user="somebody", scopes=scopes))
+    theirs = told(await deployment.http.post(JOBS, json=body, headers=colleague), 201)
+    somebody = bearer(await deployment.create_key(user="somebody", scopes=scopes))
     for url in (theirs["urls"]["poll"], theirs["urls"]["tasks"]):
-        assert told(await house.http.get(url), 200)
-        problem(await house.http.get(url, headers=somebody), 404, "job_not_found")
+        assert told(await deployment.http.get(url), 200)
+        problem(await deployment.http.get(url, headers=somebody), 404, "job_not_found")
     cancel = theirs["urls"]["cancel"]
-    problem(await house.http.post(cancel, headers=somebody), 404, "job_not_found")
-    assert (await house.http.post(cancel)).status_code in (200, 202)
+    problem(await deployment.http.post(cancel, headers=somebody), 404, "job_not_found")
+    assert (await deployment.http.post(cancel)).status_code in (200, 202)
 
 
 @pytest.mark.parametrize(
     "query",
     [{"limit": "0"}, {"limit": "201"}, {"limit": "x"}, {"cursor": "x"}, {"offset": "1"}],
 )
-async def test_a_wrong_page_is_refused(house: House, query: dict[str, str]) -> None:
-    problem(await house.http.get(JOBS, params=query), 400, "invalid_parameter")
+async def test_a_wrong_page_is_refused(deployment: Deployment, query: dict[str, str]) -> None:
+    problem(await deployment.http.get(JOBS, params=query), 400, "invalid_parameter")

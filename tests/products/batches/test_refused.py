@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.batches.asking import ADD, JOBS, NDJSON, problem, told
 from tests.products.gateway.tokens import MACHINES, token
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -48,7 +48,7 @@ TASKS = ADD | {"tasks": [{"a": 1}]}
     ],
 )
 async def test_a_field_that_does_not_fit_is_named(
-    shared: House, wrong: dict[str, Any], field: str
+    shared: Deployment, wrong: dict[str, Any], field: str
 ) -> None:
     answer = await shared.http.post(JOBS, json=TASKS | wrong)
     refused = problem(answer, 422, "invalid_input")
@@ -59,7 +59,7 @@ async def test_a_field_that_does_not_fit_is_named(
     "unknown", [{"task": 1}, {"rate": {"per_minute": 1}}, {"source": {"url": "x"}}]
 )
 async def test_a_field_that_would_be_lost_is_refused(
-    shared: House, unknown: dict[str, Any]
+    shared: Deployment, unknown: dict[str, Any]
 ) -> None:
     problem(await shared.http.post(JOBS, json=TASKS | unknown), 400, "invalid_parameter")
 
@@ -75,23 +75,23 @@ async def test_a_field_that_would_be_lost_is_refused(
         b'{"service":"sums","endpoint":"/add","tasks":["\xff"]}',
     ],
 )
-async def test_a_body_that_is_not_json_is_refused(shared: House, body: bytes) -> None:
+async def test_a_body_that_is_not_json_is_refused(shared: Deployment, body: bytes) -> None:
     problem(await shared.http.post(JOBS, content=body, headers=JSON), 400, "invalid_body")
 
 
-async def test_a_body_of_json_over_a_mebibyte_is_refused(shared: House) -> None:
+async def test_a_body_of_json_over_a_mebibyte_is_refused(shared: Deployment) -> None:
     answer = await shared.http.post(JOBS, json=ADD | {"tasks": ["x" * 1024 * 1024]})
     problem(answer, 413, "body_too_large")
 
 
 @pytest.mark.parametrize("media_type", ["text/csv", "application/xml", "text/plain"])
-async def test_a_body_of_another_type_is_refused(shared: House, media_type: str) -> None:
+async def test_a_body_of_another_type_is_refused(shared: Deployment, media_type: str) -> None:
     answer = await shared.http.post(JOBS, content=b"1\n", headers={"Content-Type": media_type})
     refusal = problem(answer, 415, "unsupported_media_type")
     assert "`Content-Type: application/x-ndjson`" in refusal["detail"]
 
 
-async def test_a_list_of_another_coding_than_gzip_is_refused(shared: House) -> None:
+async def test_a_list_of_another_coding_than_gzip_is_refused(shared: Deployment) -> None:
     answer = await shared.http.post(
         JOBS, params=ADD, content=b"1\n", headers=NDJSON | {"Content-Encoding": "zstd"}
     )
@@ -105,7 +105,7 @@ async def test_a_list_of_another_coding_than_gzip_is_refused(shared: House) -> N
     problem(cut, 400, "invalid_body")
 
 
-async def test_a_gzip_list_is_a_list(shared: House) -> None:
+async def test_a_gzip_list_is_a_list(shared: Deployment) -> None:
     answer = await shared.http.post(
         JOBS,
         params=ADD,
@@ -133,14 +133,14 @@ async def test_a_gzip_list_is_a_list(shared: House) -> None:
     ],
 )
 async def test_a_wrong_option_of_a_list_is_named(
-    shared: House, query: dict[str, str], field: str
+    shared: Deployment, query: dict[str, str], field: str
 ) -> None:
     answer = await shared.http.post(JOBS, params=query, content=b"1\n", headers=NDJSON)
     refused = problem(answer, 400, "invalid_parameter")
     assert refused["details"][0]["field"] == field
 
 
-async def test_options_of_a_list_count_as_those_of_json_do(shared: House) -> None:
+async def test_options_of_a_list_count_as_those_of_json_do(shared: Deployment) -> None:
     query = ADD | {
         "version": "1",
         "lane": "standard",
@@ -161,7 +161,7 @@ async def test_options_of_a_list_count_as_those_of_json_do(shared: House) -> Non
     assert job["webhook_events"] == ["completed", "task.failed"]
 
 
-async def test_options_in_the_query_of_a_json_body_are_refused(shared: House) -> None:
+async def test_options_in_the_query_of_a_json_body_are_refused(shared: Deployment) -> None:
     answer = await shared.http.post(JOBS, params={"concurrency": "1"}, json=TASKS)
     problem(answer, 400, "invalid_parameter")
 
@@ -177,18 +177,18 @@ async def test_options_in_the_query_of_a_json_body_are_refused(shared: House) ->
     ],
 )
 async def test_an_endpoint_that_is_not_there_is_404_with_what_there_is(
-    shared: House, wrong: dict[str, Any], named: str
+    shared: Deployment, wrong: dict[str, Any], named: str
 ) -> None:
     refused = problem(await shared.http.post(JOBS, json=TASKS | wrong), 404, "not_found")
     assert named in refused["detail"]
 
 
-async def test_an_endpoint_that_only_takes_calls_is_refused(shared: House) -> None:
+async def test_an_endpoint_that_only_takes_calls_is_refused(shared: Deployment) -> None:
     answer = await shared.http.post(JOBS, json=TASKS | {"endpoint": "/now"})
     problem(answer, 400, "not_async_eligible")
 
 
-async def test_a_path_of_several_methods_wants_the_endpoints_key(shared: House) -> None:
+async def test_a_path_of_several_methods_wants_the_endpoints_key(shared: Deployment) -> None:
     refused = problem(
         await shared.http.post(JOBS, json=TASKS | {"endpoint": "/both"}), 422, "invalid_input"
     )
@@ -200,12 +200,12 @@ async def test_a_path_of_several_methods_wants_the_endpoints_key(shared: House) 
     "url",
     ["http://example.com/", "https://169.254.169.254/", "https://user:pass@example.com/", "x"],
 )
-async def test_a_webhook_that_may_not_be_called_is_refused(shared: House, url: str) -> None:
+async def test_a_webhook_that_may_not_be_called_is_refused(shared: Deployment, url: str) -> None:
     answer = await shared.http.post(JOBS, json=TASKS | {"webhook_url": url})
     assert "webhook_url" in problem(answer, 422, "url_forbidden")["detail"]
 
 
-async def test_an_endpoint_for_service_tokens_wants_one(shared: House) -> None:
+async def test_an_endpoint_for_service_tokens_wants_one(shared: Deployment) -> None:
     http, body = shared.http, TASKS | {"endpoint": "/tokens"}
     problem(await http.post(JOBS, json=body), 401, "unauthenticated")
     machine = token(MACHINES, app="reports", scope="submit read")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.batches import sums
 from tests.products.batches.asking import (
     end_of,
@@ -14,17 +15,16 @@ from tests.products.batches.asking import (
     told,
 )
 from tests.products.batches.sums import gates
-from tests.products.house import House
 
 TASKS = [{"a": 1}, {"custom_id": "mended", "input": {"a": 41, "b": 1}}, {"a": -1}]
 
 
 @pytest.fixture
-async def ended_job(working_house: House) -> dict[str, object]:
+async def ended_job(working_deployment: Deployment) -> dict[str, object]:
     """One success, one failure that will be mended, one that stays."""
     sums.broken.add(41)
     try:
-        job = await end_of(working_house.http, await submit(working_house.http, TASKS))
+        job = await end_of(working_deployment.http, await submit(working_deployment.http, TASKS))
     finally:
         sums.broken.clear()
     assert job["counts"]["failed"] == 2
@@ -32,9 +32,9 @@ async def ended_job(working_house: House) -> dict[str, object]:
 
 
 async def test_a_rerun_of_failures_is_a_new_run_linked_to_the_old(
-    working_house: House, ended_job: dict[str, object]
+    working_deployment: Deployment, ended_job: dict[str, object]
 ) -> None:
-    http = working_house.http
+    http = working_deployment.http
     filtered = {"filter": {"status": "failed", "error_code": "broken"}}
     answer = await http.post(ended_job["urls"]["rerun"], json=filtered)
     job = told(answer, 202)
@@ -53,9 +53,9 @@ async def test_a_rerun_of_failures_is_a_new_run_linked_to_the_old(
 
 
 async def test_a_rerun_of_all_takes_every_task(
-    working_house: House, ended_job: dict[str, object]
+    working_deployment: Deployment, ended_job: dict[str, object]
 ) -> None:
-    http = working_house.http
+    http = working_deployment.http
     job = told(await http.post(ended_job["urls"]["rerun"]), 202)
     assert job["runs"][1]["filter"] is None
     ended = await end_of(http, job)
@@ -64,9 +64,9 @@ async def test_a_rerun_of_all_takes_every_task(
 
 
 async def test_a_rerun_with_a_known_key_is_run_once(
-    working_house: House, ended_job: dict[str, object]
+    working_deployment: Deployment, ended_job: dict[str, object]
 ) -> None:
-    http, key = working_house.http, {"Idempotency-Key": "again"}
+    http, key = working_deployment.http, {"Idempotency-Key": "again"}
     url = ended_job["urls"]["rerun"]
     first = await http.post(url, json={"filter": {"status": ["failed"]}}, headers=key)
     again = await http.post(url, json={"filter": {"status": ["failed"]}}, headers=key)
@@ -77,9 +77,9 @@ async def test_a_rerun_with_a_known_key_is_run_once(
 
 
 async def test_nothing_to_run_again_is_refused(
-    working_house: House, ended_job: dict[str, object]
+    working_deployment: Deployment, ended_job: dict[str, object]
 ) -> None:
-    http, url = working_house.http, ended_job["urls"]["rerun"]
+    http, url = working_deployment.http, ended_job["urls"]["rerun"]
     for wanted in ({"status": "cancelled"}, {"error_code": "unheard_of"}):
         answer = await http.post(url, json={"filter": wanted})
         problem(answer, 409, "nothing_to_rerun")
@@ -89,14 +89,14 @@ async def test_nothing_to_run_again_is_refused(
     assert len(told(await http.get(ended_job["urls"]["poll"]), 200)["runs"]) == 1
 
 
-async def test_a_job_that_runs_is_not_run_again(house: House) -> None:
-    await know_sums(house)
-    job = await submit(house.http, [{"a": 1}])
-    problem(await house.http.post(job["urls"]["rerun"]), 409, "batch_still_runs")
+async def test_a_job_that_runs_is_not_run_again(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    job = await submit(deployment.http, [{"a": 1}])
+    problem(await deployment.http.post(job["urls"]["rerun"]), 409, "batch_still_runs")
 
 
-async def test_cancelling_ends_what_waits_and_what_runs(working_house: House) -> None:
-    http = working_house.http
+async def test_cancelling_ends_what_waits_and_what_runs(working_deployment: Deployment) -> None:
+    http = working_deployment.http
     gate = "cancelling"
     job = await submit(http, [{"gate": gate}] * 5, endpoint="/wait", concurrency=1)
     await gates.begun[gate].wait()
@@ -112,22 +112,22 @@ async def test_cancelling_ends_what_waits_and_what_runs(working_house: House) ->
 
 
 async def test_a_job_that_has_ended_is_not_cancelled(
-    working_house: House, ended_job: dict[str, object]
+    working_deployment: Deployment, ended_job: dict[str, object]
 ) -> None:
-    answer = await working_house.http.post(ended_job["urls"]["cancel"])
+    answer = await working_deployment.http.post(ended_job["urls"]["cancel"])
     problem(answer, 409, "batch_already_ended")
 
 
-async def test_a_deleted_job_is_gone_and_its_key_is_free(house: House) -> None:
-    await know_sums(house)
+async def test_a_deleted_job_is_gone_and_its_key_is_free(deployment: Deployment) -> None:
+    await know_sums(deployment)
     body = {"service": "sums", "endpoint": "/add", "tasks": [{"a": 1}]}
     key = {"Idempotency-Key": "free again"}
-    job = told(await house.http.post("/v1/jobs", json=body, headers=key), 201)
-    (task,) = await tasks_of(house.http, job)
-    assert (await house.http.delete(job["urls"]["poll"])).status_code == 204
+    job = told(await deployment.http.post("/v1/jobs", json=body, headers=key), 201)
+    (task,) = await tasks_of(deployment.http, job)
+    assert (await deployment.http.delete(job["urls"]["poll"])).status_code == 204
     for url in (job["urls"]["poll"], job["urls"]["tasks"], task["urls"]["poll"]):
-        problem(await house.http.get(url), 404, "job_not_found")
-    problem(await house.http.delete(job["urls"]["poll"]), 404, "job_not_found")
-    assert told(await house.http.get("/v1/jobs"), 200)["items"] == []
-    anew = told(await house.http.post("/v1/jobs", json=body, headers=key), 201)
+        problem(await deployment.http.get(url), 404, "job_not_found")
+    problem(await deployment.http.delete(job["urls"]["poll"]), 404, "job_not_found")
+    assert told(await deployment.http.get("/v1/jobs"), 200)["items"] == []
+    anew = told(await deployment.http.post("/v1/jobs", json=body, headers=key), 201)
     assert anew["id"] != job["id"]

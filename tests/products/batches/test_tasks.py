@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.batches.asking import (
     end_of,
     know_sums,
@@ -13,13 +14,12 @@ from tests.products.batches.asking import (
     told,
 )
 from tests.products.batches.sums import gates
-from tests.products.house import House
 
 LONG = 70_000  # more than a page shows of one result
 
 
-async def test_tasks_are_found_by_their_status(working_house: House) -> None:
-    http = working_house.http
+async def test_tasks_are_found_by_their_status(working_deployment: Deployment) -> None:
+    http = working_deployment.http
     tasks = [{"a": n if n % 3 else -1} for n in range(30)]
     job = await end_of(http, await submit(http, tasks))
     failed = await tasks_of(http, job, status="failed", limit=4)
@@ -30,8 +30,8 @@ async def test_tasks_are_found_by_their_status(working_house: House) -> None:
         assert await tasks_of(http, job, status=status) == []
 
 
-async def test_failures_are_counted_by_their_codes(working_house: House) -> None:
-    http = working_house.http
+async def test_failures_are_counted_by_their_codes(working_deployment: Deployment) -> None:
+    http = working_deployment.http
     tasks: list[dict[str, object]] = [{"a": -1}, {"a": 1}, {"a": -1}, {"a": "no number"}]
     job = await end_of(http, await submit(http, tasks))
     url = f"{job['urls']['poll']}/failures"
@@ -49,8 +49,8 @@ async def test_failures_are_counted_by_their_codes(working_house: House) -> None
     problem(await http.get(url, params={"run": "x"}), 400, "invalid_parameter")
 
 
-async def test_tasks_that_wait_and_run_are_found_too(working_house: House) -> None:
-    http, gate = working_house.http, "statuses"
+async def test_tasks_that_wait_and_run_are_found_too(working_deployment: Deployment) -> None:
+    http, gate = working_deployment.http, "statuses"
     job = await submit(http, [{"gate": gate}] * 4, endpoint="/wait", concurrency=1)
     await gates.begun[gate].wait()
     assert len(await tasks_of(http, job, status="running")) == 1
@@ -59,8 +59,8 @@ async def test_tasks_that_wait_and_run_are_found_too(working_house: House) -> No
     assert (await end_of(http, job))["counts"]["succeeded"] == 4
 
 
-async def test_one_task_has_its_input_and_its_result(working_house: House) -> None:
-    http = working_house.http
+async def test_one_task_has_its_input_and_its_result(working_deployment: Deployment) -> None:
+    http = working_deployment.http
     job = await end_of(http, await submit(http, [{"custom_id": "x", "input": {"a": 1, "b": 2}}]))
     (shown,) = await tasks_of(http, job)
     task = told(await http.get(shown["urls"]["poll"]), 200)
@@ -72,9 +72,9 @@ async def test_one_task_has_its_input_and_its_result(working_house: House) -> No
 
 
 async def test_a_result_that_is_too_long_for_a_page_is_found_at_its_url(
-    working_house: House,
+    working_deployment: Deployment,
 ) -> None:
-    http = working_house.http
+    http = working_deployment.http
     job = await end_of(
         http, await submit(http, [{"characters": LONG}, {"characters": 3}], endpoint="/long")
     )
@@ -86,8 +86,10 @@ async def test_a_result_that_is_too_long_for_a_page_is_found_at_its_url(
     assert (whole["result"], whole["result_url"]) == ("x" * LONG, None)
 
 
-async def test_what_a_task_has_left_is_fetched_by_a_signed_url(working_house: House) -> None:
-    http = working_house.http
+async def test_what_a_task_has_left_is_fetched_by_a_signed_url(
+    working_deployment: Deployment,
+) -> None:
+    http = working_deployment.http
     job = await end_of(http, await submit(http, [{"text": "left here"}], endpoint="/leave"))
     (shown,) = await tasks_of(http, job)
     (artifact,) = told(await http.get(shown["urls"]["poll"]), 200)["artifacts"]
@@ -101,23 +103,23 @@ async def test_what_a_task_has_left_is_fetched_by_a_signed_url(working_house: Ho
     assert (await http.send(request)).text == "left here"
 
 
-async def test_a_task_without_a_result_has_none_to_fetch(house: House) -> None:
-    await know_sums(house)
-    job = await submit(house.http, [{"a": 1}])
-    (task,) = await tasks_of(house.http, job)
-    problem(await house.http.get(task["urls"]["result"]), 404, "job_not_found")
+async def test_a_task_without_a_result_has_none_to_fetch(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    job = await submit(deployment.http, [{"a": 1}])
+    (task,) = await tasks_of(deployment.http, job)
+    problem(await deployment.http.get(task["urls"]["result"]), 404, "job_not_found")
 
 
-async def test_a_task_of_another_job_is_not_found(house: House) -> None:
-    await know_sums(house)
-    one, other = [await submit(house.http, [{"a": 1}]) for _ in range(2)]
-    (task,) = await tasks_of(house.http, other)
+async def test_a_task_of_another_job_is_not_found(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    one, other = [await submit(deployment.http, [{"a": 1}]) for _ in range(2)]
+    (task,) = await tasks_of(deployment.http, other)
     for task_id in (task["id"], "0" * 32, "not-a-task", "0" * 26):
         for url in (
             f"{one['urls']['tasks']}/{task_id}",
             f"{one['urls']['tasks']}/{task_id}/result",
         ):
-            problem(await house.http.get(url), 404, "job_not_found")
+            problem(await deployment.http.get(url), 404, "job_not_found")
 
 
 @pytest.mark.parametrize(
@@ -131,14 +133,16 @@ async def test_a_task_of_another_job_is_not_found(house: House) -> None:
         {"offset": "3"},
     ],
 )
-async def test_a_wrong_page_is_refused(house: House, query: dict[str, str]) -> None:
-    await know_sums(house)
-    job = await submit(house.http, [{"a": 1}])
-    problem(await house.http.get(job["urls"]["tasks"], params=query), 400, "invalid_parameter")
+async def test_a_wrong_page_is_refused(deployment: Deployment, query: dict[str, str]) -> None:
+    await know_sums(deployment)
+    job = await submit(deployment.http, [{"a": 1}])
+    problem(await deployment.http.get(job["urls"]["tasks"], params=query), 400, "invalid_parameter")
 
 
-async def test_a_task_of_a_batch_is_no_job_of_the_gateways(house: House) -> None:
-    await know_sums(house)
-    await submit(house.http, [{"a": 1}])
-    page = await house.http.get("/api/v1/orgs/default/workspaces/default/hosted-services/sums/jobs")
+async def test_a_task_of_a_batch_is_no_job_of_the_gateways(deployment: Deployment) -> None:
+    await know_sums(deployment)
+    await submit(deployment.http, [{"a": 1}])
+    page = await deployment.http.get(
+        "/api/v1/orgs/default/workspaces/default/hosted-services/sums/jobs"
+    )
     assert told(page, 200)["items"] == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.egress.upstream_server import Request, UpstreamServer, plain, upstream_server
 from tests.products.batches.asking import (
     JOBS,
@@ -21,7 +22,6 @@ from tests.products.batches.asking import (
     told,
 )
 from tests.products.gateway import paths
-from tests.products.house import House
 
 ASK = {"service": "asking", "endpoint": "/ask"}
 
@@ -43,21 +43,23 @@ async def upstream() -> AsyncIterator[UpstreamServer]:
 
 
 @pytest.fixture
-async def asking(working_house: House, upstream: UpstreamServer) -> House:
-    """A house with a service of its organisation's own, and a worker that calls it."""
+async def asking(working_deployment: Deployment, upstream: UpstreamServer) -> Deployment:
+    """A deployment with a service of its organisation's own, and a worker that calls it."""
     target = {"type": "http", "url": upstream.url("/base"), "headers": {"X-Secret": "hush"}}
     endpoints: list[dict[str, Any]] = [
         {"method": "POST", "path": "/ask", "target": target, "retries": 0},
         {"method": "POST", "path": "/ask/{topic}", "target": target},
     ]
     document = {"versions": {"1": {"endpoints": endpoints}}}
-    answer = await working_house.http.put(paths.hosted("asking"), json=document)
+    answer = await working_deployment.http.put(paths.hosted("asking"), json=document)
     assert answer.status_code == 200, answer.text
-    await working_house.call_upstreams()
-    return working_house
+    await working_deployment.start_gateway_worker()
+    return working_deployment
 
 
-async def test_each_task_is_the_body_of_a_request(asking: House, upstream: UpstreamServer) -> None:
+async def test_each_task_is_the_body_of_a_request(
+    asking: Deployment, upstream: UpstreamServer
+) -> None:
     http = asking.http
     tasks = [{"custom_id": "x", "input": {"q": 1.0}}, "plain text", None, "fail"]
     job = await end_of(http, await submit(http, tasks, **ASK))
@@ -74,7 +76,7 @@ async def test_each_task_is_the_body_of_a_request(asking: House, upstream: Upstr
     )
 
 
-async def test_a_task_shows_its_input_and_none_of_the_secrets_around_it(asking: House) -> None:
+async def test_a_task_shows_its_input_and_none_of_the_secrets_around_it(asking: Deployment) -> None:
     http = asking.http
     job = await end_of(http, await submit(http, [{"q": 1}], **ASK))
     (task,) = await tasks_of(http, job)
@@ -84,7 +86,7 @@ async def test_a_task_shows_its_input_and_none_of_the_secrets_around_it(asking: 
     assert (await http.get(task["urls"]["result"])).json() == {"said": {"q": 1}}
 
 
-async def test_a_long_list_is_framed_by_the_worker_that_takes_it_in(asking: House) -> None:
+async def test_a_long_list_is_framed_by_the_worker_that_takes_it_in(asking: Deployment) -> None:
     http = asking.http
     data = lines(range(1_100))
     job = await end_of(http, await submit_list(http, data, status=202, **ASK))
@@ -93,7 +95,7 @@ async def test_a_long_list_is_framed_by_the_worker_that_takes_it_in(asking: Hous
     assert last["result"] == {"said": 1_099}
 
 
-async def test_a_path_with_parameters_cannot_be_filled_by_a_task(asking: House) -> None:
+async def test_a_path_with_parameters_cannot_be_filled_by_a_task(asking: Deployment) -> None:
     body = ASK | {"endpoint": "/ask/{topic}", "tasks": [1]}
     refused = problem(await asking.http.post(JOBS, json=body), 422, "invalid_input")
     assert refused["details"][0]["field"] == "endpoint"

@@ -9,10 +9,10 @@ import pytest
 
 from coatcheck.maintenance.webhooks import WebhookDeliverer
 from tests.all_products import payloads
+from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.products.batches.asking import end_of, submit, tasks_of
 from tests.products.batches.sums import BREAKS
-from tests.products.house import House
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import first_secret, verified
 
@@ -27,11 +27,13 @@ async def receiver() -> AsyncIterator[UpstreamServer]:
 
 
 @pytest.fixture
-async def telling_house(working_house: House) -> AsyncIterator[House]:
-    """A house that delivers webhooks, as a server does."""
-    deliverer = WebhookDeliverer(working_house.settings, payloads(working_house.parts).body)
+async def telling_deployment(working_deployment: Deployment) -> AsyncIterator[Deployment]:
+    """A deployment that delivers webhooks, as a server does."""
+    deliverer = WebhookDeliverer(
+        working_deployment.settings, payloads(working_deployment.context).body
+    )
     await deliverer.begin()
-    yield working_house
+    yield working_deployment
     await deliverer.stop()
 
 
@@ -50,9 +52,9 @@ async def told(receiver: UpstreamServer, wanted: int) -> dict[str, list[Any]]:
 
 
 async def test_the_end_of_a_run_is_told_with_its_counts(
-    telling_house: House, receiver: UpstreamServer
+    telling_deployment: Deployment, receiver: UpstreamServer
 ) -> None:
-    http = telling_house.http
+    http = telling_deployment.http
     job = await submit(http, [{"a": 1}, {"a": -1}], webhook_url=receiver.url("/hook"))
     ended = await end_of(http, job)
     ((data,),) = (await told(receiver, 1)).values()
@@ -69,9 +71,9 @@ async def test_the_end_of_a_run_is_told_with_its_counts(
 
 
 async def test_failures_are_told_one_by_one_and_successes_together(
-    telling_house: House, receiver: UpstreamServer
+    telling_deployment: Deployment, receiver: UpstreamServer
 ) -> None:
-    http = telling_house.http
+    http = telling_deployment.http
     tasks = [{"a": n} for n in range(20)] + [{"custom_id": "bad", "input": {"a": -1}}, {"a": -2}]
     job = await submit(http, tasks, webhook_url=receiver.url("/"), webhook_events=EVERY)
     await end_of(http, job)
@@ -94,14 +96,16 @@ async def test_failures_are_told_one_by_one_and_successes_together(
 
 
 async def test_a_batch_that_was_deleted_before_it_was_told_is_told_by_its_facts(
-    working_house: House, receiver: UpstreamServer
+    working_deployment: Deployment, receiver: UpstreamServer
 ) -> None:
-    http = working_house.http
+    http = working_deployment.http
     url = receiver.url("/")
     job = await submit(http, [{"a": -1}], webhook_url=url, webhook_events=["task.failed"])
     await end_of(http, job)
     assert (await http.delete(job["urls"]["poll"])).status_code == 204
-    deliverer = WebhookDeliverer(working_house.settings, payloads(working_house.parts).body)
+    deliverer = WebhookDeliverer(
+        working_deployment.settings, payloads(working_deployment.context).body
+    )
     await deliverer.begin()
     try:
         ((data,),) = (await told(receiver, 1)).values()
@@ -111,16 +115,16 @@ async def test_a_batch_that_was_deleted_before_it_was_told_is_told_by_its_facts(
 
 
 async def test_who_asks_for_alerts_is_told_of_jobs_without_an_attempt_left(
-    telling_house: House, receiver: UpstreamServer
+    telling_deployment: Deployment, receiver: UpstreamServer
 ) -> None:
-    http, webhooks = telling_house.http, telling_house.engine.webhooks
+    http, webhooks = telling_deployment.http, telling_deployment.engine.webhooks
     endpoint = await webhooks.create_endpoint("default", receiver.url("/"), ["job.alert"])
     ended = await end_of(http, await submit(http, [{"a": -1}, {"a": BREAKS}]))
     assert ended["counts"]["failed"] == 2
-    refused = await telling_house.engine.submit("sums.post__add", {"a": -1})
-    broken = await telling_house.engine.submit("sums.post__add", {"a": BREAKS})
+    refused = await telling_deployment.engine.submit("sums.post__add", {"a": -1})
+    broken = await telling_deployment.engine.submit("sums.post__add", {"a": BREAKS})
     for ticket in (refused, broken):
-        assert (await telling_house.engine.wait(ticket.id)).state == "failed"
+        assert (await telling_deployment.engine.wait(ticket.id)).state == "failed"
     page = await webhooks.deliveries("default", endpoint=endpoint.id, limit=10)
     assert [each.event for each in page] == ["job.alert"]
 
@@ -135,9 +139,9 @@ async def test_who_asks_for_alerts_is_told_of_jobs_without_an_attempt_left(
 
 
 async def test_an_endpoint_is_told_of_every_batch_s_end_and_of_failures_if_it_names_them(
-    telling_house: House, receiver: UpstreamServer
+    telling_deployment: Deployment, receiver: UpstreamServer
 ) -> None:
-    http, webhooks = telling_house.http, telling_house.engine.webhooks
+    http, webhooks = telling_deployment.http, telling_deployment.engine.webhooks
     ends = await webhooks.create_endpoint("default", receiver.url("/ends"), ["*"])
     tasks = await webhooks.create_endpoint("default", receiver.url("/tasks"), ["task.failed"])
     job = await submit(http, [{"a": 1}, {"a": -1}])

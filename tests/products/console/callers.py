@@ -7,14 +7,14 @@ from typing import Any
 
 import httpx2
 
-from tests.products.house import House, bearer
+from tests.deployment import Deployment, bearer
 
 
 @dataclass(frozen=True)
 class Caller:
     """Somebody with a key, and the organisation that they look after."""
 
-    house: House
+    deployment: Deployment
     org: str
     key: str
 
@@ -23,7 +23,7 @@ class Caller:
         if not path.startswith("/"):
             path = f"/api/v1/orgs/{self.org}/{path}"
         headers = bearer(self.key) | options.pop("headers", {})
-        return await self.house.http.request(method, path, headers=headers, **options)
+        return await self.deployment.http.request(method, path, headers=headers, **options)
 
     async def get(self, path: str, **query: Any) -> Any:
         """What is answered 200."""

@@ -9,8 +9,8 @@ import pytest
 
 from coatcheck.client import AsyncClient
 from coatcheck.domain.tenants import USER_SCOPES
+from tests.deployment import Deployment, bearer
 from tests.products.console.callers import Caller
-from tests.products.house import House, bearer
 from tests.server_sent import Sent, sent_by
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,7 +30,7 @@ def told(sents: list[Sent]) -> list[tuple[str, str]]:
 
 
 async def test_an_admin_is_told_of_all_jobs_and_a_user_of_their_own(
-    shared: House, user: Caller, admin: Caller, org: str
+    shared: Deployment, user: Caller, admin: Caller, org: str
 ) -> None:
     other = Caller(shared, org, await shared.create_key(org, "eve", USER_SCOPES))
     callers = (user, other, admin)
@@ -41,9 +41,9 @@ async def test_an_admin_is_told_of_all_jobs_and_a_user_of_their_own(
 
 
 async def test_another_organisation_is_told_nothing(
-    shared: House, user: Caller, operator: Caller
+    shared: Deployment, user: Caller, operator: Caller
 ) -> None:
-    await shared.org("strangers")
+    await shared.create_org("strangers")
     stranger = Caller(shared, "strangers", await shared.create_key("strangers", "sam"))
     start = (await polled(stranger))[-1].id or ""
     job = (await user.ended("say", words="hall"))["id"]
@@ -57,7 +57,7 @@ async def test_another_organisation_is_told_nothing(
 
 
 async def test_a_reader_cut_off_within_a_look_is_told_of_what_changed_after_it(
-    shared: House, admin: Caller
+    shared: Deployment, admin: Caller
 ) -> None:
     start = (await polled(admin))[-1].id or ""
     first, second = [
@@ -72,7 +72,7 @@ async def test_a_reader_cut_off_within_a_look_is_told_of_what_changed_after_it(
 
 
 async def test_the_stream_tells_states_as_they_come_and_goes_on_behind_any(
-    shared: House, admin: Caller, org: str
+    shared: Deployment, admin: Caller, org: str
 ) -> None:
     async with (
         asyncio.timeout(SECONDS_MAX),
@@ -99,7 +99,7 @@ async def test_the_stream_tells_states_as_they_come_and_goes_on_behind_any(
         assert set(again) == left
 
 
-async def test_jobs_that_wait_are_told_to_who_begins(admin: Caller, shared: House) -> None:
+async def test_jobs_that_wait_are_told_to_who_begins(admin: Caller, shared: Deployment) -> None:
     waiting = (await shared.engine.submit("chores.post__idle", org=admin.org, lane="bulk")).id
     ended = (await admin.ended("say", words="attic"))["id"]
     begun = told(await polled(admin))
@@ -108,7 +108,7 @@ async def test_jobs_that_wait_are_told_to_who_begins(admin: Caller, shared: Hous
     await admin.post(f"jobs/{waiting}/cancel")
 
 
-async def test_the_client_follows_all_jobs(shared: House, admin: Caller, org: str) -> None:
+async def test_the_client_follows_all_jobs(shared: Deployment, admin: Caller, org: str) -> None:
     async with AsyncClient(str(shared.http.base_url), admin.key, org=org) as client:
         events = client.jobs.changes((await polled(admin))[-1].id)
         job = await admin.hand_in("say", words="den")

@@ -17,45 +17,47 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
 from coatcheck.hosting.serving import webhook_payloads
 from tests.browser.signing_in import sign_in, visiting
-from tests.products.house import House
+from tests.deployment import Deployment
 
 JOBS = "/api/v1/orgs/default/jobs"
 
 
 @pytest.fixture
-async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
     """With the console alone, and no product to show any job."""
-    async with House(dsn, tmp_path, products=("console",)) as opened:
+    async with Deployment(dsn, tmp_path, products=("console",)) as opened:
         yield opened
 
 
-async def shown(house: House, job: str) -> dict[str, Any]:
-    answer = await house.http.get(f"{JOBS}/{job}")
+async def shown(deployment: Deployment, job: str) -> dict[str, Any]:
+    answer = await deployment.http.get(f"{JOBS}/{job}")
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
 
 
-async def test_a_job_of_a_product_that_is_off_is_shown_plainly_and_cancelled(house: House) -> None:
-    ticket = await house.engine.submit("llm.post__chat", {"model": "small"}, queue_key="small")
-    job = await shown(house, ticket.id)
+async def test_a_job_of_a_product_that_is_off_is_shown_plainly_and_cancelled(
+    deployment: Deployment,
+) -> None:
+    ticket = await deployment.engine.submit("llm.post__chat", {"model": "small"}, queue_key="small")
+    job = await shown(deployment, ticket.id)
     assert (job["surface"], job["service"], job["endpoint"]) == ("llm", "llm", "llm.post__chat")
     assert (job["urls"]["surface"], job["urls"]["retry"], job["result"]) == (None, None, None)
-    hidden = await house.http.get(f"{JOBS}/{ticket.id}/input")
+    hidden = await deployment.http.get(f"{JOBS}/{ticket.id}/input")
     assert (hidden.status_code, hidden.json()["code"]) == (409, "input_not_kept")
-    explained = await house.http.get(f"{JOBS}/{ticket.id}/explain")
+    explained = await deployment.http.get(f"{JOBS}/{ticket.id}/explain")
     assert "No worker serves llm.post__chat" in explained.json()["summary"]
-    cancelled = await house.http.post(f"{JOBS}/{ticket.id}/cancel")
+    cancelled = await deployment.http.post(f"{JOBS}/{ticket.id}/cancel")
     assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
-    refused = await house.http.post(f"{JOBS}/{ticket.id}/retry")
+    refused = await deployment.http.post(f"{JOBS}/{ticket.id}/retry")
     assert (refused.status_code, refused.json()["code"]) == (409, "not_retryable")
     assert "is off on this server" in refused.json()["message"]
 
 
-async def test_jobs_that_are_no_products_are_listed(house: House) -> None:
-    own = await house.engine.submit("chores.post__sweep", {"room": "attic"})
-    chat = await house.engine.submit("llm.post__chat", {"model": "small"}, queue_key="small")
-    listed = (await house.http.get(JOBS)).json()["items"]
+async def test_jobs_that_are_no_products_are_listed(deployment: Deployment) -> None:
+    own = await deployment.engine.submit("chores.post__sweep", {"room": "attic"})
+    chat = await deployment.engine.submit("llm.post__chat", {"model": "small"}, queue_key="small")
+    listed = (await deployment.http.get(JOBS)).json()["items"]
     assert [(each["id"], each["surface"]) for each in listed] == [
         (chat.id, "llm"),
         (own.id, "chores"),
@@ -63,15 +65,15 @@ async def test_jobs_that_are_no_products_are_listed(house: House) -> None:
 
 
 async def test_a_surface_that_is_off_cannot_be_asked_for(dsn: str, tmp_path: Path) -> None:
-    async with House(dsn, tmp_path, products=("console", "gateway")) as house:
-        own = await house.engine.submit("chores.post__sweep", {"room": "attic"})
-        await house.engine.submit("llm.post__chat", {"model": "small"}, queue_key="small")
-        gateway = (await house.http.get(JOBS, params={"surface": "gateway"})).json()["items"]
+    async with Deployment(dsn, tmp_path, products=("console", "gateway")) as deployment:
+        own = await deployment.engine.submit("chores.post__sweep", {"room": "attic"})
+        await deployment.engine.submit("llm.post__chat", {"model": "small"}, queue_key="small")
+        gateway = (await deployment.http.get(JOBS, params={"surface": "gateway"})).json()["items"]
         assert [each["id"] for each in gateway] == [own.id]
-        refused = await house.http.get(JOBS, params={"surface": "llm"})
+        refused = await deployment.http.get(JOBS, params={"surface": "llm"})
         assert refused.status_code == 400
         bulk = {"action": "cancel", "filter": {"surface": "llm"}}
-        answer = await house.http.post(f"{JOBS}/bulk", json=bulk)
+        answer = await deployment.http.post(f"{JOBS}/bulk", json=bulk)
         assert answer.status_code == 422, answer.text
 
 
@@ -86,10 +88,10 @@ async def test_the_dashboard_offers_the_products_that_are_on(
     dsn: str, tmp_path: Path, products: tuple[str, ...], offered: set[str]
 ) -> None:
     async with (
-        House(dsn, tmp_path, pages=pages.routes, products=products) as house,
-        visiting(house.http.base_url) as visitor,
+        Deployment(dsn, tmp_path, pages=pages.routes, products=products) as deployment,
+        visiting(deployment.http.base_url) as visitor,
     ):
-        await sign_in(visitor, house.key)
+        await sign_in(visitor, deployment.key)
         page = (await visitor.get("/ui/jobs")).text
     choice = re.search(r'<select[^>]*name="surface".*?</select>', page, re.DOTALL)
     assert choice is not None
@@ -102,9 +104,9 @@ def event_of(
     return DeliveryEvent("default", new_id(), new_id(), kind, subject, None, event, facts, at)
 
 
-async def test_webhooks_say_what_the_engine_knows(house: House) -> None:
-    render = webhook_payloads(house.products, house.parts).body
-    ticket = await house.engine.submit("chores.post__sweep", {"room": "attic"})
+async def test_webhooks_say_what_the_engine_knows(deployment: Deployment) -> None:
+    render = webhook_payloads(deployment.products, deployment.context).body
+    ticket = await deployment.engine.submit("chores.post__sweep", {"room": "attic"})
     facts = {"state": "queued", "attempt": 0, "endpoint": "chores.post__sweep"}
     at = datetime.now(UTC)
     queued = event_of(SubjectKind.JOB, ticket.uuid, "job.queued", at, facts)

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.console.callers import Caller
 from tests.products.console.chores_service import doors, mended
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -98,7 +98,7 @@ async def test_a_cancelled_job_is_retried_with_what_was_to_be_told_of_it(
     assert (again.status_code, again.json()["code"]) == (409, "job_already_ended")
     new = (await user.post(f"jobs/{old}/retry")).json()
     assert (new["state"], new["lane"]) == ("queued", "bulk")
-    rows = await user.house.parts.tenants.fetch(
+    rows = await user.deployment.context.tenants.fetch(
         """
         SELECT j.webhook, w.tells, t.url
         FROM jobs AS j
@@ -156,8 +156,8 @@ async def test_orders_by_filter_that_come_at_once_retry_a_job_once(user: Caller)
     assert len(await user.listed()) == 2
 
 
-async def test_each_job_that_is_retried_counts_for_what_may_wait(shared: House) -> None:
-    await shared.org("narrow", backlog_max=3)
+async def test_each_job_that_is_retried_counts_for_what_may_wait(shared: Deployment) -> None:
+    await shared.create_org("narrow", backlog_max=3)
     user = Caller(shared, "narrow", await shared.create_key("narrow", "bob"))
     waiting = [await user.hand_in("idle") for _ in range(3)]
     for job_id in waiting:

@@ -56,7 +56,9 @@ async def test_an_archive_is_not_kept_and_so_its_job_is_not_retried(user: Caller
     refused = await user.post(f"jobs/{job_id}/retry")
     assert (refused.status_code, refused.json()["code"]) == (409, "not_retryable")
     assert "Upload it again" in refused.json()["detail"]
-    rows = await user.house.parts.tenants.fetch("SELECT payload FROM jobs WHERE org_id = $1", org)
+    rows = await user.deployment.context.tenants.fetch(
+        "SELECT payload FROM jobs WHERE org_id = $1", org
+    )
     assert [row["payload"] for row in rows] == [None]
 
 

@@ -6,15 +6,15 @@ import pytest
 
 from coatcheck import Service
 from coatcheck.domain.tenants import USER_SCOPES
+from tests.deployment import Deployment
 from tests.products.console.callers import Caller
 from tests.products.console.conftest import OPERATOR_ORG
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_user_sees_their_own_jobs_and_an_admin_all(
-    shared: House, user: Caller, admin: Caller, org: str
+    shared: Deployment, user: Caller, admin: Caller, org: str
 ) -> None:
     other = Caller(shared, org, await shared.create_key(org, "eve", USER_SCOPES))
     theirs = (await user.ended("sweep", room="nook", key="theirs"))["id"]
@@ -39,7 +39,7 @@ async def test_a_user_sees_their_own_jobs_and_an_admin_all(
 
 
 async def test_an_operator_looks_after_every_organisation_and_nobody_else_does(
-    shared: House, user: Caller, admin: Caller, operator: Caller, org: str
+    shared: Deployment, user: Caller, admin: Caller, operator: Caller, org: str
 ) -> None:
     job = await user.ended("sweep", room="yard")
     assert (await operator.get(f"jobs/{job['id']}"))["owner"] == job["owner"]
@@ -69,14 +69,14 @@ async def test_an_operator_looks_after_every_organisation_and_nobody_else_does(
 
 
 async def test_operators_forget_endpoints_without_a_worker_and_nobody_else_does(
-    shared: House, user: Caller, admin: Caller, operator: Caller
+    shared: Deployment, user: Caller, admin: Caller, operator: Caller
 ) -> None:
     errands = Service("errands")
 
     @errands.post("/run")
     async def run() -> None: ...
 
-    await shared.dismiss(await shared.work(errands))
+    await shared.stop_worker(await shared.start_worker(errands))
     place = "/api/v1/operator/services"
     for caller in (user, admin):
         refused = await caller.ask("DELETE", f"{place}/errands")

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx2
 
+from tests.deployment import Deployment
 from tests.products.gateway import paths
 from tests.products.gateway.docs_service import docs
-from tests.products.house import House
 
 
 async def hand_in(
@@ -32,10 +32,10 @@ async def end_of(http: httpx2.AsyncClient, ticket: dict[str, Any]) -> dict[str, 
     return job
 
 
-async def know_docs(house: House) -> None:
+async def know_docs(deployment: Deployment) -> None:
     """Have ``docs`` known, and nobody there to work."""
-    worker = await house.work(docs)
-    await house.dismiss(worker)
+    worker = await deployment.start_worker(docs)
+    await deployment.stop_worker(worker)
 
 
 def spelt(headers: dict[str, str]) -> dict[str, str]:

@@ -6,35 +6,35 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.deployment import Deployment
 from tests.postgres_keeper import Databases, run
 from tests.products.gateway.docs_service import docs
 from tests.products.gateway.tokens import MACHINES, USERS
-from tests.products.house import House
 
 
 @pytest.fixture
-async def staffed(house: House) -> House:
-    """The house, with a worker for the service ``docs``."""
-    await house.work(docs)
-    return house
+async def staffed(deployment: Deployment) -> Deployment:
+    """The deployment, with a worker for the service ``docs``."""
+    await deployment.start_worker(docs)
+    return deployment
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[House]:
-    """A house with a worker for ``docs``, for all tests of a module that do not mind each other.
-    It takes tokens, too.
+) -> AsyncIterator[Deployment]:
+    """A deployment with a worker for ``docs``, for all tests of a module that do not mind each
+    other. It takes tokens, too.
 
     Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
     """
     name = f"test_{secrets.token_hex(8)}"
     await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
-    async with House(
-        databases.dsn_of(name), tmp_path_factory.mktemp("house"), jwt_issuers=(USERS, MACHINES)
+    async with Deployment(
+        databases.dsn_of(name), tmp_path_factory.mktemp("deployment"), jwt_issuers=(USERS, MACHINES)
     ) as opened:
-        await opened.work(docs)
-        opened.keep_up()
+        await opened.start_worker(docs)
+        opened.start_maintenance()
         yield opened
     await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
 

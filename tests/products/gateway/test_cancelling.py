@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.gateway.asking import end_of, hand_in, problem
 from tests.products.gateway.docs_service import gates
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_running_job_is_told_to_stop_and_then_is_cancelled(
-    shared: House, gate: str
+    shared: Deployment, gate: str
 ) -> None:
     ticket = await hand_in(shared.http, "/linger", {"gate": gate})
     await gates.begun[gate].wait()
@@ -25,7 +25,7 @@ async def test_a_running_job_is_told_to_stop_and_then_is_cancelled(
     assert (job["status"], job["result_summary"]) == ("cancelled", None)
 
 
-async def test_cancelling_again_changes_nothing(shared: House, gate: str) -> None:
+async def test_cancelling_again_changes_nothing(shared: Deployment, gate: str) -> None:
     ticket = await hand_in(shared.http, "/deaf", {"gate": gate})
     await gates.begun[gate].wait()
     for _ in range(2):
@@ -35,7 +35,7 @@ async def test_cancelling_again_changes_nothing(shared: House, gate: str) -> Non
 
 
 async def test_a_job_that_ended_before_it_heard_shows_its_true_end(
-    shared: House, gate: str
+    shared: Deployment, gate: str
 ) -> None:
     ticket = await hand_in(shared.http, "/deaf", {"gate": gate})
     await gates.begun[gate].wait()
@@ -50,7 +50,7 @@ async def test_a_job_that_ended_before_it_heard_shows_its_true_end(
     ("path", "status"), [("/process", "completed"), ("/fail", "failed"), ("/held", "cancelled")]
 )
 async def test_an_ended_job_cannot_be_cancelled(
-    shared: House, gate: str, path: str, status: str
+    shared: Deployment, gate: str, path: str, status: str
 ) -> None:
     ticket = await hand_in(shared.http, path, {"gate": gate} if path == "/held" else {})
     if path == "/held":

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.gateway.asking import end_of, hand_in
 from tests.products.gateway.docs_service import gates
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_a_job_as_it_was_is_304_at_once(shared: House) -> None:
+async def test_a_job_as_it_was_is_304_at_once(shared: Deployment) -> None:
     ticket = await hand_in(shared.http, "/process")
     await end_of(shared.http, ticket)
     seen = await shared.http.get(ticket["poll_url"])
@@ -27,7 +27,7 @@ async def test_a_job_as_it_was_is_304_at_once(shared: House) -> None:
             assert answer.headers["etag"] == tag
 
 
-async def test_another_tag_is_answered_the_job(shared: House) -> None:
+async def test_another_tag_is_answered_the_job(shared: Deployment) -> None:
     ticket = await hand_in(shared.http, "/process")
     await end_of(shared.http, ticket)
     for known in ('"other"', 'W/"other"', "", "no tag"):
@@ -36,7 +36,7 @@ async def test_another_tag_is_answered_the_job(shared: House) -> None:
 
 
 async def test_a_job_that_does_not_change_is_304_when_the_time_is_up(
-    shared: House, gate: str
+    shared: Deployment, gate: str
 ) -> None:
     ticket, tag = await processing(shared, gate)
     answer = await shared.http.get(
@@ -48,7 +48,7 @@ async def test_a_job_that_does_not_change_is_304_when_the_time_is_up(
     await shared.http.post(ticket["cancel_url"])
 
 
-async def test_a_change_ends_the_wait(shared: House, gate: str) -> None:
+async def test_a_change_ends_the_wait(shared: Deployment, gate: str) -> None:
     ticket, tag = await processing(shared, gate)
     asked = asyncio.create_task(
         shared.http.get(ticket["poll_url"], params={"wait": "30"}, headers={"If-None-Match": tag})
@@ -61,7 +61,9 @@ async def test_a_change_ends_the_wait(shared: House, gate: str) -> None:
     assert (await shared.http.post(ticket["cancel_url"])).headers["etag"] != answer.headers["etag"]
 
 
-async def test_a_job_that_has_changed_already_is_answered_at_once(shared: House, gate: str) -> None:
+async def test_a_job_that_has_changed_already_is_answered_at_once(
+    shared: Deployment, gate: str
+) -> None:
     ticket, tag = await processing(shared, gate)
     cancelling = await shared.http.post(ticket["cancel_url"])
     assert cancelling.headers["etag"] != tag
@@ -74,13 +76,13 @@ async def test_a_job_that_has_changed_already_is_answered_at_once(shared: House,
     assert len({tag, cancelling.headers["etag"], ended.headers["etag"]}) == 3
 
 
-async def processing(house: House, gate: str) -> tuple[dict[str, str], str]:
+async def processing(deployment: Deployment, gate: str) -> tuple[dict[str, str], str]:
     """The ticket of a job that runs and has nothing to show, and its tag."""
-    ticket = await hand_in(house.http, "/advance", {"gate": gate})
+    ticket = await hand_in(deployment.http, "/advance", {"gate": gate})
     await gates.begun[gate].wait()
-    seen = await house.http.get(ticket["poll_url"])
+    seen = await deployment.http.get(ticket["poll_url"])
     while seen.json()["status"] != "processing":
-        seen = await house.http.get(
+        seen = await deployment.http.get(
             ticket["poll_url"],
             params={"wait": "30"},
             headers={"If-None-Match": seen.headers["etag"]},

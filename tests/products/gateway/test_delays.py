@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, hand_in, problem
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_a_delayed_job_is_staged_until_its_time_and_then_runs(shared: House) -> None:
+async def test_a_delayed_job_is_staged_until_its_time_and_then_runs(shared: Deployment) -> None:
     answer = await shared.http.post(
         paths.submit("/echo"), json={"value": 1}, headers={"X-Coatcheck-Delay": "0.5"}
     )
@@ -23,7 +23,9 @@ async def test_a_delayed_job_is_staged_until_its_time_and_then_runs(shared: Hous
     assert job["pre_dispatch_age_seconds"] >= 0.5
 
 
-async def test_a_job_far_ahead_says_when_to_ask_again_and_can_be_cancelled(shared: House) -> None:
+async def test_a_job_far_ahead_says_when_to_ask_again_and_can_be_cancelled(
+    shared: Deployment,
+) -> None:
     headers = {"X-Coatcheck-Delay": "3600", "Prefer": "wait=1"}
     answer = await shared.http.post(paths.submit("/echo"), json={"value": 1}, headers=headers)
     ticket = answer.json()
@@ -35,7 +37,7 @@ async def test_a_job_far_ahead_says_when_to_ask_again_and_can_be_cancelled(share
     assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")
 
 
-async def test_a_call_that_cannot_end_in_time_is_answered_at_once(shared: House) -> None:
+async def test_a_call_that_cannot_end_in_time_is_answered_at_once(shared: Deployment) -> None:
     answer = await shared.http.post(
         paths.call("/echo"), json={"value": 1}, headers={"X-Coatcheck-Delay": "86400"}
     )
@@ -44,7 +46,7 @@ async def test_a_call_that_cannot_end_in_time_is_answered_at_once(shared: House)
     await shared.http.post(answer.json()["cancel_url"])
 
 
-async def test_a_known_key_keeps_the_delay_of_its_first_submission(shared: House) -> None:
+async def test_a_known_key_keeps_the_delay_of_its_first_submission(shared: Deployment) -> None:
     first = await hand_in(
         shared.http, "/echo", {"value": 1}, Idempotency_Key="later", X_Coatcheck_Delay="3600"
     )
@@ -54,7 +56,7 @@ async def test_a_known_key_keeps_the_delay_of_its_first_submission(shared: House
 
 
 @pytest.mark.parametrize("given", ["-1", "soon", "1e3", "", "nan", "31622401", "1,5", "٣"])
-async def test_what_is_no_number_of_seconds_is_refused(shared: House, given: str) -> None:
+async def test_what_is_no_number_of_seconds_is_refused(shared: Deployment, given: str) -> None:
     answer = await shared.http.post(
         paths.submit("/echo"), json={"value": 1}, headers={"X-Coatcheck-Delay": given.encode()}
     )
@@ -62,7 +64,7 @@ async def test_what_is_no_number_of_seconds_is_refused(shared: House, given: str
     assert found["details"][0]["field"] == "X-Coatcheck-Delay"
 
 
-async def test_no_delay_is_a_job_that_is_queued_at_once(shared: House) -> None:
+async def test_no_delay_is_a_job_that_is_queued_at_once(shared: Deployment) -> None:
     ticket = await hand_in(shared.http, "/echo", {"value": 1}, X_Coatcheck_Delay="0")
     assert ticket["status"] == "queued"
     assert (await end_of(shared.http, ticket))["status"] == "completed"

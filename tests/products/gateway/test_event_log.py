@@ -12,9 +12,9 @@ import pytest
 
 from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.logs import configure_logging
+from tests.deployment import Deployment
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, hand_in
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -54,7 +54,7 @@ async def until_ended(written: io.StringIO, job_id: str) -> dict[str, Any]:
     return found
 
 
-async def test_a_job_is_followed_by_the_request_that_made_it(shared: House) -> None:
+async def test_a_job_is_followed_by_the_request_that_made_it(shared: Deployment) -> None:
     written = opened()
     ticket = await hand_in(shared.http, "/echo", {"value": SECRET}, X_Request_Id="the-maker")
     ended = await until_ended(written, ticket["job_id"])
@@ -82,7 +82,7 @@ async def test_a_job_is_followed_by_the_request_that_made_it(shared: House) -> N
     assert SECRET not in written.getvalue()
 
 
-async def test_reads_cancels_and_failures_have_their_lines(shared: House) -> None:
+async def test_reads_cancels_and_failures_have_their_lines(shared: Deployment) -> None:
     written = opened()
     ticket = await hand_in(shared.http, "/flaky", X_Request_Id="flaky")
     job = await end_of(shared.http, ticket)
@@ -102,7 +102,7 @@ async def test_reads_cancels_and_failures_have_their_lines(shared: House) -> Non
     assert by_id["canceller"]["job_id"] == later["job_id"]
 
 
-async def test_what_strangers_write_into_paths_is_not_logged(shared: House) -> None:
+async def test_what_strangers_write_into_paths_is_not_logged(shared: Deployment) -> None:
     written = opened()
     for path in (f"/nowhere/{SECRET}", f"/api/v1/orgs/{SECRET}/services/docs/jobs/{SECRET}"):
         await shared.http.get(path, headers={"Authorization": "Bearer nothing"})
@@ -115,7 +115,7 @@ async def test_what_strangers_write_into_paths_is_not_logged(shared: House) -> N
     assert SECRET not in written.getvalue()
 
 
-async def test_a_terminal_gets_lines_for_people(shared: House) -> None:
+async def test_a_terminal_gets_lines_for_people(shared: Deployment) -> None:
     written = opened("pretty")
     await shared.http.get("/healthz", headers={"X-Request-Id": "looks"})
     EVENTS.flush()
@@ -123,7 +123,7 @@ async def test_a_terminal_gets_lines_for_people(shared: House) -> None:
     assert "request_id=looks" in written.getvalue()
 
 
-async def test_nothing_is_written_when_it_is_off(shared: House) -> None:
+async def test_nothing_is_written_when_it_is_off(shared: Deployment) -> None:
     written = opened()
     EVENTS.close()
     await end_of(shared.http, await hand_in(shared.http, "/echo"))

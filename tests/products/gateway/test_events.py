@@ -7,16 +7,16 @@ import asyncio
 import pytest
 
 from coatcheck.http import event_stream
+from tests.deployment import Deployment
 from tests.products.gateway.asking import end_of, hand_in, problem
 from tests.products.gateway.docs_service import gates
 from tests.products.gateway.sse import Event, following
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_an_ended_job_tells_its_story_and_the_stream_closes(shared: House) -> None:
+async def test_an_ended_job_tells_its_story_and_the_stream_closes(shared: Deployment) -> None:
     ticket = await hand_in(shared.http, "/talk", {"lines": 2})
     job = await end_of(shared.http, ticket)
     async with following(shared.http, ticket["events_url"]) as stream:
@@ -36,7 +36,7 @@ async def test_an_ended_job_tells_its_story_and_the_stream_closes(shared: House)
     assert events[-1].data == job
 
 
-async def test_only_what_is_kept_has_an_id_and_ids_grow(shared: House) -> None:
+async def test_only_what_is_kept_has_an_id_and_ids_grow(shared: Deployment) -> None:
     ticket = await hand_in(shared.http, "/talk")
     async with following(shared.http, ticket["events_url"]) as stream:
         events = await stream.rest()
@@ -46,7 +46,7 @@ async def test_only_what_is_kept_has_an_id_and_ids_grow(shared: House) -> None:
     assert ids == sorted(set(ids))
 
 
-async def test_a_running_job_is_followed_state_by_state(shared: House, gate: str) -> None:
+async def test_a_running_job_is_followed_state_by_state(shared: Deployment, gate: str) -> None:
     ticket = await hand_in(shared.http, "/linger", {"gate": gate})
     await gates.begun[gate].wait()
     async with following(shared.http, ticket["events_url"]) as stream:
@@ -64,7 +64,7 @@ async def test_a_running_job_is_followed_state_by_state(shared: House, gate: str
     assert (end.name, end.data["status"], end.data["terminal"]) == ("end", "cancelled", True)
 
 
-async def test_output_arrives_while_the_job_runs(shared: House, gate: str) -> None:
+async def test_output_arrives_while_the_job_runs(shared: Deployment, gate: str) -> None:
     ticket = await hand_in(shared.http, "/recite", {"gate": gate, "lines": 2})
     async with following(shared.http, ticket["events_url"]) as stream:
         seen: list[Event] = []
@@ -75,7 +75,7 @@ async def test_output_arrives_while_the_job_runs(shared: House, gate: str) -> No
     assert chunks(seen) == [0, 1, 2, 3]
 
 
-async def test_text_json_and_binary_output(shared: House) -> None:
+async def test_text_json_and_binary_output(shared: Deployment) -> None:
     ticket = await hand_in(shared.http, "/chunks")
     await end_of(shared.http, ticket)
     async with following(shared.http, ticket["events_url"]) as stream:
@@ -92,7 +92,7 @@ async def test_text_json_and_binary_output(shared: House) -> None:
     assert log.data["fields"] == {"page": 3}
 
 
-async def test_a_long_story_is_told_whole(shared: House) -> None:
+async def test_a_long_story_is_told_whole(shared: Deployment) -> None:
     ticket = await hand_in(shared.http, "/talk", {"lines": 120})
     await end_of(shared.http, ticket)
     async with following(shared.http, ticket["events_url"]) as stream:
@@ -101,7 +101,7 @@ async def test_a_long_story_is_told_whole(shared: House) -> None:
 
 
 async def test_a_stream_with_nothing_to_say_shows_that_it_lives(
-    shared: House, gate: str, monkeypatch: pytest.MonkeyPatch
+    shared: Deployment, gate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert event_stream.KEEP_ALIVE_SECONDS == 15
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.05)
@@ -116,7 +116,9 @@ async def test_a_stream_with_nothing_to_say_shows_that_it_lives(
         assert (await stream.rest())[-1].name == "end"
 
 
-async def test_nobody_follows_a_job_for_a_reader_who_has_gone(shared: House, gate: str) -> None:
+async def test_nobody_follows_a_job_for_a_reader_who_has_gone(
+    shared: Deployment, gate: str
+) -> None:
     ticket = await hand_in(shared.http, "/held", {"gate": gate})
     before = followers()
     async with following(shared.http, ticket["events_url"]) as stream:
@@ -130,7 +132,7 @@ async def test_nobody_follows_a_job_for_a_reader_who_has_gone(shared: House, gat
     gates.opened[gate].set()
 
 
-async def test_a_head_request_follows_nothing(shared: House, gate: str) -> None:
+async def test_a_head_request_follows_nothing(shared: Deployment, gate: str) -> None:
     ticket = await hand_in(shared.http, "/held", {"gate": gate})
     answer = await shared.http.head(ticket["events_url"])
     gates.opened[gate].set()
@@ -139,7 +141,7 @@ async def test_a_head_request_follows_nothing(shared: House, gate: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["x", "-1", "1.5", "9" * 30])
-async def test_what_is_no_events_id_is_refused(shared: House, given: str) -> None:
+async def test_what_is_no_events_id_is_refused(shared: Deployment, given: str) -> None:
     ticket = await hand_in(shared.http, "/process")
     answer = await shared.http.get(ticket["events_url"], headers={"Last-Event-ID": given})
     found = problem(answer, 400, "invalid_parameter")

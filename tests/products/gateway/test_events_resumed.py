@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.gateway.asking import end_of, hand_in
 from tests.products.gateway.docs_service import gates
 from tests.products.gateway.sse import Event, EventReader, following
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -17,7 +17,7 @@ LINES = 60
 @pytest.mark.parametrize("by", ["header", "query"])
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_broken_stream_goes_on_where_it_was(
-    shared: House, gate: str, by: str, elsewhere: bool
+    shared: Deployment, gate: str, by: str, elsewhere: bool
 ) -> None:
     ticket = await hand_in(shared.http, "/recite", {"gate": gate, "lines": LINES})
     broken = await EventReader.open(shared.http, ticket["events_url"])
@@ -26,7 +26,7 @@ async def test_a_broken_stream_goes_on_where_it_was(
         seen += [event for event in await broken.until("chunk") if event.id is not None]
     broken.break_off()
     gates.opened[gate].set()
-    http = (await shared.replica()).http if elsewhere else shared.http
+    http = (await shared.start_server()).http if elsewhere else shared.http
     last = seen[-1].id
     assert last is not None
     path = ticket["events_url"] + (f"?after={last}" if by == "query" else "")
@@ -38,7 +38,9 @@ async def test_a_broken_stream_goes_on_where_it_was(
     assert rest[-1].name == "end"
 
 
-async def test_a_stream_cut_again_and_again_tells_everything_once(shared: House, gate: str) -> None:
+async def test_a_stream_cut_again_and_again_tells_everything_once(
+    shared: Deployment, gate: str
+) -> None:
     gates.opened[gate].set()
     ticket = await hand_in(shared.http, "/recite", {"gate": gate, "lines": 10})
     told: list[object] = []
@@ -56,7 +58,7 @@ async def test_a_stream_cut_again_and_again_tells_everything_once(shared: House,
 
 
 async def test_a_browser_that_reconnects_goes_on_after_its_header_not_its_query(
-    shared: House,
+    shared: Deployment,
 ) -> None:
     ticket = await hand_in(shared.http, "/talk", {"lines": 2})
     await end_of(shared.http, ticket)
@@ -72,7 +74,7 @@ async def test_a_browser_that_reconnects_goes_on_after_its_header_not_its_query(
         assert [event.id for event in await stream.rest() if event.id is not None] == ids[1:]
 
 
-async def test_after_the_last_event_there_is_only_the_end(shared: House) -> None:
+async def test_after_the_last_event_there_is_only_the_end(shared: Deployment) -> None:
     ticket = await hand_in(shared.http, "/talk", {"lines": 1})
     await end_of(shared.http, ticket)
     async with following(shared.http, ticket["events_url"]) as stream:

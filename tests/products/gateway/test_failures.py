@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.gateway.asking import end_of, hand_in
 from tests.products.gateway.sse import following
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_after_the_last_retry_the_job_fails_and_raises_an_alert(shared: House) -> None:
+async def test_after_the_last_retry_the_job_fails_and_raises_an_alert(shared: Deployment) -> None:
     ticket = await hand_in(shared.http, "/flaky")
     job = await end_of(shared.http, ticket)
     assert (job["status"], job["attempt_count"]) == ("failed", 2)
@@ -27,13 +27,15 @@ async def test_after_the_last_retry_the_job_fails_and_raises_an_alert(shared: Ho
     assert end.data["last_error"] == job["last_error"]
 
 
-async def test_what_cannot_be_mended_is_not_tried_again(shared: House) -> None:
+async def test_what_cannot_be_mended_is_not_tried_again(shared: Deployment) -> None:
     job = await end_of(shared.http, await hand_in(shared.http, "/fail", {"reason": "no ink"}))
     assert (job["status"], job["attempt_count"]) == ("failed", 1)
     assert job["last_error"] == {"code": "asked_to_fail", "message": "no ink"}
 
 
-async def test_input_that_does_not_fit_fails_the_job_and_names_the_field(shared: House) -> None:
+async def test_input_that_does_not_fit_fails_the_job_and_names_the_field(
+    shared: Deployment,
+) -> None:
     job = await end_of(shared.http, await hand_in(shared.http, "/analyze", {"content": 5}))
     assert job["status"] == "failed"
     assert job["last_error"]["code"] == "invalid_input"

@@ -6,27 +6,29 @@ from pathlib import Path
 
 import httpx2
 
+from tests.deployment import Deployment, bearer
 from tests.http.auth.stripe_events import BEGAN, SECRET, checkout, subscription, told
 from tests.products.gateway.docs_service import docs
-from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 SUBMIT = "/api/v1/orgs/small/services/docs/async/analyze"
 
 
-async def test_a_full_queue_refuses_new_work_and_still_knows_its_keys(house: House) -> None:
-    worker = await house.work(docs)
-    await house.dismiss(worker)
-    await house.org("small", backlog_max=1)
-    auth = bearer(await house.create_key("small"))
-    first = await house.http.post(
+async def test_a_full_queue_refuses_new_work_and_still_knows_its_keys(
+    deployment: Deployment,
+) -> None:
+    worker = await deployment.start_worker(docs)
+    await deployment.stop_worker(worker)
+    await deployment.create_org("small", backlog_max=1)
+    auth = bearer(await deployment.create_key("small"))
+    first = await deployment.http.post(
         SUBMIT, headers=auth | {"Idempotency-Key": "one"}, json={"content": "a"}
     )
     assert first.status_code == 202
-    refused = await house.http.post(SUBMIT, headers=auth, json={"content": "b"})
+    refused = await deployment.http.post(SUBMIT, headers=auth, json={"content": "b"})
     assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
     assert int(refused.headers["Retry-After"]) >= 1
-    again = await house.http.post(
+    again = await deployment.http.post(
         SUBMIT, headers=auth | {"Idempotency-Key": "one"}, json={"content": "a"}
     )
     assert (again.status_code, again.json()["job_id"]) == (202, first.json()["job_id"])
@@ -36,27 +38,27 @@ async def test_a_full_queue_refuses_new_work_and_still_knows_its_keys(house: Hou
 async def test_an_organisation_that_does_not_pay_can_repeat_and_read(
     dsn: str, tmp_path: Path
 ) -> None:
-    async with House(dsn, tmp_path, stripe_webhook_secret=SECRET) as house:
-        await house.work(docs)
-        await house.org("small")
-        auth = bearer(await house.create_key("small"))
-        await told(house.http, checkout(client_reference_id="small"))
-        made = await house.http.post(
+    async with Deployment(dsn, tmp_path, stripe_webhook_secret=SECRET) as deployment:
+        await deployment.start_worker(docs)
+        await deployment.create_org("small")
+        auth = bearer(await deployment.create_key("small"))
+        await told(deployment.http, checkout(client_reference_id="small"))
+        made = await deployment.http.post(
             SUBMIT, headers=auth | {"Idempotency-Key": "one"}, json={"content": "a"}
         )
         assert made.status_code == 202
-        await told(house.http, subscription("canceled", at=BEGAN + 60))
+        await told(deployment.http, subscription("canceled", at=BEGAN + 60))
 
         async def refused() -> httpx2.Response | None:
-            answer = await house.http.post(SUBMIT, headers=auth, json={"content": "b"})
+            answer = await deployment.http.post(SUBMIT, headers=auth, json={"content": "b"})
             return answer if answer.status_code == 402 else None
 
         # The change is pushed; the answer to Stripe may be faster.
         answer: httpx2.Response = await eventually_async(refused, "new work is refused")
         assert answer.json()["code"] == "subscription_inactive"
-        again = await house.http.post(
+        again = await deployment.http.post(
             SUBMIT, headers=auth | {"Idempotency-Key": "one"}, json={"content": "a"}
         )
         assert again.json()["job_id"] == made.json()["job_id"]
-        read = await house.http.get(made.json()["poll_url"], params={"wait": 30}, headers=auth)
+        read = await deployment.http.get(made.json()["poll_url"], params={"wait": 30}, headers=auth)
         assert read.json()["status"] == "completed"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx2
 import pytest
 
+from tests.deployment import Deployment, bearer
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, hand_in, problem, without_time
 from tests.products.gateway.docs_service import letters
-from tests.products.house import House, bearer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -17,7 +17,9 @@ MISMATCH = "idempotency-mismatch"
 
 
 @pytest.mark.parametrize("name", ["Idempotency-Key", "X-Idempotency-Key"])
-async def test_a_known_key_answers_the_job_that_it_made(shared: House, key: str, name: str) -> None:
+async def test_a_known_key_answers_the_job_that_it_made(
+    shared: Deployment, key: str, name: str
+) -> None:
     body = {"data": "once"}
     first = await shared.http.post(paths.submit("/process"), json=body, headers={name: key})
     again = await shared.http.post(paths.submit("/process"), json=body, headers={name: key})
@@ -28,7 +30,9 @@ async def test_a_known_key_answers_the_job_that_it_made(shared: House, key: str,
     assert again.headers["location"] == first.headers["location"]
 
 
-async def test_a_key_is_the_same_bare_quoted_and_under_either_name(shared: House, key: str) -> None:
+async def test_a_key_is_the_same_bare_quoted_and_under_either_name(
+    shared: Deployment, key: str
+) -> None:
     spellings = [
         {"Idempotency-Key": key},
         {"Idempotency-Key": f'"{key}"'},
@@ -44,7 +48,7 @@ async def test_a_key_is_the_same_bare_quoted_and_under_either_name(shared: House
     assert [REPLAYED in answer.headers for answer in answers] == [False, True, True, True, True]
 
 
-async def test_a_replay_of_an_ended_job_says_that_it_ended(shared: House, key: str) -> None:
+async def test_a_replay_of_an_ended_job_says_that_it_ended(shared: Deployment, key: str) -> None:
     ticket = await hand_in(shared.http, "/process", Idempotency_Key=key)
     await end_of(shared.http, ticket)
     again = await shared.http.post(
@@ -56,7 +60,7 @@ async def test_a_replay_of_an_ended_job_says_that_it_ended(shared: House, key: s
 
 
 async def test_another_payload_under_a_known_key_is_still_the_first_job(
-    shared: House, key: str
+    shared: Deployment, key: str
 ) -> None:
     ticket = await hand_in(shared.http, "/process", {"data": "first"}, Idempotency_Key=key)
     again = await shared.http.post(
@@ -70,7 +74,7 @@ async def test_another_payload_under_a_known_key_is_still_the_first_job(
 
 @pytest.mark.parametrize("route", [paths.submit("/process"), paths.call("/process")])
 async def test_a_strict_caller_is_refused_another_payload(
-    shared: House, key: str, route: str
+    shared: Deployment, key: str, route: str
 ) -> None:
     headers = {"Idempotency-Key": key, "Prefer": "handling=strict"}
     first = await shared.http.post(route, json={"data": "first"}, headers=headers)
@@ -81,7 +85,7 @@ async def test_a_strict_caller_is_refused_another_payload(
     problem(other, 422, "idempotency_mismatch")
 
 
-async def test_a_synchronous_call_repeats_its_result(shared: House, key: str) -> None:
+async def test_a_synchronous_call_repeats_its_result(shared: Deployment, key: str) -> None:
     headers = {"Idempotency-Key": key}
     first = await shared.http.post(paths.call("/echo"), json={"value": 1}, headers=headers)
     again = await shared.http.post(paths.call("/echo"), json={"value": 2}, headers=headers)
@@ -90,7 +94,7 @@ async def test_a_synchronous_call_repeats_its_result(shared: House, key: str) ->
     assert again.headers[MISMATCH] == "true"
 
 
-async def test_a_synchronous_call_repeats_its_failure(shared: House, key: str) -> None:
+async def test_a_synchronous_call_repeats_its_failure(shared: Deployment, key: str) -> None:
     headers = {"Idempotency-Key": key}
     await shared.http.post(paths.call("/fail"), json={}, headers=headers)
     again = await shared.http.post(paths.call("/fail"), json={}, headers=headers)
@@ -98,8 +102,8 @@ async def test_a_synchronous_call_repeats_its_failure(shared: House, key: str) -
     assert again.headers[REPLAYED] == "true"
 
 
-async def test_keys_are_an_organisations_own(shared: House, key: str) -> None:
-    await shared.org(f"org-{key}")
+async def test_keys_are_an_organisations_own(shared: Deployment, key: str) -> None:
+    await shared.create_org(f"org-{key}")
     other = bearer(await shared.create_key(f"org-{key}"))
     ticket = await hand_in(shared.http, "/process", Idempotency_Key=key)
     answer = await shared.http.post(
@@ -112,8 +116,10 @@ async def test_keys_are_an_organisations_own(shared: House, key: str) -> None:
     assert answer.json()["job_id"] != ticket["job_id"]
 
 
-async def test_a_key_known_from_another_service_leads_to_that_job(shared: House, key: str) -> None:
-    await shared.work(letters)
+async def test_a_key_known_from_another_service_leads_to_that_job(
+    shared: Deployment, key: str
+) -> None:
+    await shared.start_worker(letters)
     ticket = await hand_in(shared.http, "/process", Idempotency_Key=key)
     again = await shared.http.post(
         paths.submit("/write", "letters"), json={}, headers={"Idempotency-Key": key}
@@ -132,7 +138,7 @@ async def test_a_key_known_from_another_service_leads_to_that_job(shared: House,
     "route", [paths.submit("/echo"), paths.submit("/echo") + "?wait=0", paths.call("/echo")]
 )
 async def test_a_key_of_another_user_tells_nothing_of_their_job(
-    shared: House, key: str, route: str
+    shared: Deployment, key: str, route: str
 ) -> None:
     other = bearer(await shared.create_key(user="other"))
     ticket = await hand_in(shared.http, "/echo", {"value": "secret"}, Idempotency_Key=key)
@@ -156,7 +162,7 @@ async def test_a_key_of_another_user_tells_nothing_of_their_job(
 
 
 async def test_a_key_that_is_taken_is_answered_alike_whatever_its_job_does(
-    shared: House, key: str
+    shared: Deployment, key: str
 ) -> None:
     other = bearer(await shared.create_key(user="other"))
 
@@ -178,7 +184,7 @@ async def test_a_key_that_is_taken_is_answered_alike_whatever_its_job_does(
 
 
 @pytest.mark.parametrize("length", [1, 255])
-async def test_a_key_may_have_1_to_255_characters(shared: House, length: int) -> None:
+async def test_a_key_may_have_1_to_255_characters(shared: Deployment, length: int) -> None:
     key = "k" * length
     ticket = await hand_in(shared.http, "/process", Idempotency_Key=key)
     assert (await end_of(shared.http, ticket))["idempotency_key"] == key
@@ -187,7 +193,7 @@ async def test_a_key_may_have_1_to_255_characters(shared: House, length: int) ->
 @pytest.mark.parametrize(
     "given", ["", '""', "k" * 256, '"unfinished', '"a"b"', '"a\\', '"a\\n"', "tab\there"]
 )
-async def test_what_is_no_key_is_refused(shared: House, given: str) -> None:
+async def test_what_is_no_key_is_refused(shared: Deployment, given: str) -> None:
     answer = await shared.http.post(
         paths.submit("/process"), json={}, headers={"Idempotency-Key": given}
     )
@@ -197,7 +203,7 @@ async def test_what_is_no_key_is_refused(shared: House, given: str) -> None:
     ]
 
 
-async def test_two_different_keys_are_refused(shared: House) -> None:
+async def test_two_different_keys_are_refused(shared: Deployment) -> None:
     answer = await shared.http.post(
         paths.submit("/process"),
         json={},
@@ -209,9 +215,9 @@ async def test_two_different_keys_are_refused(shared: House) -> None:
 @pytest.mark.parametrize("route", [paths.submit("/open") + "?wait=9", paths.call("/open")])
 @pytest.mark.parametrize("foreign", [False, True])
 async def test_a_stranger_neither_finds_nor_takes_a_members_key(
-    shared: House, key: str, route: str, foreign: bool
+    shared: Deployment, key: str, route: str, foreign: bool
 ) -> None:
-    await shared.org(f"org-{key}")
+    await shared.create_org(f"org-{key}")
     headers = {"Idempotency-Key": key}
     stranger = headers.copy()
     if foreign:

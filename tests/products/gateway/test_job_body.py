@@ -6,10 +6,10 @@ from datetime import datetime
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, hand_in
 from tests.products.gateway.docs_service import gates
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -44,7 +44,7 @@ FIELDS = [
 ]
 
 
-async def test_a_completed_job_field_by_field(shared: House) -> None:
+async def test_a_completed_job_field_by_field(shared: Deployment) -> None:
     ticket = await hand_in(
         shared.http, "/analyze", {"content": "a b"}, X_Idempotency_Key="batch-42"
     )
@@ -72,7 +72,7 @@ async def test_a_completed_job_field_by_field(shared: House) -> None:
     assert job["progress"] is None
 
 
-async def test_times_are_utc_and_in_their_order(shared: House) -> None:
+async def test_times_are_utc_and_in_their_order(shared: Deployment) -> None:
     job = await end_of(shared.http, await hand_in(shared.http, "/talk"))
     names = ["created_at", "started_at", "completed_at", "updated_at"]
     assert all(job[name].endswith("Z") for name in names)
@@ -81,7 +81,7 @@ async def test_times_are_utc_and_in_their_order(shared: House) -> None:
     assert job["expires_at"].endswith("Z")
 
 
-async def test_a_running_job_shows_its_progress(shared: House, gate: str) -> None:
+async def test_a_running_job_shows_its_progress(shared: Deployment, gate: str) -> None:
     ticket = await hand_in(shared.http, "/advance", {"gate": gate})
     await gates.begun[gate].wait()
     seen = await shared.http.get(ticket["poll_url"])
@@ -94,7 +94,7 @@ async def test_a_running_job_shows_its_progress(shared: House, gate: str) -> Non
     assert seen.json()["attempt_count"] == 1
 
 
-async def test_a_ticket_names_every_address_of_its_job(shared: House) -> None:
+async def test_a_ticket_names_every_address_of_its_job(shared: Deployment) -> None:
     answer = await shared.http.post(paths.submit("/talk"), json={})
     ticket = answer.json()
     poll = paths.job(ticket["job_id"])
@@ -117,7 +117,7 @@ async def test_a_ticket_names_every_address_of_its_job(shared: House) -> None:
         assert (await shared.http.head(url)).status_code == 200
 
 
-async def test_integers_stay_integers_and_floats_stay_floats(shared: House) -> None:
+async def test_integers_stay_integers_and_floats_stay_floats(shared: Deployment) -> None:
     value = '{"big":123456789012345678901234567890,"float":1.0,"int":1,"tiny":1e-300}'
     for path, result in (("/echo", value), ("/echo/a%20b", f'["a b",{value}]')):
         answer = await shared.http.post(

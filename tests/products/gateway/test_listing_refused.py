@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.gateway import paths
 from tests.products.gateway.asking import problem
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,18 +32,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
     ],
 )
 async def test_a_field_that_cannot_be_followed_is_refused(
-    shared: House, field: str, value: str
+    shared: Deployment, field: str, value: str
 ) -> None:
     answer = await shared.http.get(paths.jobs(), params={field: value})
     found = problem(answer, 400, "invalid_parameter")
     assert [(each["field"], each["location"]) for each in found["details"]] == [(field, "query")]
 
 
-async def test_a_field_that_comes_twice_is_refused(shared: House) -> None:
+async def test_a_field_that_comes_twice_is_refused(shared: Deployment) -> None:
     answer = await shared.http.get(paths.jobs() + "?limit=1&limit=2")
     problem(answer, 400, "invalid_parameter")
 
 
 @pytest.mark.parametrize("path", [paths.jobs("nobody"), paths.jobs(workspace="elsewhere")])
-async def test_what_is_not_there_has_no_list(shared: House, path: str) -> None:
+async def test_what_is_not_there_has_no_list(shared: Deployment, path: str) -> None:
     problem(await shared.http.get(path), 404, "not_found")

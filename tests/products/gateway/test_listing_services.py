@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from coatcheck.products.gateway.registration_routes import DEFINITION_BYTES_MAX
+from tests.deployment import Deployment, bearer
 from tests.products.gateway import paths
 from tests.products.gateway.asking import know_docs, problem
-from tests.products.house import House, bearer
 
 LIST = "/api/v1/orgs/default/services"
 SERVICES_MAX = 5
 
 
 @pytest.fixture
-async def limited(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    """A house where an organisation may register few services."""
-    async with House(dsn, tmp_path, services_max=SERVICES_MAX) as opened:
+async def limited(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    """A deployment where an organisation may register few services."""
+    async with Deployment(dsn, tmp_path, services_max=SERVICES_MAX) as opened:
         yield opened
 
 
@@ -40,15 +40,17 @@ def service(*endpoints_of_versions: int) -> dict[str, Any]:
     }
 
 
-async def register(house: House, name: str, document: dict[str, Any], ws: str = "team") -> None:
-    answer = await house.http.put(paths.hosted(name, workspace=ws), json=document)
+async def register(
+    deployment: Deployment, name: str, document: dict[str, Any], ws: str = "team"
+) -> None:
+    answer = await deployment.http.put(paths.hosted(name, workspace=ws), json=document)
     assert answer.status_code == 200, answer.text
 
 
-async def test_a_summary_says_what_there_is_and_leads_to_the_whole(house: House) -> None:
-    await know_docs(house)
-    await register(house, "books", service(3, 4))
-    listed = (await house.http.get(LIST)).json()
+async def test_a_summary_says_what_there_is_and_leads_to_the_whole(deployment: Deployment) -> None:
+    await know_docs(deployment)
+    await register(deployment, "books", service(3, 4))
+    listed = (await deployment.http.get(LIST)).json()
     books, docs = listed["items"]
     assert (books["service_id"], books["workspace_id"], books["source"]) == (
         "books",
@@ -58,25 +60,25 @@ async def test_a_summary_says_what_there_is_and_leads_to_the_whole(house: House)
     assert (books["versions"], books["latest_version"], books["endpoint_count"]) == ([1, 2], 2, 7)
     assert (docs["service_id"], docs["source"], docs["versions"]) == ("docs", "code", [1])
     assert "definition" not in books
-    whole = (await house.http.get(books["url"])).json()
+    whole = (await deployment.http.get(books["url"])).json()
     assert (whole["service_id"], whole["updated_at"]) == ("books", books["updated_at"])
     assert [len(each["endpoints"]) for each in whole["definition"]["versions"].values()] == [3, 4]
 
 
-async def test_versions_are_listed_by_number(house: House) -> None:
-    await register(house, "old", service(*[1] * 12))
-    (listed,) = (await house.http.get(LIST)).json()["items"]
+async def test_versions_are_listed_by_number(deployment: Deployment) -> None:
+    await register(deployment, "old", service(*[1] * 12))
+    (listed,) = (await deployment.http.get(LIST)).json()["items"]
     assert listed["versions"] == list(range(1, 13))
 
 
-async def test_a_service_that_is_registered_anew_is_summed_up_anew(house: House) -> None:
-    await register(house, "books", service(3))
-    await register(house, "books", service(1, 1))
-    (listed,) = (await house.http.get(LIST)).json()["items"]
+async def test_a_service_that_is_registered_anew_is_summed_up_anew(deployment: Deployment) -> None:
+    await register(deployment, "books", service(3))
+    await register(deployment, "books", service(1, 1))
+    (listed,) = (await deployment.http.get(LIST)).json()["items"]
     assert (listed["versions"], listed["endpoint_count"]) == ([1, 2], 2)
 
 
-async def test_pages_follow_each_other_by_name(limited: House) -> None:
+async def test_pages_follow_each_other_by_name(limited: Deployment) -> None:
     names = [f"service-{number}" for number in range(SERVICES_MAX)]
     for name in reversed(names):
         await register(limited, name, service(1))
@@ -91,7 +93,9 @@ async def test_pages_follow_each_other_by_name(limited: House) -> None:
     assert found == names
 
 
-async def test_a_page_is_small_however_many_endpoints_its_services_have(limited: House) -> None:
+async def test_a_page_is_small_however_many_endpoints_its_services_have(
+    limited: Deployment,
+) -> None:
     for number in range(SERVICES_MAX):
         await register(limited, f"service-{number}", service(*[100] * 5))
     page = await limited.http.get(LIST)
@@ -99,7 +103,7 @@ async def test_a_page_is_small_however_many_endpoints_its_services_have(limited:
     assert len(page.content) < 1_000 * SERVICES_MAX
 
 
-async def test_one_service_too_many_is_refused_and_known_ones_are_not(limited: House) -> None:
+async def test_one_service_too_many_is_refused_and_known_ones_are_not(limited: Deployment) -> None:
     for number in range(SERVICES_MAX):
         await register(limited, f"service-{number}", service(1))
     over = await limited.http.put(paths.hosted("another"), json=service(1))
@@ -114,9 +118,9 @@ async def test_one_service_too_many_is_refused_and_known_ones_are_not(limited: H
     await register(limited, "another", service(1))
 
 
-async def test_services_of_code_and_of_others_take_no_place(limited: House) -> None:
+async def test_services_of_code_and_of_others_take_no_place(limited: Deployment) -> None:
     await know_docs(limited)
-    await limited.org("neighbour")
+    await limited.create_org("neighbour")
     auth = bearer(await limited.create_key("neighbour"))
     for number in range(SERVICES_MAX):
         await register(limited, f"service-{number}", service(1))
@@ -126,18 +130,18 @@ async def test_services_of_code_and_of_others_take_no_place(limited: House) -> N
     assert theirs.status_code == 200, theirs.text
 
 
-async def test_a_service_has_so_many_endpoints_and_no_more(house: House) -> None:
-    await register(house, "books", service(*[100] * 5))
-    over = await house.http.put(paths.hosted("books"), json=service(*[100] * 5, 1))
+async def test_a_service_has_so_many_endpoints_and_no_more(deployment: Deployment) -> None:
+    await register(deployment, "books", service(*[100] * 5))
+    over = await deployment.http.put(paths.hosted("books"), json=service(*[100] * 5, 1))
     refused = problem(over, 422, "invalid_input")
     assert refused["details"][0]["field"] == "versions"
     assert "501" in refused["details"][0]["issue"]
 
 
-async def test_a_definition_has_so_many_bytes_and_no_more(house: House) -> None:
+async def test_a_definition_has_so_many_bytes_and_no_more(deployment: Deployment) -> None:
     document = service(1)
     (endpoint,) = document["versions"]["1"]["endpoints"]
     endpoint["target"]["headers"] = {f"X-{number}": "x" * 8_000 for number in range(40)}
-    over = await house.http.put(paths.hosted("books"), json=document)
+    over = await deployment.http.put(paths.hosted("books"), json=document)
     problem(over, 413, "body_too_large")
     assert str(DEFINITION_BYTES_MAX) in over.json()["detail"]

@@ -12,9 +12,9 @@ import pytest
 
 from coatcheck.egress import resolver
 from tests.contract.things_service import things
+from tests.deployment import Deployment, bearer
 from tests.egress.name_server import Answer, NameServer, name_server
 from tests.products.gateway import paths
-from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 
@@ -29,31 +29,33 @@ async def names() -> AsyncIterator[NameServer]:
 
 
 @pytest.fixture
-async def house(dsn: str, tmp_path: Path, names: NameServer) -> AsyncIterator[House]:
-    async with House(dsn, tmp_path, dns_servers=(names.address,)) as opened:
-        await opened.work(things)
+async def deployment(dsn: str, tmp_path: Path, names: NameServer) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, dns_servers=(names.address,)) as opened:
+        await opened.start_worker(things)
         yield opened
 
 
 async def test_who_has_met_the_limit_is_told_when_to_come_back_and_nobody_else_is(
-    house: House, names: NameServer, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, names: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resolver, "LOOK_UPS_PER_ORG_MAX", 1)
     monkeypatch.setattr(resolver, "TURN_SECONDS_MAX", 0.01)
-    slow = asyncio.create_task(submit(house.http, "https://a.slow.example.com/"))
+    slow = asyncio.create_task(submit(deployment.http, "https://a.slow.example.com/"))
 
     async def asked() -> bool:
         return names.asked["a.slow.example.com"] > 0
 
     await eventually_async(asked, "the slow name was asked for")
     refusals = [
-        await submit(house.http, "https://b.slow.example.com/"),
-        await house.http.put(paths.hosted("slow"), json=document("https://c.slow.example.com/")),
-        await house.http.post(
+        await submit(deployment.http, "https://b.slow.example.com/"),
+        await deployment.http.put(
+            paths.hosted("slow"), json=document("https://c.slow.example.com/")
+        ),
+        await deployment.http.post(
             "/api/v1/orgs/default/webhooks/endpoints",
             json={"url": "https://d.slow.example.com/", "events": ["*"]},
         ),
-        await house.http.post(
+        await deployment.http.post(
             "/v1/jobs",
             headers={"Idempotency-Key": "k"},
             json={
@@ -68,10 +70,10 @@ async def test_who_has_met_the_limit_is_told_when_to_come_back_and_nobody_else_i
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_look_ups")
         assert refused.headers["retry-after"] == "5"
 
-    await house.org("neighbour")
-    theirs = bearer(await house.create_key("neighbour"))
+    await deployment.create_org("neighbour")
+    theirs = bearer(await deployment.create_key("neighbour"))
     async with httpx2.AsyncClient(
-        base_url=house.http.base_url, headers=theirs, trust_env=False
+        base_url=deployment.http.base_url, headers=theirs, trust_env=False
     ) as neighbour:
         path = paths.submit("/thing", "things", org="neighbour")
         fine = await neighbour.post(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coatcheck import Service
-from tests.products.house import House
+from tests.deployment import Deployment
 
 SERVICES = "/api/v1/orgs/default/services"
 
@@ -26,8 +26,10 @@ async def buy() -> str:
         ("shop/bye", "The service has no such path; it has POST /buy."),
     ],
 )
-async def test_the_answer_says_which_and_what_there_is(house: House, path: str, says: str) -> None:
-    await house.work(shop)
-    answer = await house.http.post(f"{SERVICES}/{path}", json={})
+async def test_the_answer_says_which_and_what_there_is(
+    deployment: Deployment, path: str, says: str
+) -> None:
+    await deployment.start_worker(shop)
+    answer = await deployment.http.post(f"{SERVICES}/{path}", json={})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
     assert answer.json()["detail"].startswith(says)

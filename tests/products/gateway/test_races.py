@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+from tests.deployment import Deployment, bearer
 from tests.products.gateway import paths
 from tests.products.gateway.asking import know_docs, problem
-from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 
-async def test_a_hundred_submits_of_one_key_on_two_replicas_make_one_job(house: House) -> None:
-    await know_docs(house)
-    replicas = [house.http, (await house.replica()).http]
+async def test_a_hundred_submits_of_one_key_on_two_replicas_make_one_job(
+    deployment: Deployment,
+) -> None:
+    await know_docs(deployment)
+    replicas = [deployment.http, (await deployment.start_server()).http]
     answers = await asyncio.gather(
         *(
             replicas[number % 2].post(
@@ -26,12 +28,12 @@ async def test_a_hundred_submits_of_one_key_on_two_replicas_make_one_job(house: 
     assert len({answer.json()["job_id"] for answer in answers}) == 1
     replayed = Counter(answer.headers.get("idempotent-replayed") for answer in answers)
     assert replayed == {None: 1, "true": 99}
-    assert (await house.http.get(paths.jobs())).json()["total"] == 1
+    assert (await deployment.http.get(paths.jobs())).json()["total"] == 1
 
 
-async def test_different_payloads_under_one_key_agree_on_one_job(house: House) -> None:
-    await know_docs(house)
-    replicas = [house.http, (await house.replica()).http]
+async def test_different_payloads_under_one_key_agree_on_one_job(deployment: Deployment) -> None:
+    await know_docs(deployment)
+    replicas = [deployment.http, (await deployment.start_server()).http]
     answers = await asyncio.gather(
         *(
             replicas[number % 2].post(
@@ -49,8 +51,10 @@ async def test_different_payloads_under_one_key_agree_on_one_job(house: House) -
     assert len(mismatched) == 39
 
 
-async def test_concurrent_synchronous_calls_of_one_key_share_one_result(staffed: House) -> None:
-    replicas = [staffed.http, (await staffed.replica()).http]
+async def test_concurrent_synchronous_calls_of_one_key_share_one_result(
+    staffed: Deployment,
+) -> None:
+    replicas = [staffed.http, (await staffed.start_server()).http]
     answers = await asyncio.gather(
         *(
             replicas[number % 2].post(
@@ -63,17 +67,17 @@ async def test_concurrent_synchronous_calls_of_one_key_share_one_result(staffed:
     assert len({answer.links["job"]["url"] for answer in answers}) == 1
 
 
-async def test_a_revoked_key_fails_on_every_replica(house: House) -> None:
-    await know_docs(house)
-    second = (await house.replica()).http
-    key = await house.create_key()
-    for http in (house.http, second):
+async def test_a_revoked_key_fails_on_every_replica(deployment: Deployment) -> None:
+    await know_docs(deployment)
+    second = (await deployment.start_server()).http
+    key = await deployment.create_key()
+    for http in (deployment.http, second):
         assert (await http.get(paths.jobs(), headers=bearer(key))).status_code == 200
-    await house.revoke(key)
+    await deployment.revoke_key(key)
 
     async def refused() -> bool:
         answers = [
-            await http.get(paths.jobs(), headers=bearer(key)) for http in (house.http, second)
+            await http.get(paths.jobs(), headers=bearer(key)) for http in (deployment.http, second)
         ]
         return {answer.status_code for answer in answers} == {401}
 
@@ -82,8 +86,8 @@ async def test_a_revoked_key_fails_on_every_replica(house: House) -> None:
     problem(answer, 401, "unauthenticated")
 
 
-async def test_a_result_is_collected_from_any_replica(staffed: House) -> None:
-    second = (await staffed.replica()).http
+async def test_a_result_is_collected_from_any_replica(staffed: Deployment) -> None:
+    second = (await staffed.start_server()).http
     ticket = (await staffed.http.post(paths.submit("/talk"), json={})).json()
     job = (await second.get(ticket["poll_url"], params={"wait": "30"})).json()
     assert job["result_summary"] == "said"

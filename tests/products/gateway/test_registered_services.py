@@ -10,10 +10,10 @@ import httpx2
 import pytest
 import pytest_asyncio
 
+from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, problem
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -22,9 +22,9 @@ JSON = (("Content-Type", "application/json"),)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def calling(shared: House) -> House:
-    """A house with a worker that calls upstreams."""
-    await shared.call_upstreams()
+async def calling(shared: Deployment) -> Deployment:
+    """A deployment with a worker that calls upstreams."""
+    await shared.start_gateway_worker()
     return shared
 
 
@@ -35,7 +35,7 @@ async def upstream() -> AsyncIterator[UpstreamServer]:
 
 
 async def test_a_service_is_registered_and_shown_without_its_secrets(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     document = definition(upstream, headers={"X-Secret": "hush"})
     answer = await calling.http.put(paths.hosted("shown", workspace="team"), json=document)
@@ -60,7 +60,7 @@ async def test_a_service_is_registered_and_shown_without_its_secrets(
 
 
 async def test_a_document_sent_back_as_it_was_shown_keeps_its_secrets(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     await register(calling, "kept", definition(upstream, headers={"X-Secret": "hush"}))
     shown = (await calling.http.get(paths.hosted("kept"))).json()["definition"]
@@ -70,7 +70,7 @@ async def test_a_document_sent_back_as_it_was_shown_keeps_its_secrets(
 
 
 async def test_a_job_calls_the_upstream_and_shows_its_answer(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     await register(calling, "asked", definition(upstream, headers={"X-Secret": "hush"}))
     answer = await calling.http.post(
@@ -96,7 +96,7 @@ async def test_a_job_calls_the_upstream_and_shows_its_answer(
 
 
 async def test_a_synchronous_call_repeats_the_upstreams_answer(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     await register(calling, "repeated", definition(upstream))
     body = b"\x89PNG..."
@@ -118,7 +118,7 @@ async def test_a_synchronous_call_repeats_the_upstreams_answer(
 
 
 async def test_an_upstream_that_refuses_fails_the_job(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     await register(calling, "refusing", definition(upstream))
     upstream.answer = plain(b"no such topic", "404 Not Found", (("Content-Type", "text/plain"),))
@@ -128,7 +128,7 @@ async def test_an_upstream_that_refuses_fails_the_job(
 
 
 async def test_a_path_may_not_lead_out_of_the_upstreams_own(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     await register(calling, "fenced", definition(upstream))
     for part in ("%2e%2e", "%2E", "..%2fx", "x%2F%2e%2e%2f..", "x%5c..", "..;", "%2e%2e%3bx"):
@@ -137,7 +137,9 @@ async def test_a_path_may_not_lead_out_of_the_upstreams_own(
     assert upstream.requests == []
 
 
-async def test_versions_of_a_registered_service(calling: House, upstream: UpstreamServer) -> None:
+async def test_versions_of_a_registered_service(
+    calling: Deployment, upstream: UpstreamServer
+) -> None:
     first = definition(upstream)
     second = definition(upstream, base="/second")
     both = {"versions": {"1": first["versions"]["1"], "2": second["versions"]["1"]}}
@@ -147,8 +149,10 @@ async def test_versions_of_a_registered_service(calling: House, upstream: Upstre
         assert upstream.requests[-1].target == f"{base}/ask/x"
 
 
-async def test_a_service_is_an_organisations_own(calling: House, upstream: UpstreamServer) -> None:
-    await calling.org("neighbour")
+async def test_a_service_is_an_organisations_own(
+    calling: Deployment, upstream: UpstreamServer
+) -> None:
+    await calling.create_org("neighbour")
     key = await calling.create_key("neighbour")
     await register(calling, "private", definition(upstream))
     theirs = {"Authorization": f"Bearer {key}"}
@@ -165,7 +169,7 @@ async def test_a_service_is_an_organisations_own(calling: House, upstream: Upstr
 
 
 async def test_the_services_that_an_organisation_can_call_are_listed(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     for name in ("mine", "yours"):
         await register(calling, name, definition(upstream))
@@ -191,7 +195,7 @@ async def test_the_services_that_an_organisation_can_call_are_listed(
 
 
 async def test_the_jobs_of_a_registered_service_are_listed(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     for name in ("counted", "counted-too"):
         await register(calling, name, definition(upstream))
@@ -201,7 +205,7 @@ async def test_the_jobs_of_a_registered_service_are_listed(
 
 
 async def test_a_service_that_is_taken_away_is_gone_and_its_jobs_stay(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     await register(calling, "passing", definition(upstream))
     ticket = (await calling.http.post(paths.submit("/ask/x", "passing"), json={})).json()
@@ -215,9 +219,9 @@ async def test_a_service_that_is_taken_away_is_gone_and_its_jobs_stay(
 
 
 async def test_another_replica_knows_a_service_as_soon_as_it_is_changed(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
-    second = await calling.replica()
+    second = await calling.start_server()
     await register(calling, "moved", definition(upstream))
     await second.http.post(paths.call("/ask/x", "moved"), json={})
     assert upstream.requests[-1].target == "/base/ask/x"
@@ -227,7 +231,7 @@ async def test_another_replica_knows_a_service_as_soon_as_it_is_changed(
 
 
 async def test_an_open_endpoint_of_a_registered_service(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     await register(calling, "public", definition(upstream, auth="none"))
     async with httpx2.AsyncClient(base_url=calling.http.base_url, trust_env=False) as anyone:
@@ -238,12 +242,12 @@ async def test_an_open_endpoint_of_a_registered_service(
 
 @pytest.mark.parametrize("kind", ["http", "remote"])
 async def test_a_long_timeout_is_a_right(
-    calling: House, upstream: UpstreamServer, kind: str
+    calling: Deployment, upstream: UpstreamServer, kind: str
 ) -> None:
     plain_org, allowed_org, strict_org = (f"{each}-{kind}" for each in ("plain", "given", "strict"))
-    await calling.org(plain_org)
-    await calling.org(allowed_org, timeout_max=86_400)
-    await calling.org(strict_org, timeout_max=60)
+    await calling.create_org(plain_org)
+    await calling.create_org(allowed_org, timeout_max=86_400)
+    await calling.create_org(strict_org, timeout_max=60)
     for org, most in ((plain_org, 3_600), (allowed_org, 86_400), (strict_org, 60)):
         key = {"Authorization": f"Bearer {await calling.create_key(org)}"}
         path = paths.hosted("long", org=org)
@@ -266,9 +270,9 @@ async def test_a_long_timeout_is_a_right(
 
 
 async def test_a_service_from_before_a_right_was_taken_away_is_called_for_no_longer(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
-    await calling.org("demoted", timeout_max=86_400)
+    await calling.create_org("demoted", timeout_max=86_400)
     key = {"Authorization": f"Bearer {await calling.create_key('demoted')}"}
     document = definition(upstream)
     (endpoint,) = document["versions"]["1"]["endpoints"]
@@ -276,7 +280,7 @@ async def test_a_service_from_before_a_right_was_taken_away_is_called_for_no_lon
     endpoint["path"] = "/ask"
     path = paths.hosted("long", org="demoted")
     assert (await calling.http.put(path, json=document, headers=key)).status_code == 200
-    await calling.limit("demoted", timeout_max=120)
+    await calling.limit_org("demoted", timeout_max=120)
 
     async def refused() -> bool:
         return (await calling.http.put(path, json=document, headers=key)).status_code == 403
@@ -289,11 +293,23 @@ async def test_a_service_from_before_a_right_was_taken_away_is_called_for_no_lon
     body = {"service": "long", "endpoint": "/ask", "tasks": [{"input": {}}]}
     batch = await calling.http.post("/v1/jobs", json=body, headers=key)
     assert batch.status_code == 201, batch.text
-    assert await calling.timeouts("demoted") == [120, 120]
+    assert await timeouts(calling, "demoted") == [120, 120]
+
+
+async def timeouts(deployment: Deployment, org: str) -> list[float]:
+    """How many seconds the call of each job of an organisation may take: of a batch's task its
+    payload alone says it."""
+    rows = await deployment.sql.fetch(
+        "SELECT coalesce(timeout_seconds, (convert_from(payload, 'UTF8')::jsonb"
+        " #>> '{call,timeout_seconds}')::real) AS seconds"
+        " FROM jobs WHERE org_id = $1 ORDER BY id",
+        org,
+    )
+    return [row["seconds"] for row in rows]
 
 
 async def test_what_an_upstream_answers_is_not_served_as_a_script(
-    calling: House, upstream: UpstreamServer
+    calling: Deployment, upstream: UpstreamServer
 ) -> None:
     await register(calling, "scripted", definition(upstream, auth="none"))
     script = b"window.pwned = 1;"
@@ -311,7 +327,7 @@ async def test_what_an_upstream_answers_is_not_served_as_a_script(
 
 @pytest.mark.parametrize(("key", "replayed"), [("same", True), ("other", False)])
 async def test_a_key_is_known_again_whatever_the_requests_own_headers(
-    calling: House, upstream: UpstreamServer, key: str, replayed: bool
+    calling: Deployment, upstream: UpstreamServer, key: str, replayed: bool
 ) -> None:
     await register(calling, "keyed", definition(upstream))
     route = paths.submit("/ask/x", "keyed")
@@ -339,6 +355,6 @@ def definition(
     return {"versions": {"1": {"endpoints": [endpoint]}}}
 
 
-async def register(house: House, name: str, document: dict[str, Any]) -> None:
-    answer = await house.http.put(paths.hosted(name), json=document)
+async def register(deployment: Deployment, name: str, document: dict[str, Any]) -> None:
+    answer = await deployment.http.put(paths.hosted(name), json=document)
     assert answer.status_code == 200, answer.text

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.gateway import paths
 from tests.products.gateway.asking import problem
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,7 +22,7 @@ def service(*endpoints: Any, version: str = "1") -> dict[str, Any]:
     return {"versions": {version: {"endpoints": [*endpoints]}}}
 
 
-async def test_the_name_of_a_service_of_code_is_taken(shared: House) -> None:
+async def test_the_name_of_a_service_of_code_is_taken(shared: Deployment) -> None:
     answer = await shared.http.put(paths.hosted("docs"), json=service(endpoint()))
     problem(answer, 409, "service_name_taken")
     shown = (await shared.http.get(paths.hosted("docs"))).json()
@@ -30,7 +30,7 @@ async def test_the_name_of_a_service_of_code_is_taken(shared: House) -> None:
     problem(await shared.http.delete(paths.hosted("docs")), 404, "not_found")
 
 
-async def test_the_name_of_a_service_in_another_workspace_is_taken(shared: House) -> None:
+async def test_the_name_of_a_service_in_another_workspace_is_taken(shared: Deployment) -> None:
     document = service(endpoint())
     here = await shared.http.put(paths.hosted("owned", workspace="here"), json=document)
     assert here.status_code == 200
@@ -53,7 +53,7 @@ async def test_the_name_of_a_service_in_another_workspace_is_taken(shared: House
         "file:///etc/passwd",
     ],
 )
-async def test_an_upstream_that_may_not_be_called_is_refused(shared: House, url: str) -> None:
+async def test_an_upstream_that_may_not_be_called_is_refused(shared: Deployment, url: str) -> None:
     document = service(endpoint(), endpoint(path="/other", target={"type": "http", "url": url}))
     found = problem(
         await shared.http.put(paths.hosted("forbidden"), json=document), 422, "url_forbidden"
@@ -86,7 +86,7 @@ async def test_an_upstream_that_may_not_be_called_is_refused(shared: House, url:
     ],
 )
 async def test_a_document_that_does_not_fit_says_where(
-    shared: House, document: Any, field: str
+    shared: Deployment, document: Any, field: str
 ) -> None:
     answer = await shared.http.put(paths.hosted("crooked"), json=document)
     found = problem(answer, 422, "invalid_input")
@@ -96,7 +96,7 @@ async def test_a_document_that_does_not_fit_says_where(
         assert detail["location"] == "body"
 
 
-async def test_a_field_that_a_document_does_not_have_is_refused(shared: House) -> None:
+async def test_a_field_that_a_document_does_not_have_is_refused(shared: Deployment) -> None:
     document = service(endpoint(colour="red"))
     answer = await shared.http.put(paths.hosted("crooked"), json=document)
     assert "colour" in problem(answer, 400, "invalid_parameter")["detail"]
@@ -112,7 +112,7 @@ async def test_a_field_that_a_document_does_not_have_is_refused(shared: House) -
     ],
 )
 async def test_a_body_that_is_no_document(
-    shared: House, content: bytes, status: int, code: str
+    shared: Deployment, content: bytes, status: int, code: str
 ) -> None:
     answer = await shared.http.put(
         paths.hosted("crooked"), content=content, headers={"Content-Type": "application/json"}
@@ -121,14 +121,14 @@ async def test_a_body_that_is_no_document(
 
 
 @pytest.mark.parametrize("name", ["1st", "gateway", "coatcheck-x", "a.b", "%20", "x" * 64])
-async def test_a_name_that_no_service_can_have(shared: House, name: str) -> None:
+async def test_a_name_that_no_service_can_have(shared: Deployment, name: str) -> None:
     answer = await shared.http.put(paths.hosted(name), json=service(endpoint()))
     found = problem(answer, 400, "invalid_parameter")
     assert [(each["field"], each["location"]) for each in found["details"]] == [("service", "path")]
 
 
 @pytest.mark.parametrize("workspace", ["%20", "x" * 64, ".hidden"])
-async def test_a_name_that_no_workspace_can_have(shared: House, workspace: str) -> None:
+async def test_a_name_that_no_workspace_can_have(shared: Deployment, workspace: str) -> None:
     answer = await shared.http.put(
         paths.hosted("mine", workspace=workspace), json=service(endpoint())
     )

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from coatcheck.core.service_secrets import ServiceSecrets
+from tests.deployment import Deployment
 from tests.products.gateway import paths
 from tests.products.gateway.asking import problem
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,21 +34,21 @@ def service(target: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"versions": {"1": {"endpoints": [endpoint]}}}
 
 
-async def register(house: House, name: str, document: dict[str, Any]) -> dict[str, Any]:
-    answer = await house.http.put(paths.hosted(name), json=document)
+async def register(deployment: Deployment, name: str, document: dict[str, Any]) -> dict[str, Any]:
+    answer = await deployment.http.put(paths.hosted(name), json=document)
     assert answer.status_code == 200, answer.text
     assert "hush-hush" not in answer.text
     shown: dict[str, Any] = answer.json()
     return shown
 
 
-async def stored_secrets(house: House, name: str) -> dict[str, str]:
-    found = await house.parts.catalogue.find("default", name)
+async def stored_secrets(deployment: Deployment, name: str) -> dict[str, str]:
+    found = await deployment.context.catalogue.find("default", name)
     assert found is not None
     (spec,) = found.endpoints
     assert spec.remote is not None
     assert spec.remote.secrets == {"key": "***"}
-    secrets = ServiceSecrets(house.settings)
+    secrets = ServiceSecrets(deployment.settings)
     try:
         return (await secrets.find("default", spec.remote.secrets_id)).values
     finally:
@@ -65,7 +65,7 @@ async def stored_secrets(house: House, name: str) -> dict[str, str]:
     ],
 )
 async def test_a_remote_is_registered_and_shown_without_its_secrets(
-    shared: House, target: dict[str, Any]
+    shared: Deployment, target: dict[str, Any]
 ) -> None:
     given = {name: value for name, value in target.items() if value is not None}
     shown = await register(shared, "shown", service(given))
@@ -74,7 +74,7 @@ async def test_a_remote_is_registered_and_shown_without_its_secrets(
     assert (await shared.http.get(paths.hosted("shown"))).json() == shown
 
 
-async def test_a_remote_has_an_hour_unless_the_document_says_otherwise(shared: House) -> None:
+async def test_a_remote_has_an_hour_unless_the_document_says_otherwise(shared: Deployment) -> None:
     for given, seconds in (({}, 3600), ({"timeout": 5}, 5)):
         shown = await register(shared, "patient", service(SPEAK, **given))
         (endpoint,) = shown["definition"]["versions"]["1"]["endpoints"]
@@ -84,7 +84,7 @@ async def test_a_remote_has_an_hour_unless_the_document_says_otherwise(shared: H
     assert shown["definition"]["versions"]["1"]["endpoints"][0]["timeout"] == 300
 
 
-async def test_an_adapter_that_is_none_is_told_which_there_are(shared: House) -> None:
+async def test_an_adapter_that_is_none_is_told_which_there_are(shared: Deployment) -> None:
     document = service(SPEAK | {"adapter": "azure"})
     found = problem(
         await shared.http.put(paths.hosted("mistyped"), json=document), 422, "invalid_input"
@@ -94,7 +94,7 @@ async def test_an_adapter_that_is_none_is_told_which_there_are(shared: House) ->
     ]
 
 
-async def test_secrets_are_kept_for_the_address_they_were_given_for(shared: House) -> None:
+async def test_secrets_are_kept_for_the_address_they_were_given_for(shared: Deployment) -> None:
     shown = (await register(shared, "kept", service(SPEAK)))["definition"]
     await register(shared, "kept", shown)
     assert await stored_secrets(shared, "kept") == {"key": "hush-hush"}
@@ -129,7 +129,7 @@ async def test_secrets_are_kept_for_the_address_they_were_given_for(shared: Hous
     ],
 )
 async def test_a_remote_that_cannot_be_used_says_where(
-    shared: House, target: dict[str, Any], field: str
+    shared: Deployment, target: dict[str, Any], field: str
 ) -> None:
     given = {name: value for name, value in target.items() if value is not None}
     answer = await shared.http.put(paths.hosted("crooked"), json=service(given))
@@ -139,7 +139,7 @@ async def test_a_remote_that_cannot_be_used_says_where(
 
 @pytest.mark.parametrize("target", [SPEAK, RUNPOD])
 async def test_a_remote_that_may_not_be_called_is_refused(
-    shared: House, target: dict[str, Any]
+    shared: Deployment, target: dict[str, Any]
 ) -> None:
     document = service(target | {"url": "http://10.0.0.1/"})
     answer = await shared.http.put(paths.hosted("forbidden"), json=document)
@@ -147,7 +147,7 @@ async def test_a_remote_that_may_not_be_called_is_refused(
     assert "versions.1.endpoints[0].target.url" in found["detail"]
 
 
-async def test_a_job_of_a_remote_is_persistent_before_it_was_spawned(shared: House) -> None:
+async def test_a_job_of_a_remote_is_persistent_before_it_was_spawned(shared: Deployment) -> None:
     await register(shared, "waiting", service(SPEAK))
     answer = await shared.http.post(paths.submit("/speak", "waiting"), json={"text": "hello"})
     assert answer.status_code == 202, answer.text
@@ -167,7 +167,7 @@ async def test_a_job_of_a_remote_is_persistent_before_it_was_spawned(shared: Hou
 
 
 async def test_a_key_knows_its_job_when_the_target_was_registered_anew(
-    shared: House, key: str
+    shared: Deployment, key: str
 ) -> None:
     tickets = []
     for secret in ("hush-hush", "changed"):
@@ -200,7 +200,7 @@ async def test_a_key_knows_its_job_when_the_target_was_registered_anew(
     ],
 )
 async def test_what_a_remote_cannot_be_given_is_refused(
-    shared: House, content: bytes, media_type: str, status: int, code: str
+    shared: Deployment, content: bytes, media_type: str, status: int, code: str
 ) -> None:
     await register(shared, "fussy", service(SPEAK))
     answer = await shared.http.post(

@@ -16,12 +16,12 @@ import pytest_asyncio
 from coatcheck import Lane
 from coatcheck.domain.remote_work import OperatorRemote
 from examples.tts_remote import Fault, TtsRemote
+from tests.deployment import Deployment
 from tests.markdown import pages
 from tests.postgres_keeper import Databases, run
 from tests.products.batches import asking as batches
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, problem
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -47,24 +47,24 @@ async def remote(speaker: TtsRemote) -> AsyncIterator[TtsRemote]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(
+async def deployment(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory, speaker: TtsRemote
-) -> AsyncIterator[House]:
-    """A house with a service that the remote does the work of, and a worker with a few slots. The
-    remote is told where to call back."""
+) -> AsyncIterator[Deployment]:
+    """A deployment with a service that the remote does the work of, and a worker with a few slots.
+    The remote is told where to call back."""
     name = f"test_{secrets.token_hex(8)}"
     await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
-    async with House(
+    async with Deployment(
         databases.dsn_of(name),
-        tmp_path_factory.mktemp("house"),
+        tmp_path_factory.mktemp("deployment"),
         lane_concurrency=dict.fromkeys(Lane, SLOTS),
         remotes={"speaker": of_operator(speaker)},
     ) as opened:
         opened.settings = replace(opened.settings, public_url=str(opened.http.base_url))
         answer = await opened.http.put(paths.hosted("voice"), json=document(speaker))
         assert answer.status_code == 200, answer.text
-        await opened.work_remotely()
-        opened.keep_up()
+        await opened.start_remote_worker()
+        opened.start_maintenance()
         yield opened
     await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -114,17 +114,17 @@ async def spawned(http: httpx2.AsyncClient, ticket: dict[str, Any]) -> dict[str,
     return found
 
 
-async def speech_of(house: House, job: dict[str, Any]) -> bytes:
+async def speech_of(deployment: Deployment, job: dict[str, Any]) -> bytes:
     """What the job's one artifact holds."""
-    (artifact,) = await house.engine.artifacts(job["id"], org="default")
+    (artifact,) = await deployment.engine.artifacts(job["id"], org="default")
     assert artifact.name == job["result_summary"]["artifact"]
-    return b"".join([piece async for piece in house.engine.read_artifact(artifact)])
+    return b"".join([piece async for piece in deployment.engine.read_artifact(artifact)])
 
 
 async def test_the_remote_does_the_work_and_its_result_is_kept(
-    house: House, remote: TtsRemote
+    deployment: Deployment, remote: TtsRemote
 ) -> None:
-    job = await end_of(house.http, await hand_in(house.http))
+    job = await end_of(deployment.http, await hand_in(deployment.http))
     (asked,) = remote.seen.bodies("/submit-job")
     (spoken,) = [each for each in remote.seen.requests if each.path == "/submit-job"]
     assert (job["status"], job["execution_mode"], job["execution_id"]) == (
@@ -135,8 +135,8 @@ async def test_the_remote_does_the_work_and_its_result_is_kept(
     assert spoken.headers["authorization"] == f"Bearer {KEY}"
     sent = json.loads(asked)
     assert {name: sent[name] for name in HELLO} == HELLO
-    assert sent["callback_url"].startswith(f"{house.http.base_url}/v1/remote-callbacks/")
-    speech = await speech_of(house, job)
+    assert sent["callback_url"].startswith(f"{deployment.http.base_url}/v1/remote-callbacks/")
+    speech = await speech_of(deployment, job)
     assert speech[:4] == b"RIFF"
     assert job["result_summary"] == {
         "media_type": "audio/wav",
@@ -145,164 +145,176 @@ async def test_the_remote_does_the_work_and_its_result_is_kept(
     }
     assert (remote.seen.jobs_made, remote.seen.jobs_found) == (1, 0)
     assert job["attempt_count"] == 1
-    fetched = await house.http.get(f"{paths.job(job['id'], 'voice')}/artifacts/remote-result")
+    fetched = await deployment.http.get(f"{paths.job(job['id'], 'voice')}/artifacts/remote-result")
     assert (fetched.content, fetched.headers["content-type"]) == (speech, "audio/wav")
     assert 'filename="remote-result.wav"' in fetched.headers["content-disposition"]
 
 
 async def test_a_synchronous_call_is_answered_with_what_the_remote_made(
-    house: House, remote: TtsRemote
+    deployment: Deployment, remote: TtsRemote
 ) -> None:
-    answer = await house.http.post(paths.call("/speak/en", "voice"), json={"text": "hello"})
+    answer = await deployment.http.post(paths.call("/speak/en", "voice"), json={"text": "hello"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/wav")
     assert answer.content[:4] == b"RIFF"
     assert json.loads(remote.seen.bodies("/submit-job")[0])["language"] == "en"
-    job = (await house.http.get(answer.links["job"]["url"])).json()
+    job = (await deployment.http.get(answer.links["job"]["url"])).json()
     assert (job["status"], job["endpoint_key"]) == ("completed", "post__speak_language")
 
 
-async def test_the_document_of_the_guide_is_one_that_works(house: House, remote: TtsRemote) -> None:
+async def test_the_document_of_the_guide_is_one_that_works(
+    deployment: Deployment, remote: TtsRemote
+) -> None:
     (page,) = [each for each in pages("docs/how-to") if each.path.stem == GUIDE]
     written = page.blocks("json")[0].text.replace("http://127.0.0.1:8900", remote.url)
-    answer = await house.http.put(paths.hosted("guided"), json=json.loads(written))
+    answer = await deployment.http.put(paths.hosted("guided"), json=json.loads(written))
     assert answer.status_code == 200, answer.text
-    answer = await house.http.post(paths.call("/speak", "guided"), json=HELLO)
+    answer = await deployment.http.post(paths.call("/speak", "guided"), json=HELLO)
     assert (answer.status_code, answer.content[:4]) == (200, b"RIFF")
 
 
 async def test_a_remote_that_the_operator_has_set_up_is_used_by_its_name(
-    house: House, remote: TtsRemote
+    deployment: Deployment, remote: TtsRemote
 ) -> None:
     target = {"type": "remote", "adapter": "operator", "name": "speaker", "secrets": {}}
     endpoint = {"method": "POST", "path": "/speak", "target": target}
     document = {"versions": {"1": {"endpoints": [endpoint]}}}
-    shown = await house.http.put(paths.hosted("lent"), json=document)
+    shown = await deployment.http.put(paths.hosted("lent"), json=document)
     assert shown.status_code == 200, shown.text
     assert shown.json()["definition"]["versions"]["1"]["endpoints"][0]["target"] == target
     assert KEY not in shown.text
-    answer = await house.http.post(paths.call("/speak", "lent"), json=HELLO)
+    answer = await deployment.http.post(paths.call("/speak", "lent"), json=HELLO)
     assert (answer.status_code, answer.content[:4]) == (200, b"RIFF")
     assert remote.seen.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-async def test_what_fails_over_there_has_failed(house: House, remote: TtsRemote) -> None:
+async def test_what_fails_over_there_has_failed(deployment: Deployment, remote: TtsRemote) -> None:
     remote.plan(Fault("failed_job", message="no voice today"))
-    answer = await house.http.post(paths.call("/once", "voice"), json=HELLO)
+    answer = await deployment.http.post(paths.call("/once", "voice"), json=HELLO)
     assert "no voice today" in problem(answer, 502, "remote_failed")["detail"]
     assert remote.seen.jobs_made == 1
 
 
 async def test_tasks_that_fail_over_there_are_tried_again_if_their_batch_asks_for_it(
-    house: House, remote: TtsRemote
+    deployment: Deployment, remote: TtsRemote
 ) -> None:
     for asked_for, status in (({}, "failed"), ({"retries": 1}, "succeeded")):
         remote.plan(Fault("failed_job"))
         ordered = await batches.submit(
-            house.http, [HELLO], service="voice", endpoint="/once", **asked_for
+            deployment.http, [HELLO], service="voice", endpoint="/once", **asked_for
         )
-        (task,) = await batches.tasks_of(house.http, await batches.end_of(house.http, ordered))
+        (task,) = await batches.tasks_of(
+            deployment.http, await batches.end_of(deployment.http, ordered)
+        )
         assert task["status"] == status
     assert remote.seen.jobs_made == 3
 
 
 async def test_what_fails_over_there_is_tried_again_as_new_work_if_the_endpoint_has_retries(
-    house: House, remote: TtsRemote
+    deployment: Deployment, remote: TtsRemote
 ) -> None:
     remote.plan(Fault("failed_job", message="no voice today"))
-    job = await end_of(house.http, await hand_in(house.http, "/speak/en", {"text": "hello"}))
+    job = await end_of(
+        deployment.http, await hand_in(deployment.http, "/speak/en", {"text": "hello"})
+    )
     assert (job["status"], job["attempt_count"]) == ("completed", 2)
     first, second = [each.job_id for each in remote.seen.requests if each.path == "/submit-job"]
     assert first != second == job["execution_id"]
 
 
 async def test_what_fails_for_the_last_time_says_what_the_remote_said(
-    house: House, remote: TtsRemote
+    deployment: Deployment, remote: TtsRemote
 ) -> None:
     remote.plan(Fault("failed_job", message="no voice today"))
-    answer = await house.http.post(paths.call("/speak", "voice"), json=HELLO)
+    answer = await deployment.http.post(paths.call("/speak", "voice"), json=HELLO)
     assert "no voice today" in problem(answer, 502, "max_retries_exhausted")["detail"]
 
 
 async def test_a_job_that_is_cancelled_is_cancelled_at_the_remote(
-    house: House, remote: TtsRemote
+    deployment: Deployment, remote: TtsRemote
 ) -> None:
     remote.plan(Fault("stuck_job"))
-    ticket = await hand_in(house.http)
-    job = await spawned(house.http, ticket)
+    ticket = await hand_in(deployment.http)
+    job = await spawned(deployment.http, ticket)
     assert job["status"] == "processing"
-    answer = await house.http.post(ticket["cancel_url"])
+    answer = await deployment.http.post(ticket["cancel_url"])
     # 202 if the poller looks at this very moment: then it does it.
     assert answer.status_code in (200, 202)
-    ended = await end_of(house.http, ticket)
+    ended = await end_of(deployment.http, ticket)
     assert (ended["status"], ended["execution_id"]) == ("cancelled", job["execution_id"])
     assert remote.seen.jobs_ended["cancelled"] == 1
-    problem(await house.http.post(ticket["cancel_url"]), 409, "job_already_ended")
+    problem(await deployment.http.post(ticket["cancel_url"]), 409, "job_already_ended")
 
 
-async def test_jobs_that_run_elsewhere_hold_no_slot(house: House, remote: TtsRemote) -> None:
+async def test_jobs_that_run_elsewhere_hold_no_slot(
+    deployment: Deployment, remote: TtsRemote
+) -> None:
     count = 4 * SLOTS
     remote.plan(Fault("stuck_job", times=count))
-    stuck = [await hand_in(house.http) for _ in range(count)]
+    stuck = [await hand_in(deployment.http) for _ in range(count)]
     for ticket in stuck:
-        await spawned(house.http, ticket)
-    job = await end_of(house.http, await hand_in(house.http))
+        await spawned(deployment.http, ticket)
+    job = await end_of(deployment.http, await hand_in(deployment.http))
     assert job["status"] == "completed"
     remote.clear_faults()
-    ended = [await end_of(house.http, ticket) for ticket in stuck]
+    ended = [await end_of(deployment.http, ticket) for ticket in stuck]
     assert {each["status"] for each in ended} == {"completed"}
     assert len({each["execution_id"] for each in ended}) == count
 
 
-async def test_a_runs_its_tasks_at_the_remote(house: House, remote: TtsRemote) -> None:
+async def test_a_runs_its_tasks_at_the_remote(deployment: Deployment, remote: TtsRemote) -> None:
     tasks = [{"custom_id": str(number), "input": HELLO} for number in range(20)]
     job = await batches.end_of(
-        house.http,
-        await batches.submit(house.http, tasks, service="voice", endpoint="/speak"),
+        deployment.http,
+        await batches.submit(deployment.http, tasks, service="voice", endpoint="/speak"),
     )
     assert job["counts"]["succeeded"] == 20
-    found = await batches.tasks_of(house.http, job)
+    found = await batches.tasks_of(deployment.http, job)
     assert {task["result"]["artifact"] for task in found} == {"remote-result"}
-    whole = await house.http.get(found[0]["urls"]["poll"])
+    whole = await deployment.http.get(found[0]["urls"]["poll"])
     assert whole.json()["input"] == HELLO
     assert KEY not in whole.text
-    files = (await house.http.get(found[0]["urls"]["artifacts"])).json()["items"]
+    files = (await deployment.http.get(found[0]["urls"]["artifacts"])).json()["items"]
     assert [each["name"] for each in files] == ["remote-result"]
     assert (remote.seen.jobs_made, remote.seen.paths["/job-result"]) == (20, 20)
 
 
 async def test_a_task_that_takes_too_long_is_cancelled_at_the_remote(
-    house: House, remote: TtsRemote
+    deployment: Deployment, remote: TtsRemote
 ) -> None:
     remote.plan(Fault("stuck_job"))
-    ordered = await batches.submit(house.http, [HELLO], service="voice", endpoint="/hurry")
-    job = await batches.end_of(house.http, ordered)
-    (task,) = await batches.tasks_of(house.http, job)
+    ordered = await batches.submit(deployment.http, [HELLO], service="voice", endpoint="/hurry")
+    job = await batches.end_of(deployment.http, ordered)
+    (task,) = await batches.tasks_of(deployment.http, job)
     assert (task["status"], task["error"]["code"]) == ("failed", "timed_out")
     assert remote.seen.jobs_ended["cancelled"] == 1
 
 
-async def test_callbacks_and_polls_race_to_one_end(house: House, remote: TtsRemote) -> None:
+async def test_callbacks_and_polls_race_to_one_end(
+    deployment: Deployment, remote: TtsRemote
+) -> None:
     remote.plan(Fault("stuck_job"))
-    ticket = await hand_in(house.http)
-    await spawned(house.http, ticket)
+    ticket = await hand_in(deployment.http)
+    await spawned(deployment.http, ticket)
     url = json.loads(remote.seen.bodies("/submit-job")[0])["callback_url"]
     remote.clear_faults()
     async with httpx2.AsyncClient(trust_env=False, timeout=60) as stranger:
         bodies = [b"", b"done", b"\xff", b'{"status": "failed"}'] * 3
         answers = await asyncio.gather(*(stranger.post(url, content=body) for body in bodies))
         assert {answer.status_code for answer in answers} == {202}
-        job = await end_of(house.http, ticket)
+        job = await end_of(deployment.http, ticket)
         assert job["status"] == "completed"
         assert (await stranger.post(url, content=b"again")).status_code == 202
-    assert (await house.http.get(ticket["poll_url"])).json() == job
-    assert (await speech_of(house, job))[:4] == b"RIFF"
+    assert (await deployment.http.get(ticket["poll_url"])).json() == job
+    assert (await speech_of(deployment, job))[:4] == b"RIFF"
     assert remote.seen.paths["/job-result"] == 1
 
 
-async def test_a_callback_that_nobody_signed_is_not_known(house: House, remote: TtsRemote) -> None:
-    await end_of(house.http, await hand_in(house.http))
+async def test_a_callback_that_nobody_signed_is_not_known(
+    deployment: Deployment, remote: TtsRemote
+) -> None:
+    await end_of(deployment.http, await hand_in(deployment.http))
     url = json.loads(remote.seen.bodies("/submit-job")[0])["callback_url"]
     for wrong in (url[:-1] + ("A" if url[-1] != "A" else "B"), url.rpartition("/")[0] + "/x"):
-        problem(await house.http.post(wrong, content=b"done"), 404, "not_found")
+        problem(await deployment.http.post(wrong, content=b"done"), 404, "not_found")
     too_long = b" " * (1024 * 1024 + 1)
-    problem(await house.http.post(url, content=too_long), 413, "body_too_large")
+    problem(await deployment.http.post(url, content=too_long), 413, "body_too_large")

@@ -25,10 +25,10 @@ from coatcheck.db.embedded.cluster import bundled_bin
 from coatcheck.db.migrate import migrate
 from coatcheck.products.gateway.executor import UpstreamExecutor
 from coatcheck.worker.worker import Worker
+from tests.deployment import Deployment
 from tests.egress.upstream_server import Request, UpstreamServer, plain, upstream_server
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, problem
-from tests.products.house import House
 from tests.remotes.fake_http import FakeHttp
 from tests.sealed_secrets import SECRET_KEY
 from tests.waiting import eventually_async
@@ -81,21 +81,21 @@ def remote_service(remote: FakeHttp) -> dict[str, Any]:
     return {"versions": {"1": {"endpoints": endpoints}}}
 
 
-async def register(house: House, name: str, document: dict[str, Any]) -> None:
-    answer = await house.http.put(paths.hosted(name), json=document)
+async def register(deployment: Deployment, name: str, document: dict[str, Any]) -> None:
+    answer = await deployment.http.put(paths.hosted(name), json=document)
     assert answer.status_code == 200, answer.text
 
 
-async def submit(house: House, name: str, path: str) -> dict[str, Any]:
-    answer = await house.http.post(paths.submit(path, name), json={"text": SEEN})
+async def submit(deployment: Deployment, name: str, path: str) -> dict[str, Any]:
+    answer = await deployment.http.post(paths.submit(path, name), json={"text": SEEN})
     assert answer.status_code == 202, answer.text
     ticket: dict[str, Any] = answer.json()
     return ticket
 
 
-async def until(house: House, ticket: dict[str, Any], status: str) -> dict[str, Any]:
+async def until(deployment: Deployment, ticket: dict[str, Any], status: str) -> dict[str, Any]:
     async def look() -> dict[str, Any] | None:
-        job: dict[str, Any] = (await house.http.get(ticket["poll_url"])).json()
+        job: dict[str, Any] = (await deployment.http.get(ticket["poll_url"])).json()
         return job if job["status"] == status else None
 
     found: dict[str, Any] = await eventually_async(look, f"the job is {status}")
@@ -137,42 +137,42 @@ async def test_a_copy_of_the_database_reveals_no_secret_and_every_call_carries_i
     answers, server = upstream
     caplog.set_level("DEBUG")
     await migrate(pg_server.dsn)
-    async with FakeHttp.running() as remote, House(pg_server.dsn, tmp_path) as house:
-        await register(house, "docs", upstream_service(server))
-        await register(house, "voice", remote_service(remote))
-        signing = (await house.http.get("/api/v1/orgs/default/webhooks/secret")).json()
-        worker = await house.work_remotely()
-        house.keep_up()
+    async with FakeHttp.running() as remote, Deployment(pg_server.dsn, tmp_path) as deployment:
+        await register(deployment, "docs", upstream_service(server))
+        await register(deployment, "voice", remote_service(remote))
+        signing = (await deployment.http.get("/api/v1/orgs/default/webhooks/secret")).json()
+        worker = await deployment.start_remote_worker()
+        deployment.start_maintenance()
 
-        done = await submit(house, "docs", "/done")
-        assert (await end_of(house.http, done))["status"] == "completed"
-        bad = await submit(house, "docs", "/bad")
-        failed = await end_of(house.http, bad)
+        done = await submit(deployment, "docs", "/done")
+        assert (await end_of(deployment.http, done))["status"] == "completed"
+        bad = await submit(deployment, "docs", "/bad")
+        failed = await end_of(deployment.http, bad)
         assert failed["status"] == "failed"
-        retried = await submit(house, "docs", "/busy")
-        await until(house, retried, "retrying")
-        running = await submit(house, "docs", "/held")
+        retried = await submit(deployment, "docs", "/busy")
+        await until(deployment, retried, "retrying")
+        running = await submit(deployment, "docs", "/held")
         await answers.held.wait()
-        spoken = await submit(house, "voice", "/speak")
+        spoken = await submit(deployment, "voice", "/speak")
         await eventually_async(lambda: _truth(remote.works), "the remote has it")
-        again = await house.http.post(f"/api/v1/orgs/default/jobs/{bad['job_id']}/retry")
+        again = await deployment.http.post(f"/api/v1/orgs/default/jobs/{bad['job_id']}/retry")
         assert again.status_code in (200, 201, 202), again.text
-        shown = await house.http.get(f"/api/v1/orgs/default/jobs/{bad['job_id']}/input")
+        shown = await deployment.http.get(f"/api/v1/orgs/default/jobs/{bad['job_id']}/input")
         assert SEEN in shown.text
         assert HEADER not in shown.text + str(failed)
 
         kept = dump(pg_server.dsn)
         answers.go_on.set()
-        await end_of(house.http, running)
+        await end_of(deployment.http, running)
         (work,) = remote.works
         remote.complete(work, b"sound")
-        await end_of(house.http, spoken)
-        await house.dismiss(worker)
-        queued = await submit(house, "docs", "/done")
-        parted = await submit(house, "voice", "/speak")
+        await end_of(deployment.http, spoken)
+        await deployment.stop_worker(worker)
+        queued = await submit(deployment, "docs", "/done")
+        parted = await submit(deployment, "voice", "/speak")
         kept += dump(pg_server.dsn)
         for ticket in (queued, parted):
-            await house.http.post(ticket["cancel_url"])
+            await deployment.http.post(ticket["cancel_url"])
 
     assert {request.header("authorization") for request in server.requests} == {f"Bearer {HEADER}"}
     assert {call.request.header("authorization") for call in remote.calls} == {f"Bearer {TOKEN}"}
@@ -194,8 +194,8 @@ async def _truth(value: object) -> bool:
 class Workers:
     """Workers that call upstreams, each with keys of its own. A context manager."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Workers:
@@ -205,103 +205,103 @@ class Workers:
         await self._closing.aclose()
 
     async def hire(self, *keys: str) -> Worker:
-        settings: Settings = replace(self._house.settings, secret_keys=keys)
+        settings: Settings = replace(self._deployment.settings, secret_keys=keys)
         calls = await self._closing.enter_async_context(UpstreamExecutor(settings))
-        return await self._house.work(calls.service)
+        return await self._deployment.start_worker(calls.service)
 
 
 async def test_a_worker_without_the_key_spends_no_attempts_and_one_with_it_goes_on(
-    house: House,
+    deployment: Deployment,
     upstream: tuple[Upstream, UpstreamServer],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     _, server = upstream
-    await register(house, "docs", upstream_service(server))
-    async with Workers(house) as workers:
+    await register(deployment, "docs", upstream_service(server))
+    async with Workers(deployment) as workers:
         wrong = await workers.hire(NEW_KEY)
-        ticket = await submit(house, "docs", "/done")
-        await until(house, ticket, "retrying")
-        view = await house.engine.get(ticket["job_id"])
+        ticket = await submit(deployment, "docs", "/done")
+        await until(deployment, ticket, "retrying")
+        view = await deployment.engine.get(ticket["job_id"])
         assert (view.failures, view.error_code) == (0, "target_unreachable")
         assert view.unreachables > 0
         assert "COATCHECK_SECRET_KEYS" in (view.error_message or "")
         assert "COATCHECK_SECRET_KEYS" in caplog.text
         assert server.requests == []
-        await house.dismiss(wrong)
-        house.keep_up()
+        await deployment.stop_worker(wrong)
+        deployment.start_maintenance()
         await workers.hire(SECRET_KEY)
-        assert (await end_of(house.http, ticket))["status"] == "completed"
+        assert (await end_of(deployment.http, ticket))["status"] == "completed"
     assert [request.header("authorization") for request in server.requests] == [f"Bearer {HEADER}"]
 
 
 async def test_keys_are_rotated_while_jobs_run_and_wait(
-    house: House, upstream: tuple[Upstream, UpstreamServer]
+    deployment: Deployment, upstream: tuple[Upstream, UpstreamServer]
 ) -> None:
     answers, server = upstream
-    await register(house, "docs", upstream_service(server))
-    line = Connection(house.settings.database_url, name="rotation")
-    async with Workers(house) as workers:
+    await register(deployment, "docs", upstream_service(server))
+    line = Connection(deployment.settings.database_url, name="rotation")
+    async with Workers(deployment) as workers:
         both = await workers.hire(SECRET_KEY, NEW_KEY)
-        running = await submit(house, "docs", "/held")
+        running = await submit(deployment, "docs", "/held")
         await answers.held.wait()
-        resealer = Resealer(replace(house.settings, secret_keys=(NEW_KEY, SECRET_KEY)), line)
+        resealer = Resealer(replace(deployment.settings, secret_keys=(NEW_KEY, SECRET_KEY)), line)
         assert await resealer.reseal() == 1
         assert (await resealer.state()).is_done
         await line.close()
-        waiting = await submit(house, "docs", "/done")
-        assert (await end_of(house.http, waiting))["status"] == "completed"
+        waiting = await submit(deployment, "docs", "/done")
+        assert (await end_of(deployment.http, waiting))["status"] == "completed"
         answers.go_on.set()
-        assert (await end_of(house.http, running))["status"] == "completed"
-        await house.dismiss(both)
+        assert (await end_of(deployment.http, running))["status"] == "completed"
+        await deployment.stop_worker(both)
         await workers.hire(NEW_KEY)
-        last = await submit(house, "docs", "/done")
-        assert (await end_of(house.http, last))["status"] == "completed"
+        last = await submit(deployment, "docs", "/done")
+        assert (await end_of(deployment.http, last))["status"] == "completed"
     assert [request.header("authorization") for request in server.requests] == (
         [f"Bearer {HEADER}"] * 3
     )
 
 
 async def test_a_job_that_waited_is_sent_with_the_secrets_of_when_it_runs(
-    house: House, upstream: tuple[Upstream, UpstreamServer]
+    deployment: Deployment, upstream: tuple[Upstream, UpstreamServer]
 ) -> None:
     _, server = upstream
-    await register(house, "docs", upstream_service(server, "first"))
-    ticket = await submit(house, "docs", "/done")
-    await register(house, "docs", upstream_service(server, "second"))
-    await house.call_upstreams()
-    await end_of(house.http, ticket)
+    await register(deployment, "docs", upstream_service(server, "first"))
+    ticket = await submit(deployment, "docs", "/done")
+    await register(deployment, "docs", upstream_service(server, "second"))
+    await deployment.start_gateway_worker()
+    await end_of(deployment.http, ticket)
     assert [request.header("authorization") for request in server.requests] == ["Bearer second"]
 
 
 async def test_jobs_of_a_service_that_was_removed_go_on_with_its_secrets(
-    house: House, upstream: tuple[Upstream, UpstreamServer]
+    deployment: Deployment, upstream: tuple[Upstream, UpstreamServer]
 ) -> None:
     _, server = upstream
-    await register(house, "docs", upstream_service(server))
-    ticket = await submit(house, "docs", "/done")
-    assert (await house.http.delete(paths.hosted("docs"))).status_code == 204
-    await house.call_upstreams()
-    view = await house.engine.wait(ticket["job_id"], timeout=60)
+    await register(deployment, "docs", upstream_service(server))
+    ticket = await submit(deployment, "docs", "/done")
+    assert (await deployment.http.delete(paths.hosted("docs"))).status_code == 204
+    await deployment.start_gateway_worker()
+    view = await deployment.engine.wait(ticket["job_id"], timeout=60)
     assert view.error_code is None
     assert [request.header("authorization") for request in server.requests] == [f"Bearer {HEADER}"]
 
 
 async def test_a_job_whose_secrets_are_gone_or_moved_fails_and_says_so(
-    house: House, upstream: tuple[Upstream, UpstreamServer]
+    deployment: Deployment, upstream: tuple[Upstream, UpstreamServer]
 ) -> None:
     _, server = upstream
-    await register(house, "docs", upstream_service(server))
-    await house.call_upstreams()
+    await register(deployment, "docs", upstream_service(server))
+    await deployment.start_gateway_worker()
     for statement in (
         "UPDATE service_secrets SET sealed = left(sealed, -3)",
         "DELETE FROM service_secrets",
     ):
-        sql = await asyncpg.connect(house.settings.database_url)
+        sql = await asyncpg.connect(deployment.settings.database_url)
         await sql.execute(statement)
         await sql.close()
-        ticket = await submit(house, "docs", "/done")
-        await end_of(house.http, ticket)
-        view = await house.engine.get(ticket["job_id"])
+        ticket = await submit(deployment, "docs", "/done")
+        await end_of(deployment.http, ticket)
+        view = await deployment.engine.get(ticket["job_id"])
         assert (view.state, view.error_code) == (State.FAILED, "secrets_lost")
     assert server.requests == []
 
@@ -310,24 +310,24 @@ async def test_a_deployment_without_a_key_refuses_secrets_and_takes_all_else(
     dsn: str, tmp_path: Path, upstream: tuple[Upstream, UpstreamServer]
 ) -> None:
     _, server = upstream
-    async with House(dsn, tmp_path, secret_keys=()) as house:
+    async with Deployment(dsn, tmp_path, secret_keys=()) as deployment:
         document = upstream_service(server)
-        answer = await house.http.put(paths.hosted("docs"), json=document)
+        answer = await deployment.http.put(paths.hosted("docs"), json=document)
         problem(answer, 503, "sealing_key_missing")
         del document["versions"]["1"]["endpoints"][0]["target"]["headers"]
-        await register(house, "docs", document)
-        await house.call_upstreams()
-        job = await end_of(house.http, await submit(house, "docs", "/done"))
+        await register(deployment, "docs", document)
+        await deployment.start_gateway_worker()
+        job = await end_of(deployment.http, await submit(deployment, "docs", "/done"))
         assert job["status"] == "completed"
 
 
 async def test_a_service_whose_secrets_are_not_sealed_yet_takes_no_jobs_until_they_are(
-    house: House, upstream: tuple[Upstream, UpstreamServer]
+    deployment: Deployment, upstream: tuple[Upstream, UpstreamServer]
 ) -> None:
     """A database of before secrets were sealed: no payload may hold them."""
     _, server = upstream
-    await register(house, "docs", upstream_service(server))
-    sql = await asyncpg.connect(house.settings.database_url)
+    await register(deployment, "docs", upstream_service(server))
+    sql = await asyncpg.connect(deployment.settings.database_url)
     await sql.execute(
         """
         UPDATE services SET definition = jsonb_set(
@@ -339,16 +339,16 @@ async def test_a_service_whose_secrets_are_not_sealed_yet_takes_no_jobs_until_th
     )
     await sql.execute("DELETE FROM service_secrets")
     await sql.close()
-    house.parts.catalogue.forget_all()
-    answer = await house.http.post(paths.submit("/done", "docs"), json={})
+    deployment.context.catalogue.forget_all()
+    answer = await deployment.http.post(paths.submit("/done", "docs"), json={})
     problem(answer, 503, "sealing_key_missing")
-    house.keep_up()
+    deployment.start_maintenance()
 
     async def taken() -> dict[str, Any] | None:
-        answer = await house.http.post(paths.submit("/done", "docs"), json={})
+        answer = await deployment.http.post(paths.submit("/done", "docs"), json={})
         return answer.json() if answer.status_code == 202 else None
 
     ticket: dict[str, Any] = await eventually_async(taken, "the upkeep has sealed them")
-    await house.call_upstreams()
-    assert (await end_of(house.http, ticket))["status"] == "completed"
+    await deployment.start_gateway_worker()
+    assert (await end_of(deployment.http, ticket))["status"] == "completed"
     assert [request.header("authorization") for request in server.requests] == [f"Bearer {HEADER}"]

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from coatcheck.domain.lanes import Lane
+from tests.deployment import Deployment
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, hand_in, know_docs
 from tests.products.gateway.docs_service import docs
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 
 @pytest.fixture
-async def impatient(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    """A house whose urgent lane should need a second."""
+async def impatient(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    """A deployment whose urgent lane should need a second."""
     patience = {Lane.URGENT: 1.0, Lane.STANDARD: 120.0, Lane.BULK: 300.0}
-    async with House(dsn, tmp_path, lane_ack_seconds=patience) as opened:
+    async with Deployment(dsn, tmp_path, lane_ack_seconds=patience) as opened:
         yield opened
 
 
-async def test_a_job_that_no_worker_takes_is_stalled_until_one_does(impatient: House) -> None:
+async def test_a_job_that_no_worker_takes_is_stalled_until_one_does(impatient: Deployment) -> None:
     await know_docs(impatient)
     urgent = await hand_in(impatient.http, "/process", X_HSL_Lane="urgent")
     patient = await hand_in(impatient.http, "/process")
@@ -40,7 +40,7 @@ async def test_a_job_that_no_worker_takes_is_stalled_until_one_does(impatient: H
         urgent["job_id"]: "no_worker",
         patient["job_id"]: None,
     }
-    await impatient.work(docs)
+    await impatient.start_worker(docs)
     job = await end_of(impatient.http, urgent)
     assert (job["stalled"], job["stalled_reason"]) == (False, None)
     assert job["pre_dispatch_age_seconds"] > 1

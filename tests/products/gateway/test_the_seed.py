@@ -6,15 +6,15 @@ from typing import Any
 
 import httpx2
 
+from tests.deployment import Deployment
 from tests.products.gateway.docs_service import docs_v2
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 SERVICE = "/api/v1/orgs/default/services/docs"
 HOSTED = "/api/v1/orgs/default/workspaces/default/hosted-services/docs"
 
 
-async def test_submitting_a_job(staffed: House) -> None:
+async def test_submitting_a_job(staffed: Deployment) -> None:
     async with caller(staffed) as api:
         response = await api.post(
             f"{SERVICE}/async/analyze",
@@ -32,7 +32,7 @@ async def test_submitting_a_job(staffed: House) -> None:
     assert job["poll_url"] == f"{SERVICE}/jobs/{job['job_id']}"
 
 
-async def test_polling_for_status(staffed: House) -> None:
+async def test_polling_for_status(staffed: Deployment) -> None:
     async with caller(staffed) as api:
         job_id = await submitted(api, f"{SERVICE}/async/analyze", {"content": "Long document"})
         poll_url = f"{SERVICE}/jobs/{job_id}"
@@ -50,15 +50,15 @@ async def test_polling_for_status(staffed: House) -> None:
     assert job.get("last_error") is None
 
 
-async def test_versioned_submission(staffed: House) -> None:
-    await staffed.work(docs_v2)
+async def test_versioned_submission(staffed: Deployment) -> None:
+    await staffed.start_worker(docs_v2)
     async with caller(staffed) as api:
         job_id = await submitted(api, f"{SERVICE}/v2/async/analyze", {"content": "Long document"})
         job = await collected(api, job_id)
     assert job["result_summary"] == {"version": 2, "words": 2}
 
 
-async def test_the_target_method_header(staffed: House) -> None:
+async def test_the_target_method_header(staffed: Deployment) -> None:
     async with caller(staffed) as api:
         job_id = await submitted(
             api,
@@ -71,7 +71,7 @@ async def test_the_target_method_header(staffed: House) -> None:
     assert job["result_summary"] == {"item": 123, "status": "processed"}
 
 
-async def test_the_batch_status_check(staffed: House) -> None:
+async def test_the_batch_status_check(staffed: Deployment) -> None:
     async with caller(staffed) as api:
         ids = [await submitted(api, f"{SERVICE}/async/process", {}) for _ in range(3)]
         answer = await api.get(f"{HOSTED}/jobs/batch-status?job_ids={','.join(ids)}")
@@ -79,7 +79,7 @@ async def test_the_batch_status_check(staffed: House) -> None:
     assert [job["id"] for job in answer.json()["items"]] == ids
 
 
-async def test_a_priority_lane(staffed: House) -> None:
+async def test_a_priority_lane(staffed: Deployment) -> None:
     async with caller(staffed) as api:
         job_id = await submitted(
             api,
@@ -91,7 +91,7 @@ async def test_a_priority_lane(staffed: House) -> None:
     assert (job["lane"], job["status"]) == ("urgent", "completed")
 
 
-async def test_an_idempotency_key(staffed: House) -> None:
+async def test_an_idempotency_key(staffed: Deployment) -> None:
     key = {"X-Idempotency-Key": "import-batch-2025-03-15"}
     async with caller(staffed) as api:
         first = await submitted(
@@ -104,7 +104,7 @@ async def test_an_idempotency_key(staffed: House) -> None:
         assert (await collected(api, first))["idempotency_key"] == key["X-Idempotency-Key"]
 
 
-async def test_listing_jobs(staffed: House) -> None:
+async def test_listing_jobs(staffed: Deployment) -> None:
     async with caller(staffed) as api:
         ids = [await submitted(api, f"{SERVICE}/async/process", {}) for _ in range(3)]
         answer = await api.get(f"{HOSTED}/jobs?offset=0&limit=50")
@@ -113,10 +113,10 @@ async def test_listing_jobs(staffed: House) -> None:
     assert listed["total"] == 3
 
 
-def caller(house: House) -> httpx2.AsyncClient:
+def caller(deployment: Deployment) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
-        base_url=house.http.base_url,
-        headers={"Authorization": f"Bearer {house.key}"},
+        base_url=deployment.http.base_url,
+        headers={"Authorization": f"Bearer {deployment.key}"},
         trust_env=False,
         timeout=60,
     )

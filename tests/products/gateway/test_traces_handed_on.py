@@ -10,9 +10,9 @@ import pytest
 from coatcheck.maintenance.webhooks import WebhookDeliverer
 from coatcheck.telemetry.traceparents import trace_id_of
 from tests.all_products import payloads
+from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.products.gateway import paths
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -28,19 +28,19 @@ async def upstream() -> AsyncIterator[UpstreamServer]:
 async def test_the_upstream_and_the_receiver_of_the_webhook_get_the_trace(
     dsn: str, tmp_path: Path, upstream: UpstreamServer
 ) -> None:
-    async with House(dsn, tmp_path) as house:
+    async with Deployment(dsn, tmp_path) as deployment:
         target = {"type": "http", "url": upstream.url("/upstream")}
         endpoint = {"method": "POST", "path": "/thing", "target": target}
-        registered = await house.http.put(
+        registered = await deployment.http.put(
             paths.hosted("far"), json={"versions": {"1": {"endpoints": [endpoint]}}}
         )
         assert registered.is_success, registered.text
-        await house.call_upstreams()
-        deliverer = WebhookDeliverer(house.settings, payloads(house.parts).body)
+        await deployment.start_gateway_worker()
+        deliverer = WebhookDeliverer(deployment.settings, payloads(deployment.context).body)
         await deliverer.begin()
         try:
             for headers in ({"traceparent": TRACEPARENT}, {}):
-                answer = await house.http.post(
+                answer = await deployment.http.post(
                     paths.submit("/thing", "far"),
                     json={},
                     headers={"X-Webhook-Url": upstream.url("/webhook"), **headers},

@@ -16,10 +16,10 @@ import pytest_asyncio
 
 from coatcheck.core.upstream_calls import UpstreamAnswer, kept_headers
 from coatcheck.products.gateway.payloads import response_headers
+from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.ports import free_port
 from tests.products.gateway import paths
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -61,13 +61,13 @@ KEPT: Final = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def calling(shared: House) -> House:
-    await shared.call_upstreams()
+async def calling(shared: Deployment) -> Deployment:
+    await shared.start_gateway_worker()
     return shared
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def hostile(calling: House) -> AsyncIterator[UpstreamServer]:
+async def hostile(calling: Deployment) -> AsyncIterator[UpstreamServer]:
     headers = (*KEPT.items(), *((name, CANARY) for name in ACTED_ON))
     async with upstream_server(plain(b"a page", headers=headers)) as server:
         target = {"type": "http", "url": server.url(), "headers": {}}
@@ -85,7 +85,7 @@ async def hostile(calling: House) -> AsyncIterator[UpstreamServer]:
 
 
 async def test_nothing_that_is_acted_on_reaches_the_caller(
-    calling: House, hostile: UpstreamServer
+    calling: Deployment, hostile: UpstreamServer
 ) -> None:
     base = calling.http.base_url
     reader, writer = await asyncio.open_connection(base.host, base.port)
@@ -127,7 +127,7 @@ async def test_a_header_that_is_a_list_keeps_all_that_was_sent_of_it() -> None:
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 async def test_behind_nginx_an_internal_file_stays_internal(
-    calling: House, hostile: UpstreamServer, tmp_path: Path
+    calling: Deployment, hostile: UpstreamServer, tmp_path: Path
 ) -> None:
     async with (
         nginx(str(calling.http.base_url), tmp_path) as url,

@@ -8,13 +8,13 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from coatcheck.domain.tenants import Scope
+from tests.deployment import Deployment, bearer
 from tests.products.gateway.asking import end_of, hand_in, problem
-from tests.products.house import House, bearer
 
 USAGE = "/api/v1/orgs/default/usage"
 
 
-async def test_jobs_that_ended_are_counted_by_day_and_endpoint(staffed: House) -> None:
+async def test_jobs_that_ended_are_counted_by_day_and_endpoint(staffed: Deployment) -> None:
     today = datetime.now(UTC).date()
     for path in ("/process", "/process", "/fail"):
         await end_of(staffed.http, await hand_in(staffed.http, path))
@@ -32,7 +32,7 @@ async def test_jobs_that_ended_are_counted_by_day_and_endpoint(staffed: House) -
     assert process["run_seconds"] >= 0
 
 
-async def test_the_same_as_a_table(staffed: House) -> None:
+async def test_the_same_as_a_table(staffed: Deployment) -> None:
     await end_of(staffed.http, await hand_in(staffed.http, "/process"))
     shown = (await staffed.http.get(USAGE)).json()["items"]
     for options in ({"params": {"format": "csv"}}, {"headers": {"Accept": "text/csv"}}):
@@ -42,7 +42,7 @@ async def test_the_same_as_a_table(staffed: House) -> None:
         assert row == {name: str(value) for name, value in shown[0].items()}
 
 
-async def test_the_same_by_the_hour(staffed: House) -> None:
+async def test_the_same_by_the_hour(staffed: Deployment) -> None:
     for path in ("/process", "/process", "/fail"):
         await end_of(staffed.http, await hand_in(staffed.http, path))
     days = (await staffed.http.get(USAGE)).json()["items"]
@@ -66,9 +66,9 @@ async def test_the_same_by_the_hour(staffed: House) -> None:
     assert all("hour" not in row for row in days)
 
 
-async def test_another_organisations_usage_is_not_shown(staffed: House) -> None:
+async def test_another_organisations_usage_is_not_shown(staffed: Deployment) -> None:
     await end_of(staffed.http, await hand_in(staffed.http, "/process"))
-    await staffed.org("other")
+    await staffed.create_org("other")
     other = bearer(await staffed.create_key("other"))
     problem(await staffed.http.get(USAGE, headers=other), 404, "not_found")
     own = await staffed.http.get(USAGE.replace("default", "other"), headers=other)
@@ -93,6 +93,6 @@ async def test_another_organisations_usage_is_not_shown(staffed: House) -> None:
         "colour=red",
     ],
 )
-async def test_days_that_make_no_span_are_refused(house: House, query: str) -> None:
-    found = problem(await house.http.get(f"{USAGE}?{query}"), 400, "invalid_parameter")
+async def test_days_that_make_no_span_are_refused(deployment: Deployment, query: str) -> None:
+    found = problem(await deployment.http.get(f"{USAGE}?{query}"), 400, "invalid_parameter")
     assert [each["location"] for each in found["details"]] == ["query"]

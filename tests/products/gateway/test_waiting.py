@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.products.gateway import paths
 from tests.products.gateway.asking import hand_in, problem
 from tests.products.gateway.docs_service import gates
-from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 APPLIED = "preference-applied"
 
 
-async def test_a_submit_that_waits_answers_the_whole_job(shared: House) -> None:
+async def test_a_submit_that_waits_answers_the_whole_job(shared: Deployment) -> None:
     answer = await shared.http.post(
         paths.submit("/analyze"), json={"content": "a b"}, headers={"Prefer": "wait=30"}
     )
@@ -30,7 +30,7 @@ async def test_a_submit_that_waits_answers_the_whole_job(shared: House) -> None:
     assert "retry-after" not in answer.headers
 
 
-async def test_the_query_asks_for_the_same(shared: House) -> None:
+async def test_the_query_asks_for_the_same(shared: Deployment) -> None:
     answer = await shared.http.post(
         paths.submit("/analyze"), json={"content": "a"}, params={"wait": "30"}
     )
@@ -38,7 +38,7 @@ async def test_the_query_asks_for_the_same(shared: House) -> None:
     assert APPLIED not in answer.headers
 
 
-async def test_a_submit_whose_time_is_up_answers_the_ticket(shared: House, gate: str) -> None:
+async def test_a_submit_whose_time_is_up_answers_the_ticket(shared: Deployment, gate: str) -> None:
     answer = await shared.http.post(
         paths.submit("/held"), json={"gate": gate}, headers={"Prefer": "wait=0.1"}
     )
@@ -52,7 +52,7 @@ async def test_a_submit_whose_time_is_up_answers_the_ticket(shared: House, gate:
 
 
 async def test_the_ticket_after_a_wait_shows_the_state_after_the_wait(
-    shared: House, gate: str
+    shared: Deployment, gate: str
 ) -> None:
     body = {"gate": gate}
     await hand_in(shared.http, "/held", body, Idempotency_Key=gate[-40:])
@@ -69,7 +69,7 @@ async def test_the_ticket_after_a_wait_shows_the_state_after_the_wait(
 
 
 async def test_a_status_read_that_waits_answers_when_the_job_has_ended(
-    shared: House, gate: str
+    shared: Deployment, gate: str
 ) -> None:
     ticket = await hand_in(shared.http, "/held", {"gate": gate})
     await gates.begun[gate].wait()
@@ -82,7 +82,7 @@ async def test_a_status_read_that_waits_answers_when_the_job_has_ended(
     assert answer.headers[APPLIED] == "wait=30"
 
 
-async def test_a_status_read_whose_time_is_up_answers_202(shared: House, gate: str) -> None:
+async def test_a_status_read_whose_time_is_up_answers_202(shared: Deployment, gate: str) -> None:
     ticket = await hand_in(shared.http, "/held", {"gate": gate})
     for options in ({"params": {"wait": "0.05"}}, {"headers": {"Prefer": "wait=0"}}):
         answer = await shared.http.get(ticket["poll_url"], **options)
@@ -92,13 +92,13 @@ async def test_a_status_read_whose_time_is_up_answers_202(shared: House, gate: s
     gates.opened[gate].set()
 
 
-async def test_a_failed_job_ends_the_wait_too(shared: House) -> None:
+async def test_a_failed_job_ends_the_wait_too(shared: Deployment) -> None:
     answer = await shared.http.post(paths.submit("/fail"), json={}, headers={"Prefer": "wait=30"})
     assert (answer.status_code, answer.json()["status"]) == (200, "failed")
 
 
 @pytest.mark.parametrize("given", ["61", "3600", "60.5"])
-async def test_a_longer_wait_is_cut_to_60_seconds(shared: House, given: str) -> None:
+async def test_a_longer_wait_is_cut_to_60_seconds(shared: Deployment, given: str) -> None:
     answer = await shared.http.post(
         paths.submit("/process"), json={}, headers={"Prefer": f"wait={given}"}
     )
@@ -108,7 +108,9 @@ async def test_a_longer_wait_is_cut_to_60_seconds(shared: House, given: str) -> 
 
 
 @pytest.mark.parametrize("given", ["", "-1", "soon", "nan", "1,5"])
-async def test_a_wait_that_is_no_number_is_refused_in_the_query(shared: House, given: str) -> None:
+async def test_a_wait_that_is_no_number_is_refused_in_the_query(
+    shared: Deployment, given: str
+) -> None:
     answer = await shared.http.post(paths.submit("/process"), json={}, params={"wait": given})
     found = problem(answer, 400, "invalid_parameter")
     assert [(each["field"], each["location"]) for each in found["details"]] == [("wait", "query")]
@@ -116,14 +118,14 @@ async def test_a_wait_that_is_no_number_is_refused_in_the_query(shared: House, g
 
 @pytest.mark.parametrize("given", ["wait=soon", "wait", "wait=-1", "something-else", ""])
 async def test_a_preference_that_is_not_understood_is_passed_over(
-    shared: House, given: str
+    shared: Deployment, given: str
 ) -> None:
     answer = await shared.http.post(paths.submit("/process"), json={}, headers={"Prefer": given})
     assert answer.status_code == 202
     assert APPLIED not in answer.headers
 
 
-async def test_the_wait_is_not_part_of_the_input(shared: House) -> None:
+async def test_the_wait_is_not_part_of_the_input(shared: Deployment) -> None:
     answer = await shared.http.post(
         paths.submit("/search"),
         params={"wait": "30", "text": "x"},

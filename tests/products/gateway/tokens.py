@@ -1,4 +1,4 @@
-"""Tokens of issuers that a test's house trusts."""
+"""Tokens of issuers that a test's deployment trusts."""
 
 from __future__ import annotations
 

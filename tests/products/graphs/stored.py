@@ -9,7 +9,7 @@ from typing import Any
 from coatcheck.blobs import BlobContainer
 from coatcheck.db.connection import Connection
 from coatcheck.maintenance.retention import OrphanBlobSweeper
-from tests.products.house import House
+from tests.deployment import Deployment
 from tests.waiting import eventually_async
 
 
@@ -18,25 +18,25 @@ async def inputs_in(container: BlobContainer) -> list[str]:
     return sorted({key async for page in container.keys_under("inputs") for key in page})
 
 
-async def sweep(house: House, container: BlobContainer) -> None:
+async def sweep(deployment: Deployment, container: BlobContainer) -> None:
     """As the sweeper does, without waiting until orphans are old."""
-    line = Connection(house.settings.database_url, name="tests sweep")
+    line = Connection(deployment.settings.database_url, name="tests sweep")
     await OrphanBlobSweeper(line, container, grace=timedelta(0)).tick()
     await line.close()
 
 
-async def receipt_of(house: House, body: Mapping[str, Any]) -> dict[str, Any]:
-    answer = await house.http.get(body["urls"]["receipt"])
+async def receipt_of(deployment: Deployment, body: Mapping[str, Any]) -> dict[str, Any]:
+    answer = await deployment.http.get(body["urls"]["receipt"])
     assert answer.status_code == 200, answer.text
     receipt: dict[str, Any] = answer.json()["receipt"]
     return receipt
 
 
-async def complete_receipt(house: House, body: Mapping[str, Any]) -> dict[str, Any]:
+async def complete_receipt(deployment: Deployment, body: Mapping[str, Any]) -> dict[str, Any]:
     """The receipt, once it says that no copy is left."""
 
     async def look() -> dict[str, Any] | None:
-        receipt = await receipt_of(house, body)
+        receipt = await receipt_of(deployment, body)
         return receipt if receipt["complete"] else None
 
     found: dict[str, Any] = await eventually_async(look, "the receipt is complete")

@@ -12,8 +12,8 @@ import pytest
 
 from coatcheck.products.graphs.presenter import RESULT_INLINE_BYTES_MAX
 from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
+from tests.deployment import Deployment
 from tests.products.graphs.archives import PROGRAM, post, zipped
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 ARCHIVE = zipped(PROGRAM)
@@ -27,9 +27,9 @@ LABELS = {
 
 
 async def analysed(
-    house: House, archive: bytes, operation: str = "supermodel", key: str = "k"
+    deployment: Deployment, archive: bytes, operation: str = "supermodel", key: str = "k"
 ) -> dict[str, Any]:
-    answer = await post(house.http, archive, key, operation=operation, Prefer="wait=60")
+    answer = await post(deployment.http, archive, key, operation=operation, Prefer="wait=60")
     assert answer.status_code == 200, answer.text
     body: dict[str, Any] = answer.json()
     return body
@@ -48,9 +48,9 @@ def calls_in(result: Mapping[str, Any]) -> set[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize("operation", GRAPH_OPERATIONS)
-async def test_every_operation_answers_its_graph(house: House, operation: str) -> None:
-    await house.analyse_archives()
-    body = await analysed(house, ARCHIVE, operation)
+async def test_every_operation_answers_its_graph(deployment: Deployment, operation: str) -> None:
+    await deployment.start_graphs_worker()
+    body = await analysed(deployment, ARCHIVE, operation)
     assert (body["status"], body["terminal"], body["operation"]) == ("completed", True, operation)
     result = body["result"]
     nodes, relationships = result["graph"]["nodes"], result["graph"]["relationships"]
@@ -70,22 +70,24 @@ async def test_every_operation_answers_its_graph(house: House, operation: str) -
     assert ("domains" in result) == (operation in ("domain", "supermodel"))
 
 
-async def test_a_completed_job_is_read_by_its_id_and_by_sending_it_again(house: House) -> None:
-    await house.analyse_archives()
-    body = await analysed(house, ARCHIVE, "call")
-    read = await house.http.get(body["urls"]["poll"])
-    again = await post(house.http, ARCHIVE, "k")
+async def test_a_completed_job_is_read_by_its_id_and_by_sending_it_again(
+    deployment: Deployment,
+) -> None:
+    await deployment.start_graphs_worker()
+    body = await analysed(deployment, ARCHIVE, "call")
+    read = await deployment.http.get(body["urls"]["poll"])
+    again = await post(deployment.http, ARCHIVE, "k")
     assert (read.status_code, again.status_code) == (200, 200)
     assert read.json() == again.json() == body
     assert "Retry-After" not in read.headers
     assert read.headers["X-Usage-Units"] == "0"
     known = {"If-None-Match": read.headers["ETag"]}
-    assert (await house.http.get(body["urls"]["poll"], headers=known)).status_code == 304
+    assert (await deployment.http.get(body["urls"]["poll"], headers=known)).status_code == 304
 
 
-async def test_domains_hold_every_file_and_function(house: House) -> None:
-    await house.analyse_archives()
-    result = (await analysed(house, ARCHIVE, "domain"))["result"]
+async def test_domains_hold_every_file_and_function(deployment: Deployment) -> None:
+    await deployment.start_graphs_worker()
+    result = (await analysed(deployment, ARCHIVE, "domain"))["result"]
     domains = {domain["id"] for domain in result["domains"]}
     nodes = result["graph"]["nodes"]
     files = {node["id"] for node in nodes if node["labels"] == ["File"]}
@@ -98,39 +100,41 @@ async def test_domains_hold_every_file_and_function(house: House) -> None:
     assert all("samplePaths" not in domain for domain in result["domains"])
 
 
-async def test_a_graph_too_large_for_a_row_is_streamed_from_the_blob_store(house: House) -> None:
-    await house.analyse_archives()
+async def test_a_graph_too_large_for_a_row_is_streamed_from_the_blob_store(
+    deployment: Deployment,
+) -> None:
+    await deployment.start_graphs_worker()
     functions = "\n".join(f"def f{number}():\n    f{number + 1}()" for number in range(4_000))
     archive = zipped({"large.py": functions})
-    answer = await post(house.http, archive, "k", Prefer="wait=60")
+    answer = await post(deployment.http, archive, "k", Prefer="wait=60")
     body = answer.json()
     assert answer.status_code == 200
     assert len(answer.content) > RESULT_INLINE_BYTES_MAX
     assert body["result"]["stats"]["calls"]["resolved"] == 3_999
     assert len(calls_in(body["result"])) == 3_999
-    (artifact,) = await house.engine.artifacts(body["jobId"])
+    (artifact,) = await deployment.engine.artifacts(body["jobId"])
     assert artifact.size > RESULT_INLINE_BYTES_MAX
-    events = await house.http.get(body["urls"]["events"])
+    events = await deployment.http.get(body["urls"]["events"])
     end = json.loads(events.text.rstrip().splitlines()[-1].removeprefix("data: "))
     assert (end["status"], end["resultUrl"]) == ("completed", body["urls"]["poll"])
     assert "result" not in end
 
 
-async def test_a_graph_whose_blob_is_gone_is_not_answered_in_half(house: House) -> None:
-    await house.analyse_archives()
+async def test_a_graph_whose_blob_is_gone_is_not_answered_in_half(deployment: Deployment) -> None:
+    await deployment.start_graphs_worker()
     functions = "\n".join(f"def f{number}():\n    f{number + 1}()" for number in range(4_000))
-    body = await analysed(house, zipped({"large.py": functions}))
-    (artifact,) = await house.engine.artifacts(body["jobId"])
-    await house.engine.blobs.delete([artifact.blob_key])
-    answer = await house.http.get(body["urls"]["poll"])
+    body = await analysed(deployment, zipped({"large.py": functions}))
+    (artifact,) = await deployment.engine.artifacts(body["jobId"])
+    await deployment.engine.blobs.delete([artifact.blob_key])
+    answer = await deployment.http.get(body["urls"]["poll"])
     assert answer.status_code == 503
     assert answer.json()["code"] == "blob_store_unavailable"
 
 
-async def test_a_job_is_followed_with_its_progress(house: House) -> None:
-    await house.analyse_archives()
-    answer = await post(house.http, ARCHIVE, "k")
-    events = await house.http.get(answer.json()["urls"]["events"])
+async def test_a_job_is_followed_with_its_progress(deployment: Deployment) -> None:
+    await deployment.start_graphs_worker()
+    answer = await post(deployment.http, ARCHIVE, "k")
+    events = await deployment.http.get(answer.json()["urls"]["events"])
     names = [line for line in events.text.splitlines() if line.startswith("event: ")]
     assert names[-1] == "event: end"
     end = json.loads(events.text.rstrip().splitlines()[-1].removeprefix("data: "))
@@ -139,24 +143,26 @@ async def test_a_job_is_followed_with_its_progress(house: House) -> None:
     assert end["progress"] == {"fraction": 1.0, "note": "3 of 3 files"}
 
 
-async def test_an_archive_that_only_reading_finds_out_fails_its_job(house: House) -> None:
-    await house.analyse_archives()
+async def test_an_archive_that_only_reading_finds_out_fails_its_job(deployment: Deployment) -> None:
+    await deployment.start_graphs_worker()
     broken = bytearray(zipped({"a.py": "x = 1\n" * 100}, method=0))
     at = broken.index(b"x = 1")
     broken[at] ^= 1  # the checksum is not true any more
-    body = await analysed(house, bytes(broken))
+    body = await analysed(deployment, bytes(broken))
     assert body["status"] == "failed"
     assert body["errorCode"] == "archive_rejected"
     assert isinstance(body["error"], str)
     assert "result" not in body
 
 
-async def test_the_archive_is_gone_once_the_job_has_ended(house: House, tmp_path: Path) -> None:
-    await house.analyse_archives()
-    body = await analysed(house, ARCHIVE)
+async def test_the_archive_is_gone_once_the_job_has_ended(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    await deployment.start_graphs_worker()
+    body = await analysed(deployment, ARCHIVE)
 
     async def receipt() -> dict[str, Any]:
-        answer = await house.http.get(body["urls"]["receipt"])
+        answer = await deployment.http.get(body["urls"]["receipt"])
         found: dict[str, Any] = answer.json()["receipt"]
         return found
 
@@ -170,29 +176,29 @@ async def test_the_archive_is_gone_once_the_job_has_ended(house: House, tmp_path
     assert mechanisms["blob"] == mechanisms["disk"] == "worker"
 
 
-async def test_a_running_analysis_can_be_cancelled(house: House) -> None:
-    await house.analyse_archives()
+async def test_a_running_analysis_can_be_cancelled(deployment: Deployment) -> None:
+    await deployment.start_graphs_worker()
     deep = "\n".join(f"def f{number}(): return g{number}()" for number in range(20_000))
     archive = zipped({f"m{number}.py": deep for number in range(40)})
-    answer = await post(house.http, archive, "k")
+    answer = await post(deployment.http, archive, "k")
     poll = answer.json()["urls"]["poll"]
 
     async def processing() -> bool:
-        return bool((await house.http.get(poll)).json()["status"] == "processing")
+        return bool((await deployment.http.get(poll)).json()["status"] == "processing")
 
     await eventually_async(processing, "it is being analysed")
-    cancelled = await house.http.post(answer.json()["urls"]["cancel"])
+    cancelled = await deployment.http.post(answer.json()["urls"]["cancel"])
     assert cancelled.status_code == 202
     assert cancelled.json()["cancelRequested"] is True
-    ended = (await house.http.get(f"{poll}?wait=60")).json()
+    ended = (await deployment.http.get(f"{poll}?wait=60")).json()
     assert (ended["status"], ended["errorCode"]) == ("failed", "cancelled")
 
 
-async def test_work_is_metered_by_operation(house: House) -> None:
-    await house.analyse_archives()
+async def test_work_is_metered_by_operation(deployment: Deployment) -> None:
+    await deployment.start_graphs_worker()
     for operation in ("call", "parse"):
         for _ in range(2):
-            await analysed(house, ARCHIVE, operation, key=operation)
-    usage: httpx2.Response = await house.http.get("/api/v1/orgs/default/usage")
+            await analysed(deployment, ARCHIVE, operation, key=operation)
+    usage: httpx2.Response = await deployment.http.get("/api/v1/orgs/default/usage")
     counted = {item["endpoint"]: item["completed"] for item in usage.json()["items"]}
     assert counted == {"graphs.post__call": 1, "graphs.post__parse": 1}

@@ -17,9 +17,9 @@ import pytest
 from coatcheck.blobs import BlobContainer
 from coatcheck.db.connection import Connection
 from tests.archives.hostile import CASES, Hostile
+from tests.deployment import Deployment
 from tests.products.graphs.archives import PROGRAM, post, zipped
 from tests.products.graphs.stored import complete_receipt, inputs_in
-from tests.products.house import House
 
 GOOD = zipped(PROGRAM)
 AT_ONCE = 4
@@ -46,17 +46,17 @@ class Surroundings:
 
 @pytest.fixture
 def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the house deep inside it, so that what climbs out lands in it, and a folder to
-    work in. Nothing in it may change but the house's own."""
-    (tmp_path / "deep" / "down" / "house").mkdir(parents=True)
+    """A folder with the deployment deep inside it, so that what climbs out lands in it, and a
+    folder to work in. Nothing in it may change but the deployment's own."""
+    (tmp_path / "deep" / "down" / "deployment").mkdir(parents=True)
     (tmp_path / "here" / "and" / "there").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "and" / "there")
     return tmp_path
 
 
 @pytest.fixture
-async def house(dsn: str, ground: Path) -> AsyncIterator[House]:
-    async with House(dsn, ground / "deep" / "down" / "house") as opened:
+async def deployment(dsn: str, ground: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, ground / "deep" / "down" / "deployment") as opened:
         yield opened
 
 
@@ -67,13 +67,13 @@ async def line(dsn: str) -> AsyncIterator[Connection]:
     await line.close()
 
 
-async def hand_in(house: House, cases: Sequence[Hostile]) -> list[httpx2.Response]:
+async def hand_in(deployment: Deployment, cases: Sequence[Hostile]) -> list[httpx2.Response]:
     """A few at a time, each with its name for a key."""
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def one(case: Hostile) -> httpx2.Response:
         async with turns:
-            return await post(house.http, case.build(), case.name, operation="supermodel")
+            return await post(deployment.http, case.build(), case.name, operation="supermodel")
 
     return await asyncio.gather(*(one(case) for case in cases))
 
@@ -83,14 +83,14 @@ async def rows(line: Connection, table: str) -> int:
     return int(row["rows"])
 
 
-async def expect_health(house: House) -> None:
+async def expect_health(deployment: Deployment) -> None:
     """The same server and the same worker still do their work."""
-    answer = await post(house.http, GOOD, "a good one", Prefer="wait=60")
+    answer = await post(deployment.http, GOOD, "a good one", Prefer="wait=60")
     assert answer.status_code == 200, answer.text
     assert answer.json()["status"] == "completed"
     assert answer.json()["result"]["stats"]["calls"]["resolved"] == 1
-    assert (await house.http.get("/readyz")).status_code == 200
-    await complete_receipt(house, answer.json())
+    assert (await deployment.http.get("/readyz")).status_code == 200
+    await complete_receipt(deployment, answer.json())
     assert analyses() == []
 
 
@@ -111,12 +111,12 @@ def show(what: str, cases: Sequence[Hostile]) -> None:
 
 @pytest.mark.slow
 async def test_an_archive_whose_directory_tells_is_refused_before_there_is_a_job(
-    house: House, line: Connection, ground: Path
+    deployment: Deployment, line: Connection, ground: Path
 ) -> None:
-    await house.analyse_archives()
-    blobs = BlobContainer.open(house.settings.blob_url)
+    await deployment.start_graphs_worker()
+    blobs = BlobContainer.open(deployment.settings.blob_url)
     before = Surroundings.of(ground)
-    answers = await hand_in(house, TOLD_BY_DIRECTORY)
+    answers = await hand_in(deployment, TOLD_BY_DIRECTORY)
     told = {}
     for case, answer in zip(TOLD_BY_DIRECTORY, answers, strict=True):
         body = answer.json()
@@ -133,30 +133,30 @@ async def test_an_archive_whose_directory_tells_is_refused_before_there_is_a_job
     assert await rows(line, "jobs") == await rows(line, "job_inputs") == 0
     assert await inputs_in(blobs) == []
     assert Surroundings.of(ground) == before
-    await expect_health(house)
+    await expect_health(deployment)
     show("refused by their directory (422, no job, no blob)", TOLD_BY_DIRECTORY)
 
 
 @pytest.mark.slow
 async def test_an_archive_that_only_reading_tells_fails_its_job_and_nothing_else(
-    house: House, line: Connection, ground: Path
+    deployment: Deployment, line: Connection, ground: Path
 ) -> None:
-    await house.analyse_archives()
-    blobs = BlobContainer.open(house.settings.blob_url)
+    await deployment.start_graphs_worker()
+    blobs = BlobContainer.open(deployment.settings.blob_url)
     before = Surroundings.of(ground)
-    answers = await hand_in(house, TOLD_BY_READER)
+    answers = await hand_in(deployment, TOLD_BY_READER)
     told = {}
     for case, answer in zip(TOLD_BY_READER, answers, strict=True):
         assert answer.status_code == 202, (case.name, answer.text)
-        ended = await house.http.get(f"{answer.json()['urls']['poll']}?wait=60")
+        ended = await deployment.http.get(f"{answer.json()['urls']['poll']}?wait=60")
         body = ended.json()
         told[case.name] = (ended.status_code, body["status"], body.get("errorCode"))
         assert f"({case.reason})" in body["error"], case.name
         assert "evil" not in ended.text
-        await complete_receipt(house, body)
+        await complete_receipt(deployment, body)
     assert told == {case.name: (200, "failed", "archive_rejected") for case in TOLD_BY_READER}
     assert await rows(line, "jobs") == await rows(line, "job_inputs") == len(TOLD_BY_READER)
     assert await inputs_in(blobs) == []
     assert Surroundings.of(ground) == before
-    await expect_health(house)
+    await expect_health(deployment)
     show("failed by their bytes (a failed job, a complete receipt)", TOLD_BY_READER)

@@ -18,10 +18,10 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.products.graphs import executor
 from coatcheck.worker.temp_dirs import TempRoot
+from tests.deployment import Deployment
 from tests.products.graphs.archives import MIB, PROGRAM, post, zipped
 from tests.products.graphs.gated import post_through
 from tests.products.graphs.stored import complete_receipt, inputs_in, mechanisms, receipt_of
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 ARCHIVE = zipped(PROGRAM)
@@ -60,28 +60,28 @@ def archives_on_disk(folder: Path) -> list[Path]:
 
 
 async def test_a_worker_that_is_stopped_gives_its_archive_back_and_spends_no_attempt(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(monkeypatch)
-    worker = await house.analyse_archives()
-    body = (await post(house.http, ARCHIVE, "k")).json()
+    worker = await deployment.start_graphs_worker()
+    body = (await post(deployment.http, ARCHIVE, "k")).json()
     await held.reached.wait()
     assert len(archives_on_disk(tmp_path)) == 1
-    await house.dismiss(worker)
+    await deployment.stop_worker(worker)
 
-    view = await house.engine.get(body["jobId"])
+    view = await deployment.engine.get(body["jobId"])
     assert (view.state.value, view.attempts) == ("queued", 0)
     assert archives_on_disk(tmp_path) == []
     (disk,) = [
-        each for each in (await receipt_of(house, body))["layers"] if each["layer"] == "disk"
+        each for each in (await receipt_of(deployment, body))["layers"] if each["layer"] == "disk"
     ]
     assert (disk["mechanism"], bool(disk["deletedAt"])) == ("worker", True)
 
     held.go.set()
-    await house.analyse_archives()
-    ended = (await house.http.get(body["urls"]["poll"] + "?wait=60")).json()
+    await deployment.start_graphs_worker()
+    ended = (await deployment.http.get(body["urls"]["poll"] + "?wait=60")).json()
     assert ended["status"] == "completed"
-    assert {layer["layer"] for layer in (await complete_receipt(house, body))["layers"]} == {
+    assert {layer["layer"] for layer in (await complete_receipt(deployment, body))["layers"]} == {
         "blob",
         "disk",
         "database",
@@ -89,47 +89,47 @@ async def test_a_worker_that_is_stopped_gives_its_archive_back_and_spends_no_att
 
 
 async def test_a_worker_that_is_stopped_while_parsers_run_ends_them_and_gives_the_job_back(
-    house: House, tmp_path: Path
+    deployment: Deployment, tmp_path: Path
 ) -> None:
-    worker = await house.analyse_archives()
+    worker = await deployment.start_graphs_worker()
     long = "\n".join(f"def f{number}(): return g{number}()" for number in range(20_000))
     archive = zipped({f"m{number}.py": long for number in range(40)})
-    body = (await post(house.http, archive, "k")).json()
+    body = (await post(deployment.http, archive, "k")).json()
 
     async def parsing() -> bool:
-        return "progress" in (await house.http.get(body["urls"]["poll"])).json()
+        return "progress" in (await deployment.http.get(body["urls"]["poll"])).json()
 
     await eventually_async(parsing, "files are being parsed")
     processes = psutil.Process().children(recursive=True)
     assert any("executors.child" in " ".join(each.cmdline()) for each in processes)
-    await house.dismiss(worker)
+    await deployment.stop_worker(worker)
 
-    view = await house.engine.get(body["jobId"])
+    view = await deployment.engine.get(body["jobId"])
     assert (view.state.value, view.attempts) == ("queued", 0)
     assert archives_on_disk(tmp_path) == []
     left = psutil.Process().children(recursive=True)
     assert not any("executors.child" in " ".join(each.cmdline()) for each in left)
-    assert mechanisms(await receipt_of(house, body))["disk"] == "worker"
+    assert mechanisms(await receipt_of(deployment, body))["disk"] == "worker"
 
 
 async def test_an_analysis_that_takes_too_long_fails_at_once_and_for_good(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "RUN_SECONDS_MAX", 0.3)
     Held(monkeypatch)
-    await house.analyse_archives()
-    body = (await post(house.http, ARCHIVE, "k")).json()
-    ended = (await house.http.get(f"{body['urls']['poll']}?wait=60")).json()
+    await deployment.start_graphs_worker()
+    body = (await post(deployment.http, ARCHIVE, "k")).json()
+    ended = (await deployment.http.get(f"{body['urls']['poll']}?wait=60")).json()
     assert (ended["status"], ended["errorCode"]) == ("failed", "analysis_too_long")
     assert archives_on_disk(tmp_path) == []
 
 
 async def test_a_worker_that_loses_its_lease_while_it_downloads_removes_what_it_has(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(monkeypatch)
-    worker = await house.analyse_archives()
-    body = (await post(house.http, ARCHIVE, "k")).json()
+    worker = await deployment.start_graphs_worker()
+    body = (await post(deployment.http, ARCHIVE, "k")).json()
     await held.reached.wait()
     (first,) = archives_on_disk(tmp_path)
     worker._lose(Lane.STANDARD)
@@ -139,9 +139,9 @@ async def test_a_worker_that_loses_its_lease_while_it_downloads_removes_what_it_
 
     await eventually_async(gone, "the folder is removed")
     held.go.set()
-    ended = (await house.http.get(body["urls"]["poll"] + "?wait=60")).json()
+    ended = (await deployment.http.get(body["urls"]["poll"] + "?wait=60")).json()
     assert ended["status"] == "completed"  # it was given back, and taken again
-    layers = (await complete_receipt(house, body))["layers"]
+    layers = (await complete_receipt(deployment, body))["layers"]
     assert [layer["layer"] for layer in layers].count("disk") == 2
 
 
@@ -150,33 +150,33 @@ async def test_a_folder_that_could_not_be_removed_is_not_said_to_be_gone(
 ) -> None:
     with monkeypatch.context() as stubborn:
         stubborn.setattr(TempRoot, "remove", lambda *_: None)
-        async with House(dsn, tmp_path) as house:
-            worker = await house.analyse_archives()
-            body = (await post(house.http, ARCHIVE, "k", Prefer="wait=60")).json()
+        async with Deployment(dsn, tmp_path) as deployment:
+            worker = await deployment.start_graphs_worker()
+            body = (await post(deployment.http, ARCHIVE, "k", Prefer="wait=60")).json()
             assert body["status"] == "completed"
-            await house.dismiss(worker)
+            await deployment.stop_worker(worker)
             (disk,) = [
                 each
-                for each in (await receipt_of(house, body))["layers"]
+                for each in (await receipt_of(deployment, body))["layers"]
                 if each["layer"] == "disk"
             ]
             assert disk["deletedAt"] is None
-            assert not (await receipt_of(house, body))["complete"]
+            assert not (await receipt_of(deployment, body))["complete"]
     # The worker's whole folder went when it ended, and with it what was left.
     assert archives_on_disk(tmp_path) == []
     assert (await record_of(dsn, body)).complete
 
 
 async def test_a_folder_that_could_not_be_removed_is_removed_later(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "_CLEANUP_SECONDS", 0.1)
     with monkeypatch.context() as stubborn:
         stubborn.setattr(TempRoot, "remove", lambda *_: None)
-        await house.analyse_archives()
-        body = (await post(house.http, ARCHIVE, "k", Prefer="wait=60")).json()
+        await deployment.start_graphs_worker()
+        body = (await post(deployment.http, ARCHIVE, "k", Prefer="wait=60")).json()
         assert body["status"] == "completed"
-    receipt = await complete_receipt(house, body)
+    receipt = await complete_receipt(deployment, body)
     assert mechanisms(receipt) == {"blob": "worker", "database": "end_of_job", "disk": "worker"}
     assert list((tmp_path / "temp").glob("*/*")) == []
 
@@ -194,20 +194,20 @@ async def test_an_interruption_while_the_copy_is_noted_leaves_no_open_record(
         return None
 
     monkeypatch.setattr(inputs, "note_disk_copy", note_and_hang)
-    async with House(dsn, tmp_path) as house:
-        worker = await house.analyse_archives()
-        body = (await post(house.http, ARCHIVE, "k")).json()
+    async with Deployment(dsn, tmp_path) as deployment:
+        worker = await deployment.start_graphs_worker()
+        body = (await post(deployment.http, ARCHIVE, "k")).json()
         await noted.wait()
-        await house.dismiss(worker)
-        assert (await house.engine.get(body["jobId"])).state.value == "queued"
+        await deployment.stop_worker(worker)
+        assert (await deployment.engine.get(body["jobId"])).state.value == "queued"
     (disk,) = [copy for copy in (await record_of(dsn, body)).copies if copy.layer is Layer.DISK]
     assert disk.deleted_at is not None
 
 
 async def test_a_server_that_is_stopped_in_the_middle_of_an_upload_leaves_nothing(
-    house: House, tmp_path: Path
+    deployment: Deployment, tmp_path: Path
 ) -> None:
-    replica = await house.replica()
+    replica = await deployment.start_server()
     replica.server.config.timeout_graceful_shutdown = 1
     archive = zipped({"noise.bin": bytes(12 * MIB)}, method=0)
     stored = asyncio.Event()
@@ -215,7 +215,7 @@ async def test_a_server_that_is_stopped_in_the_middle_of_an_upload_leaves_nothin
 
     async def gate() -> None:
         async def one_is_stored() -> bool:
-            return bool(await inputs_in(house.engine.blobs))
+            return bool(await inputs_in(deployment.engine.blobs))
 
         await eventually_async(one_is_stored, "the first piece is stored")
         stored.set()
@@ -223,13 +223,13 @@ async def test_a_server_that_is_stopped_in_the_middle_of_an_upload_leaves_nothin
 
     sending = asyncio.create_task(post_through(gate, replica.http, archive, "k"))
     await stored.wait()
-    await replica.drain()
+    await replica.stop()
 
     async def nothing_left() -> bool:
-        return not await inputs_in(house.engine.blobs)
+        return not await inputs_in(deployment.engine.blobs)
 
     await eventually_async(nothing_left, "the pieces are deleted")
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     # The key is free.
-    assert (await post(house.http, ARCHIVE, "k")).headers["X-Usage-Units"] == "1"
+    assert (await post(deployment.http, ARCHIVE, "k")).headers["X-Usage-Units"] == "1"

@@ -18,9 +18,9 @@ from coatcheck.products.graphs import naming
 from coatcheck.products.graphs.analysis import DOMAINS, REST
 from coatcheck.settings import Settings
 from coatcheck_codegraph.domain_document import DomainEntry
+from tests.deployment import Deployment
 from tests.products.graphs.archives import post, zipped
 from tests.products.graphs.model import Model, Shown, completion, serving_a_model
-from tests.products.house import House
 
 KEY = "sk-only-for-this-test"
 CANARY = "canary-7f31c5"
@@ -67,9 +67,11 @@ async def test_a_model_names_and_describes_the_domains_and_sees_no_source_text(
 ) -> None:
     model.says = renaming
     llm = {"graphs_llm_url": model.url, "graphs_llm_model": "small", "graphs_llm_key": KEY}
-    async with House(dsn, tmp_path, **llm) as house:
-        await house.analyse_archives()
-        answer = await post(house.http, zipped(PROGRAM), "k", operation="domain", Prefer="wait=60")
+    async with Deployment(dsn, tmp_path, **llm) as deployment:
+        await deployment.start_graphs_worker()
+        answer = await post(
+            deployment.http, zipped(PROGRAM), "k", operation="domain", Prefer="wait=60"
+        )
     result = answer.json()["result"]
     assert result["domainNaming"] == {"by": "llm", "attempts": 1}
     domains = result["domains"]
@@ -96,10 +98,10 @@ async def test_a_model_that_fails_does_not_fail_the_job(
 ) -> None:
     model.status = 500
     llm = {"graphs_llm_url": model.url, "graphs_llm_model": "small"}
-    async with House(dsn, tmp_path, **llm) as house:
-        await house.analyse_archives()
+    async with Deployment(dsn, tmp_path, **llm) as deployment:
+        await deployment.start_graphs_worker()
         answer = await post(
-            house.http, zipped(PROGRAM), "k", operation="supermodel", Prefer="wait=60"
+            deployment.http, zipped(PROGRAM), "k", operation="supermodel", Prefer="wait=60"
         )
     body = answer.json()
     assert body["status"] == "completed"
@@ -119,9 +121,11 @@ async def test_operations_without_domains_ask_nobody(
     dsn: str, tmp_path: Path, model: Model
 ) -> None:
     llm = {"graphs_llm_url": model.url, "graphs_llm_model": "small"}
-    async with House(dsn, tmp_path, **llm) as house:
-        await house.analyse_archives()
-        answer = await post(house.http, zipped(PROGRAM), "k", operation="call", Prefer="wait=60")
+    async with Deployment(dsn, tmp_path, **llm) as deployment:
+        await deployment.start_graphs_worker()
+        answer = await post(
+            deployment.http, zipped(PROGRAM), "k", operation="call", Prefer="wait=60"
+        )
     assert answer.json()["status"] == "completed"
     assert model.asked == []
 

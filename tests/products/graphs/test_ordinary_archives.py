@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.archives.forge import Part, archive
+from tests.deployment import Deployment
 from tests.products.graphs.archives import post
-from tests.products.house import House
 
 SOURCES = {
     "BUILD": "rule\n",
@@ -55,8 +55,8 @@ def git_archive(folder: Path, files: Mapping[str, str], links: Mapping[str, str]
     return git(folder, "archive", "--format=zip", "--prefix=shop-main/", "HEAD")
 
 
-async def graph_of(house: House, data: bytes, key: str = "k") -> dict[str, Any]:
-    answer = await post(house.http, data, key, operation="supermodel", Prefer="wait=60")
+async def graph_of(deployment: Deployment, data: bytes, key: str = "k") -> dict[str, Any]:
+    answer = await post(deployment.http, data, key, operation="supermodel", Prefer="wait=60")
     assert answer.status_code == 200, answer.text
     body: dict[str, Any] = answer.json()
     assert body["status"] == "completed", body
@@ -73,16 +73,16 @@ def paths(result: Mapping[str, Any]) -> set[str]:
 
 
 async def test_what_git_archives_becomes_a_graph_and_what_was_skipped_is_counted(
-    house: House, tmp_path: Path
+    deployment: Deployment, tmp_path: Path
 ) -> None:
-    await house.analyse_archives()
+    await deployment.start_graphs_worker()
     links = {"current": "shop", "shop/alias.py": "till.py"}
     data = git_archive(tmp_path / "repository", SOURCES, links)
     with zipfile.ZipFile(io.BytesIO(data)) as opened:  # it is as the test says it is
         modes = {info.filename: info.external_attr >> 28 for info in opened.infolist()}
     assert modes["shop-main/shop/alias.py"] == 0o12
 
-    result = await graph_of(house, data)
+    result = await graph_of(deployment, data)
     assert paths(result) == {
         "shop-main/build/make.py",
         "shop-main/net/match_MARK.c",
@@ -102,9 +102,9 @@ def lying(*names: str) -> bytes:
     return archive(Part(b"good.py", b"def good():\n    pass\n"), *bad)
 
 
-async def test_what_is_not_parsed_is_not_unpacked(house: House) -> None:
-    await house.analyse_archives()
-    result = await graph_of(house, lying("data.bin", "node_modules/a.js", "page.min.js"))
+async def test_what_is_not_parsed_is_not_unpacked(deployment: Deployment) -> None:
+    await deployment.start_graphs_worker()
+    result = await graph_of(deployment, lying("data.bin", "node_modules/a.js", "page.min.js"))
     assert paths(result) == {"good.py"}
     assert result["stats"]["filesSkippedByReason"] == {"generated": 1, "vendored": 1}
 
@@ -113,12 +113,16 @@ async def test_more_entries_and_more_bytes_than_are_allowed_are_refused(
     dsn: str, tmp_path: Path
 ) -> None:
     small = {"archive_entries_max": 3, "archive_unpacked_mb_max": 1}
-    async with House(dsn, tmp_path, **small) as house:
-        many = await post(house.http, archive(*(Part(b"%d.py" % at) for at in range(4))), "many")
+    async with Deployment(dsn, tmp_path, **small) as deployment:
+        many = await post(
+            deployment.http, archive(*(Part(b"%d.py" % at) for at in range(4))), "many"
+        )
         noise = os.urandom(700_000)
         large = archive(*(Part(b"%d.bin" % at, noise, method=0) for at in range(2)))
-        much = await post(house.http, large, "much")
-        fine = await post(house.http, archive(*(Part(b"%d.py" % at) for at in range(3))), "fine")
+        much = await post(deployment.http, large, "much")
+        fine = await post(
+            deployment.http, archive(*(Part(b"%d.py" % at) for at in range(3))), "fine"
+        )
     assert fine.status_code == 202
     issues = [answer.json()["details"][0]["issue"] for answer in (many, much)]
     assert [answer.status_code for answer in (many, much)] == [422, 422]
@@ -132,21 +136,21 @@ def crowd(number: int, *more: Part) -> bytes:
     return archive(Part(b"main.py", b"def main():\n    pass\n"), *empty, *more)
 
 
-async def test_tens_of_thousands_of_entries_are_taken_in(house: House) -> None:
-    await house.analyse_archives()
+async def test_tens_of_thousands_of_entries_are_taken_in(deployment: Deployment) -> None:
+    await deployment.start_graphs_worker()
     data = crowd(60_000)
     directory_bytes = int.from_bytes(data[-10:-6], "little")
     assert directory_bytes > 6 * 1024 * 1024
-    result = await graph_of(house, data)
+    result = await graph_of(deployment, data)
     assert paths(result) == {"main.py"}
 
 
 async def test_a_bad_entry_behind_tens_of_thousands_is_refused_before_a_job_exists(
-    house: House,
+    deployment: Deployment,
 ) -> None:
     for name, reason in ((b"../evil.py", "path_traversal"), (b"main.py", "duplicate_name")):
-        answer = await post(house.http, crowd(60_000, Part(name)), reason)
+        answer = await post(deployment.http, crowd(60_000, Part(name)), reason)
         assert answer.status_code == 422, answer.text
         assert answer.json()["details"][0]["issue"] == reason
-    stored = [key async for keys in house.engine.blobs.keys_under("") for key in keys]
+    stored = [key async for keys in deployment.engine.blobs.keys_under("") for key in keys]
     assert stored == []

@@ -16,9 +16,9 @@ from typing import Any, Final
 import pytest
 
 from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
+from tests.deployment import Deployment
 from tests.products.graphs.archives import post, zipped
 from tests.products.graphs.model import Shown, completion, serving_a_model
-from tests.products.house import House
 
 CANARY: Final = "canary-51ab07"
 MOMENT: Final = datetime
@@ -153,8 +153,10 @@ def check(value: Any, shape: Any, at: str) -> None:
         assert isinstance(value, (int, float) if shape is float else shape), at
 
 
-async def result_of(house: House, operation: str, archive: bytes = ARCHIVE) -> dict[str, Any]:
-    answer = await post(house.http, archive, operation, operation=operation, Prefer="wait=60")
+async def result_of(
+    deployment: Deployment, operation: str, archive: bytes = ARCHIVE
+) -> dict[str, Any]:
+    answer = await post(deployment.http, archive, operation, operation=operation, Prefer="wait=60")
     assert answer.status_code == 200, answer.text
     body = answer.json()
     assert body["status"] == "completed", body
@@ -164,9 +166,9 @@ async def result_of(house: House, operation: str, archive: bytes = ARCHIVE) -> d
 
 
 @pytest.mark.parametrize("operation", GRAPH_OPERATIONS)
-async def test_every_field_that_they_read_is_there(house: House, operation: str) -> None:
-    await house.analyse_archives()
-    result = await result_of(house, operation)
+async def test_every_field_that_they_read_is_there(deployment: Deployment, operation: str) -> None:
+    await deployment.start_graphs_worker()
+    result = await result_of(deployment, operation)
     check(result, SHAPES[operation], operation)
     stats, graph = result["stats"], result["graph"]
     assert stats["nodeCount"] == len(graph["nodes"])
@@ -186,9 +188,11 @@ async def test_every_field_that_they_read_is_there(house: House, operation: str)
 
 
 @pytest.mark.parametrize("operation", GRAPH_OPERATIONS)
-async def test_an_archive_without_code_has_every_field_too(house: House, operation: str) -> None:
-    await house.analyse_archives()
-    result = await result_of(house, operation, zipped({"README.md": "# Nothing\n"}))
+async def test_an_archive_without_code_has_every_field_too(
+    deployment: Deployment, operation: str
+) -> None:
+    await deployment.start_graphs_worker()
+    result = await result_of(deployment, operation, zipped({"README.md": "# Nothing\n"}))
     check(result, SHAPES[operation], operation)
 
 
@@ -201,9 +205,11 @@ TWINS: Final = {
 
 
 @pytest.mark.parametrize("operation", ["parse", "supermodel"])
-async def test_relationships_have_their_names_beside_ours(house: House, operation: str) -> None:
-    await house.analyse_archives()
-    result = await result_of(house, operation)
+async def test_relationships_have_their_names_beside_ours(
+    deployment: Deployment, operation: str
+) -> None:
+    await deployment.start_graphs_worker()
+    result = await result_of(deployment, operation)
     labels = {node["id"]: node["labels"][0] for node in result["graph"]["nodes"]}
     found: dict[str, set[tuple[str, str]]] = {}
     for each in result["graph"]["relationships"]:
@@ -220,9 +226,11 @@ async def test_relationships_have_their_names_beside_ours(house: House, operatio
         assert {labels[end] for _, end in found[name]} == {label}
 
 
-async def test_domains_fall_into_subdomains_and_everything_belongs_to_one(house: House) -> None:
-    await house.analyse_archives()
-    result = await result_of(house, "supermodel")
+async def test_domains_fall_into_subdomains_and_everything_belongs_to_one(
+    deployment: Deployment,
+) -> None:
+    await deployment.start_graphs_worker()
+    result = await result_of(deployment, "supermodel")
     nodes = {node["id"]: node for node in result["graph"]["nodes"]}
     related: dict[str, set[tuple[str, str]]] = {}
     for each in result["graph"]["relationships"]:
@@ -267,9 +275,11 @@ async def test_domains_fall_into_subdomains_and_everything_belongs_to_one(house:
     assert assigned["domainName"] == "Billing"
 
 
-async def test_domains_that_depend_on_each_other_are_related_by_name(house: House) -> None:
-    await house.analyse_archives()
-    result = await result_of(house, "domain")
+async def test_domains_that_depend_on_each_other_are_related_by_name(
+    deployment: Deployment,
+) -> None:
+    await deployment.start_graphs_worker()
+    result = await result_of(deployment, "domain")
     (uses,) = (each for each in result["relationships"] if each["from"] == "Mail")
     assert (uses["to"], uses["type"]) == ("Billing", "dependsOn")
     assert 0 < uses["strength"] <= 1
@@ -297,9 +307,9 @@ async def test_a_name_that_a_model_gives_is_the_name_everywhere(dsn: str, tmp_pa
     with serving_a_model() as model:
         model.says = renaming
         llm = {"graphs_llm_url": model.url, "graphs_llm_model": "small"}
-        async with House(dsn, tmp_path, **llm) as house:
-            await house.analyse_archives()
-            result = await result_of(house, "supermodel")
+        async with Deployment(dsn, tmp_path, **llm) as deployment:
+            await deployment.start_graphs_worker()
+            result = await result_of(deployment, "supermodel")
     names = {domain["name"] for domain in result["domains"]}
     assert names == {f'The "{domain["id"]}"' for domain in result["domains"]}
     assert {domain["descriptionSummary"] for domain in result["domains"]} == {"It is a part."}
@@ -312,10 +322,10 @@ async def test_a_name_that_a_model_gives_is_the_name_everywhere(dsn: str, tmp_pa
     assert {each["from"] for each in result["relationships"]} <= names
 
 
-async def test_two_runs_differ_in_their_times_and_in_nothing_else(house: House) -> None:
-    await house.analyse_archives()
-    first = await result_of(house, "supermodel")
-    again = await post(house.http, ARCHIVE, "again", operation="supermodel", Prefer="wait=60")
+async def test_two_runs_differ_in_their_times_and_in_nothing_else(deployment: Deployment) -> None:
+    await deployment.start_graphs_worker()
+    first = await result_of(deployment, "supermodel")
+    again = await post(deployment.http, ARCHIVE, "again", operation="supermodel", Prefer="wait=60")
     second = again.json()["result"]
     for result in (first, second):
         for name in ("generatedAt", "metadata", "runId"):

@@ -15,9 +15,9 @@ from coatcheck.domain.errors import RateLimited
 from coatcheck.http import upload_limits
 from coatcheck.http.upload_limits import UPLOADS_MAX, UPLOADS_OF_ONE_ORG_MAX, UploadSlots
 from coatcheck.products.graphs import submit_routes
+from tests.deployment import Deployment, bearer
 from tests.products.graphs.archives import MIB, PROGRAM, post, zipped
 from tests.products.graphs.gated import post_through
-from tests.products.house import House, bearer
 from tests.waiting import eventually
 
 LARGE = zipped({"noise.bin": bytes(10 * MIB)}, method=0)
@@ -92,18 +92,18 @@ async def test_who_gives_up_or_waits_in_vain_takes_no_room(monkeypatch: pytest.M
 
 
 async def test_uploads_that_stand_still_do_not_keep_another_organisation_out(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upload_limits, "WAIT_SECONDS_MAX", 0.5)
-    await house.org("other")
-    other = bearer(await house.create_key(org="other"))
+    await deployment.create_org("other")
+    other = bearer(await deployment.create_key(org="other"))
     go = asyncio.Event()
 
     async def gate() -> None:
         await go.wait()
 
     slow = [
-        asyncio.create_task(post_through(gate, house.http, LARGE, f"slow-{number}"))
+        asyncio.create_task(post_through(gate, deployment.http, LARGE, f"slow-{number}"))
         for number in range(UPLOADS_OF_ONE_ORG_MAX)
     ]
 
@@ -112,17 +112,17 @@ async def test_uploads_that_stand_still_do_not_keep_another_organisation_out(
         return len(pieces) >= UPLOADS_OF_ONE_ORG_MAX
 
     await asyncio.to_thread(eventually, begun, "every upload has begun")
-    refused = await post(house.http, zipped(PROGRAM), "k")
+    refused = await post(deployment.http, zipped(PROGRAM), "k")
     assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
     assert int(refused.headers["Retry-After"]) > 0
-    assert (await post(house.http, zipped(PROGRAM), "k", **other)).status_code == 202
+    assert (await post(deployment.http, zipped(PROGRAM), "k", **other)).status_code == 202
     go.set()
     assert {answer.status_code for answer in await asyncio.gather(*slow)} == {202}
-    assert (await post(house.http, zipped(PROGRAM), "k")).status_code == 202
+    assert (await post(deployment.http, zipped(PROGRAM), "k")).status_code == 202
 
 
 async def test_who_waited_for_room_uploads_nothing_if_its_key_has_a_job_by_then(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upload_limits, "UPLOADS_OF_ONE_ORG_MAX", 1)
     rooms: list[upload_limits._OrgRoom] = []
@@ -145,9 +145,9 @@ async def test_who_waited_for_room_uploads_nothing_if_its_key_has_a_job_by_then(
     async def gate() -> None:
         await go.wait()
 
-    first = asyncio.create_task(post_through(gate, house.http, LARGE, "k"))
+    first = asyncio.create_task(post_through(gate, deployment.http, LARGE, "k"))
     await asyncio.to_thread(eventually, lambda: uploads, "the first upload has begun")
-    second = asyncio.create_task(post(house.http, zipped(PROGRAM), "k"))
+    second = asyncio.create_task(post(deployment.http, zipped(PROGRAM), "k"))
     await asyncio.to_thread(
         eventually, lambda: any(each.users == 2 for each in rooms), "the second waits"
     )

@@ -18,11 +18,11 @@ from coatcheck.settings import Settings
 from coatcheck.worker.worker import Worker
 from tests.blobs.stores import BlobStore
 from tests.blobs.unsteady_proxy import UnsteadyProxy
+from tests.deployment import Deployment
 from tests.products.graphs.archives import PROGRAM, post, zipped
 from tests.products.graphs.gated import THREE_PIECES, post_through
 from tests.products.graphs.store_away import Switch, failing_for, switchable
 from tests.products.graphs.stored import complete_receipt, inputs_in, mechanisms, receipt_of, sweep
-from tests.products.house import House
 from tests.waiting import eventually_async
 
 ARCHIVE = zipped(PROGRAM)
@@ -33,40 +33,40 @@ NOT_DELETED = "an input could not be deleted"
 async def store(
     blob_store: BlobStore, container: BlobContainer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Switch]:
-    """The store of the house. ``container`` was opened before, and is never in its way."""
+    """The store of the deployment. ``container`` was opened before, and is never in its way."""
     async with switchable(blob_store, monkeypatch) as switch:
         yield switch
 
 
 @pytest.fixture
-async def house(
+async def deployment(
     dsn: str, tmp_path: Path, blob_store: BlobStore, store: Switch
-) -> AsyncIterator[House]:
-    async with House(dsn, tmp_path, blob_url=blob_store.url) as opened:
+) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, blob_url=blob_store.url) as opened:
         await opened.engine.blobs.probe()  # opened while the store is there
         yield opened
 
 
-async def expect_free(house: House, key: str) -> None:
+async def expect_free(deployment: Deployment, key: str) -> None:
     """A key that no job has: new work can be handed in with it."""
-    answer = await post(house.http, ARCHIVE, key)
+    answer = await post(deployment.http, ARCHIVE, key)
     assert (answer.status_code, answer.headers["X-Usage-Units"]) == (202, "1")
 
 
 async def test_nothing_is_kept_of_an_archive_that_the_store_did_not_take(
-    house: House, store: Switch, container: BlobContainer
+    deployment: Deployment, store: Switch, container: BlobContainer
 ) -> None:
     store.leave()
-    answer = await post(house.http, ARCHIVE, "k")
+    answer = await post(deployment.http, ARCHIVE, "k")
     store.come_back()
     assert answer.status_code == 503
     assert answer.json()["code"] == "blob_store_unavailable"
     assert await inputs_in(container) == []
-    await expect_free(house, "k")
+    await expect_free(deployment, "k")
 
 
 async def test_what_the_store_took_before_it_went_away_is_swept_when_it_is_back(
-    house: House, store: Switch, container: BlobContainer
+    deployment: Deployment, store: Switch, container: BlobContainer
 ) -> None:
     async def first_piece_is_stored() -> None:
         async def look() -> list[str]:
@@ -75,14 +75,14 @@ async def test_what_the_store_took_before_it_went_away_is_swept_when_it_is_back(
         await eventually_async(look, "the first piece is stored")
         store.leave()
 
-    answer = await post_through(first_piece_is_stored, house.http, THREE_PIECES, "k")
+    answer = await post_through(first_piece_is_stored, deployment.http, THREE_PIECES, "k")
     store.come_back()
     assert answer.status_code == 503
     assert answer.json()["code"] == "blob_store_unavailable"
     assert [key[-6:] for key in await inputs_in(container)] == ["/00000"]
-    await sweep(house, container)
+    await sweep(deployment, container)
     assert await inputs_in(container) == []
-    await expect_free(house, "k")
+    await expect_free(deployment, "k")
 
 
 @pytest.mark.parametrize("blob_store", ["s3", "azure"], indirect=True)
@@ -98,14 +98,14 @@ async def test_the_pieces_before_one_that_failed_are_deleted_at_once(
 
     async with (
         failing_for(second_piece, blob_store, monkeypatch) as proxy,
-        House(dsn, tmp_path, blob_url=blob_store.url) as house,
+        Deployment(dsn, tmp_path, blob_url=blob_store.url) as deployment,
     ):
-        answer = await post(house.http, THREE_PIECES, "k")
+        answer = await post(deployment.http, THREE_PIECES, "k")
         assert answer.status_code == 503
         assert answer.json()["code"] == "blob_store_unavailable"
         assert stored_first_piece(proxy)
         assert await inputs_in(container) == []
-        await expect_free(house, "k")
+        await expect_free(deployment, "k")
 
 
 def stored_first_piece(proxy: UnsteadyProxy) -> bool:
@@ -113,26 +113,26 @@ def stored_first_piece(proxy: UnsteadyProxy) -> bool:
 
 
 async def test_an_archive_that_cannot_be_fetched_is_fetched_later(
-    house: House, store: Switch, container: BlobContainer
+    deployment: Deployment, store: Switch, container: BlobContainer
 ) -> None:
-    house.keep_up()
-    answer = await post(house.http, THREE_PIECES, "k")
+    deployment.start_maintenance()
+    answer = await post(deployment.http, THREE_PIECES, "k")
     job = answer.json()["jobId"]
-    async with idle_worker(house) as worker:
+    async with idle_worker(deployment) as worker:
         store.leave()
         working = asyncio.create_task(worker.run())
 
         async def to_be_tried_again() -> bool:
-            return (await house.engine.get(job)).state is State.RETRYING
+            return (await deployment.engine.get(job)).state is State.RETRYING
 
         await eventually_async(to_be_tried_again, "the job is to be tried again")
-        waiting = await house.http.get(answer.json()["urls"]["poll"])
+        waiting = await deployment.http.get(answer.json()["urls"]["poll"])
         assert (waiting.status_code, waiting.json()["status"]) == (202, "processing")
         store.come_back()
-        ended = await house.http.get(f"{answer.json()['urls']['poll']}?wait=60")
+        ended = await deployment.http.get(f"{answer.json()['urls']['poll']}?wait=60")
         assert ended.json()["status"] == "completed"
         assert ended.json()["result"]["stats"]["calls"]["resolved"] == 1
-        receipt = await complete_receipt(house, ended.json())
+        receipt = await complete_receipt(deployment, ended.json())
         worker.stop()
         await working
     assert [layer["layer"] for layer in receipt["layers"]].count("disk") >= 2  # one an attempt
@@ -140,14 +140,14 @@ async def test_an_archive_that_cannot_be_fetched_is_fetched_later(
 
 
 @contextlib.asynccontextmanager
-async def idle_worker(house: House) -> AsyncIterator[Worker]:
+async def idle_worker(deployment: Deployment) -> AsyncIterator[Worker]:
     """A worker that has opened its store and claims nothing yet."""
-    async with GraphExecutor(house.settings) as graphs:
+    async with GraphExecutor(deployment.settings) as graphs:
         yield graphs.worker()
 
 
 async def test_an_answer_does_not_wait_for_a_deletion_which_is_made_up_for_later(
-    house: House,
+    deployment: Deployment,
     store: Switch,
     container: BlobContainer,
     monkeypatch: pytest.MonkeyPatch,
@@ -162,21 +162,21 @@ async def test_an_answer_does_not_wait_for_a_deletion_which_is_made_up_for_later
         return await complete(settings, folder)
 
     monkeypatch.setattr(naming, "complete", hold)
-    await house.analyse_archives()
-    answer = await post(house.http, THREE_PIECES, "k")
+    await deployment.start_graphs_worker()
+    answer = await post(deployment.http, THREE_PIECES, "k")
     await asyncio.wait_for(analysed.wait(), 60)
-    upkeep = house.keep_up()
+    upkeep = deployment.start_maintenance()
     store.leave()
     with caplog.at_level(logging.WARNING, "coatcheck.core.artifacts"):
         go_on.set()
-        ended = await house.http.get(f"{answer.json()['urls']['poll']}?wait=60")
+        ended = await deployment.http.get(f"{answer.json()['urls']['poll']}?wait=60")
         assert (ended.status_code, ended.json()["status"]) == (200, "completed")
 
         async def has_been_tried() -> bool:
             return caplog.text.count(NOT_DELETED) >= 2  # by the worker, and by the upkeep
 
         await eventually_async(has_been_tried, "both have tried to delete it")
-    early = await receipt_of(house, ended.json())
+    early = await receipt_of(deployment, ended.json())
     assert not early["complete"]
     assert {layer["layer"]: layer["deletedAt"] is None for layer in early["layers"]} == {
         "blob": True,
@@ -185,7 +185,7 @@ async def test_an_answer_does_not_wait_for_a_deletion_which_is_made_up_for_later
     }
     store.come_back()
     assert len(await inputs_in(container)) == 3
-    late = await complete_receipt(house, ended.json())
+    late = await complete_receipt(deployment, ended.json())
     await upkeep.stop()
     assert mechanisms(late) == {"blob": "upkeep", "disk": "worker", "database": "end_of_job"}
     assert await inputs_in(container) == []

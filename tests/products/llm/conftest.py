@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.deployment import Deployment
 from tests.postgres_keeper import Databases
-from tests.products.house import House
 from tests.products.llm.talking import a_database
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
@@ -16,16 +16,16 @@ NOBODY_LISTENS = "http://127.0.0.1:9"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def waiting(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[House]:
-    """A house with a target that is set, and no worker that calls it: its jobs wait.
+) -> AsyncIterator[Deployment]:
+    """A deployment with a target that is set, and no worker that calls it: its jobs wait.
 
     For all tests of a module that do not mind each other. Such a module runs on one event loop:
     ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
     """
-    folder = tmp_path_factory.mktemp("house")
+    folder = tmp_path_factory.mktemp("deployment")
     async with (
         a_database(databases) as dsn,
-        House(dsn, folder, llm_url=NOBODY_LISTENS) as opened,
+        Deployment(dsn, folder, llm_url=NOBODY_LISTENS) as opened,
     ):
         yield opened
 

@@ -1,4 +1,4 @@
-"""A house in which one can talk: an Ollama-shaped upstream, a worker that asks it, and clients.
+"""A deployment with chats: an Ollama-shaped upstream, a worker that asks it, and clients.
 
 The clients are the real packages, over a socket, given nothing but a base URL and a key.
 """
@@ -19,8 +19,8 @@ from coatcheck.products.llm.executor import LlmExecutor
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.worker.worker import Worker
 from examples.ollama_upstream import OllamaUpstream
+from tests.deployment import Deployment, Server, bearer
 from tests.postgres_keeper import Databases, run
-from tests.products.house import House, Replica, bearer
 
 Answer = TypeVar("Answer")
 
@@ -29,26 +29,28 @@ MODEL = "llama3.2"
 
 
 class Talking:
-    """One upstream, and a house that sends chats to it."""
+    """One upstream, and a deployment that sends chats to it."""
 
-    def __init__(self, house: House, upstream: OllamaUpstream, executor: LlmExecutor) -> None:
-        self.house = house
+    def __init__(
+        self, deployment: Deployment, upstream: OllamaUpstream, executor: LlmExecutor
+    ) -> None:
+        self.deployment = deployment
         self.upstream = upstream
         self._executor = executor
 
     async def hire(self) -> Worker:
         """A worker that asks the upstream."""
-        return await self.house._hire(self._executor.worker())
+        return await self.deployment.run_worker(self._executor.worker())
 
-    def url(self, replica: Replica | None = None) -> str:
-        return str((replica or self.house.first).http.base_url).rstrip("/")
+    def url(self, replica: Server | None = None) -> str:
+        return str((replica or self.deployment.server).http.base_url).rstrip("/")
 
     def ollama(self, key: str | None = None) -> ollama.AsyncClient:
-        return ollama.AsyncClient(host=self.url(), headers=bearer(key or self.house.key))
+        return ollama.AsyncClient(host=self.url(), headers=bearer(key or self.deployment.key))
 
     def openai(self, key: str | None = None, **options: Any) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(
-            base_url=f"{self.url()}/v1", api_key=key or self.house.key, **options
+            base_url=f"{self.url()}/v1", api_key=key or self.deployment.key, **options
         )
 
 
@@ -61,15 +63,15 @@ async def talking(
     upstream: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Talking]:
-    """A house with an upstream, fast unless ``upstream`` says otherwise, and a worker for it."""
+    """A deployment with an upstream, fast unless ``upstream`` says otherwise, and its worker."""
     tuning: dict[str, Any] = {"tokens_per_second": 0, "max_loaded": 8, "parallel": 8}
     async with OllamaUpstream(**(tuning | {"token": TOKEN} | (upstream or {}))) as target:
         targets = (LlmTarget("here", target.url, TOKEN, concurrency),)
         async with (
-            House(dsn, folder, **({"llm_targets": targets} | settings)) as house,
-            LlmExecutor(house.settings) as executor,
+            Deployment(dsn, folder, **({"llm_targets": targets} | settings)) as deployment,
+            LlmExecutor(deployment.settings) as executor,
         ):
-            opened = Talking(house, target, executor)
+            opened = Talking(deployment, target, executor)
             await opened.hire()
             yield opened
 

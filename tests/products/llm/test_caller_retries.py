@@ -16,7 +16,7 @@ from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.products.llm import queries
 from examples.ollama_upstream import Fault
-from tests.products.house import Replica, bearer
+from tests.deployment import Server, bearer
 from tests.products.llm.talking import MODEL, Talking, talking
 from tests.waiting import eventually_async
 
@@ -31,7 +31,7 @@ JOINED = "X-Job-Joined"
 @pytest.fixture
 async def talk(dsn: str, tmp_path: Path) -> AsyncIterator[Talking]:
     async with talking(dsn, tmp_path) as opened:
-        opened.house.keep_up()
+        opened.deployment.start_maintenance()
         yield opened
 
 
@@ -45,7 +45,7 @@ def go_on(talk: Talking) -> None:
 
 
 async def jobs(talk: Talking) -> Sequence[JobView]:
-    return await talk.house.engine.list(org=ORG)
+    return await talk.deployment.engine.list(org=ORG)
 
 
 class Impatient:
@@ -93,14 +93,14 @@ async def leave(
     talk: Talking,
     *,
     path: str = COMPLETIONS,
-    replica: Replica | None = None,
+    replica: Server | None = None,
     headers: dict[str, str] | None = None,
     **fields: Any,
 ) -> JobView:
     """A caller who asks, and leaves before the answer: their job."""
     known = {view.id for view in await jobs(talk)}
-    replica = replica or talk.house.first
-    engine = replica.parts.engine
+    replica = replica or talk.deployment.server
+    engine = replica.context.engine
     asking = asyncio.create_task(replica.http.post(path, json=CHAT | fields, headers=headers))
 
     async def is_waited_for() -> JobView | None:
@@ -119,7 +119,7 @@ async def leave(
 
 async def known_as_left(talk: Talking, *views: JobView) -> None:
     async def is_known() -> bool:
-        rows = await talk.house._db.fetch("SELECT job_id FROM llm_abandoned")
+        rows = await talk.deployment.connection.fetch("SELECT job_id FROM llm_abandoned")
         return {row["job_id"] for row in rows} >= {view.uuid for view in views}
 
     await eventually_async(is_known, "the database knows that the callers have left")
@@ -142,7 +142,7 @@ async def test_a_call_that_times_out_and_is_tried_again_makes_one_job(
     (view,) = await jobs(talk)
     assert (view.id, view.state) == (job, State.COMPLETED)
     assert talk.upstream.seen.paths["/api/chat"] == 1
-    told = (await talk.house.http.get(f"/jobs/{job}")).json()
+    told = (await talk.deployment.http.get(f"/jobs/{job}")).json()
     assert said == told["result"]["message"]["content"]
 
 
@@ -162,7 +162,7 @@ async def test_a_retry_joins_at_whichever_server_it_arrives(talk: Talking) -> No
     hold(talk)
     left = await leave(talk)
     await known_as_left(talk, left)
-    second = await talk.house.replica()
+    second = await talk.deployment.start_server()
     asking = asyncio.create_task(again(second.http))
     go_on(talk)
     answer = await asking
@@ -177,14 +177,14 @@ async def test_of_two_retries_at_once_one_joins_and_the_other_has_a_job_of_its_o
     hold(talk)
     left = await leave(talk)
     await known_as_left(talk, left)
-    second = await talk.house.replica()
+    second = await talk.deployment.start_server()
     asking = [
-        asyncio.create_task(again(talk.house.http)),
+        asyncio.create_task(again(talk.deployment.http)),
         asyncio.create_task(again(second.http)),
     ]
 
     async def both_wait() -> bool:
-        engines = (talk.house.engine, second.parts.engine)
+        engines = (talk.deployment.engine, second.context.engine)
         return all(engine._watcher._waiters for engine in engines)
 
     await eventually_async(both_wait, "both wait for a job")
@@ -201,16 +201,16 @@ async def test_a_retry_that_leaves_as_well_is_followed_by_the_next(talk: Talking
     hold(talk)
     left = await leave(talk)
     await known_as_left(talk, left)
-    asking = asyncio.create_task(again(talk.house.http))
+    asking = asyncio.create_task(again(talk.deployment.http))
 
     async def is_joined() -> bool:
-        return not await talk.house._db.fetch("SELECT job_id FROM llm_abandoned")
+        return not await talk.deployment.connection.fetch("SELECT job_id FROM llm_abandoned")
 
     await eventually_async(is_joined, "the retry has joined")
     asking.cancel()
     await known_as_left(talk, left)
     go_on(talk)
-    answer = await again(talk.house.http)
+    answer = await again(talk.deployment.http)
     assert answer.headers["X-Job-Id"] == left.id
 
 
@@ -219,19 +219,19 @@ async def test_an_answer_that_came_meanwhile_is_given_at_once(talk: Talking) -> 
     left = await leave(talk)
     await known_as_left(talk, left)
     go_on(talk)
-    assert (await talk.house.engine.wait(left.id)).state is State.COMPLETED
-    answer = await again(talk.house.http)
+    assert (await talk.deployment.engine.wait(left.id)).state is State.COMPLETED
+    answer = await again(talk.deployment.http)
     assert answer.headers["X-Job-Id"] == left.id
     assert answer.json()["choices"][0]["message"]["content"]
 
 
 async def test_a_retry_follows_the_stream_from_its_beginning(talk: Talking) -> None:
     hold(talk, after_tokens=3)
-    http = talk.house.http
+    http = talk.deployment.http
     async with http.stream("POST", COMPLETIONS, json=CHAT | {"stream": True}) as response:
         job = response.headers["X-Job-Id"]
         await anext(response.aiter_lines())
-    await known_as_left(talk, await talk.house.engine.get(job))
+    await known_as_left(talk, await talk.deployment.engine.get(job))
     go_on(talk)
     answer = await again(http, stream=True)
     assert answer.headers["X-Job-Id"] == job
@@ -245,13 +245,13 @@ async def test_a_retry_follows_the_stream_from_its_beginning(talk: Talking) -> N
 
 async def test_a_caller_who_still_waits_is_left_their_job(talk: Talking) -> None:
     hold(talk)
-    first = asyncio.create_task(talk.house.http.post(COMPLETIONS, json=CHAT))
+    first = asyncio.create_task(talk.deployment.http.post(COMPLETIONS, json=CHAT))
 
     async def is_there() -> bool:
         return len(await jobs(talk)) == 1
 
     await eventually_async(is_there, "the first job is there")
-    second = asyncio.create_task(again(talk.house.http))
+    second = asyncio.create_task(again(talk.deployment.http))
 
     async def are_there() -> bool:
         return len(await jobs(talk)) == 2
@@ -267,10 +267,10 @@ async def test_only_a_retry_of_the_same_caller_and_the_same_body_joins(talk: Tal
     left = await leave(talk)
     await known_as_left(talk, left)
     go_on(talk)
-    http = talk.house.http
-    colleague = bearer(await talk.house.create_key(user="colleague"))
-    await talk.house.org("other")
-    stranger = bearer(await talk.house.create_key(org="other"))
+    http = talk.deployment.http
+    colleague = bearer(await talk.deployment.create_key(user="colleague"))
+    await talk.deployment.create_org("other")
+    stranger = bearer(await talk.deployment.create_key(org="other"))
     for headers, fields in (
         ({}, {}),
         ({"x-stainless-retry-count": "0"}, {}),
@@ -293,9 +293,9 @@ async def test_a_job_with_a_key_or_a_webhook_of_its_own_is_not_joined(talk: Talk
     keyed = await leave(talk, headers={"Idempotency-Key": "mine"})
     told = await leave(talk, webhook_url="http://127.0.0.1:9/")
     go_on(talk)
-    answer = await again(talk.house.http)
+    answer = await again(talk.deployment.http)
     assert answer.headers["X-Job-Id"] not in (keyed.id, told.id)
-    assert not await talk.house._db.fetch("SELECT job_id FROM llm_abandoned")
+    assert not await talk.deployment.connection.fetch("SELECT job_id FROM llm_abandoned")
 
 
 async def test_a_job_that_was_left_long_ago_is_not_joined_and_forgotten(talk: Talking) -> None:
@@ -303,14 +303,14 @@ async def test_a_job_that_was_left_long_ago_is_not_joined_and_forgotten(talk: Ta
     left = await leave(talk)
     await known_as_left(talk, left)
     go_on(talk)
-    await talk.house._db.fetch(
+    await talk.deployment.connection.fetch(
         "UPDATE llm_abandoned SET left_at = left_at - $1 * interval '1 second'",
         queries.RETRY_SECONDS_MAX + 1,
     )
-    assert JOINED not in (await again(talk.house.http)).headers
+    assert JOINED not in (await again(talk.deployment.http)).headers
 
     async def is_forgotten() -> bool:
-        return not await talk.house._db.fetch("SELECT job_id FROM llm_abandoned")
+        return not await talk.deployment.connection.fetch("SELECT job_id FROM llm_abandoned")
 
     await eventually_async(is_forgotten, "what nobody may join is deleted")
 
@@ -320,7 +320,9 @@ async def test_callers_of_ollamas_routes_are_joined_as_well(talk: Talking) -> No
     left = await leave(talk, path="/api/chat", stream=False)
     await known_as_left(talk, left)
     go_on(talk)
-    answer = await talk.house.http.post("/api/chat", json=CHAT | {"stream": False}, headers=RETRY)
+    answer = await talk.deployment.http.post(
+        "/api/chat", json=CHAT | {"stream": False}, headers=RETRY
+    )
     assert (answer.headers["X-Job-Id"], answer.json()["done"]) == (left.id, True)
 
 
@@ -342,8 +344,8 @@ async def test_a_retry_joins_on_every_route_of_openais(
     talk: Talking, path: str, asked: dict[str, Any], calls: str
 ) -> None:
     talk.upstream.plan(Fault("hang", None, path=calls))
-    engine = talk.house.engine
-    asking = asyncio.create_task(talk.house.http.post(path, json=asked))
+    engine = talk.deployment.engine
+    asking = asyncio.create_task(talk.deployment.http.post(path, json=asked))
 
     async def is_waited_for() -> bool:
         return bool(await jobs(talk)) and bool(engine._watcher._waiters)
@@ -353,7 +355,7 @@ async def test_a_retry_joins_on_every_route_of_openais(
     (left,) = await jobs(talk)
     await known_as_left(talk, left)
     go_on(talk)
-    answer = await talk.house.http.post(path, json=asked, headers=RETRY)
+    answer = await talk.deployment.http.post(path, json=asked, headers=RETRY)
     assert (answer.status_code, answer.headers[JOINED]) == (200, "true"), answer.text
     assert answer.headers["X-Job-Id"] == left.id
     assert len(await jobs(talk)) == 1
@@ -361,19 +363,19 @@ async def test_a_retry_joins_on_every_route_of_openais(
 
 async def test_a_server_that_stops_sends_the_package_on_to_the_same_job(talk: Talking) -> None:
     hold(talk)
-    second = await talk.house.replica()
+    second = await talk.deployment.start_server()
     asking = asyncio.create_task(second.http.post(COMPLETIONS, json=CHAT))
 
     async def is_waited_for() -> bool:
-        return bool(second.parts.engine._watcher._waiters)
+        return bool(second.context.engine._watcher._waiters)
 
     await eventually_async(is_waited_for, "the job is waited for")
-    await second.drain()
+    await second.stop()
     stopped = await asking
     assert (stopped.status_code, stopped.json()["code"]) == (503, "server_stopping")
     assert "x-should-retry" not in stopped.headers
     go_on(talk)
-    answer = await again(talk.house.http)
+    answer = await again(talk.deployment.http)
     assert answer.headers["X-Job-Id"] == stopped.headers["X-Job-Id"]
 
 
@@ -381,15 +383,15 @@ async def test_a_server_that_stops_keeps_the_package_from_what_it_could_not_join
     talk: Talking,
 ) -> None:
     hold(talk)
-    second = await talk.house.replica()
+    second = await talk.deployment.start_server()
     fields = {"webhook_url": "http://127.0.0.1:9/"}
     asking = asyncio.create_task(second.http.post(COMPLETIONS, json=CHAT | fields))
 
     async def is_waited_for() -> bool:
-        return bool(second.parts.engine._watcher._waiters)
+        return bool(second.context.engine._watcher._waiters)
 
     await eventually_async(is_waited_for, "the job is waited for")
-    await second.drain()
+    await second.stop()
     stopped = await asking
     assert (stopped.status_code, stopped.headers["x-should-retry"]) == (503, "false")
     go_on(talk)
@@ -401,7 +403,7 @@ class TestWhereAbandonedChatsAreCancelled:
     @pytest.fixture
     async def talk(self, dsn: str, tmp_path: Path) -> AsyncIterator[Talking]:
         async with talking(dsn, tmp_path, llm_cancel_abandoned=True) as opened:
-            opened.house.keep_up()
+            opened.deployment.start_maintenance()
             yield opened
 
     @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
@@ -410,49 +412,51 @@ class TestWhereAbandonedChatsAreCancelled:
     ) -> None:
         hold(talk)
         left = await leave(talk, stream=streams)
-        view = await talk.house.engine.wait(left.id)
+        view = await talk.deployment.engine.wait(left.id)
         assert (view.state, view.error_code) == (State.CANCELLED, "cancelled")
 
     async def test_one_who_leaves_in_the_middle_of_a_stream_does_too(self, talk: Talking) -> None:
         hold(talk, after_tokens=3)
-        async with talk.house.http.stream(
+        async with talk.deployment.http.stream(
             "POST", COMPLETIONS, json=CHAT | {"stream": True}
         ) as response:
             job = response.headers["X-Job-Id"]
             await anext(response.aiter_lines())
-        assert (await talk.house.engine.wait(job)).state is State.CANCELLED
+        assert (await talk.deployment.engine.wait(job)).state is State.CANCELLED
 
     async def test_a_retry_has_a_job_of_its_own(self, talk: Talking) -> None:
         hold(talk)
         left = await leave(talk)
-        assert (await talk.house.engine.wait(left.id)).state is State.CANCELLED
+        assert (await talk.deployment.engine.wait(left.id)).state is State.CANCELLED
         go_on(talk)
-        answer = await again(talk.house.http)
+        answer = await again(talk.deployment.http)
         assert answer.status_code == 200
         assert answer.headers["X-Job-Id"] != left.id
 
     async def test_a_server_that_stops_takes_no_job_with_it(self, talk: Talking) -> None:
         hold(talk)
-        second = await talk.house.replica()
+        second = await talk.deployment.start_server()
         asking = asyncio.create_task(second.http.post(COMPLETIONS, json=CHAT))
 
         async def is_waited_for() -> bool:
-            return bool(second.parts.engine._watcher._waiters)
+            return bool(second.context.engine._watcher._waiters)
 
         await eventually_async(is_waited_for, "the job is waited for")
-        await second.drain()
+        await second.stop()
         stopped = await asking
         assert stopped.status_code == 503
         go_on(talk)
-        assert (await again(talk.house.http)).headers["X-Job-Id"] == stopped.headers["X-Job-Id"]
+        assert (await again(talk.deployment.http)).headers["X-Job-Id"] == stopped.headers[
+            "X-Job-Id"
+        ]
 
     async def test_what_others_may_wait_for_goes_on(self, talk: Talking) -> None:
         hold(talk)
         keyed = await leave(talk, headers={"Idempotency-Key": "mine"})
         told = await leave(talk, webhook_url="http://127.0.0.1:9/")
-        queued = await talk.house.http.post(
+        queued = await talk.deployment.http.post(
             COMPLETIONS, json=CHAT, headers={"Prefer": "respond-async"}
         )
         go_on(talk)
         for job in (keyed.id, told.id, queued.headers["X-Job-Id"]):
-            assert (await talk.house.engine.wait(job)).state is State.COMPLETED
+            assert (await talk.deployment.engine.wait(job)).state is State.COMPLETED

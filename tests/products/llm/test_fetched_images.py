@@ -129,18 +129,18 @@ async def test_an_address_inside_is_refused_before_there_is_a_job(
                 await client.chat.completions.create(model="llava", messages=showing(forbidden))
             assert refused.value.code == "url_forbidden"
             assert "messages[0].content[1].image_url.url" in refused.value.message
-        jobs = await talk.house.http.get("/jobs")
+        jobs = await talk.deployment.http.get("/jobs")
     assert jobs.json()["items"] == []
     assert host.requests == []
 
 
 async def test_the_address_is_checked_again_when_it_is_fetched(talk: Talking) -> None:
     """A name may lead elsewhere by then: the worker's own guard decides."""
-    fetcher = fetched_images.ImageFetcher(talk.house.settings)
+    fetcher = fetched_images.ImageFetcher(talk.deployment.settings)
     strict = fetched_images.ImageFetcher(
-        type(talk.house.settings)(
-            database_url=talk.house.settings.database_url,
-            blob_url=talk.house.settings.blob_url,
+        type(talk.deployment.settings)(
+            database_url=talk.deployment.settings.database_url,
+            blob_url=talk.deployment.settings.blob_url,
             egress_allow=(),
         )
     )
@@ -159,6 +159,6 @@ async def test_ollamas_own_route_fetches_nothing(talk: Talking) -> None:
     async with image_host() as (host, url):
         host.says(PNG)
         body = {"model": "llava", "messages": [{"role": "user", "content": "x", "images": [url]}]}
-        answer: httpx2.Response = await talk.house.http.post("/api/chat", json=body)
+        answer: httpx2.Response = await talk.deployment.http.post("/api/chat", json=body)
     assert answer.status_code == 400
     assert host.requests == []

@@ -44,13 +44,13 @@ def ids(path: Path) -> list[str]:
 
 @pytest.mark.slow
 async def test_every_command_of_the_guide_works(dsn: str, tmp_path: Path) -> None:
-    async with talking(dsn, tmp_path / "house") as talk:
+    async with talking(dsn, tmp_path / "deployment") as talk:
         folder = tmp_path / "shell"
         (folder / DOCUMENTED_DATA).mkdir(parents=True)
-        (folder / DOCUMENTED_DATA / "dev-key").write_text(talk.house.key)
+        (folder / DOCUMENTED_DATA / "dev-key").write_text(talk.deployment.key)
         _, collected, watched, _, rest = await printed(folder, talk.url())
-        shown = await talk.house.http.get("/jobs", params={"limit": 1})
-        await asyncio.to_thread(ask_by_both_packages, talk.url(), talk.house.key)
+        shown = await talk.deployment.http.get("/jobs", params={"limit": 1})
+        await asyncio.to_thread(ask_by_both_packages, talk.url(), talk.deployment.key)
     job = json.loads((folder / "job.json").read_text())
     assert collected == f"done {job['result']['message']['content']}\n"
     assert watched == "event: end\n"

@@ -11,8 +11,8 @@ import ollama
 import pytest
 import pytest_asyncio
 
+from tests.deployment import bearer
 from tests.postgres_keeper import Databases
-from tests.products.house import bearer
 from tests.products.llm.talking import MODEL, TOKEN, Talking, a_database, aside, talking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,7 +28,7 @@ async def talk(
 ) -> AsyncIterator[Talking]:
     async with (
         a_database(databases) as dsn,
-        talking(dsn, tmp_path_factory.mktemp("house")) as opened,
+        talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         yield opened
 
@@ -88,7 +88,7 @@ async def test_a_streamed_chat_comes_object_by_object_as_the_upstream_sent_them(
 
 async def test_the_synchronous_client_works_as_well(talk: Talking) -> None:
     def converse() -> tuple[str, str]:
-        with ollama.Client(host=talk.url(), headers=bearer(talk.house.key)) as client:
+        with ollama.Client(host=talk.url(), headers=bearer(talk.deployment.key)) as client:
             whole = client.chat(MODEL, asks("Hello")).message.content
             parts = client.chat(MODEL, asks("Hello"), stream=True)
             return whole or "", "".join(part.message.content or "" for part in parts)
@@ -140,7 +140,7 @@ async def test_a_body_is_taken_for_json_whatever_it_says_it_is(talk: Talking) ->
     body = json.dumps({"model": MODEL, "messages": asks("Hello"), "stream": False})
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     for path in ("/api/chat", "/v1/chat/completions"):
-        answer = await talk.house.http.post(path, content=body, headers=form)
+        answer = await talk.deployment.http.post(path, content=body, headers=form)
         assert answer.status_code == 200, answer.text
 
 
@@ -245,7 +245,7 @@ async def test_who_has_no_key_is_not_let_in(talk: Talking) -> None:
 
 
 async def test_a_request_without_a_model_is_refused_before_it_is_a_job(talk: Talking) -> None:
-    answer = await talk.house.http.post("/api/chat", json={"messages": asks("Hello")})
+    answer = await talk.deployment.http.post("/api/chat", json={"messages": asks("Hello")})
     assert answer.status_code == 400
     assert answer.json()["error"] == answer.json()["detail"]
     assert "X-Job-Id" not in answer.headers
@@ -259,7 +259,7 @@ async def test_every_field_reaches_the_target_as_it_was_written_and_nothing_of_o
         b'"options":{"temperature":1e-3,"num_predict":2},"unheard_of":[1,  2.0,null],'
         b'"webhook_url":"http://127.0.0.1:9/told","stream":false}'
     )
-    answer = await talk.house.http.post("/api/chat", content=body)
+    answer = await talk.deployment.http.post("/api/chat", content=body)
     assert answer.status_code == 200
     (request,) = [each for each in talk.upstream.seen.requests if b"unheard_of" in each.body]
     assert b'"messages":[ {"content":"Hi", "role":"user","mood":1.50} ]' in request.body
@@ -267,11 +267,11 @@ async def test_every_field_reaches_the_target_as_it_was_written_and_nothing_of_o
     assert b'"unheard_of":[1,  2.0,null]' in request.body
     assert b"webhook" not in request.body
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
-    assert talk.house.key not in str(request.headers)
+    assert talk.deployment.key not in str(request.headers)
 
 
 async def test_answers_lead_to_their_jobs(talk: Talking) -> None:
-    http = talk.house.http
+    http = talk.deployment.http
     chat = {"model": MODEL, "messages": asks("Hello")}
     for stream in (False, True):
         answer = await http.post("/api/chat", json=chat | {"stream": stream})

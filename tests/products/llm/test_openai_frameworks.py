@@ -57,14 +57,14 @@ async def talk(
 ) -> AsyncIterator[Talking]:
     async with (
         a_database(databases) as dsn,
-        talking(dsn, tmp_path_factory.mktemp("house")) as opened,
+        talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         yield opened
 
 
 @pytest.fixture
 def http(talk: Talking) -> httpx2.AsyncClient:
-    return talk.house.http
+    return talk.deployment.http
 
 
 def function(name: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ async def talk(
 ) -> AsyncIterator[Talking]:
     async with (
         a_database(databases) as dsn,
-        talking(dsn, tmp_path_factory.mktemp("house")) as opened,
+        talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         yield opened
 
@@ -39,7 +39,7 @@ async def client(talk: Talking) -> AsyncIterator[openai.AsyncOpenAI]:
 
 @pytest.fixture
 def http(talk: Talking) -> httpx2.AsyncClient:
-    return talk.house.http
+    return talk.deployment.http
 
 
 def close(one: list[float], other: list[float]) -> bool:
@@ -60,12 +60,12 @@ async def test_texts_are_embedded_as_a_job(talk: Talking, client: openai.AsyncOp
         assert len(one.embedding) == 16
         assert close(one.embedding, other.embedding)
     assert packed.usage.total_tokens == packed.usage.prompt_tokens > 0
-    job = (await talk.house.http.get(raw.headers["Location"])).json()
+    job = (await talk.deployment.http.get(raw.headers["Location"])).json()
     assert (job["state"], job["model"]) == ("done", f"{EMBEDDER}:latest")
     assert close(job["result"]["embeddings"][0], packed.data[0].embedding)
-    listed = (await talk.house.http.get("/jobs")).json()["items"]
+    listed = (await talk.deployment.http.get("/jobs")).json()["items"]
     assert raw.headers["X-Job-Id"] in [each["job_id"] for each in listed]
-    shown = await talk.house.http.get(f"/api/v1/orgs/default/jobs/{raw.headers['X-Job-Id']}")
+    shown = await talk.deployment.http.get(f"/api/v1/orgs/default/jobs/{raw.headers['X-Job-Id']}")
     assert shown.status_code == 200
     assert EMBEDDER in shown.text
 
@@ -142,7 +142,7 @@ async def test_a_prompt_is_completed_as_a_job(talk: Talking, client: openai.Asyn
     assert answer.usage.completion_tokens == 12
     sent = json.loads(talk.upstream.seen.bodies("/api/generate")[-1])
     assert sent["options"] == {"temperature": 0.5, "seed": 7, "num_predict": 12}
-    job = (await talk.house.http.get(raw.headers["Location"])).json()
+    job = (await talk.deployment.http.get(raw.headers["Location"])).json()
     assert job["result"]["response"] == choice.text
 
 

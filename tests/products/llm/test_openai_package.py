@@ -43,7 +43,7 @@ async def talk(
 ) -> AsyncIterator[Talking]:
     async with (
         a_database(databases) as dsn,
-        talking(dsn, tmp_path_factory.mktemp("house")) as opened,
+        talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         yield opened
 
@@ -91,7 +91,7 @@ async def test_a_stream_says_the_same_and_ends_with_its_usage(client: openai.Asy
 
 async def test_the_synchronous_client_works_as_well(talk: Talking) -> None:
     def converse() -> tuple[str, str]:
-        with openai.OpenAI(base_url=f"{talk.url()}/v1", api_key=talk.house.key) as client:
+        with openai.OpenAI(base_url=f"{talk.url()}/v1", api_key=talk.deployment.key) as client:
             create = client.chat.completions.create
             whole = create(model=MODEL, messages=asks("Hello")).choices[0].message.content
             parts = create(model=MODEL, messages=asks("Hello"), stream=True)
@@ -251,7 +251,7 @@ async def test_several_answers_are_one_job(talk: Talking, client: openai.AsyncOp
     assert answer.usage is not None
     assert one.usage is not None
     assert answer.usage.prompt_tokens == 3 * one.usage.prompt_tokens
-    job = (await talk.house.http.get(raw.headers["Location"])).json()
+    job = (await talk.deployment.http.get(raw.headers["Location"])).json()
     assert job["result"]["message"]["content"] == texts[0]
     others = job["result"]["other_choices"]
     assert [each["message"]["content"] for each in others] == texts[1:]
@@ -351,7 +351,7 @@ async def test_headers_lead_to_the_job(talk: Talking, client: openai.AsyncOpenAI
     raw = await client.chat.completions.with_raw_response.create(
         model=MODEL, messages=asks("Hello")
     )
-    job = (await talk.house.http.get(raw.headers["Location"])).json()
+    job = (await talk.deployment.http.get(raw.headers["Location"])).json()
     assert job["job_id"] == raw.headers["X-Job-Id"]
     assert job["result"]["message"]["content"] == raw.parse().choices[0].message.content
     assert raw.parse().id == f"chatcmpl-{job['job_id']}"
@@ -386,7 +386,7 @@ async def test_who_has_no_key_is_not_let_in(talk: Talking) -> None:
 
 
 async def test_who_asks_too_often_is_told_so(talk: Talking) -> None:
-    key = await talk.house.create_key(rate=RateLimit(1, 3600))
+    key = await talk.deployment.create_key(rate=RateLimit(1, 3600))
     async with talk.openai(key=key, max_retries=0) as hasty:
         await hasty.models.list()
         with pytest.raises(openai.RateLimitError) as refused:

@@ -47,7 +47,7 @@ async def talk(
 ) -> AsyncIterator[Talking]:
     async with (
         a_database(databases) as dsn,
-        talking(dsn, tmp_path_factory.mktemp("house")) as opened,
+        talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         yield opened
 
@@ -60,7 +60,7 @@ async def client(talk: Talking) -> AsyncIterator[openai.AsyncOpenAI]:
 
 @pytest.fixture
 def http(talk: Talking) -> httpx2.AsyncClient:
-    return talk.house.http
+    return talk.deployment.http
 
 
 def sent(talk: Talking) -> dict[str, Any]:
@@ -108,7 +108,7 @@ async def test_a_response_is_made_as_a_job(talk: Talking, client: openai.AsyncOp
         {"role": "user", "content": "Hello"},
     ]
     assert said["options"] == {"temperature": 0.5, "num_predict": 100}
-    job = (await talk.house.http.get(raw.headers["Location"])).json()
+    job = (await talk.deployment.http.get(raw.headers["Location"])).json()
     assert job["result"]["message"]["content"] == answer.output_text
     assert answer.id == f"resp_{job['job_id']}"
 
@@ -339,7 +339,7 @@ async def test_what_breaks_a_stream_is_its_last_event(
     talk.upstream.plan(Fault("hang", path="/api/chat", after_tokens=4))
     stream = await client.responses.create(**ASKED, stream=True)
     events: list[Any] = [await anext(stream)]
-    cancelled = await talk.house.http.post(f"{stream.response.headers['Location']}/cancel")
+    cancelled = await talk.deployment.http.post(f"{stream.response.headers['Location']}/cancel")
     assert cancelled.status_code == 202
     events += [event async for event in stream]
     talk.upstream.clear_faults()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from examples.ollama_upstream import OllamaUpstream
+from tests.deployment import Deployment
 from tests.e2e.programs import output_of
 from tests.markdown import REPOSITORY
-from tests.products.house import House
 
 EXAMPLES = REPOSITORY / "examples" / "llm"
 WHY = "You said: Why is the sky blue?"
@@ -27,13 +27,13 @@ async def env(dsn: str, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     """What such a program is told: where Coatcheck is, and its key."""
     async with (
         OllamaUpstream(tokens_per_second=0) as upstream,
-        House(dsn, tmp_path, llm_url=upstream.url) as house,
+        Deployment(dsn, tmp_path, llm_url=upstream.url) as deployment,
     ):
-        await house.ask_models()
+        await deployment.start_llm_worker()
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("COATCHECK_")}
         yield inherited | {
-            "COATCHECK_URL": str(house.http.base_url),
-            "COATCHECK_API_KEY": house.key,
+            "COATCHECK_URL": str(deployment.http.base_url),
+            "COATCHECK_API_KEY": deployment.key,
             "NO_PROXY": "127.0.0.1",
         }
 

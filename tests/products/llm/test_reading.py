@@ -10,7 +10,7 @@ import pytest
 from coatcheck.domain.ids import from_text, new_id, to_text
 from coatcheck.domain.tenants import USER_SCOPES, Scope
 from coatcheck.products.llm import queries
-from tests.products.house import House, bearer
+from tests.deployment import Deployment, bearer
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 CHAT: dict[str, Any] = {"model": "llama3", "messages": [{"role": "user", "content": "hello"}]}
 
 
-async def queued(house: House, **headers: str) -> str:
-    answer = await house.http.post("/jobs", json=CHAT, headers=headers)
+async def queued(deployment: Deployment, **headers: str) -> str:
+    answer = await deployment.http.post("/jobs", json=CHAT, headers=headers)
     assert answer.status_code == 202, answer.text
     job_id: str = answer.json()["job_id"]
     return job_id
@@ -32,7 +32,7 @@ def problem(answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
     return body
 
 
-async def test_a_job_that_waits_says_so_and_why(waiting: House) -> None:
+async def test_a_job_that_waits_says_so_and_why(waiting: Deployment) -> None:
     job_id = await queued(waiting)
     answer = await waiting.http.get(f"/jobs/{job_id}")
     assert answer.status_code == 200
@@ -60,9 +60,11 @@ async def test_a_job_that_waits_says_so_and_why(waiting: House) -> None:
     assert why["detail"]
 
 
-async def test_a_job_nobody_has_taken_says_that_no_target_can_be_reached(waiting: House) -> None:
+async def test_a_job_nobody_has_taken_says_that_no_target_can_be_reached(
+    waiting: Deployment,
+) -> None:
     job_id = await queued(waiting)
-    line = waiting.parts.tenants
+    line = waiting.context.tenants
     # One that is set no more says nothing of those that are.
     await queries.mark_unreachable(line, "of old", "it was taken away", 30.0)
     assert await why(waiting, job_id, "queue")
@@ -75,14 +77,16 @@ async def test_a_job_nobody_has_taken_says_that_no_target_can_be_reached(waiting
     assert await why(waiting, job_id, "queue")
 
 
-async def test_a_job_whose_target_was_away_does_not_say_so_of_all_of_them(waiting: House) -> None:
+async def test_a_job_whose_target_was_away_does_not_say_so_of_all_of_them(
+    waiting: Deployment,
+) -> None:
     job_id = await queued(waiting)
     for change in (
         "state = 'dispatching', lease = 1",
         "state = 'retrying', lease = NULL, run_at = now() + interval '1 hour', "
         "error_code = 'target_unreachable', error_message = 'It did not answer.'",
     ):
-        await waiting.parts.tenants.fetch(
+        await waiting.context.tenants.fetch(
             f"UPDATE jobs SET {change} WHERE id = $1", from_text(job_id)
         )
     said = await why(waiting, job_id, "target_unreachable")
@@ -91,18 +95,18 @@ async def test_a_job_whose_target_was_away_does_not_say_so_of_all_of_them(waitin
     )
 
 
-async def why(house: House, job_id: str, reason: str) -> dict[str, Any]:
+async def why(deployment: Deployment, job_id: str, reason: str) -> dict[str, Any]:
     """What the job says of its waiting, once that is for this reason."""
 
     async def look() -> dict[str, Any] | None:
-        said: dict[str, Any] = (await house.http.get(f"/jobs/{job_id}")).json()["waiting"]
+        said: dict[str, Any] = (await deployment.http.get(f"/jobs/{job_id}")).json()["waiting"]
         return said if said["reason"] == reason else None
 
     found: dict[str, Any] = await eventually_async(look, f"it waits for {reason}")
     return found
 
 
-async def test_a_reader_is_told_when_nothing_has_changed(waiting: House) -> None:
+async def test_a_reader_is_told_when_nothing_has_changed(waiting: Deployment) -> None:
     path = f"/jobs/{await queued(waiting)}"
     etag = (await waiting.http.get(path)).headers["etag"]
     same = await waiting.http.get(path, headers={"If-None-Match": etag})
@@ -113,7 +117,7 @@ async def test_a_reader_is_told_when_nothing_has_changed(waiting: House) -> None
     assert (changed.status_code, changed.json()["state"]) == (200, "failed")
 
 
-async def test_who_waits_in_vain_is_answered_202(waiting: House) -> None:
+async def test_who_waits_in_vain_is_answered_202(waiting: Deployment) -> None:
     path = f"/jobs/{await queued(waiting)}"
     answer = await waiting.http.get(path, params={"wait": 0.05})
     assert (answer.status_code, answer.json()["state"]) == (202, "queued")
@@ -124,7 +128,7 @@ async def test_who_waits_in_vain_is_answered_202(waiting: House) -> None:
     assert (submitted.status_code, submitted.json()["state"]) == (202, "queued")
 
 
-async def test_a_waiting_job_is_cancelled_at_once_and_only_once(waiting: House) -> None:
+async def test_a_waiting_job_is_cancelled_at_once_and_only_once(waiting: Deployment) -> None:
     job_id = await queued(waiting)
     answer = await waiting.http.post(f"/jobs/{job_id}/cancel")
     assert answer.status_code == 200
@@ -135,7 +139,7 @@ async def test_a_waiting_job_is_cancelled_at_once_and_only_once(waiting: House) 
     problem(await waiting.http.post(f"/jobs/{job_id}/cancel"), 409, "job_already_ended")
 
 
-async def test_the_events_of_a_cancelled_job_are_its_end(waiting: House) -> None:
+async def test_the_events_of_a_cancelled_job_are_its_end(waiting: Deployment) -> None:
     job_id = await queued(waiting)
     await waiting.http.post(f"/jobs/{job_id}/cancel")
     answer = await waiting.http.get(f"/jobs/{job_id}/events")
@@ -145,7 +149,7 @@ async def test_the_events_of_a_cancelled_job_are_its_end(waiting: House) -> None
 
 
 @pytest.mark.parametrize("path", ["", "/events", "/artifacts/image-1.png"])
-async def test_what_is_not_the_callers_is_not_there(waiting: House, path: str) -> None:
+async def test_what_is_not_the_callers_is_not_there(waiting: Deployment, path: str) -> None:
     job_id = await queued(waiting)
     other_user = bearer(await waiting.create_key(user="other", scopes=USER_SCOPES))
     absent = await waiting.http.get(
@@ -158,7 +162,7 @@ async def test_what_is_not_the_callers_is_not_there(waiting: House, path: str) -
     problem(await waiting.http.get(f"/jobs/{elsewhere.id}{path}"), 404, "job_not_found")
 
 
-async def test_another_users_job_is_not_cancelled(waiting: House) -> None:
+async def test_another_users_job_is_not_cancelled(waiting: Deployment) -> None:
     job_id = await queued(waiting)
     other_user = bearer(await waiting.create_key(user="other", scopes=USER_SCOPES))
     answer = await waiting.http.post(f"/jobs/{job_id}/cancel", headers=other_user)
@@ -166,7 +170,7 @@ async def test_another_users_job_is_not_cancelled(waiting: House) -> None:
     assert not (await waiting.http.get(f"/jobs/{job_id}")).json()["terminal"]
 
 
-async def test_jobs_are_listed_page_by_page_newest_first(waiting: House) -> None:
+async def test_jobs_are_listed_page_by_page_newest_first(waiting: Deployment) -> None:
     caller = bearer(await waiting.create_key(user="lister", scopes=USER_SCOPES))
     made = [await queued(waiting, **caller) for _ in range(5)]
     await waiting.engine.submit("docs.post__x", {}, owner="user:lister")
@@ -185,7 +189,7 @@ async def test_jobs_are_listed_page_by_page_newest_first(waiting: House) -> None
     assert "result" not in item
 
 
-async def test_a_list_can_be_of_one_state(waiting: House) -> None:
+async def test_a_list_can_be_of_one_state(waiting: Deployment) -> None:
     caller = bearer(await waiting.create_key(user="chooser", scopes=USER_SCOPES))
     going, ended = await queued(waiting, **caller), await queued(waiting, **caller)
     await waiting.http.post(f"/jobs/{ended}/cancel", headers=caller)
@@ -199,7 +203,7 @@ async def test_a_list_can_be_of_one_state(waiting: House) -> None:
     assert await of("done") == await of("working") == await of("loading") == []
 
 
-async def test_a_list_can_be_of_one_model(waiting: House) -> None:
+async def test_a_list_can_be_of_one_model(waiting: Deployment) -> None:
     caller = bearer(await waiting.create_key(user="picky", scopes=USER_SCOPES))
     made = {}
     for model in ("qwen3:8b", "qwen3:8b-q4", "qwen3"):
@@ -210,7 +214,7 @@ async def test_a_list_can_be_of_one_model(waiting: House) -> None:
         assert [item["job_id"] for item in page.json()["items"]] == [made[model]]
 
 
-async def test_an_admin_lists_everybodys_and_others_only_their_own(waiting: House) -> None:
+async def test_an_admin_lists_everybodys_and_others_only_their_own(waiting: Deployment) -> None:
     caller = bearer(await waiting.create_key(user="worker bee", scopes=USER_SCOPES))
     job_id = await queued(waiting, **caller)
     newest = (await waiting.http.get("/jobs", params={"limit": 1})).json()["items"][0]
@@ -230,14 +234,16 @@ async def test_an_admin_lists_everybodys_and_others_only_their_own(waiting: Hous
         ("other", "1"),
     ],
 )
-async def test_a_list_is_not_made_of_a_bad_query(waiting: House, field: str, value: str) -> None:
+async def test_a_list_is_not_made_of_a_bad_query(
+    waiting: Deployment, field: str, value: str
+) -> None:
     refused = problem(
         await waiting.http.get("/jobs", params={field: value}), 400, "invalid_parameter"
     )
     assert refused["details"][0]["field"] == field
 
 
-async def test_submitting_is_not_enough_to_read(waiting: House) -> None:
+async def test_submitting_is_not_enough_to_read(waiting: Deployment) -> None:
     submitter = bearer(await waiting.create_key(scopes=[Scope.SUBMIT]))
     job_id = await queued(waiting, **submitter)
     for path in ("/jobs", f"/jobs/{job_id}", f"/jobs/{job_id}/events"):

@@ -25,8 +25,8 @@ from coatcheck.products.llm.openai import native
 from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.logs import JsonFormatter
 from examples.ollama_upstream import Fault
+from tests.deployment import Server, bearer
 from tests.postgres_keeper import Databases
-from tests.products.house import Replica, bearer
 from tests.products.llm.talking import Talking, a_database, talking
 from tests.waiting import eventually_async
 
@@ -43,15 +43,15 @@ async def talk(
 ) -> AsyncIterator[Talking]:
     async with (
         a_database(databases) as dsn,
-        talking(dsn, tmp_path_factory.mktemp("house")) as opened,
+        talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
-        opened.house.keep_up()
+        opened.deployment.start_maintenance()
         yield opened
 
 
 @pytest.fixture
 def http(talk: Talking) -> httpx2.AsyncClient:
-    return talk.house.http
+    return talk.deployment.http
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def go_on(talk: Talking) -> None:
 
 
 async def done(talk: Talking, job: str) -> dict[str, Any]:
-    answer = await talk.house.http.get(f"/jobs/{job}", params={"wait": "60"})
+    answer = await talk.deployment.http.get(f"/jobs/{job}", params={"wait": "60"})
     told: dict[str, Any] = answer.json()
     assert told["state"] == "done", told
     return told
@@ -85,7 +85,7 @@ async def nobody_waits(talk: Talking) -> None:
     """Return when nothing is left on the server of those who were there."""
 
     async def all_have_left() -> bool:
-        return not talk.house.engine._watcher._waiters
+        return not talk.deployment.engine._watcher._waiters
 
     await eventually_async(all_have_left, "nobody waits for a job")
 
@@ -223,7 +223,7 @@ async def test_a_caller_who_leaves_takes_nothing_with_them(
     asking = asyncio.create_task(
         http.post("/api/chat", json=CHAT | {"stream": False}, headers=headers)
     )
-    engine = talk.house.engine
+    engine = talk.deployment.engine
 
     async def is_watched() -> bool:
         return bool(engine._watcher._waiters)
@@ -242,7 +242,7 @@ async def test_a_job_that_began_again_tells_those_who_heard_its_beginning(
 ) -> None:
     """The upstream is killed in the middle of an answer, and comes back."""
     headers = keyed()
-    package = ollama.AsyncClient(host=talk.url(), headers=bearer(talk.house.key) | headers)
+    package = ollama.AsyncClient(host=talk.url(), headers=bearer(talk.deployment.key) | headers)
     other = talk.openai(default_headers=headers)
     by_ollama: list[str] = []
     by_openai: list[str] = []
@@ -380,13 +380,13 @@ async def test_a_cancelled_job_is_told_within_the_stream_or_by_the_status(
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def second(talk: Talking) -> Replica:
+async def second(talk: Talking) -> Server:
     """A control plane of its own, to be stopped."""
-    return await talk.house.replica()
+    return await talk.deployment.start_server()
 
 
 async def test_a_server_that_stops_says_that_the_job_goes_on(
-    talk: Talking, http: httpx2.AsyncClient, second: Replica, hanging: None
+    talk: Talking, http: httpx2.AsyncClient, second: Server, hanging: None
 ) -> None:
     headers = keyed()
     async with (
@@ -398,13 +398,13 @@ async def test_a_server_that_stops_says_that_the_job_goes_on(
         whole = asyncio.create_task(
             second.http.post("/api/chat", json=CHAT | {"stream": False}, headers=headers)
         )
-        engine = second.parts.engine
+        engine = second.context.engine
 
         async def is_waited_for() -> bool:
             return sum(map(len, engine._watcher._waiters.values())) == 3
 
         await eventually_async(is_waited_for, "all three wait for the job")
-        draining = asyncio.create_task(second.drain())
+        draining = asyncio.create_task(second.stop())
         (last,) = await lines.rest()
         ((_, event),) = await events.events(1_000)
     answer = await whole
@@ -426,7 +426,7 @@ async def test_a_caller_who_waits_long_is_sent_signs_of_life_that_clients_do_not
 ) -> None:
     monkeypatch.setattr(output_stream, "IDLE_SECONDS", 0.05)
     headers = keyed()
-    package = ollama.AsyncClient(host=talk.url(), headers=bearer(talk.house.key) | headers)
+    package = ollama.AsyncClient(host=talk.url(), headers=bearer(talk.deployment.key) | headers)
     async with (
         http.stream("POST", "/api/chat", json=CHAT, headers=headers) as lines,
         http.stream(
@@ -469,7 +469,7 @@ async def test_a_database_that_is_lost_mid_stream_is_told_and_the_job_can_be_res
     async with streaming(http, headers=headers) as reader:
         await reader.lines(3)
         with monkeypatch.context() as patched:
-            patched.setattr(talk.house.engine.output, "tail", away)
+            patched.setattr(talk.deployment.engine.output, "tail", away)
             (last,) = await reader.rest()
     assert reader.job in json.loads(last)["error"]
     go_on(talk)
@@ -481,10 +481,10 @@ async def test_a_database_that_is_lost_mid_stream_is_told_and_the_job_can_be_res
 async def test_a_stream_says_why_it_ends_once_its_key_is_revoked(
     talk: Talking, http: httpx2.AsyncClient, hanging: None, path: str
 ) -> None:
-    key = await talk.house.create_key()
+    key = await talk.deployment.create_key()
     async with streaming(http, path, bearer(key), stream=True) as reader:
         await (reader.lines(3) if path == "/api/chat" else reader.events(3))
-        await talk.house.revoke(key)
+        await talk.deployment.revoke_key(key)
         if path == "/api/chat":
             (last,) = await reader.rest()
             assert reader.job in json.loads(last)["error"]
@@ -500,16 +500,16 @@ async def test_a_stream_says_why_it_ends_once_its_key_is_revoked(
 async def test_whoever_waits_for_the_first_word_is_401_once_their_key_is_revoked(
     talk: Talking, http: httpx2.AsyncClient, silent: None, path: str, stream: bool
 ) -> None:
-    key = await talk.house.create_key()
+    key = await talk.deployment.create_key()
     asking = asyncio.create_task(
         http.post(path, json=CHAT | {"stream": stream}, headers=bearer(key))
     )
 
     async def waits() -> bool:
-        return bool(talk.house.engine._watcher._waiters)
+        return bool(talk.deployment.engine._watcher._waiters)
 
     await eventually_async(waits, "somebody waits for a job")
-    await talk.house.revoke(key)
+    await talk.deployment.revoke_key(key)
     answer = await asking
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
     go_on(talk)

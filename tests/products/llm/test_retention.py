@@ -19,7 +19,7 @@ def kept(job: dict[str, Any]) -> timedelta:
 
 async def ended(talk: Talking) -> dict[str, Any]:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "Tell me"}]}
-    answer = await talk.house.http.post("/jobs", json=body, params={"wait": "60"})
+    answer = await talk.deployment.http.post("/jobs", json=body, params={"wait": "60"})
     job: dict[str, Any] = answer.json()
     assert job["terminal"], job
     return job

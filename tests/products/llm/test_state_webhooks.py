@@ -14,9 +14,9 @@ import pytest_asyncio
 from coatcheck.products.llm import webhook_payloads
 from examples.ollama_upstream import Fault
 from tests.db.rows import connected
+from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.postgres_keeper import Databases
-from tests.products.house import House
 from tests.products.llm.conftest import NOBODY_LISTENS
 from tests.products.llm.talking import Talking, a_database, talking
 from tests.waiting import eventually_async
@@ -39,11 +39,11 @@ async def talk(
     models = {"models": [MODEL, FRESH, PAINTER]}
     async with (
         a_database(databases) as dsn,
-        talking(dsn, tmp_path_factory.mktemp("house"), upstream=models) as opened,
+        talking(dsn, tmp_path_factory.mktemp("deployment"), upstream=models) as opened,
         connected(dsn) as sql,
-        PostOffice(opened.house, sql).delivering(),
+        PostOffice(opened.deployment, sql).delivering(),
     ):
-        opened.house.keep_up()
+        opened.deployment.start_maintenance()
         yield opened
 
 
@@ -55,12 +55,14 @@ async def receiver() -> AsyncIterator[UpstreamServer]:
 
 async def load(talk: Talking, model: str) -> None:
     """Have this model loaded."""
-    job_id = await queued(talk.house, {**CHAT, "model": model})
-    assert (await talk.house.http.get(f"/jobs/{job_id}", params={"wait": 60})).status_code == 200
+    job_id = await queued(talk.deployment, {**CHAT, "model": model})
+    assert (
+        await talk.deployment.http.get(f"/jobs/{job_id}", params={"wait": 60})
+    ).status_code == 200
 
 
-async def queued(house: House, body: dict[str, Any]) -> str:
-    answer = await house.http.post("/jobs", json=body)
+async def queued(deployment: Deployment, body: dict[str, Any]) -> str:
+    answer = await deployment.http.post("/jobs", json=body)
     assert answer.status_code == 202, answer.text
     job_id: str = answer.json()["job_id"]
     return job_id
@@ -100,10 +102,10 @@ async def test_every_state_is_told_in_the_surfaces_words(
     talk: Talking, receiver: UpstreamServer
 ) -> None:
     chat = {**CHAT, "model": FRESH}
-    job_id = await queued(talk.house, {**chat, "state_webhook_url": receiver.url()})
+    job_id = await queued(talk.deployment, {**chat, "state_webhook_url": receiver.url()})
     bodies = await told(receiver, 3)
     assert steps(bodies) == [("queued", "loading"), ("loading", "working"), ("working", "done")]
-    job = (await talk.house.http.get(f"/jobs/{job_id}")).json()
+    job = (await talk.deployment.http.get(f"/jobs/{job_id}")).json()
     loading, _, done = bodies
     assert set(done) == {
         *("type", "timestamp", "job_id", "state", "previous_state"),
@@ -121,7 +123,7 @@ async def test_a_model_that_is_there_is_not_loaded_again(
     talk: Talking, receiver: UpstreamServer
 ) -> None:
     await load(talk, MODEL)
-    await queued(talk.house, {**CHAT, "state_webhook_url": receiver.url()})
+    await queued(talk.deployment, {**CHAT, "state_webhook_url": receiver.url()})
     assert steps(await told(receiver, 2)) == [("queued", "working"), ("working", "done")]
 
 
@@ -130,7 +132,7 @@ async def test_another_attempt_is_told_with_its_reason(
 ) -> None:
     await load(talk, MODEL)
     talk.upstream.plan(Fault("cut", path="/api/chat", after_tokens=3, times=1))
-    await queued(talk.house, {**CHAT, "state_webhook_url": receiver.url()})
+    await queued(talk.deployment, {**CHAT, "state_webhook_url": receiver.url()})
     bodies = await told(receiver, 4)
     assert steps(bodies) == [
         ("queued", "working"),
@@ -150,7 +152,7 @@ async def test_a_failure_is_told_with_the_targets_words(
     talk.upstream.plan(
         Fault("error", path="/api/chat", status=400, message="that makes no sense", times=1)
     )
-    await queued(talk.house, {**CHAT, "state_webhook_url": receiver.url()})
+    await queued(talk.deployment, {**CHAT, "state_webhook_url": receiver.url()})
     end = (await told(receiver, 2))[-1]
     assert (end["previous_state"], end["state"], end["type"]) == ("working", "failed", "job.failed")
     assert end["error"]["code"] == "invalid_request"
@@ -160,16 +162,16 @@ async def test_a_failure_is_told_with_the_targets_words(
 async def test_a_cancellation_is_told(talk: Talking, receiver: UpstreamServer) -> None:
     await load(talk, MODEL)
     talk.upstream.plan(Fault("hang", times=1))
-    job_id = await queued(talk.house, {**CHAT, "state_webhook_url": receiver.url()})
+    job_id = await queued(talk.deployment, {**CHAT, "state_webhook_url": receiver.url()})
     await told(receiver, 1)
-    await talk.house.http.post(f"/jobs/{job_id}/cancel")
+    await talk.deployment.http.post(f"/jobs/{job_id}/cancel")
     end = (await told(receiver, 2))[-1]
     assert steps([end]) == [("working", "failed")]
     assert end["error"]["code"] == "cancelled"
 
 
 async def test_small_files_come_along(talk: Talking, receiver: UpstreamServer) -> None:
-    await queued(talk.house, {**SMALL, "state_webhook_url": receiver.url()})
+    await queued(talk.deployment, {**SMALL, "state_webhook_url": receiver.url()})
     (picture,) = (await told_of_done(receiver))["artifacts"]
     assert set(picture) == {"name", "media_type", "bytes", "sha256", "content_base64"}
     content = base64.b64decode(picture["content_base64"])
@@ -180,13 +182,13 @@ async def test_small_files_come_along(talk: Talking, receiver: UpstreamServer) -
 
 
 async def test_large_files_come_by_url(talk: Talking, receiver: UpstreamServer) -> None:
-    await queued(talk.house, {**LARGE, "state_webhook_url": receiver.url()})
+    await queued(talk.deployment, {**LARGE, "state_webhook_url": receiver.url()})
     done = await told_of_done(receiver)
     assert done["result"] is None
     assert [each["name"] for each in done["artifacts"]] == ["image-1.png", "result.json"]
     for artifact in done["artifacts"]:
         assert set(artifact) == {"name", "media_type", "bytes", "sha256", "url"}
-        fetched = await talk.house.http.get(artifact["url"], headers={"Authorization": ""})
+        fetched = await talk.deployment.http.get(artifact["url"], headers={"Authorization": ""})
         assert fetched.status_code == 200, fetched.text
         assert hashlib.sha256(fetched.content).hexdigest() == artifact["sha256"]
 
@@ -195,7 +197,7 @@ async def test_only_so_many_bytes_come_along(
     talk: Talking, receiver: UpstreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhook_payloads, "ARTIFACTS_INLINE_BYTES_MAX", 10)
-    await queued(talk.house, {**SMALL, "state_webhook_url": receiver.url()})
+    await queued(talk.deployment, {**SMALL, "state_webhook_url": receiver.url()})
     (picture,) = (await told_of_done(receiver))["artifacts"]
     assert set(picture) == {"name", "media_type", "bytes", "sha256", "url"}
 
@@ -203,10 +205,10 @@ async def test_only_so_many_bytes_come_along(
 async def test_who_asks_for_the_end_is_told_that_alone_in_an_envelope(
     talk: Talking, receiver: UpstreamServer
 ) -> None:
-    job_id = await queued(talk.house, {**CHAT, "webhook_url": receiver.url()})
+    job_id = await queued(talk.deployment, {**CHAT, "webhook_url": receiver.url()})
     (body,) = await told(receiver, 1)
     assert (body["type"], body["state"]) == ("job.completed", "completed")
-    assert body["data"] == (await talk.house.http.get(f"/jobs/{job_id}")).json()
+    assert body["data"] == (await talk.deployment.http.get(f"/jobs/{job_id}")).json()
 
 
 async def test_who_is_told_after_the_job_has_gone_is_told_the_facts(
@@ -214,13 +216,13 @@ async def test_who_is_told_after_the_job_has_gone_is_told_the_facts(
 ) -> None:
     async with (
         a_database(databases) as dsn,
-        House(dsn, tmp_path, llm_url=NOBODY_LISTENS) as house,
+        Deployment(dsn, tmp_path, llm_url=NOBODY_LISTENS) as deployment,
         connected(dsn) as sql,
     ):
-        office = PostOffice(house, sql)
+        office = PostOffice(deployment, sql)
         both = {"webhook_url": receiver.url("/end"), "state_webhook_url": receiver.url("/states")}
-        job_id = await queued(house, {**CHAT, **both})
-        await house.http.post(f"/jobs/{job_id}/cancel")
+        job_id = await queued(deployment, {**CHAT, **both})
+        await deployment.http.post(f"/jobs/{job_id}/cancel")
         await office.forget_jobs()
         async with office.delivering():
             await told(receiver, 2)

@@ -15,8 +15,8 @@ from coatcheck.domain.tenants import Scope
 from coatcheck.products.llm import direct_client
 from coatcheck.settings.llm_targets import LlmTarget
 from examples.ollama_upstream import Fault, Model, OllamaUpstream
+from tests.deployment import Deployment, bearer
 from tests.postgres_keeper import Databases
-from tests.products.house import House, bearer
 from tests.products.llm.talking import a_database
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,8 +27,8 @@ EMBEDDER = Model("embedder:latest", ("embedding",))
 class Pair:
     """Two targets: one has ``left``, the other ``right``, and both have ``embedder``."""
 
-    def __init__(self, house: House, left: OllamaUpstream, right: OllamaUpstream) -> None:
-        self.house = house
+    def __init__(self, deployment: Deployment, left: OllamaUpstream, right: OllamaUpstream) -> None:
+        self.deployment = deployment
         self.left = left
         self.right = right
 
@@ -43,9 +43,9 @@ async def pair(
         OllamaUpstream(["right", EMBEDDER], token="other", max_loaded=3) as right,
     ):
         targets = (LlmTarget("left", left.url, "one"), LlmTarget("right", right.url, "other"))
-        folder = tmp_path_factory.mktemp("house")
-        async with House(dsn, folder, llm_targets=targets) as house:
-            yield Pair(house, left, right)
+        folder = tmp_path_factory.mktemp("deployment")
+        async with Deployment(dsn, folder, llm_targets=targets) as deployment:
+            yield Pair(deployment, left, right)
 
 
 @pytest.fixture(autouse=True)
@@ -72,23 +72,23 @@ def names(answer: httpx2.Response) -> list[str]:
 
 
 async def test_the_models_of_all_targets_are_listed_once_each(pair: Pair) -> None:
-    tags = await pair.house.http.get("/api/tags")
+    tags = await pair.deployment.http.get("/api/tags")
     assert names(tags) == ["left:latest", "embedder:latest", "right:latest"]
-    models = (await pair.house.http.get("/v1/models")).json()
+    models = (await pair.deployment.http.get("/v1/models")).json()
     assert [each["id"] for each in models["data"]] == names(tags)
 
 
 async def test_what_is_loaded_anywhere_is_shown(pair: Pair) -> None:
     async with httpx2.AsyncClient(base_url=pair.right.url, headers=bearer("other")) as direct:
         await direct.post("/api/generate", json={"model": "right"})
-    assert "right:latest" in names(await pair.house.http.get("/api/ps"))
+    assert "right:latest" in names(await pair.deployment.http.get("/api/ps"))
 
 
 async def test_a_target_that_is_away_is_left_out(pair: Pair, away: AsyncExitStack) -> None:
     await send_away(away, pair.left)
-    assert names(await pair.house.http.get("/api/tags")) == ["right:latest", "embedder:latest"]
-    assert (await pair.house.http.get("/api/version")).json()["version"]
-    shown = await pair.house.http.post("/api/show", json={"model": "right"})
+    assert names(await pair.deployment.http.get("/api/tags")) == ["right:latest", "embedder:latest"]
+    assert (await pair.deployment.http.get("/api/version")).json()["version"]
+    shown = await pair.deployment.http.post("/api/show", json={"model": "right"})
     assert shown.json()["capabilities"]
 
 
@@ -97,7 +97,7 @@ async def test_a_target_that_talks_nonsense_is_left_out(
     pair: Pair, kind: Literal["error", "garbage"]
 ) -> None:
     pair.left.plan(Fault(kind, path="/api/tags"))
-    assert names(await pair.house.http.get("/api/tags")) == ["right:latest", "embedder:latest"]
+    assert names(await pair.deployment.http.get("/api/tags")) == ["right:latest", "embedder:latest"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_when_all_are_away_the_caller_is_told_when_to_come_again(
     await send_away(away, pair.left)
     await send_away(away, pair.right)
     body = {"model": "left", "input": "x"} if method == "POST" else None
-    answer = await pair.house.http.request(method, path, json=body)
+    answer = await pair.deployment.http.request(method, path, json=body)
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (503, "target_unreachable")
     assert int(answer.headers["Retry-After"]) > 0
@@ -128,17 +128,19 @@ async def test_when_all_are_away_the_caller_is_told_when_to_come_again(
 async def test_a_model_is_asked_for_where_it_is(pair: Pair) -> None:
     for name, upstream in (("left", pair.left), ("right", pair.right)):
         before = upstream.seen.paths["/api/show"]
-        shown = await pair.house.http.post("/api/show", json={"model": name})
+        shown = await pair.deployment.http.post("/api/show", json={"model": name})
         assert shown.status_code == 200
         assert upstream.seen.paths["/api/show"] == before + 1
-    older = await pair.house.http.post("/api/show", json={"name": "right"})
+    older = await pair.deployment.http.post("/api/show", json={"name": "right"})
     assert older.status_code == 200
 
 
 async def test_embeddings_go_on_elsewhere_when_a_target_is_lost(pair: Pair) -> None:
     """It lists its models, and is gone when it is asked."""
     pair.left.plan(Fault("cut", path="/api/embed"))
-    embedded = await pair.house.http.post("/api/embed", json={"model": "embedder", "input": "one"})
+    embedded = await pair.deployment.http.post(
+        "/api/embed", json={"model": "embedder", "input": "one"}
+    )
     assert embedded.status_code == 200
     assert len(embedded.json()["embeddings"]) == 1
     assert pair.right.seen.paths["/api/embed"] == 1
@@ -146,7 +148,7 @@ async def test_embeddings_go_on_elsewhere_when_a_target_is_lost(pair: Pair) -> N
 
 async def test_the_body_is_sent_as_it_was_written(pair: Pair) -> None:
     body = b'{"input": [ "one" ], "model":"embedder","truncate":false,"unheard_of":1.50}'
-    assert (await pair.house.http.post("/api/embed", content=body)).status_code == 200
+    assert (await pair.deployment.http.post("/api/embed", content=body)).status_code == 200
     sent = pair.left.seen.bodies("/api/embed")[-1]
     assert b'"input":[ "one" ]' in sent
     assert b'"unheard_of":1.50' in sent
@@ -172,7 +174,7 @@ async def test_what_a_target_answers_instead_is_told(
 ) -> None:
     fault.path = "/api/show"
     pair.right.plan(fault)
-    answer = await pair.house.http.post("/api/show", json={"model": "right"})
+    answer = await pair.deployment.http.post("/api/show", json={"model": "right"})
     pair.right.clear_faults()
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer.headers.get("Retry-After") == ("17" if status == 503 else None)
@@ -183,7 +185,9 @@ async def test_an_answer_without_end_is_not_taken_in(
 ) -> None:
     monkeypatch.setattr(direct_client, "ANSWER_BYTES_MAX", 8_192)
     many = ["one"] * 50
-    answer = await pair.house.http.post("/api/embed", json={"model": "embedder", "input": many})
+    answer = await pair.deployment.http.post(
+        "/api/embed", json={"model": "embedder", "input": many}
+    )
     assert (answer.status_code, answer.json()["code"]) == (502, "answer_too_large")
 
 
@@ -193,7 +197,9 @@ async def test_a_target_that_says_nothing_is_not_waited_for_without_end(
     monkeypatch.setattr(direct_client, "POST_SECONDS_MAX", 0.2)
     for upstream in (pair.left, pair.right):
         upstream.plan(Fault("hang", path="/api/embed"))
-    answer = await pair.house.http.post("/api/embed", json={"model": "embedder", "input": "one"})
+    answer = await pair.deployment.http.post(
+        "/api/embed", json={"model": "embedder", "input": "one"}
+    )
     for upstream in (pair.left, pair.right):
         upstream.clear_faults()
     assert (answer.status_code, answer.json()["code"]) == (502, "target_silent")
@@ -204,19 +210,19 @@ async def test_a_target_that_says_nothing_is_not_waited_for_without_end(
 async def test_a_request_without_a_model_is_refused_here(
     pair: Pair, path: str, body: bytes
 ) -> None:
-    answer = await pair.house.http.post(path, content=body)
+    answer = await pair.deployment.http.post(path, content=body)
     assert answer.status_code == 400
     assert answer.json()["error"]
 
 
 async def test_scopes_hold(pair: Pair) -> None:
-    reader = bearer(await pair.house.create_key(scopes=[Scope.READ]))
-    http = pair.house.http
+    reader = bearer(await pair.deployment.create_key(scopes=[Scope.READ]))
+    http = pair.deployment.http
     assert (await http.get("/api/tags", headers=reader)).status_code == 200
     embed: Any = {"model": "embedder", "input": "one"}
     assert (await http.post("/api/embed", json=embed, headers=reader)).status_code == 403
     assert (await http.post("/api/chat", json={"model": "left"}, headers=reader)).status_code == 403
-    submitter = bearer(await pair.house.create_key(scopes=[Scope.SUBMIT]))
+    submitter = bearer(await pair.deployment.create_key(scopes=[Scope.SUBMIT]))
     assert (await http.post("/api/embed", json=embed, headers=submitter)).status_code == 200
     assert (await http.get("/v1/models", headers=submitter)).status_code == 403
 
@@ -224,7 +230,7 @@ async def test_scopes_hold(pair: Pair) -> None:
 @pytest.mark.asyncio(loop_scope="function")
 async def test_without_a_target_it_is_said_what_to_set(dsn: str, tmp_path: Path) -> None:
     chat = {"model": "left", "messages": [{"role": "user", "content": "Hello"}]}
-    async with House(dsn, tmp_path) as house:
+    async with Deployment(dsn, tmp_path) as deployment:
         for method, path in (
             ("GET", "/api/tags"),
             ("GET", "/api/version"),
@@ -236,6 +242,6 @@ async def test_without_a_target_it_is_said_what_to_set(dsn: str, tmp_path: Path)
             ("GET", "/v1/models/left"),
         ):
             body = chat if method == "POST" else None
-            problem = (await house.http.request(method, path, json=body)).json()
+            problem = (await deployment.http.request(method, path, json=body)).json()
             assert (problem["status"], problem["code"]) == (404, "llm_not_configured"), path
             assert "COATCHECK_LLM_URL" in str(problem["error"])

@@ -20,7 +20,7 @@ from coatcheck.products.llm.context import LARGE_BODIES_OF_ONE_ORG_MAX
 from coatcheck.products.llm.model import LLM_PAYLOAD_BYTES_MAX, LlmRequest
 from coatcheck.products.llm.submit_routes import ChatSubmitter
 from tests.contract.raw import send
-from tests.products.house import House, bearer
+from tests.deployment import Deployment, bearer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,24 +28,24 @@ CHAT: dict[str, Any] = {"model": "llama3", "messages": [{"role": "user", "conten
 _ULID_CHARACTERS = 26
 
 
-async def stored(house: House, job_id: str) -> LlmRequest:
+async def stored(deployment: Deployment, job_id: str) -> LlmRequest:
     """The payload of a job, as its row has it."""
-    (row,) = await rows(house, job_id)
+    (row,) = await rows(deployment, job_id)
     return msgspec.json.decode(row["payload"], type=LlmRequest)
 
 
-async def rows(house: House, job_id: str) -> Any:
-    view = await house.engine.get(job_id, org="default")
-    line = Connection(house.settings.database_url, name="look")
+async def rows(deployment: Deployment, job_id: str) -> Any:
+    view = await deployment.engine.get(job_id, org="default")
+    line = Connection(deployment.settings.database_url, name="look")
     try:
         return await line.fetch("SELECT * FROM jobs WHERE id = $1", view.uuid)
     finally:
         await line.close()
 
 
-async def queue(house: House, body: Any = CHAT, **headers: str) -> httpx2.Response:
+async def queue(deployment: Deployment, body: Any = CHAT, **headers: str) -> httpx2.Response:
     spelt = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await house.http.post("/jobs", json=body, headers=spelt)
+    return await deployment.http.post("/jobs", json=body, headers=spelt)
 
 
 def problem(answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def problem(answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
     return body
 
 
-async def test_a_chat_is_answered_with_where_to_collect_it(waiting: House) -> None:
+async def test_a_chat_is_answered_with_where_to_collect_it(waiting: Deployment) -> None:
     answer = await queue(waiting)
     assert answer.status_code == 202
     ticket = answer.json()
@@ -72,7 +72,7 @@ async def test_a_chat_is_answered_with_where_to_collect_it(waiting: House) -> No
     assert f'<{poll}/events>; rel="events"' in answer.headers["link"]
 
 
-async def test_every_field_is_kept_as_it_was_written_but_for_our_own(waiting: House) -> None:
+async def test_every_field_is_kept_as_it_was_written_but_for_our_own(waiting: Deployment) -> None:
     body = (
         b'{"model": "llama3", "messages" : [ {"role":"user","content":"\\u0068i"} ],'
         b' "options":{"temperature": 1.50, "seed": 12345678901234567890},'
@@ -92,7 +92,7 @@ async def test_every_field_is_kept_as_it_was_written_but_for_our_own(waiting: Ho
     )
 
 
-async def test_a_prompt_is_a_completion(waiting: House) -> None:
+async def test_a_prompt_is_a_completion(waiting: Deployment) -> None:
     answer = await queue(waiting, {"model": "mistral:7b", "prompt": "Once"})
     kept = await stored(waiting, answer.json()["job_id"])
     assert (kept.kind, kept.model) == ("generate", "mistral:7b")
@@ -103,7 +103,7 @@ async def test_a_prompt_is_a_completion(waiting: House) -> None:
     }
 
 
-async def test_the_job_stands_in_its_models_line_and_is_kept_for_a_day(waiting: House) -> None:
+async def test_the_job_stands_in_its_models_line_and_is_kept_for_a_day(waiting: Deployment) -> None:
     (row,) = await rows(waiting, (await queue(waiting)).json()["job_id"])
     assert (row["flow"], row["lane"], row["endpoint"]) == (
         "llama3:latest",
@@ -114,7 +114,7 @@ async def test_the_job_stands_in_its_models_line_and_is_kept_for_a_day(waiting: 
     assert row["timeout_seconds"] == 3_600
 
 
-async def test_images_of_megabytes_are_taken(waiting: House) -> None:
+async def test_images_of_megabytes_are_taken(waiting: Deployment) -> None:
     image = base64.b64encode(bytes(6 * 1024 * 1024)).decode()
     message = {"role": "user", "content": "what is this?", "images": [image]}
     answer = await queue(waiting, {"model": "llava", "messages": [message]})
@@ -123,7 +123,7 @@ async def test_images_of_megabytes_are_taken(waiting: House) -> None:
     assert json.loads(bytes(kept.body))["messages"] == [message]
 
 
-async def test_a_body_of_unknown_length_is_taken(waiting: House) -> None:
+async def test_a_body_of_unknown_length_is_taken(waiting: Deployment) -> None:
     async def pieces() -> Any:
         yield b'{"model": "llama3", '
         yield b'"messages": []}'
@@ -136,7 +136,7 @@ async def test_a_body_of_unknown_length_is_taken(waiting: House) -> None:
 
 @pytest.mark.parametrize("lines", [10, 70_000])
 async def test_a_gzip_body_may_be_as_long_as_any_once_it_is_inflated(
-    waiting: House, lines: int
+    waiting: Deployment, lines: int
 ) -> None:
     padding = " ".join(f"line {number} of what was said before" for number in range(lines))
     sent = gzip.compress(json.dumps({**CHAT, "padding": padding}).encode())
@@ -148,14 +148,14 @@ async def test_a_gzip_body_may_be_as_long_as_any_once_it_is_inflated(
     assert json.loads(bytes(kept.body))["padding"] == padding
 
 
-async def test_a_body_over_the_limit_is_refused_before_it_is_read(waiting: House) -> None:
+async def test_a_body_over_the_limit_is_refused_before_it_is_read(waiting: Deployment) -> None:
     length = b"Content-Length: %d" % (LLM_PAYLOAD_BYTES_MAX + 1)
     answer = await send(waiting, "POST", "/jobs", length)
     assert (answer.status, answer.problem()["code"]) == (413, "body_too_large")
 
 
 async def test_a_large_body_keeps_its_place_until_it_was_handed_in(
-    waiting: House, monkeypatch: pytest.MonkeyPatch
+    waiting: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was read and waited for a place again would be in memory beside the others."""
     hand_in, in_memory, most = ChatSubmitter.chat, 0, 0
@@ -178,13 +178,13 @@ async def test_a_large_body_keeps_its_place_until_it_was_handed_in(
     assert 0 < most <= LARGE_BODIES_OF_ONE_ORG_MAX
 
 
-async def test_large_bodies_leave_their_places(waiting: House) -> None:
+async def test_large_bodies_leave_their_places(waiting: Deployment) -> None:
     large = {**CHAT, "padding": "x" * (1024 * 1024)}
     for _ in range(LARGE_BODIES_OF_ONE_ORG_MAX + 1):
         assert (await queue(waiting, large)).status_code == 202
 
 
-async def test_a_known_key_answers_the_job_that_it_made(waiting: House, key: str) -> None:
+async def test_a_known_key_answers_the_job_that_it_made(waiting: Deployment, key: str) -> None:
     first = await queue(waiting, Idempotency_Key=key)
     again = await queue(waiting, {**CHAT, "stream": False}, X_Idempotency_Key=key)
     assert again.status_code == 202
@@ -194,7 +194,7 @@ async def test_a_known_key_answers_the_job_that_it_made(waiting: House, key: str
     assert "idempotent-replayed" not in first.headers
 
 
-async def test_another_request_under_a_known_key_is_told(waiting: House, key: str) -> None:
+async def test_another_request_under_a_known_key_is_told(waiting: Deployment, key: str) -> None:
     first = await queue(waiting, Idempotency_Key=key)
     other = {**CHAT, "model": "mistral"}
     again = await queue(waiting, other, Idempotency_Key=key)
@@ -204,7 +204,7 @@ async def test_another_request_under_a_known_key_is_told(waiting: House, key: st
     problem(strict, 422, "idempotency_mismatch")
 
 
-async def test_users_have_their_keys_to_themselves(waiting: House, key: str) -> None:
+async def test_users_have_their_keys_to_themselves(waiting: Deployment, key: str) -> None:
     first = await queue(waiting, Idempotency_Key=key)
     other = bearer(await waiting.create_key(user="other"))
     again = await queue(waiting, Idempotency_Key=key, **other)
@@ -212,7 +212,7 @@ async def test_users_have_their_keys_to_themselves(waiting: House, key: str) -> 
     assert "idempotent-replayed" not in again.headers
 
 
-async def test_a_key_is_not_that_of_another_surface(waiting: House, key: str) -> None:
+async def test_a_key_is_not_that_of_another_surface(waiting: Deployment, key: str) -> None:
     elsewhere = await waiting.engine.submit("docs.post__x", {}, idempotency_key=key)
     answer = await queue(waiting, Idempotency_Key=key)
     assert answer.json()["job_id"] != elsewhere.id
@@ -238,7 +238,7 @@ async def test_a_key_is_not_that_of_another_surface(waiting: House, key: str) ->
     ],
 )
 async def test_what_no_target_would_take_is_refused(
-    waiting: House, body: dict[str, Any], field: str
+    waiting: Deployment, body: dict[str, Any], field: str
 ) -> None:
     refused = problem(await queue(waiting, body), 400, "invalid_parameter")
     assert [(each["field"], each["location"]) for each in refused["details"]] == [(field, "body")]
@@ -248,14 +248,14 @@ async def test_what_no_target_would_take_is_refused(
     "body",
     [b"", b"{", b"[]", b'"text"', b'{"model": NaN}', b'{"model": "a\\u0000"}', b"[" * 40],
 )
-async def test_what_is_no_json_object_is_refused(waiting: House, body: bytes) -> None:
+async def test_what_is_no_json_object_is_refused(waiting: Deployment, body: bytes) -> None:
     answer = await waiting.http.post(
         "/jobs", content=body, headers={"Content-Type": "application/json"}
     )
     problem(answer, 400, "invalid_body")
 
 
-async def test_another_content_type_is_refused(waiting: House) -> None:
+async def test_another_content_type_is_refused(waiting: Deployment) -> None:
     answer = await waiting.http.post(
         "/jobs", content=json.dumps(CHAT), headers={"Content-Type": "text/plain"}
     )
@@ -263,18 +263,18 @@ async def test_another_content_type_is_refused(waiting: House) -> None:
 
 
 @pytest.mark.parametrize("field", ["webhook_url", "state_webhook_url"])
-async def test_a_webhook_that_may_not_be_called_is_refused(waiting: House, field: str) -> None:
+async def test_a_webhook_that_may_not_be_called_is_refused(waiting: Deployment, field: str) -> None:
     answer = await queue(waiting, {**CHAT, field: "https://169.254.169.254/latest"})
     assert field in problem(answer, 422, "url_forbidden")["detail"]
 
 
-async def test_reading_is_not_enough_to_queue(waiting: House) -> None:
+async def test_reading_is_not_enough_to_queue(waiting: Deployment) -> None:
     reader = bearer(await waiting.create_key(scopes=[Scope.READ]))
     problem(await queue(waiting, **reader), 403, "missing_scope")
 
 
-async def test_a_full_queue_takes_known_keys_only(waiting: House, key: str) -> None:
-    await waiting.org("full", backlog_max=1)
+async def test_a_full_queue_takes_known_keys_only(waiting: Deployment, key: str) -> None:
+    await waiting.create_org("full", backlog_max=1)
     caller = bearer(await waiting.create_key(org="full"))
     first = await queue(waiting, Idempotency_Key=key, **caller)
     assert first.status_code == 202
@@ -286,7 +286,7 @@ async def test_a_full_queue_takes_known_keys_only(waiting: House, key: str) -> N
 
 
 async def test_without_a_target_the_surface_says_what_to_set(dsn: str, tmp_path: Path) -> None:
-    async with House(dsn, tmp_path) as bare:
+    async with Deployment(dsn, tmp_path) as bare:
         refused = problem(await queue(bare), 404, "llm_not_configured")
         assert "COATCHECK_LLM_URL" in refused["detail"]
         assert "COATCHECK_LLM_TARGETS" in refused["detail"]

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from coatcheck.products.scrape.executor import ScrapeExecutor
+from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.products.gateway import paths
 from tests.products.gateway.asking import problem
-from tests.products.house import House
 
 
 @pytest.fixture
-async def scraped(house: House) -> House:
-    """The house, with a worker that fetches pages."""
-    await house.work(ScrapeExecutor(house.settings).service)
-    return house
+async def scraped(deployment: Deployment) -> Deployment:
+    """The deployment, with a worker that fetches pages."""
+    await deployment.start_worker(ScrapeExecutor(deployment.settings).service)
+    return deployment
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def page() -> AsyncIterator[UpstreamServer]:
 
 
 async def test_a_fetch_is_handed_in_and_collected_over_http(
-    scraped: House, page: UpstreamServer
+    scraped: Deployment, page: UpstreamServer
 ) -> None:
     answer = await scraped.http.post(
         paths.submit("/fetch", "scrape"), json={"url": page.url("/page")}
@@ -41,14 +41,14 @@ async def test_a_fetch_is_handed_in_and_collected_over_http(
 
 
 async def test_a_synchronous_call_answers_with_what_was_found(
-    scraped: House, page: UpstreamServer
+    scraped: Deployment, page: UpstreamServer
 ) -> None:
     answer = await scraped.http.post(paths.call("/fetch", "scrape"), json={"url": page.url()})
 
     assert (answer.status_code, answer.json()["bytes"]) == (200, 14)
 
 
-async def test_the_catalogue_lists_it(scraped: House) -> None:
+async def test_the_catalogue_lists_it(scraped: Deployment) -> None:
     shown = await scraped.http.get(paths.hosted("scrape"))
 
     assert shown.status_code == 200, shown.text
@@ -61,11 +61,11 @@ async def test_the_catalogue_lists_it(scraped: House) -> None:
     )
 
 
-async def test_its_name_cannot_be_registered(house: House) -> None:
+async def test_its_name_cannot_be_registered(deployment: Deployment) -> None:
     target = {"type": "http", "url": "http://127.0.0.1/"}
     document = {
         "versions": {"1": {"endpoints": [{"method": "POST", "path": "/fetch", "target": target}]}}
     }
-    answer = await house.http.put(paths.hosted("scrape"), json=document)
+    answer = await deployment.http.put(paths.hosted("scrape"), json=document)
 
     problem(answer, 400, "invalid_parameter")

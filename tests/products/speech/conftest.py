@@ -14,12 +14,12 @@ from tests.products.speech.studio import Studio, a_studio
 async def studio(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Studio]:
-    """A house that speaks, with a worker, for all tests of a module that do not mind each other.
+    """A deployment that speaks, with a worker, for all tests of a module that can share it.
 
     Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
     """
     folder = tmp_path_factory.mktemp("studio")
     async with a_database(databases) as dsn, a_studio(dsn, folder) as opened:
-        await opened.house.org("other")
-        await opened.house.work_remotely()
+        await opened.deployment.create_org("other")
+        await opened.deployment.start_remote_worker()
         yield opened

@@ -1,4 +1,4 @@
-"""A house that speaks: a remote with espeak-ng, a worker that hands texts over to it, and users.
+"""A deployment that speaks: a remote with espeak-ng, a worker that hands texts to it, and users.
 
 The remote is the example's, in this process's event loop; everything goes over sockets.
 """
@@ -18,8 +18,8 @@ import httpx2
 
 from coatcheck.domain.tenants import Scope
 from examples.tts_remote import TtsRemote
+from tests.deployment import Deployment
 from tests.products.gateway.tokens import MACHINES, USERS, token
-from tests.products.house import House
 
 SENTENCE = "The coat is ready."
 REMOTE_TOKEN = "the-remotes-own-token"
@@ -27,12 +27,12 @@ Headers = dict[str, str]
 
 
 class Studio:
-    """One remote, and a house that has texts spoken by it."""
+    """One remote, and a deployment that has texts spoken by it."""
 
-    def __init__(self, house: House, remote: TtsRemote) -> None:
-        self.house = house
+    def __init__(self, deployment: Deployment, remote: TtsRemote) -> None:
+        self.deployment = deployment
         self.remote = remote
-        self.http = house.http
+        self.http = deployment.http
 
     def user(self, name: str = "alice", org: str = "default", **claims: Any) -> Headers:
         """The credential of a user: what a token's claims say, and nothing else."""
@@ -82,10 +82,10 @@ class Studio:
 
 @asynccontextmanager
 async def a_studio(dsn: str, folder: Path, **settings: Any) -> AsyncIterator[Studio]:
-    """Without a worker: ``house.work_remotely()`` hires one."""
+    """Without a worker: ``deployment.start_remote_worker()`` hires one."""
     async with (
         TtsRemote(folder / "remote", bearer=REMOTE_TOKEN) as remote,
-        House(
+        Deployment(
             dsn,
             folder,
             **{
@@ -94,9 +94,9 @@ async def a_studio(dsn: str, folder: Path, **settings: Any) -> AsyncIterator[Stu
                 "jwt_issuers": (USERS, MACHINES),
                 **settings,
             },
-        ) as house,
+        ) as deployment,
     ):
-        yield Studio(house, remote)
+        yield Studio(deployment, remote)
 
 
 def a_wav(seconds: float = 1.5, *, rate: int = 8_000) -> bytes:

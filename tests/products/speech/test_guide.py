@@ -48,8 +48,8 @@ async def test_every_command_of_the_guide_works_and_so_does_the_example(
     (folder / ".coatcheck").mkdir()
     (folder / ".coatcheck" / "jwt-secret").write_text(SECRET)
     issuer = TokenIssuer(issuer=ISSUER, audience=ISSUER, secret=SECRET)
-    async with a_studio(dsn, tmp_path / "house", jwt_issuers=(issuer,)) as studio:
-        await studio.house.work_remotely()
+    async with a_studio(dsn, tmp_path / "deployment", jwt_issuers=(issuer,)) as studio:
+        await studio.deployment.start_remote_worker()
         script = "\necho ----\n".join([*steps[:-1], example, steps[-1]])
         script = script.replace(DOCUMENTED_URL, str(studio.http.base_url).rstrip("/"))
         # What is meant by no folder depends on who runs the tests.

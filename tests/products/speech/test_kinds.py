@@ -28,7 +28,7 @@ PREVIEW = {"description": "A deep, slow voice.", "text": "Your coat is ready.", 
 async def reachable(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Studio]:
-    """A house whose remote can fetch what it signs URLs for."""
+    """A deployment whose remote can fetch what it signs URLs for."""
     folder = tmp_path_factory.mktemp("reachable")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -38,8 +38,8 @@ async def reachable(
         a_database(databases) as dsn,
         a_studio(dsn, folder, public_url=url) as opened,
     ):
-        await opened.house.work_remotely()
-        await opened.house.replica(port)
+        await opened.deployment.start_remote_worker()
+        await opened.deployment.start_server(port)
         yield opened
 
 

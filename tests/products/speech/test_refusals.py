@@ -13,9 +13,9 @@ import pytest_asyncio
 from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.remote_work import decode_work
+from tests.deployment import Deployment
 from tests.postgres_keeper import Databases
 from tests.products.gateway.tokens import MACHINES, USERS
-from tests.products.house import House
 from tests.products.llm.talking import a_database
 from tests.products.speech.studio import Studio, a_studio
 
@@ -91,7 +91,7 @@ async def test_a_task_that_nobody_has_taken_is_pending_and_cancelled_at_once(
 async def test_the_remote_may_hear_the_voice_where_we_are_reached(studio: Studio) -> None:
     bob = studio.user("bob")
     task_id = await studio.submitted(bob)
-    line = Connection(studio.house.settings.database_url, name="tests")
+    line = Connection(studio.deployment.settings.database_url, name="tests")
     ((payload,),) = await line.fetch("SELECT payload FROM jobs WHERE id = $1", from_text(task_id))
     await line.close()
     work = decode_work(payload)
@@ -107,9 +107,9 @@ async def test_without_a_remote_it_is_said_what_to_set(
 ) -> None:
     async with (
         a_database(databases) as dsn,
-        House(dsn, tmp_path, jwt_issuers=(USERS, MACHINES)) as house,
+        Deployment(dsn, tmp_path, jwt_issuers=(USERS, MACHINES)) as deployment,
     ):
         body = {"voice_id": "x", "text": "x", "language": "en"}
-        answer = await house.http.post("/generate", json=body)
+        answer = await deployment.http.post("/generate", json=body)
         assert (answer.status_code, answer.json()["code"]) == (404, "speech_not_configured")
         assert "COATCHECK_SPEECH_REMOTE_URL" in answer.json()["detail"]

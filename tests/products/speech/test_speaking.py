@@ -54,7 +54,7 @@ async def test_a_text_becomes_a_wav_that_plays(studio: Studio) -> None:
     assert fetched.headers["content-type"] == "audio/wav"
     assert result["duration_seconds"] == pytest.approx(seconds_of(fetched.content), abs=0.01)
     assert seconds_of(fetched.content) > 0.5
-    assert fetched.content == await studio.house.engine.blobs.get(key)
+    assert fetched.content == await studio.deployment.engine.blobs.get(key)
 
     shown = await studio.http.get(ticket["urls"]["generation"], headers=studio.user())
     generation = shown.json()
@@ -184,7 +184,7 @@ async def test_the_file_is_an_artifact_and_can_be_deleted(studio: Studio) -> Non
     generation = (await studio.http.get(task["urls"]["generation"], headers=studio.user())).json()
     assert generation["audio_url"] is generation["audio_object_key"] is None
     with pytest.raises(FileNotFoundError):
-        await studio.house.engine.blobs.get(task["result"]["audio_object_key"])
+        await studio.deployment.engine.blobs.get(task["result"]["audio_object_key"])
 
 
 async def test_a_generation_has_the_id_that_its_task_gives_it() -> None:
@@ -213,20 +213,22 @@ async def test_who_is_told_is_told_the_task_or_what_is_left_of_it(studio: Studio
         facts=facts,
         at=datetime.now(UTC),
     )
-    told = msgspec.json.decode(await payloads(studio.house.parts).body(notice))
+    told = msgspec.json.decode(await payloads(studio.deployment.context).body(notice))
     assert told["type"] == "job.completed"
     assert told["data"]["id"] == task_id
     assert told["data"]["result"]["audio_object_key"] == task["result"]["audio_object_key"]
     pruned = dataclasses.replace(notice, subject=new_id())
-    left = msgspec.json.decode(await payloads(studio.house.parts).body(pruned))
+    left = msgspec.json.decode(await payloads(studio.deployment.context).body(pruned))
     assert (left["data"]["status"], left["data"]["expired"]) == ("completed", True)
     # And it is noted that somebody is to be told.
-    assert len(await studio.house.engine.webhooks.deliveries("default", job=uuid, limit=2)) == 1
+    assert (
+        len(await studio.deployment.engine.webhooks.deliveries("default", job=uuid, limit=2)) == 1
+    )
 
 
 async def test_what_was_spoken_goes_with_its_task(studio: Studio) -> None:
     task = await studio.ended(await studio.submitted(text="Not for long."))
-    engine, settings = studio.house.engine, studio.house.settings
+    engine, settings = studio.deployment.engine, studio.deployment.settings
     line = Connection(settings.database_url, name="tests")
     uuid = from_text(task["id"])
     await line.fetch("UPDATE jobs SET expires_at = now() WHERE id = $1", uuid)

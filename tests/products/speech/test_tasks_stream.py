@@ -153,13 +153,13 @@ async def test_a_commit_that_comes_late_is_not_lost(studio: Studio) -> None:
 
         await eventually_async(spawned, "the remote has it")
     start = (await polled(studio, headers))[-1].id or ""
-    connection = await asyncpg.connect(studio.house.settings.database_url)
+    connection = await asyncpg.connect(studio.deployment.settings.database_url)
     touch = "UPDATE jobs SET progress_note = 'touched', updated_at = now() WHERE id = $1"
     try:
         late = connection.transaction()
         await late.start()
         await connection.execute(touch, from_text(slow))
-        other = await asyncpg.connect(studio.house.settings.database_url)
+        other = await asyncpg.connect(studio.deployment.settings.database_url)
         try:
             await other.execute(touch, from_text(quick))
         finally:
@@ -206,7 +206,7 @@ async def test_the_policies_hold_for_the_stream(studio: Studio) -> None:
     """Were the statement to forget its user, the database would still show no other's task."""
     headers = studio.user("walled")
     task = await stuck(studio, headers)
-    connection = await asyncpg.connect(studio.house.settings.database_url)
+    connection = await asyncpg.connect(studio.deployment.settings.database_url)
     shows = await connection.fetchval(
         "SELECT pg_get_expr(polqual, polrelid) FROM pg_policy"
         " WHERE polname = 'own_rows' AND polrelid = 'generations'::regclass"

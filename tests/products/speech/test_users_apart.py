@@ -92,14 +92,14 @@ def _said(problem: dict[str, Any]) -> dict[str, Any]:
 
 async def test_an_admin_is_a_user_like_others(studio: Studio) -> None:
     mine = await Estate.of(studio, "alice")
-    # The house's key is of the user `dev`, and has every scope.
+    # The deployment's key is of the user `dev`, and has every scope.
     assert (await studio.http.get(f"/tasks/{mine.task}")).status_code == 404
     assert (await studio.http.get("/tasks")).json()["items"] == []
 
 
 async def test_a_key_of_a_users_reads_what_is_the_users(studio: Studio) -> None:
     mine = await Estate.of(studio, "alice")
-    key = await studio.house.create_key(user="alice")
+    key = await studio.deployment.create_key(user="alice")
     read = await studio.http.get(f"/tasks/{mine.task}", headers={"Authorization": f"Bearer {key}"})
     assert read.json()["id"] == mine.task
 
@@ -128,7 +128,7 @@ async def counts(connection: asyncpg.Connection[asyncpg.Record]) -> dict[str, in
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def connection(studio: Studio) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    opened = await asyncpg.connect(studio.house.settings.database_url)
+    opened = await asyncpg.connect(studio.deployment.settings.database_url)
     yield opened
     await opened.close()
 
@@ -205,7 +205,7 @@ async def test_what_the_surface_reads_is_read_behind_the_wall(
     show nothing, make everything vanish for its reader, and for nobody else."""
     mine = await Estate.of(studio, "fay")
     repository, reader = (
-        studio.house.engine.extension(SpeechRepository),
+        studio.deployment.engine.extension(SpeechRepository),
         SpeechReader("default", "fay"),
     )
     assert (await repository.task(reader, mine.task)).spoken.id == mine.generation
@@ -224,7 +224,7 @@ async def test_what_the_surface_reads_is_read_behind_the_wall(
         with pytest.raises(VoiceNotFound):
             await repository.voice(reader, mine.voice)
         assert list(await repository.tasks(reader)) == list(await repository.voices(reader)) == []
-        assert (await studio.house.engine.get(mine.task)).terminal
+        assert (await studio.deployment.engine.get(mine.task)).terminal
     finally:
         for wall in walls:
             await connection.execute(

@@ -32,7 +32,7 @@ async def test_a_recording_becomes_a_voice(studio: Studio) -> None:
     assert voice["sha256"] == hashlib.sha256(audio).hexdigest()
     key = f"references/alice/{voice['voice_id']}/reference.wav"
     assert voice["audio_object_key"] == key
-    assert await studio.house.engine.blobs.get(key) == audio
+    assert await studio.deployment.engine.blobs.get(key) == audio
     read = (await studio.http.get(answer.headers["location"], headers=studio.user())).json()
     assert read["voice_id"] == voice["voice_id"]
     fetched = await studio.http.get(read["audio_url"], headers={"Authorization": ""})
@@ -69,13 +69,13 @@ async def test_what_is_no_use_as_a_voice_is_refused_and_not_kept(
     answer = await studio.upload(audio, hal)
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
     assert (await studio.http.get("/voices", headers=hal)).json()["items"] == []
-    pages = [page async for page in studio.house.engine.blobs.keys_under("references/hal")]
+    pages = [page async for page in studio.deployment.engine.blobs.keys_under("references/hal")]
     assert pages == []
 
 
 async def test_a_recording_that_is_too_large_is_refused_before_it_is_read(studio: Studio) -> None:
     answer = await raw.send(
-        studio.house,
+        studio.deployment,
         "POST",
         "/voices",
         b"Content-Type: multipart/form-data; boundary=x",
@@ -100,7 +100,7 @@ async def test_a_voice_that_is_deleted_is_gone_at_once_and_its_audio_soon(studio
     assert (await studio.http.delete(path, headers=studio.user())).status_code == 404
     assert (await studio.generate(voice)).status_code == 404
     await _tick(studio)
-    blobs = studio.house.engine.blobs
+    blobs = studio.deployment.engine.blobs
     with pytest.raises(FileNotFoundError):
         await blobs.get(f"references/alice/{voice}/reference.wav")
     assert await blobs.get(f"references/alice/{stays}/reference.wav")
@@ -109,14 +109,17 @@ async def test_a_voice_that_is_deleted_is_gone_at_once_and_its_audio_soon(studio
 async def test_an_upload_that_never_ended_is_removed_and_told_if_it_ends_after_all(
     studio: Studio,
 ) -> None:
-    repository, blobs = studio.house.engine.extension(SpeechRepository), studio.house.engine.blobs
+    repository, blobs = (
+        studio.deployment.engine.extension(SpeechRepository),
+        studio.deployment.engine.blobs,
+    )
     uuid, key = await repository.create_voice(ALICE)
     await blobs.put(key, a_wav())
     with pytest.raises(VoiceNotFound):
         await repository.voice(ALICE, to_text(uuid))
     await _tick(studio)
     assert await blobs.get(key), "it may still be on its way"
-    line = Connection(studio.house.settings.database_url, name="tests")
+    line = Connection(studio.deployment.settings.database_url, name="tests")
     await line.fetch(
         "UPDATE voices SET created_at = now() - interval '61 minutes' WHERE id = $1", uuid
     )
@@ -131,7 +134,7 @@ async def test_an_upload_that_never_ended_is_removed_and_told_if_it_ends_after_a
 async def test_what_a_killed_upload_left_in_the_folder_is_removed_by_its_age(
     studio: Studio,
 ) -> None:
-    root = Path(studio.house.settings.blob_url.removeprefix("file://"))
+    root = Path(studio.deployment.settings.blob_url.removeprefix("file://"))
     left = root / "generations" / "ivo" / "x.wav#1"
     fresh = root / "generations" / "ivo" / "y.wav#1"
     left.parent.mkdir(parents=True)
@@ -139,8 +142,8 @@ async def test_what_a_killed_upload_left_in_the_folder_is_removed_by_its_age(
         path.write_bytes(b"half of it")
     long_ago = 1_000_000_000
     os.utime(left, (long_ago, long_ago))
-    line = Connection(studio.house.settings.database_url, name="tests")
-    await VoiceCleanup(line, studio.house.engine.blobs).drop_unfinished()
+    line = Connection(studio.deployment.settings.database_url, name="tests")
+    await VoiceCleanup(line, studio.deployment.engine.blobs).drop_unfinished()
     await line.close()
     assert (left.exists(), fresh.exists()) == (False, True)
 
@@ -160,7 +163,7 @@ async def test_users_whose_names_no_path_can_hold_have_voices_of_their_own(studi
 
 
 async def _tick(studio: Studio) -> None:
-    line = Connection(studio.house.settings.database_url, name="tests")
-    keeper = VoiceCleanup(line, studio.house.engine.blobs)
+    line = Connection(studio.deployment.settings.database_url, name="tests")
+    keeper = VoiceCleanup(line, studio.deployment.engine.blobs)
     assert await keeper.tick() > 0
     await line.close()

@@ -14,10 +14,10 @@ import psutil
 
 from tests.waiting import eventually_async
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 
 
-class LabProcess:
+class ChildProcess:
     """One process. What it says on stdout and logs on stderr goes to files."""
 
     def __init__(
