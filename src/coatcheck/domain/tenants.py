@@ -64,11 +64,20 @@ class Principal:
     """Whether they operate the deployment and act as operators: ``org`` is then the organisation
     that they are managing."""
 
-    def may_see(self, owner: str) -> bool:
-        """Whether they may read and cancel a job of this owner."""
-        if owner == NOBODY:
-            return Scope.ADMIN in self.scopes
+    def may_see(self, owner: str, *, admins_see_all: bool = False) -> bool:
+        """Whether they may read and cancel a job of this owner.
+
+        ``admins_see_all``: the jobs are managed by their organisation, not by their owners alone.
+        """
+        if owner == NOBODY or admins_see_all:
+            return Scope.ADMIN in self.scopes or owner in (ANYONE, self.owner)
         return owner in (ANYONE, self.owner)
+
+    @property
+    def lists_jobs_of(self) -> str | None:
+        """The owner to whose jobs their lists are restricted; None for an admin, who lists the jobs
+        of all owners."""
+        return None if Scope.ADMIN in self.scopes else self.owner
 
 
 PREFIX: Final = b"cck_"

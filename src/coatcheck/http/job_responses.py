@@ -26,7 +26,6 @@ from coatcheck.domain.explanation import Explanation, Holder, retry_when_due
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
-from coatcheck.domain.tenants import ANYONE, Principal, Scope
 from coatcheck.http.event_stream import (
     RECONNECT,
     ChangeStream,
@@ -263,7 +262,7 @@ class JobResponses:
             if caller is None or caller.org != org:
                 # A job of anonymous callers is opened by its id alone, so its id must not leak.
                 return False
-            return Scope.ADMIN in caller.scopes or caller.may_see(holder.owner)
+            return caller.may_see(holder.owner, admins_see_all=True)
 
         for_operator = caller is not None and caller.is_operator
         body = shown(explanation, is_seen, for_operator=for_operator)
@@ -354,20 +353,6 @@ def replay_headers(ticket: Ticket) -> RawHeaders:
 def check_mismatch(ticket: Ticket, preferences: Preferences) -> None:
     if ticket.mismatch and preferences.strict:
         raise IdempotencyMismatch("The idempotency key was used before, with another payload.")
-
-
-class Owned(Protocol):
-    """A job, or its record after the job was deleted."""
-
-    @property
-    def owner(self) -> str: ...
-
-
-def may_see(principal: Principal | None, job: Owned, org: str) -> bool:
-    """Whether the caller may read and cancel a job."""
-    if principal is None or principal.org != org:
-        return job.owner == ANYONE
-    return principal.may_see(job.owner)
 
 
 def stored(view: JobView) -> LeftOutResult:

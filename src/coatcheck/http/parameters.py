@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Final, NamedTuple
 
 from coatcheck.domain.errors import InvalidParameter, UrlForbidden
 from coatcheck.domain.limits import DELAY_SECONDS_MAX, IDEMPOTENCY_KEY_CHARACTERS_MAX
+from coatcheck.domain.tenants import Principal
 from coatcheck.egress import Guard
 from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders
@@ -163,6 +165,23 @@ def anonymous_key(key: str) -> str:
     if len(key) == IDEMPOTENCY_KEY_CHARACTERS_MAX:
         raise _wrong(f"must have less than {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters here")
     return _ANONYMOUS_PREFIX + key
+
+
+def stored_key(
+    product: str, principal: Principal, key: str, *, kind: str = "", per_api_key: bool = False
+) -> str:
+    """The stored form of a caller's key, for a product whose callers have keys of their own.
+
+    Keys are separate for each product and each owner; with ``kind``, for each kind of operation;
+    with ``per_api_key``, for each API key. No caller can send a stored form: it is not printable.
+    """
+    parts = [principal.owner, key]
+    if per_api_key:
+        parts.insert(1, principal.key_id or "")
+    if kind:
+        parts.insert(0, kind)
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return f"{_DERIVED_PREFIX}{product}:{digest}"
 
 
 def shown_key(stored: str | None) -> str | None:

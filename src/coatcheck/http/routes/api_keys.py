@@ -19,7 +19,6 @@ from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.errors import (
     FieldIssue,
     InvalidInput,
-    InvalidParameter,
     MissingScope,
     NotFound,
 )
@@ -40,26 +39,19 @@ from coatcheck.domain.tenants import (
     is_user_id,
 )
 from coatcheck.http.bodies import read_body
-from coatcheck.http.parameters import read_whole_number, refuse_unknown
+from coatcheck.http.pages import PAGE_PARAMETERS, read_cursor, read_limit
+from coatcheck.http.parameters import refuse_unknown
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response, raw_header
-from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.http.routing import RequestBody, ResponseSpec, Route
 from coatcheck.settings import Settings
 
 PATH: Final = "/api/v1/orgs/{org}/api-keys"
 
 _BODY_BYTES_MAX: Final = 16 * 1024
-_PAGE_ROWS: Final = 50
-_PAGE_ROWS_MAX: Final = 200
 
 _TAG: Final = "organisations"
-_LIMIT: Final = {
-    "type": "integer",
-    "minimum": 1,
-    "maximum": _PAGE_ROWS_MAX,
-    "default": _PAGE_ROWS,
-}
 
 
 class RateLimitView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,8 +135,7 @@ class _ApiKeys:
     async def list_page(self, request: Request) -> Response:
         query = request.query
         refuse_unknown(query, ("cursor", "limit"))
-        limit = read_whole_number(query, "limit", 1, _PAGE_ROWS_MAX, default=_PAGE_ROWS)
-        after = _cursor(query.get("cursor"))
+        limit, after = read_limit(query), read_cursor(query, _stored_form)
         read = partial(tenants.list_keys, self._db, request.principal.org)
         keys = await retried(lambda: read(after=after, limit=limit + 1))
         page = keys[:limit]
@@ -207,8 +198,7 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
             access=Scope.ADMIN,
             operable=True,
             parameters=[
-                Parameter("cursor", "query", "`next` of the previous page.", ULID),
-                Parameter("limit", "query", "The maximum number of keys.", _LIMIT),
+                *PAGE_PARAMETERS,
             ],
             responses=[ResponseSpec(HTTPStatus.OK, "A page of keys.", ApiKeyPage)],
             tag=_TAG,
@@ -261,18 +251,13 @@ def _user(creator: Principal, requested: str | None) -> str:
 def _known_form(key_id: str) -> str:
     """A key's id in its stored form. Raises NotFound for any other text."""
     try:
-        return ids.to_text(ids.from_text(key_id))
+        return _stored_form(key_id)
     except ids.InvalidId:
         raise NotFound from None
 
 
-def _cursor(given: str | None) -> str | None:
-    if given is None:
-        return None
-    try:
-        return ids.to_text(ids.from_text(given))
-    except ids.InvalidId:
-        raise InvalidParameter("cursor", "must be `next` of the previous page") from None
+def _stored_form(key_id: str) -> str:
+    return ids.to_text(ids.from_text(key_id))
 
 
 def _shown(key: StoredApiKey) -> ApiKeyView:

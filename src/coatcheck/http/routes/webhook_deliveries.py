@@ -22,7 +22,8 @@ from coatcheck.domain.webhooks import (
     message_id,
 )
 from coatcheck.http.bodies import read_body
-from coatcheck.http.parameters import read_choice, read_whole_number, refuse_unknown
+from coatcheck.http.pages import LIMIT, cursor_parameter, read_cursor, read_limit
+from coatcheck.http.parameters import read_choice, refuse_unknown
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
@@ -34,7 +35,6 @@ from coatcheck.http.routes.webhook_parameters import (
     endpoint_parameter,
     message_named,
     message_parameter,
-    read_cursor,
     read_endpoint,
     read_moment,
     read_subject,
@@ -42,15 +42,7 @@ from coatcheck.http.routes.webhook_parameters import (
 from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
 
 _BODY_BYTES_MAX: Final = 16 * 1024
-_PAGE_ROWS: Final = 50
-_PAGE_ROWS_MAX: Final = 200
 _STATUSES: Final = [status.value for status in DeliveryStatus]
-_LIMIT: Final = {
-    "type": "integer",
-    "minimum": 1,
-    "maximum": _PAGE_ROWS_MAX,
-    "default": _PAGE_ROWS,
-}
 
 _Replayable = Literal["pending", "delivered", "exhausted", "disabled"]
 _Zoned = Annotated[datetime, Meta(tz=True)]
@@ -146,7 +138,7 @@ class _Log:
 
     async def _page(self, request: Request, endpoint: str | None) -> Response:
         query = request.query
-        limit = read_whole_number(query, "limit", 1, _PAGE_ROWS_MAX, default=_PAGE_ROWS)
+        limit = read_limit(query)
         status = read_choice(query, "status", _STATUSES)
         found = await self._webhooks.deliveries(
             request.principal.org,
@@ -155,7 +147,7 @@ class _Log:
             status=None if status is None else DeliveryStatus(status),
             since=read_moment(query, "since"),
             until=read_moment(query, "until"),
-            after=read_cursor(query),
+            after=read_cursor(query, delivery_of),
             limit=limit + 1,
         )
         page = [shown_delivery(each) for each in found[:limit]]
@@ -333,7 +325,7 @@ _QUERY: Final[Sequence[Parameter]] = (
     Parameter("status", "query", "Only with this status.", {"enum": _STATUSES}),
     Parameter("since", "query", "Created at this time or later.", MOMENT),
     Parameter("until", "query", "Created before this time.", MOMENT),
-    Parameter("cursor", "query", "`next` of the previous page.", MESSAGE),
-    Parameter("limit", "query", "The maximum number of deliveries.", _LIMIT),
+    cursor_parameter(MESSAGE),
+    LIMIT,
 )
 _QUERY_NAMES: Final = tuple(each.name for each in _QUERY)

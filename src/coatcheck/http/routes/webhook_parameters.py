@@ -39,14 +39,6 @@ def message_named(text: str) -> UUID:
         raise NotFound from None
 
 
-def read_cursor(query: Mapping[str, str]) -> UUID | None:
-    given = query.get("cursor")
-    try:
-        return None if given is None else delivery_of(given)
-    except ids.InvalidId:
-        raise InvalidParameter("cursor", "must be `next` of the previous page") from None
-
-
 def read_subject(query: Mapping[str, str]) -> UUID | None:
     """A job or a group of jobs by its ULID, a job of a group by its 32 hexadecimal digits."""
     given = query.get("job_id")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,8 +9,9 @@ from coatcheck.core import Engine
 from coatcheck.core.catalogue import Catalogue
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
 from coatcheck.domain.ids import InvalidId, from_text
-from coatcheck.domain.tenants import Principal, Scope
+from coatcheck.domain.tenants import Principal
 from coatcheck.egress import Guard
+from coatcheck.http import parameters
 from coatcheck.http.gate import Gate
 from coatcheck.http.large_responses import LargeResponses
 from coatcheck.http.lifecycle import ServerDraining
@@ -22,11 +22,6 @@ from coatcheck.settings import Settings
 
 ALL_RUNS: Final = "all"
 """The value of ``run`` that stands for the job as a whole."""
-PAGE_ROWS: Final = 50
-PAGE_ROWS_MAX: Final = 200
-
-_MARK: Final = "\x1ebatches:"
-"""Prefix of this product's stored keys. No caller can send it: it is not printable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,7 @@ class BatchesContext:
         """The job in the path. Raises JobNotFound unless the caller owns it or is an admin."""
         principal = request.principal
         view = await self.batches.get(request.params["id"], org=principal.org)
-        if not may_see(principal, view.owner):
+        if not principal.may_see(view.owner, admins_see_all=True):
             raise JobNotFound("there is no such job")
         return view
 
@@ -73,17 +68,6 @@ def chosen_run(view: BatchView, requested: str | None, place: str = "query") -> 
     return None if requested == ALL_RUNS else run_of(view, requested, place)
 
 
-def may_see(principal: Principal, owner: str) -> bool:
-    """Whether a caller may see and change a job of that owner. An admin may for all owners."""
-    return Scope.ADMIN in principal.scopes or principal.may_see(owner)
-
-
-def owner_of_list(principal: Principal) -> str | None:
-    """The owner whose jobs a caller lists; None for an admin, who lists those of all owners."""
-    return None if Scope.ADMIN in principal.scopes else principal.owner
-
-
 def stored_key(principal: Principal, kind: str, key: str) -> str:
     """The stored form of an idempotency key: separate for each caller and each operation."""
-    parts = "\0".join([kind, principal.owner, key])
-    return _MARK + hashlib.sha256(parts.encode()).hexdigest()
+    return parameters.stored_key("batches", principal, key, kind=kind)

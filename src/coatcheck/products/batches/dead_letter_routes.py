@@ -5,13 +5,13 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from coatcheck.domain.tenants import Scope
+from coatcheck.http.pages import PAGE_PARAMETERS, read_page
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
 from coatcheck.products.batches import presenter, schemas
-from coatcheck.products.batches.context import BatchesContext, owner_of_list
+from coatcheck.products.batches.context import BatchesContext
 from coatcheck.products.batches.presenter import DLQ
-from coatcheck.products.batches.read_routes import CURSOR_OF_IDS, LIMIT, read_id_cursor, read_limit
 from coatcheck.products.batches.task_routes import PAYMENT
 
 
@@ -23,15 +23,15 @@ class DeadLetterRoutes:
 
     async def page(self, request: Request) -> Response:
         """List dead letters: of all the organisation's jobs for an admin, else of the caller's."""
-        principal, limit = request.principal, read_limit(request)
+        principal, asked = request.principal, read_page(request)
         found = await self._context.batches.dead_letters.page(
             principal.org,
-            owner=owner_of_list(principal),
-            after=read_id_cursor(request),
-            limit=limit,
+            owner=principal.lists_jobs_of,
+            after=asked.after_id,
+            limit=asked.limit,
         )
         items = [presenter.dead_letter(letter) for letter in found]
-        following = items[-1].id if len(items) == limit else None
+        following = asked.following(items, lambda item: item.id)
         return json_response(schemas.DeadLetterPage(items, following))
 
     async def redrive(self, request: Request) -> Response:
@@ -41,7 +41,7 @@ class DeadLetterRoutes:
         letter = await context.batches.dead_letters.redrive(
             principal.org,
             request.params["id"],
-            owner_of_list(principal),
+            principal.lists_jobs_of,
             request_id=request.request_id,
         )
         shown = presenter.dead_letter(letter)
@@ -62,7 +62,7 @@ def routes(context: BatchesContext) -> list[Route]:
             handler=letters.page,
             access=Scope.READ,
             tag="batches",
-            parameters=(CURSOR_OF_IDS, LIMIT),
+            parameters=PAGE_PARAMETERS,
             responses=(ResponseSpec(HTTPStatus.OK, "A page of lists.", schemas.DeadLetterPage),),
         ),
         Route(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from coatcheck.domain.errors import InvalidParameter
-from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.event_stream import RECONNECT
 from coatcheck.http.job_responses import (
@@ -15,17 +13,20 @@ from coatcheck.http.job_responses import (
     RETRY_AFTER_HEADER,
     WAIT_PARAMETERS,
 )
-from coatcheck.http.parameters import read_whole_number
+from coatcheck.http.pages import (
+    LIMIT,
+    PAGE_PARAMETERS,
+    cursor_parameter,
+    read_limit,
+    read_page,
+)
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
 from coatcheck.products.batches import presenter, schemas
 from coatcheck.products.batches.context import (
     ALL_RUNS,
-    PAGE_ROWS,
-    PAGE_ROWS_MAX,
     BatchesContext,
-    owner_of_list,
     run_of,
 )
 from coatcheck.products.batches.presenter import JOBS
@@ -45,17 +46,15 @@ class BatchReadRoutes:
     async def page(self, request: Request) -> Response:
         """List jobs: all of the organisation's for an admin, the caller's own for others."""
         principal = request.principal
-        limit = read_limit(request)
+        asked = read_page(request)
         found = await self._context.batches.list(
             principal.org,
-            owner=owner_of_list(principal),
-            after=read_id_cursor(request),
-            limit=limit,
+            owner=principal.lists_jobs_of,
+            after=asked.after_id,
+            limit=asked.limit,
         )
         items = [presenter.job(view) for view in found]
-        return json_response(
-            schemas.BatchPage(items, items[-1].id if len(items) == limit else None)
-        )
+        return json_response(schemas.BatchPage(items, asked.following(items, lambda item: item.id)))
 
     async def status(self, request: Request) -> Response:
         return await self._responses.status(request, await self._context.job(request))
@@ -73,26 +72,10 @@ class BatchReadRoutes:
         view = await self._context.job(request)
         run = run_of(view, request.query.get("run"))
         found, following = await self._context.batches.dead_letters.bad_lines(
-            view, run, after=request.query.get("cursor"), limit=read_limit(request)
+            view, run, after=request.query.get("cursor"), limit=read_limit(request.query)
         )
         items = [schemas.BadLineItem(each.line, each.code, each.message) for each in found]
         return json_response(schemas.BadLinePage(items, following))
-
-
-def read_limit(request: Request) -> int:
-    return read_whole_number(request.query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-
-
-def read_id_cursor(request: Request) -> str | None:
-    """The cursor of a list whose cursors are ids."""
-    given = request.query.get("cursor")
-    if given is None:
-        return None
-    try:
-        from_text(given)
-    except InvalidId as error:
-        raise InvalidParameter("cursor", "must be the `next` of a page") from error
-    return given
 
 
 def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
@@ -107,7 +90,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             handler=reading.page,
             access=Scope.READ,
             tag="batches",
-            parameters=(CURSOR_OF_IDS, LIMIT),
+            parameters=PAGE_PARAMETERS,
             responses=(ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.BatchPage),),
         ),
         Route(
@@ -151,7 +134,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             handler=reading.bad_lines,
             access=Scope.READ,
             tag="batches",
-            parameters=(JOB_ID, RUN, CURSOR, LIMIT),
+            parameters=(JOB_ID, RUN, cursor_parameter(ANY_CURSOR), LIMIT),
             responses=(ResponseSpec(HTTPStatus.OK, "A page of lines.", schemas.BadLinePage),),
         ),
     ]
@@ -166,14 +149,8 @@ RUN_OR_ALL: Final = Parameter(
     "current run.",
     {"anyOf": [ULID, {"type": "string", "enum": [ALL_RUNS]}]},
 )
-CURSOR_OF_IDS: Final = Parameter("cursor", "query", "The `next` of the previous page.", ULID)
-CURSOR: Final = Parameter("cursor", "query", "The `next` of the previous page.")
-LIMIT: Final = Parameter(
-    "limit",
-    "query",
-    "How many items a page has at most.",
-    {"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS},
-)
+ANY_CURSOR: Final = {"type": "string"}
+"""The cursors of lists that are not sorted by id."""
 _JOB_HEADERS: Final = RETRY_AFTER_HEADER | {
     "ETag": "Changes with every state and count.",
     "Preference-Applied": "Which preferences of `Prefer` were applied.",

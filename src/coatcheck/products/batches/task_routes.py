@@ -18,6 +18,7 @@ from coatcheck.http.bodies import check_content_type, read_as_written
 from coatcheck.http.context import ServerContext
 from coatcheck.http.job_responses import IDEMPOTENCY_PARAMETERS, TICKET_HEADERS
 from coatcheck.http.large_responses import Encode, LeftOutResult
+from coatcheck.http.pages import LIMIT, cursor_parameter, read_limit
 from coatcheck.http.parameters import (
     Preferences,
     read_choice,
@@ -29,17 +30,15 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, StreamResponse, encoded, json_response
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.batches import presenter, schemas, task_lists
-from coatcheck.products.batches.context import BatchesContext, chosen_run, may_see, stored_key
+from coatcheck.products.batches.context import BatchesContext, chosen_run, stored_key
 from coatcheck.products.batches.errors import BatchNotOpen
 from coatcheck.products.batches.model import BatchView, Created, TaskStatus, TaskView
 from coatcheck.products.batches.presenter import poll_url
 from coatcheck.products.batches.read_routes import (
-    CURSOR,
+    ANY_CURSOR,
     JOB,
     JOB_ID,
-    LIMIT,
     RUN_OR_ALL,
-    read_limit,
 )
 from coatcheck.products.batches.responses import BatchResponses
 from coatcheck.products.batches.schemas import MoreTasks, check_one_source
@@ -75,7 +74,7 @@ class TaskRoutes:
         status = read_choice(request.query, "status", _STATUSES)
         run = chosen_run(view, request.query.get("run"))
         filter_status = None if status is None else TaskStatus(status)
-        after, limit = request.query.get("cursor"), read_limit(request)
+        after, limit = request.query.get("cursor"), read_limit(request.query)
         tasks = self._context.batches.tasks
         if run is None:
             page = tasks.page_of_all_runs(view, status=filter_status, after=after, limit=limit)
@@ -248,7 +247,7 @@ def routes(
             handler=tasks.page,
             access=Scope.READ,
             tag="batches",
-            parameters=(JOB_ID, RUN_OR_ALL, _STATUS, CURSOR, LIMIT),
+            parameters=(JOB_ID, RUN_OR_ALL, _STATUS, cursor_parameter(ANY_CURSOR), LIMIT),
             responses=(ResponseSpec(HTTPStatus.OK, "A page of tasks.", schemas.TaskPage),),
         ),
         Route(
@@ -370,7 +369,9 @@ class TaskFinder:
             except ValueError:
                 return None
         record = await self._context.engine.artifact_repository.record(principal.org, job, name)
-        return record if record is not None and may_see(principal, record.owner) else None
+        if record is None or not principal.may_see(record.owner, admins_see_all=True):
+            return None
+        return record
 
 
 def file_routes(server: ServerContext, context: BatchesContext) -> list[Route]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +12,8 @@ from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.org_jobs import OrgJob
-from coatcheck.domain.tenants import Principal, Scope
+from coatcheck.domain.tenants import Principal
+from coatcheck.http import parameters
 from coatcheck.http.gate import Gate
 from coatcheck.http.job_responses import JobResponses
 from coatcheck.http.request import Request
@@ -47,20 +47,9 @@ class ConsoleContext:
         """A job by its id, in the format of jobs or of tasks. Raises JobNotFound, also for a job
         that the caller may not see."""
         job = await self.engine.extension(OrgJobRepository).get(principal.org, read_id(job_id))
-        if not may_see(principal, job.view.owner):
+        if not principal.may_see(job.view.owner, admins_see_all=True):
             raise JobNotFound("there is no such job")
         return job
-
-
-def may_see(principal: Principal, owner: str) -> bool:
-    """Whether the caller may see a job of this owner. An admin sees all."""
-    return Scope.ADMIN in principal.scopes or principal.may_see(owner)
-
-
-def reader_of_lists(principal: Principal) -> str | None:
-    """The owner to whose jobs a caller's lists are restricted, besides jobs that are open to
-    anyone; None for an admin, who lists all."""
-    return None if Scope.ADMIN in principal.scopes else principal.owner
 
 
 def read_id(text: str) -> UUID:
@@ -80,5 +69,4 @@ def key_of_filtered(job: OrgJob) -> str:
 
 def stored_key(principal: Principal, key: str) -> str:
     """The idempotency key of a retry as it is stored: every caller has their own keys."""
-    scoped = "\0".join([principal.owner, key])
-    return _MARK + hashlib.sha256(scoped.encode()).hexdigest()
+    return parameters.stored_key("retry", principal, key)

@@ -15,7 +15,6 @@ from coatcheck.http.parameters import read_choice
 from coatcheck.http.request import Request
 from coatcheck.http.routing import Parameter
 from coatcheck.products.console.adapters import JobAdapters
-from coatcheck.products.console.context import reader_of_lists
 
 _TEXT_CHARACTERS_MAX: Final = 300
 _STATES: Final[Mapping[str, Sequence[State]]] = {
@@ -66,7 +65,7 @@ def job_filter(
         org=principal.org,
         services=services,
         other_services_than=not_these,
-        reader=reader_of_lists(principal),
+        reader=principal.lists_jobs_of,
         **others,
     )
 

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
 from uuid import UUID
 
 from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
-from coatcheck.domain.ids import InvalidId, from_text, to_text
+from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 from coatcheck.domain.org_jobs import OrgJob, OrgJobFilter
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.event_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
 from coatcheck.http.job_responses import CHANGES_PARAMETERS, changes_response
-from coatcheck.http.parameters import read_whole_number
+from coatcheck.http.pages import PAGE_PARAMETERS, PAGE_ROWS, read_page
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
-from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
+from coatcheck.http.routing import Parameter, ResponseSpec, Route
 from coatcheck.products.console import schemas
 from coatcheck.products.console.context import (
     JOBS,
     TAG,
     ConsoleContext,
-    may_see,
-    reader_of_lists,
     stored_key,
 )
 from coatcheck.products.console.filters import filter_parameters, query_filter
-
-PAGE_ROWS: Final = 50
-PAGE_ROWS_MAX: Final = 200
 
 
 class OrgJobListRoutes:
@@ -43,8 +37,7 @@ class OrgJobListRoutes:
     async def page(self, request: Request) -> Response:
         """Jobs, newest first: all for an admin; for others their own and those open to anyone."""
         context, query = self._context, request.query
-        limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-        after = _cursor(query.get("cursor"))
+        asked = read_page(request)
         job_filter = query_filter(request, context.adapters)
         text = query.get("q")
         if text is not None:
@@ -53,7 +46,7 @@ class OrgJobListRoutes:
                 schemas.OrgJobPageBody([await context.presenter.item(job) for job in found], None)
             )
         page = await context.engine.extension(OrgJobRepository).page(
-            job_filter, after=after, limit=limit
+            job_filter, after=asked.after, limit=asked.limit
         )
         items = [await context.presenter.item(job) for job in page.items]
         following = None if page.following is None else to_text(page.following)
@@ -66,7 +59,7 @@ class OrgJobListRoutes:
         async def look(cursor: ChangeCursor) -> Changes[OrgJob]:
             return await context.engine.extension(OrgJobRepository).changes(
                 principal.org,
-                reader_of_lists(principal),
+                principal.lists_jobs_of,
                 cursor,
                 rows_max=CHANGES_WALKED_MAX,
                 limit=CHANGES_PAGE,
@@ -95,23 +88,14 @@ class OrgJobListRoutes:
                 ),
             }
             for job in await console.find(principal.org, sorted(keys)):
-                if may_see(principal, job.view.owner):
+                if principal.may_see(job.view.owner, admins_see_all=True):
                     found[job.uuid] = job
             of_request = OrgJobFilter(
-                org=principal.org, reader=reader_of_lists(principal), request_id=text
+                org=principal.org, reader=principal.lists_jobs_of, request_id=text
             )
             for job in (await console.page(of_request, after=None, limit=PAGE_ROWS)).items:
                 found[job.uuid] = job
         return list(found.values())
-
-
-def _cursor(given: str | None) -> UUID | None:
-    if given is None:
-        return None
-    try:
-        return from_text(given)
-    except InvalidId as error:
-        raise InvalidParameter("cursor", "must be the `next` of a page") from error
 
 
 def routes(context: ConsoleContext) -> list[Route]:
@@ -142,18 +126,7 @@ def routes(context: ConsoleContext) -> list[Route]:
                         "maxLength": IDEMPOTENCY_KEY_CHARACTERS_MAX,
                     },
                 ),
-                Parameter("cursor", "query", "`next` of the previous page.", ULID),
-                Parameter(
-                    "limit",
-                    "query",
-                    "The maximum number of jobs.",
-                    {
-                        "type": "integer",
-                        "minimum": 1,
-                        "maximum": PAGE_ROWS_MAX,
-                        "default": PAGE_ROWS,
-                    },
-                ),
+                *PAGE_PARAMETERS,
             ),
             responses=(ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.OrgJobPageBody),),
         ),

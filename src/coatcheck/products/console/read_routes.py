@@ -22,13 +22,14 @@ from coatcheck.http.job_responses import (
     RETRY_AFTER_HEADER,
     WAIT_PARAMETERS,
 )
+from coatcheck.http.pages import limit_parameter, read_limit
 from coatcheck.http.parameters import read_whole_number
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, StreamResponse, json_response
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
 from coatcheck.products.console import schemas
-from coatcheck.products.console.context import JOB, TAG, ConsoleContext, may_see, read_id
+from coatcheck.products.console.context import JOB, TAG, ConsoleContext, read_id
 from coatcheck.products.console.presenter import job_url, timeline
 
 _NAME: Final = "org_job"
@@ -58,7 +59,9 @@ class JobFiles:
         """The record of an artifact. It has its own owner, because the job may be deleted."""
         principal, job = request.principal, read_id(request.params["id"])
         record = await self._context.engine.artifact_repository.record(principal.org, job, name)
-        return record if record is not None and may_see(principal, record.owner) else None
+        if record is None or not principal.may_see(record.owner, admins_see_all=True):
+            return None
+        return record
 
 
 def file_routes(server: ServerContext, context: ConsoleContext) -> list[Route]:
@@ -104,7 +107,7 @@ class OrgJobReadRoutes:
 
     async def log(self, request: Request) -> Response:
         after = read_whole_number(request.query, "after", 0, _SEQ_MAX, default=0)
-        limit = read_whole_number(request.query, "limit", 1, LOG_ROWS_MAX, default=LOG_ROWS)
+        limit = read_limit(request.query, default=LOG_ROWS, most=LOG_ROWS_MAX)
         job = await self._context.job(request)
         entries, following = await self._context.engine.extension(OrgJobRepository).log(
             job.view.org, job.uuid, after=after, limit=limit
@@ -223,17 +226,7 @@ def routes(context: ConsoleContext) -> list[Route]:
                     "Only items after this `seq`.",
                     {"type": "integer", "minimum": 0, "maximum": _SEQ_MAX},
                 ),
-                Parameter(
-                    "limit",
-                    "query",
-                    "The maximum number of items.",
-                    {
-                        "type": "integer",
-                        "minimum": 1,
-                        "maximum": LOG_ROWS_MAX,
-                        "default": LOG_ROWS,
-                    },
-                ),
+                limit_parameter(default=LOG_ROWS, most=LOG_ROWS_MAX),
             ),
             responses=(ResponseSpec(HTTPStatus.OK, "A page of the log.", schemas.LogPage),),
         ),

@@ -7,7 +7,7 @@ from typing import Final
 
 from coatcheck.domain.artifacts import ArtifactRecord
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
-from coatcheck.domain.errors import InvalidParameter, NotFound, Unauthenticated
+from coatcheck.domain.errors import NotFound, Unauthenticated
 from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.tenants import Scope
@@ -21,15 +21,15 @@ from coatcheck.http.job_responses import (
     RESUME_PARAMETERS,
     RETRY_AFTER_HEADER,
     WAIT_PARAMETERS,
-    may_see,
 )
+from coatcheck.http.pages import LIMIT, cursor_parameter, read_page
 from coatcheck.http.parameters import read_choice, read_list, read_whole_number
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
-from coatcheck.http.routing import ULID, Access, Parameter, ResponseSpec, Route
+from coatcheck.http.routing import Access, Parameter, ResponseSpec, Route
 from coatcheck.products.gateway import schemas
-from coatcheck.products.gateway.context import GatewayContext, is_name
+from coatcheck.products.gateway.context import GatewayContext, is_name, may_see
 from coatcheck.products.gateway.naming import endpoint_ref
 from coatcheck.products.gateway.submit_routes import BASE
 
@@ -52,7 +52,7 @@ class GatewayFinder:
         """
         principal = await self._context.authenticate(request, Scope.READ)
         record = await self._find(request, name)
-        if record is not None and may_see(principal, record, request.params["org"]):
+        if record is not None and may_see(principal, record.owner, request.params["org"]):
             return record
         if principal is None:
             raise Unauthenticated
@@ -83,8 +83,6 @@ def file_routes(server: ServerContext, context: GatewayContext) -> list[Route]:
 
 
 HOSTED: Final = "/api/v1/orgs/{org}/workspaces/{ws}/hosted-services/{service}"
-PAGE_ROWS: Final = 50
-PAGE_ROWS_MAX: Final = 200
 OFFSET_MAX: Final = 10_000
 BATCH_IDS_MAX: Final = 200
 
@@ -122,10 +120,9 @@ class GatewayReadRoutes:
         context, query, principal = self._context, request.query, request.principal
         org, name = principal.org, request.params["service"]
         offset = read_whole_number(query, "offset", 0, OFFSET_MAX, default=0)
-        limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        asked = read_page(request)
         status = read_choice(query, "status", list(schemas.STATES))
         lane = read_choice(query, "lane", [lane.value for lane in Lane])
-        after = _cursor(query.get("cursor"))
         service = await context.service(org, name)
         if service is None or service.workspace != request.params["ws"]:
             raise NotFound
@@ -139,13 +136,13 @@ class GatewayReadRoutes:
             queue_key_prefix=f"{name}." if upstream else None,
             states=None if status is None else schemas.STATES[status],
             lane=None if lane is None else Lane(lane),
-            owner=None if Scope.ADMIN in principal.scopes else principal.owner,
+            owner=principal.lists_jobs_of,
             offset=offset,
-            limit=limit,
-            after=after,
+            limit=asked.limit,
+            after=asked.after_id,
         )
         items = [await presenter.job(view) for view in page.items]
-        following = items[-1].id if len(items) == limit else None
+        following = asked.following(items, lambda item: item.id)
         return json_response(
             schemas.GatewayJobPage(items, page.total, page.total_is_exact, following)
         )
@@ -168,22 +165,12 @@ class GatewayReadRoutes:
                 view is None
                 or ref is None
                 or ref.service != name
-                or not may_see(principal, view, org)
+                or not may_see(principal, view.owner, org)
             ):
                 not_found.append(job_id)
             else:
                 items.append(await presenter.job(view))
         return json_response(schemas.GatewayJobStatuses(items, not_found))
-
-
-def _cursor(given: str | None) -> str | None:
-    if given is None:
-        return None
-    try:
-        from_text(given)
-    except InvalidId as error:
-        raise InvalidParameter("cursor", "must be the `next` of a page") from error
-    return given
 
 
 def routes(context: GatewayContext) -> list[Route]:
@@ -296,12 +283,7 @@ _PAGE_PARAMETERS: Final = (
         "The number of jobs to skip. To go far, use `cursor`.",
         {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX},
     ),
-    Parameter(
-        "limit",
-        "query",
-        "The maximum number of jobs.",
-        {"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS},
-    ),
+    LIMIT,
     Parameter(
         "status",
         "query",
@@ -314,5 +296,5 @@ _PAGE_PARAMETERS: Final = (
         "Only jobs of this lane.",
         {"type": "string", "enum": [lane.value for lane in Lane]},
     ),
-    Parameter("cursor", "query", "`next` of the previous page.", ULID),
+    cursor_parameter(),
 )

@@ -37,25 +37,19 @@ from coatcheck.domain.service_definition import SERVICE_NAME_PATTERN, is_service
 from coatcheck.domain.tenants import Scope
 from coatcheck.egress.resolver import LOOK_UPS_PER_ORG_MAX
 from coatcheck.http.bodies import read_body
-from coatcheck.http.parameters import read_whole_number
+from coatcheck.http.pages import LIMIT, cursor_parameter, read_cursor, read_limit
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
-from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.http.routing import RequestBody, ResponseSpec, Route
 from coatcheck.products.gateway.context import GatewayContext
-from coatcheck.products.gateway.read_routes import HOSTED, PAGE_ROWS, PAGE_ROWS_MAX
+from coatcheck.products.gateway.read_routes import HOSTED
 from coatcheck.products.gateway.remote import check_remotes, endpoints_of
 from coatcheck.telemetry import metrics
 
 SERVICES: Final = "/api/v1/orgs/{org}/services"
 CHECK_SECONDS_MAX: Final = 15.0
 DEFINITION_BYTES_MAX: Final = 256 * 1024
-_LIMIT: Final = {
-    "type": "integer",
-    "minimum": 1,
-    "maximum": PAGE_ROWS_MAX,
-    "default": PAGE_ROWS,
-}
 _CURSOR: Final = {"type": "string", "pattern": whole(SERVICE_NAME_PATTERN)}
 _WORKSPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -104,10 +98,8 @@ class RegistrationRoutes:
     async def page(self, request: Request) -> Response:
         """The services that the organisation can call: its own, and those that code declares."""
         org = request.principal.org
-        after = request.query.get("cursor")
-        if after is not None and not is_service_name(after):
-            raise InvalidParameter("cursor", "must be the `next` of a page")
-        limit = read_whole_number(request.query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        after = read_cursor(request.query, _service_name)
+        limit = read_limit(request.query)
         found = await self._context.catalogue.list(org, after=after or "", limit=limit + 1)
         items = [_summary(service, org) for service in found[:limit]]
         following = items[-1].service_id if len(found) > limit else None
@@ -219,6 +211,12 @@ def _summary(service: ServiceSummary, org: str) -> HostedServiceSummary:
     )
 
 
+def _service_name(text: str) -> str:
+    if not is_service_name(text):
+        raise ValueError
+    return text
+
+
 def routes(context: GatewayContext) -> list[Route]:
     """The routes of hosted services."""
     registering = RegistrationRoutes(context)
@@ -234,8 +232,8 @@ def routes(context: GatewayContext) -> list[Route]:
             access=Scope.READ,
             operable=True,
             parameters=[
-                Parameter("cursor", "query", "`next` of the previous page.", _CURSOR),
-                Parameter("limit", "query", "The maximum number of services.", _LIMIT),
+                cursor_parameter(_CURSOR),
+                LIMIT,
             ],
             responses=[ResponseSpec(HTTPStatus.OK, "A page of services.", HostedServicePage)],
             tag="gateway",

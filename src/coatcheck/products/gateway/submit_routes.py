@@ -35,7 +35,6 @@ from coatcheck.http.job_responses import (
     WAIT_PARAMETERS,
     JobLinks,
     check_mismatch,
-    may_see,
     replay_headers,
     stored,
 )
@@ -65,7 +64,7 @@ from coatcheck.http.routing import (
     Route,
 )
 from coatcheck.products.gateway import schemas
-from coatcheck.products.gateway.context import GatewayContext
+from coatcheck.products.gateway.context import GatewayContext, may_see
 from coatcheck.products.gateway.naming import endpoint_ref
 from coatcheck.products.gateway.payloads import (
     python_payload,
@@ -282,7 +281,7 @@ class GatewaySubmitRoutes:
             return None
         org = request.params["org"]
         known = await self._context.engine.look(ticket.id, org=org)
-        if not may_see(call.principal, known, org):
+        if not may_see(call.principal, known.owner, org):
             raise IdempotencyKeyInUse
         return known
 

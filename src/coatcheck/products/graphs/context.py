@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from coatcheck.blobs import BlobContainer
@@ -11,15 +10,13 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.job import JobView
 from coatcheck.domain.tenants import Principal
 from coatcheck.egress import Guard
+from coatcheck.http import parameters
 from coatcheck.http.gate import Gate
-from coatcheck.http.job_responses import JobResponses, may_see
+from coatcheck.http.job_responses import JobResponses
 from coatcheck.http.request import Request
 from coatcheck.products.graphs.presenter import GraphsPresenter
 from coatcheck.settings import Settings
 from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
-
-_MARK = "\x1egraphs:"
-"""The prefix of this product's idempotency keys. No caller can send it: it is not printable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +39,11 @@ class GraphsContext:
         principal = request.principal
         await self.gate.check_plan(principal)
         view = await self.engine.get(request.params["id"], org=principal.org)
-        if view.endpoint not in GRAPH_ENDPOINTS or not may_see(principal, view, principal.org):
+        if view.endpoint not in GRAPH_ENDPOINTS or not principal.may_see(view.owner):
             raise JobNotFound("there is no such job")
         return view
 
 
 def stored_key(principal: Principal, key: str) -> str:
     """An idempotency key as it is stored: every user and every API key has its own keys."""
-    scoped = "\0".join([principal.owner, principal.key_id or "", key])
-    return _MARK + hashlib.sha256(scoped.encode()).hexdigest()
+    return parameters.stored_key("graphs", principal, key, per_api_key=True)

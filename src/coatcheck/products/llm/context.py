@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,8 +10,9 @@ from coatcheck.domain.errors import JobNotFound, NotFound
 from coatcheck.domain.job import JobView
 from coatcheck.domain.tenants import Principal
 from coatcheck.egress import Guard
+from coatcheck.http import parameters
 from coatcheck.http.gate import Gate
-from coatcheck.http.job_responses import JobResponses, may_see
+from coatcheck.http.job_responses import JobResponses
 from coatcheck.http.lifecycle import ServerDraining
 from coatcheck.http.request import Request
 from coatcheck.http.upload_limits import UploadSlots
@@ -28,9 +28,6 @@ class LlmNotConfigured(NotFound):
     code = "llm_not_configured"
     public_text = None
 
-
-_KEY_PREFIX: Final = "\x1ellm:"
-"""The prefix of this product's idempotency keys. It is not printable, so no caller can send it."""
 
 LARGE_BODIES_MAX: Final = 8
 """Each needs some 160 MiB while it is read, checked and submitted."""
@@ -72,12 +69,11 @@ class LlmContext:
         """The job that the path names. Raises JobNotFound unless the caller may see it."""
         principal = request.principal
         view = await self.engine.get(request.params["id"], org=principal.org)
-        if view.endpoint not in LLM_KINDS or not may_see(principal, view, principal.org):
+        if view.endpoint not in LLM_KINDS or not principal.may_see(view.owner):
             raise JobNotFound("there is no such job")
         return view
 
 
 def stored_key(principal: Principal, key: str) -> str:
     """The stored form of an idempotency key: separate for each user, shared by all llm routes."""
-    scoped = "\0".join([principal.owner, key])
-    return _KEY_PREFIX + hashlib.sha256(scoped.encode()).hexdigest()
+    return parameters.stored_key("llm", principal, key)

@@ -6,7 +6,6 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.artifacts import OwnedJobs, artifact_routes
 from coatcheck.http.context import ServerContext
@@ -19,7 +18,8 @@ from coatcheck.http.job_responses import (
     RETRY_AFTER_HEADER,
     WAIT_PARAMETERS,
 )
-from coatcheck.http.parameters import read_choice, read_whole_number
+from coatcheck.http.pages import PAGE_PARAMETERS, read_page
+from coatcheck.http.parameters import read_choice
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
@@ -54,8 +54,6 @@ def file_routes(server: ServerContext, context: LlmContext) -> list[Route]:
 
 
 JOB: Final = JOBS + "/{id}"
-PAGE_ROWS: Final = 50
-PAGE_ROWS_MAX: Final = 200
 
 
 class ChatReadRoutes:
@@ -88,7 +86,7 @@ class ChatReadRoutes:
     async def page(self, request: Request) -> Response:
         """The caller's jobs; for an admin, all of the organisation's."""
         context, principal, query = self._context, request.principal, request.query
-        limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        asked = read_page(request)
         choice = read_choice(query, "state", list(schemas.LlmState))
         requested = None if choice is None else schemas.LlmState(choice)
         model = _model(query.get("model"))
@@ -97,9 +95,9 @@ class ChatReadRoutes:
             endpoints=list(LLM_ENDPOINTS.values()),
             queue_key_prefix=model,
             states=None if requested is None else schemas.ENGINE_STATES[requested],
-            owner=None if Scope.ADMIN in principal.scopes else principal.owner,
-            after=_cursor(query.get("cursor")),
-            limit=limit,
+            owner=principal.lists_jobs_of,
+            after=asked.after_id,
+            limit=asked.limit,
         )
         shown = [await context.presenter.item(view) for view in page.items]
         items = [
@@ -110,7 +108,7 @@ class ChatReadRoutes:
             # One model's name may begin with another's.
             and (model is None or item.model == model)
         ]
-        following = shown[-1].job_id if len(shown) == limit else None
+        following = asked.following(shown, lambda item: item.job_id)
         return json_response(schemas.ChatJobPage(items, following))
 
 
@@ -121,16 +119,6 @@ def _model(given: str | None) -> str | None:
         return model_name(given)
     except InvalidParameter as error:
         raise InvalidParameter(error.field, error.issue) from None
-
-
-def _cursor(given: str | None) -> str | None:
-    if given is None:
-        return None
-    try:
-        from_text(given)
-    except InvalidId as error:
-        raise InvalidParameter("cursor", "must be the `next` of a page") from error
-    return given
 
 
 def routes(context: LlmContext) -> list[Route]:
@@ -207,13 +195,7 @@ _JOB_HEADERS: Final = RETRY_AFTER_HEADER | {
     "Preference-Applied": "The preferences of `Prefer` that were applied.",
 }
 _PAGE_PARAMETERS: Final = (
-    Parameter("cursor", "query", "The `next` of the previous page.", ULID),
-    Parameter(
-        "limit",
-        "query",
-        "How many jobs to return.",
-        {"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS},
-    ),
+    *PAGE_PARAMETERS,
     Parameter(
         "state",
         "query",

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
-from typing import Final
-from uuid import UUID
 
 from coatcheck.core import Engine
 from coatcheck.core.remote.calls import RemoteCalls
-from coatcheck.domain.errors import InvalidParameter, JobNotFound, UserRequired
-from coatcheck.domain.ids import InvalidId, from_text
+from coatcheck.domain.errors import JobNotFound, UserRequired
 from coatcheck.domain.job import JobView
 from coatcheck.domain.tenants import Principal
 from coatcheck.egress import Guard
+from coatcheck.http import parameters
 from coatcheck.http.gate import Gate
 from coatcheck.http.job_responses import JobResponses
 from coatcheck.http.request import Request
@@ -23,12 +20,6 @@ from coatcheck.products.speech.model import SPEECH_TYPES, SpeechReader, SpeechTy
 from coatcheck.products.speech.presenter import SpeechPresenter
 from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.settings import Settings
-
-_MARK: Final = "\x1espeech:"
-"""The prefix of this product's idempotency keys. No caller can send it: it is not printable."""
-
-PAGE_ROWS: Final = 50
-PAGE_ROWS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +79,4 @@ class SpeechContext:
 
 def stored_key(principal: Principal, key: str) -> str:
     """An idempotency key as it is stored: every user has their own keys."""
-    scoped = "\0".join([principal.owner, key])
-    return _MARK + hashlib.sha256(scoped.encode()).hexdigest()
-
-
-def read_cursor(given: str | None) -> UUID | None:
-    """Parse ``next`` of the previous page."""
-    if given is None:
-        return None
-    try:
-        return from_text(given)
-    except InvalidId as error:
-        raise InvalidParameter("cursor", "must be the `next` of a page") from error
+    return parameters.stored_key("speech", principal, key)

@@ -6,16 +6,15 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.domain.tenants import Scope
-from coatcheck.http.parameters import read_whole_number
+from coatcheck.http.pages import PAGE_PARAMETERS, read_page
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
 from coatcheck.products.speech import schemas
-from coatcheck.products.speech.context import PAGE_ROWS, PAGE_ROWS_MAX, SpeechContext, read_cursor
+from coatcheck.products.speech.context import SpeechContext
 from coatcheck.products.speech.errors import GenerationNotFound
 from coatcheck.products.speech.model import SpeechType
 from coatcheck.products.speech.presenter import GENERATIONS, shown_generation
-from coatcheck.products.speech.read_routes import PAGE_PARAMETERS
 from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.products.speech.submit_routes import TAG
 
@@ -40,17 +39,17 @@ class GenerationRoutes:
         return json_response(await shown_generation(context.engine, task))
 
     async def page(self, request: Request) -> Response:
-        context, query = self._context, request.query
-        limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        context = self._context
+        asked = read_page(request)
         tasks = await context.engine.extension(SpeechRepository).tasks(
             context.reader(request),
-            after=read_cursor(query.get("cursor")),
+            after=asked.after,
             types=SPOKEN,
-            limit=limit,
+            limit=asked.limit,
         )
         items = [await shown_generation(context.engine, task) for task in tasks]
         return json_response(
-            schemas.GenerationPage(items, items[-1].id if len(items) == limit else None)
+            schemas.GenerationPage(items, asked.following(items, lambda item: item.id))
         )
 
 

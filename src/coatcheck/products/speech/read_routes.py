@@ -26,12 +26,13 @@ from coatcheck.http.job_responses import (
     changes_response,
     etag,
 )
-from coatcheck.http.parameters import read_choice, read_preferences, read_whole_number
+from coatcheck.http.pages import PAGE_PARAMETERS, read_page
+from coatcheck.http.parameters import read_choice, read_preferences
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
 from coatcheck.products.speech import schemas
-from coatcheck.products.speech.context import PAGE_ROWS, PAGE_ROWS_MAX, SpeechContext, read_cursor
+from coatcheck.products.speech.context import SpeechContext
 from coatcheck.products.speech.model import SpeechType, StoredSpeechTask, generation_of
 from coatcheck.products.speech.presenter import TASKS, shown_task
 from coatcheck.products.speech.repository import SpeechRepository
@@ -101,20 +102,19 @@ class SpeechReadRoutes:
         """The caller's tasks."""
         context, query = self._context, request.query
         reader = context.reader(request)
-        limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        asked = read_page(request)
         choice = read_choice(query, "status", list(schemas.SpeechStatus))
         type_ = read_choice(query, "type", list(SpeechType))
-        cursor = read_cursor(query.get("cursor"))
         tasks = await context.engine.extension(SpeechRepository).tasks(
             reader,
-            after=None if cursor is None else generation_of(cursor),
+            after=None if asked.after is None else generation_of(asked.after),
             states=None if choice is None else schemas.ENGINE_STATES[schemas.SpeechStatus(choice)],
             types=tuple(SpeechType) if type_ is None else [SpeechType(type_)],
-            limit=limit,
+            limit=asked.limit,
         )
         items = [await shown_task(context.engine, task) for task in tasks]
         return json_response(
-            schemas.SpeechTaskPage(items, items[-1].id if len(items) == limit else None)
+            schemas.SpeechTaskPage(items, asked.following(items, lambda item: item.id))
         )
 
 
@@ -215,13 +215,4 @@ _STATUS: Final = Parameter(
 )
 _TYPE: Final = Parameter(
     "type", "query", "Only tasks of this type.", {"type": "string", "enum": list(SpeechType)}
-)
-PAGE_PARAMETERS: Final = (
-    Parameter("cursor", "query", "`next` of the previous page.", ULID),
-    Parameter(
-        "limit",
-        "query",
-        "The maximum number of items.",
-        {"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS},
-    ),
 )

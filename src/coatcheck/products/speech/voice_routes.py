@@ -11,13 +11,13 @@ from uuid import UUID
 from coatcheck.domain.errors import BodyTooSlow, CoatcheckError, OutcomeUnknown, WrongMediaType
 from coatcheck.domain.tenants import Scope
 from coatcheck.http import bodies
-from coatcheck.http.parameters import read_whole_number
+from coatcheck.http.pages import PAGE_PARAMETERS, read_page
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import UPLOAD_SECONDS_MAX, Request
 from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.speech import schemas
-from coatcheck.products.speech.context import PAGE_ROWS, PAGE_ROWS_MAX, SpeechContext, read_cursor
+from coatcheck.products.speech.context import SpeechContext
 from coatcheck.products.speech.errors import AudioRejected
 from coatcheck.products.speech.model import (
     AUDIO_TYPE,
@@ -28,7 +28,6 @@ from coatcheck.products.speech.model import (
     StoredVoice,
 )
 from coatcheck.products.speech.presenter import shown_voice
-from coatcheck.products.speech.read_routes import PAGE_PARAMETERS
 from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.products.speech.submit_routes import PAYMENT, TAG
 from coatcheck.products.speech.wav import NotWav, WavReader, WavRejected
@@ -102,14 +101,14 @@ class VoiceRoutes:
         return json_response(await shown_voice(context.engine, voice))
 
     async def page(self, request: Request) -> Response:
-        context, query = self._context, request.query
-        limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        context = self._context
+        asked = read_page(request)
         voices = await context.engine.extension(SpeechRepository).voices(
-            context.reader(request), after=read_cursor(query.get("cursor")), limit=limit
+            context.reader(request), after=asked.after, limit=asked.limit
         )
         items = [await shown_voice(context.engine, voice) for voice in voices]
         return json_response(
-            schemas.VoicePage(items, items[-1].voice_id if len(items) == limit else None)
+            schemas.VoicePage(items, asked.following(items, lambda item: item.voice_id))
         )
 
     async def delete(self, request: Request) -> Response:
