@@ -22,23 +22,27 @@ class ChildProcess:
 
     def __init__(
         self,
-        folder: Path,
-        number: int,
+        name: Path,
         role: str,
         command: Sequence[str],
         environment: Mapping[str, str],
+        *,
         crash_at: str = "",
+        is_one_shot: bool = False,
+        cwd: Path | None = None,
     ) -> None:
-        self._said = folder / f"process-{number}.out"
-        self._logged = folder / f"process-{number}.log"
+        self._said = name.with_suffix(".out")
+        self._logged = name.with_suffix(".log")
         self._paused = False
         self._told_to_end = False
         self.role = role
         self.point = crash_at.partition(":")[0]
+        self.is_one_shot = is_one_shot
+        """Whether it ends by itself, having done one thing."""
         with self._said.open("wb") as said, self._logged.open("wb") as logged:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", *command],
-                cwd=ROOT,
+                cwd=cwd or ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=said,

@@ -41,7 +41,9 @@ from coatcheck.products.speech.executor import speech_service
 from coatcheck.settings.declaration import PREFIX
 from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.worker.worker import Worker
+from tests import crash_points
 from tests.child_process import ROOT, ChildProcess
+from tests.crash_points import VICTIM
 from tests.sealed_secrets import SECRET_KEY
 from tests.waiting import LIMIT_SECONDS, eventually_async
 
@@ -108,6 +110,7 @@ class Deployment:
         self._closing = AsyncExitStack()
         self._workers: list[tuple[Worker, asyncio.Task[None]]] = []
         self._processes: list[ChildProcess] = []
+        self._struck: ChildProcess | None = None
 
     async def __aenter__(self) -> Self:
         self.sql: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(self.dsn)
@@ -133,6 +136,13 @@ class Deployment:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        try:
+            if error is None:
+                await self.resume_struck()
+        finally:
+            await self._end_everything(error)
+
+    async def _end_everything(self, error: BaseException | None) -> None:
         for process in self._processes:
             process.end()
         for worker, _ in self._workers:
@@ -271,23 +281,43 @@ class Deployment:
     # Processes
 
     def start_process(
-        self, *arguments: str, crash_at: str = "", role: str = "", **variables: str
+        self,
+        *arguments: str,
+        crash_at: str = "",
+        role: str = "",
+        is_one_shot: bool = False,
+        cwd: Path | None = None,
+        **variables: str,
     ) -> ChildProcess:
         """Run ``python -m`` with these arguments on this database, until the test ends.
 
-        ``variables`` are settings by the name of their field; others (PYTHONPATH) are taken as
-        they are. ``crash_at`` is a crash point, with what happens there: see coatcheck/crash.py.
+        ``variables`` are settings by the name of their field; those in capitals (PYTHONPATH) are
+        taken as they are. ``crash_at`` is a crash point, for ``strike``.
         """
+        logs = self.folder / "logs"
+        logs.mkdir(exist_ok=True)
+        role = role or arguments[0]
         process = ChildProcess(
-            self.folder,
-            len(self._processes),
-            role or arguments[0],
+            logs / f"{len(self._processes)}-{role}",
+            role,
             arguments,
-            self._environment(variables, crash_at),
-            crash_at,
+            self._environment(variables, crash_at and VICTIM.crash_at(crash_at)),
+            crash_at=crash_at,
+            is_one_shot=is_one_shot,
+            cwd=cwd,
         )
         self._processes.append(process)
         return process
+
+    async def strike(self, process: ChildProcess) -> None:
+        """Have the victim struck as the process comes to its crash point: see crash_points.py."""
+        self._struck = await crash_points.strike(process, self.sql, self.reconnect)
+
+    async def resume_struck(self) -> None:
+        """Let who was stopped, and not killed, do what it was about to do, and end."""
+        if self._struck is not None:
+            struck, self._struck = self._struck, None
+            await crash_points.go_on(struck, self.sql)
 
     def _environment(self, variables: Mapping[str, str], crash_at: str) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}

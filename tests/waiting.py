@@ -35,3 +35,12 @@ async def eventually_async(
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {limit:g} s: {what}")
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def until_true(condition: Callable[[], bool], what: str) -> None:
+    """As ``eventually_async``, for something of this process."""
+
+    async def look() -> bool:
+        return condition()
+
+    await eventually_async(look, what)

@@ -13,9 +13,8 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from chaos.progress import say
-from tests.e2e.faults.laboratory import UPKEEP_VARIABLE
-from tests.e2e.faults.strikes import STRUCK_VARIABLE
-from tests.e2e.faults.victims import THOROUGH_VARIABLE, VARIABLE, Victim
+from tests.crash_points import STRUCK_VARIABLE, THOROUGH_VARIABLE, VARIABLE, Victim
+from tests.e2e.faults.roles import UPKEEP_VARIABLE
 
 _TELL_SECONDS: Final = 30.0
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from chaos.http_wire import HttpTalk
 from chaos.postgres_wire import PostgresTalk
 from chaos.proxy import Destination, Proxy
 from tests.chaos.proxies import before
-from tests.worker.workshop import until_true
+from tests.waiting import until_true
 
 LIMIT_SECONDS = 20
 RNG = random.Random(1)

@@ -25,7 +25,7 @@ from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
 from coatcheck.egress.urls import trusted_authorities
 from tests.conftest import copy_first_boot, make_open_folder
-from tests.e2e.faults.victims import VICTIM, Victim, servers
+from tests.crash_points import VICTIM, Victim, servers
 from tests.ports import free_port
 from tests.waiting import LIMIT_SECONDS, eventually
 
@@ -204,7 +204,7 @@ if VICTIM is Victim.POSTGRESQL:
 
     @pytest.fixture
     async def dsn(pg_server: EmbeddedPostgres) -> AsyncIterator[str]:
-        """A database on a server of the test's own, which is struck: see faults/victims.py."""
+        """A database on a server of the test's own, which is struck: see tests/crash_points.py."""
         await migrate(pg_server.dsn)
         servers.append(pg_server)
         yield pg_server.dsn

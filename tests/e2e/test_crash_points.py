@@ -24,12 +24,13 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.crash import CRASH_POINTS
 from coatcheck.db.connection import Connection
 from coatcheck.maintenance.retention import ArtifactCleanup, OrphanBlobSweeper
+from tests.crash_points import VICTIM
+from tests.deployment import Deployment
 from tests.e2e.canary.test_canary import ARCHIVE_POINTS
 from tests.e2e.faults import history, invariants
 from tests.e2e.faults.crash_scenarios import SCENARIOS, Scenario, Submission
-from tests.e2e.faults.laboratory import Laboratory
+from tests.e2e.faults.roles import end_leases_of_the_struck, executions_of, wait_until_executed
 from tests.e2e.faults.services import lab
-from tests.e2e.faults.victims import VICTIM
 from tests.e2e.test_batch_crash_points import BATCH_POINTS
 from tests.e2e.test_ingest_crash_points import INGEST_POINTS
 from tests.e2e.test_input_crash_points import INPUT_POINTS
@@ -43,8 +44,8 @@ from tests.waiting import eventually_async
 
 
 @pytest.fixture
-async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
-    async with Laboratory(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, servers=0) as opened:
         await history.keep(opened.sql)
         yield opened
 
@@ -72,33 +73,33 @@ def test_every_crash_point_has_a_scenario_and_a_place_in_the_code() -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("point", sorted(SCENARIOS))
-async def test_the_invariants_hold_after_a_crash_at(laboratory: Laboratory, point: str) -> None:
+async def test_the_invariants_hold_after_a_crash_at(deployment: Deployment, point: str) -> None:
     scenario = SCENARIOS[point]
-    submission = scenario.submission(laboratory, key=point)
-    ticket = await _crash(laboratory, scenario, point, submission)
-    await invariants.no_dead_state(laboratory)
+    submission = scenario.submission(deployment, key=point)
+    ticket = await _crash(deployment, scenario, point, submission)
+    await invariants.no_dead_state(deployment)
     if scenario.pruned:
-        await _pruned_with_all_it_left(laboratory, ticket)
+        await _pruned_with_all_it_left(deployment, ticket)
     else:
-        await _ended_as_it_should(laboratory, scenario, submission, ticket)
+        await _ended_as_it_should(deployment, scenario, submission, ticket)
     print(f"{point}: {VICTIM.value} struck there, invariants hold")
 
 
 async def _crash(
-    laboratory: Laboratory, scenario: Scenario, point: str, submission: Submission
+    deployment: Deployment, scenario: Scenario, point: str, submission: Submission
 ) -> Ticket | None:
     """Let the process die at its point. The job it worked on, if that was acknowledged before."""
     ticket = None
     if not scenario.submits:
-        ticket = await laboratory.engine.submit(**submission)  # type: ignore[arg-type]
+        ticket = await deployment.engine.submit(**submission)  # type: ignore[arg-type]
         if scenario.before is not None:
-            await scenario.before(laboratory, ticket)
-    process = scenario.start(laboratory, point, submission, ticket)
+            await scenario.before(deployment, ticket)
+    process = scenario.start(deployment, point, submission, ticket)
     if scenario.terminate:
         assert ticket is not None
-        await laboratory.until_executed(ticket)
+        await wait_until_executed(deployment, ticket)
         process.interrupt()
-    await laboratory.strike(process)
+    await deployment.strike(process)
     if VICTIM.is_exact:
         assert process.said("acknowledged") == []
     elif scenario.endpoint == "wait_first" and not scenario.terminate:
@@ -107,62 +108,62 @@ async def _crash(
 
 
 async def _ended_as_it_should(
-    laboratory: Laboratory, scenario: Scenario, submission: Submission, ticket: Ticket | None
+    deployment: Deployment, scenario: Scenario, submission: Submission, ticket: Ticket | None
 ) -> None:
-    replayed = await invariants.one_key_one_job(laboratory, submission)
+    replayed = await invariants.one_key_one_job(deployment, submission)
     assert ticket is None or replayed.id == ticket.id, "what was acknowledged is there"
     if scenario.role == "worker":
-        await laboratory.forget_the_struck()
-    laboratory.start_upkeep()
+        await end_leases_of_the_struck(deployment)
+    deployment.start_maintenance()
     if scenario.role != "cancel":  # there, the holder of the job is alive
-        await laboratory.start_worker(lab)
-    view = await laboratory.end_of(replayed)
+        await deployment.start_worker(lab)
+    view = await deployment.wait_for_end(replayed)
 
     assert view.state is scenario.end
     assert (view.failures, view.unreachables) == (scenario.failures, 0)
     assert VICTIM.allows(view.crashes, scenario.crashes)
     assert VICTIM.allows(view.interruptions, scenario.interruptions)
-    assert VICTIM.allows(laboratory.executions_of(replayed), scenario.executions)
-    await invariants.one_end(laboratory, view)
-    await invariants.stale_writes_change_nothing(laboratory, view)
-    assert (await invariants.one_key_one_job(laboratory, submission)).id == replayed.id
+    assert VICTIM.allows(executions_of(deployment, replayed), scenario.executions)
+    await invariants.one_end(deployment, view)
+    await invariants.stale_writes_change_nothing(deployment, view)
+    assert (await invariants.one_key_one_job(deployment, submission)).id == replayed.id
     if view.state is State.COMPLETED and scenario.endpoint == "report":
-        assert len(await laboratory.engine.artifacts(view.id)) == 1
-        assert len(await _blobs_after_a_sweep(laboratory)) == 1
+        assert len(await deployment.engine.artifacts(view.id)) == 1
+        assert len(await _blobs_after_a_sweep(deployment)) == 1
 
 
-async def _pruned_with_all_it_left(laboratory: Laboratory, ticket: Ticket | None) -> None:
+async def _pruned_with_all_it_left(deployment: Deployment, ticket: Ticket | None) -> None:
     assert ticket is not None
-    laboratory.start_upkeep()
+    deployment.start_maintenance()
     for table, column in (("jobs", "id"), ("job_events", "job_id"), ("artifacts", "job_id")):
         await eventually_async(
-            lambda table=table, column=column: laboratory.sql.fetchval(
+            lambda table=table, column=column: deployment.sql.fetchval(
                 f"SELECT count(*) = 0 FROM {table} WHERE {column} = $1", ticket.uuid
             ),
             f"nothing of the job is left in {table}",
         )
-    await _artifacts_are_receipted_for(laboratory, ticket)
-    assert await _blobs_after_a_sweep(laboratory) == []
+    await _artifacts_are_receipted_for(deployment, ticket)
+    assert await _blobs_after_a_sweep(deployment) == []
 
 
-async def _artifacts_are_receipted_for(laboratory: Laboratory, ticket: Ticket) -> None:
+async def _artifacts_are_receipted_for(deployment: Deployment, ticket: Ticket) -> None:
     """What the dead left is deleted by the keeper, and then said to be gone."""
-    line = Connection(laboratory.dsn, name="keeper")
-    blobs = BlobContainer.open(laboratory.settings().blob_url)
+    line = Connection(deployment.dsn, name="keeper")
+    blobs = BlobContainer.open(deployment.settings.blob_url)
     await ArtifactCleanup(line, blobs, grace_seconds=0.0).tick()
     await line.close()
-    closed = await laboratory.sql.fetchval(
+    closed = await deployment.sql.fetchval(
         "SELECT count(*) FROM artifact_records WHERE job_id = $1 AND deleted_at IS NOT NULL",
         ticket.uuid,
     )
     assert closed == 1
-    assert [*(laboratory.folder / "blobs").rglob("artifacts/*/*/*")] == []
+    assert [*(deployment.folder / "blobs").rglob("artifacts/*/*/*")] == []
 
 
-async def _blobs_after_a_sweep(laboratory: Laboratory) -> list[Path]:
+async def _blobs_after_a_sweep(deployment: Deployment) -> list[Path]:
     """What is in the container once orphans, however young, are swept."""
-    line = Connection(laboratory.dsn, name="sweep")
-    blobs = BlobContainer.open(laboratory.settings().blob_url)
+    line = Connection(deployment.dsn, name="sweep")
+    blobs = BlobContainer.open(deployment.settings.blob_url)
     await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     await line.close()
-    return [path for path in (laboratory.folder / "blobs").rglob("*") if path.is_file()]
+    return [path for path in (deployment.folder / "blobs").rglob("*") if path.is_file()]

@@ -28,10 +28,11 @@ from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.maintenance import BatchSweeper
 from coatcheck.products.batches.model import BatchState, BatchView, NewPart, Selection
 from coatcheck.products.batches.repository import BatchRepository
-from tests.e2e.faults.laboratory import Laboratory
+from tests.crash_points import IS_THOROUGH, VICTIM
+from tests.deployment import Deployment
 from tests.e2e.faults.process import new_batch
+from tests.e2e.faults.roles import end_leases_of_the_struck, executions, payload, start_role
 from tests.e2e.faults.services import lab
-from tests.e2e.faults.victims import IS_THOROUGH, VICTIM
 from tests.e2e.test_batch_crash_points import ORG, ends, is_consistent
 from tests.waiting import eventually_async
 
@@ -62,27 +63,27 @@ HELD_UP_AT = {
 
 
 @pytest.fixture
-async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
-    async with Laboratory(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, servers=0) as opened:
         yield opened
 
 
 @pytest.fixture
-async def laboratory_on_own_server(
+async def deployment_on_own_server(
     pg_server: EmbeddedPostgres, tmp_path: Path
-) -> AsyncIterator[Laboratory]:
+) -> AsyncIterator[Deployment]:
     await migrate(pg_server.dsn)
-    async with Laboratory(pg_server.dsn, tmp_path) as opened:
+    async with Deployment(pg_server.dsn, tmp_path, servers=0) as opened:
         yield opened
         if not pg_server.is_running():
             await asyncio.to_thread(pg_server.start)
 
 
-async def create(laboratory: Laboratory) -> str:
+async def create(deployment: Deployment) -> str:
     """A batch whose list, of several chunks and with bad lines, waits to be taken in."""
     new = new_batch(None)
     part = new_id()
-    line = encode(laboratory.payload())
+    line = encode(payload(deployment))
     line = line[:-1] + b" " * (LINE_BYTES - len(line)) + b"}\n"
 
     async def body() -> AsyncIterator[bytes]:
@@ -91,11 +92,11 @@ async def create(laboratory: Laboratory) -> str:
             if number % (TASKS // BAD_LINES) == 0:
                 yield b"oops\n"
 
-    deployment = await _deployment(laboratory)
+    deployment = await _deployment(deployment)
     stored = await store_pieces(
-        laboratory.engine.blobs, list_key(deployment, new.uuid, part), body()
+        deployment.engine.blobs, list_key(deployment, new.uuid, part), body()
     )
-    await laboratory.engine.extension(BatchRepository).create(
+    await deployment.engine.extension(BatchRepository).create(
         new,
         NewPart(
             part,
@@ -109,34 +110,34 @@ async def create(laboratory: Laboratory) -> str:
 
 
 @asynccontextmanager
-async def everybody_works(laboratory: Laboratory) -> AsyncIterator[None]:
+async def everybody_works(deployment: Deployment) -> AsyncIterator[None]:
     """Upkeep, and a worker for lists and one for tasks, in this process."""
-    laboratory.start_upkeep()
-    await laboratory.start_worker(lab)
-    async with BatchExecutor(laboratory.settings()) as executor:
-        worker = await laboratory.run_worker(executor.worker())
+    deployment.start_maintenance()
+    await deployment.start_worker(lab)
+    async with BatchExecutor(deployment.settings) as executor:
+        worker = await deployment.run_worker(executor.worker())
         yield
-        await laboratory.drain(worker)
+        await deployment.stop_worker(worker)
 
 
 async def converged(
-    laboratory: Laboratory, batch: str, runs: int = 1, *, ran_once: bool = True
+    deployment: Deployment, batch: str, runs: int = 1, *, ran_once: bool = True
 ) -> BatchView:
-    view = await ends(laboratory, batch)
+    view = await ends(deployment, batch)
     assert view.status is BatchState.COMPLETED
     assert len(view.runs) == runs
     for run in view.runs:
         assert (run.counts.total, run.counts.succeeded) == (TASKS, TASKS)
     assert (view.runs[0].lines, view.runs[0].bad_lines) == (TASKS + BAD_LINES, BAD_LINES)
-    bad, _ = await laboratory.engine.extension(BatchRepository).dead_letters.bad_lines(
+    bad, _ = await deployment.engine.extension(BatchRepository).dead_letters.bad_lines(
         view, view.runs[0]
     )
     assert [each.line for each in bad] == [2, 13, 24, 35, 46]
-    ran = len(laboratory.executions())
+    ran = len(executions(deployment))
     assert ran == TASKS * runs if ran_once else ran >= TASKS * runs, "each task ran"
-    await is_consistent(laboratory, view)
-    await _sweep(laboratory)
-    assert [path for path in (laboratory.folder / "blobs").rglob("*") if path.is_file()] == []
+    await is_consistent(deployment, view)
+    await _sweep(deployment)
+    assert [path for path in (deployment.folder / "blobs").rglob("*") if path.is_file()] == []
     return view
 
 
@@ -151,66 +152,66 @@ async def converged(
     ],
 )
 async def test_a_list_is_taken_in_once_though_its_worker_dies_at(
-    laboratory: Laboratory, point: str, nth: int
+    deployment: Deployment, point: str, nth: int
 ) -> None:
-    batch = await create(laboratory)
-    process = laboratory.start("batch_worker", crash_at=f"{point}:{nth}")
-    await laboratory.strike(process)
-    await laboratory.forget_the_struck()
+    batch = await create(deployment)
+    process = start_role(deployment, "batch_worker", crash_at=f"{point}:{nth}")
+    await deployment.strike(process)
+    await end_leases_of_the_struck(deployment)
 
-    async with everybody_works(laboratory):
-        await converged(laboratory, batch, ran_once=VICTIM.is_exact)
+    async with everybody_works(deployment):
+        await converged(deployment, batch, ran_once=VICTIM.is_exact)
     print(f"{point}:{nth}: {VICTIM.value} struck there, {TASKS} tasks, one completion")
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("point", ["rerun.chunk_not_committed", "rerun.chunk_committed"])
 async def test_a_rerun_is_taken_in_once_though_its_worker_dies_at(
-    laboratory: Laboratory, point: str
+    deployment: Deployment, point: str
 ) -> None:
-    batch = await create(laboratory)
-    async with everybody_works(laboratory):
-        await converged(laboratory, batch)
-    await laboratory.engine.extension(BatchRepository).rerun(batch, Selection(), org=ORG)
-    process = laboratory.start("batch_worker", crash_at=f"{point}:1")
-    await laboratory.strike(process)
+    batch = await create(deployment)
+    async with everybody_works(deployment):
+        await converged(deployment, batch)
+    await deployment.engine.extension(BatchRepository).rerun(batch, Selection(), org=ORG)
+    process = start_role(deployment, "batch_worker", crash_at=f"{point}:1")
+    await deployment.strike(process)
     if VICTIM.is_exact:
-        await laboratory.sql.execute(
+        await deployment.sql.execute(
             "UPDATE workers SET last_seen_at = now() - interval '1 hour' WHERE endpoints = $1",
-            await laboratory.sql.fetchval(
+            await deployment.sql.fetchval(
                 "SELECT endpoints FROM workers ORDER BY boot DESC LIMIT 1"
             ),
         )
 
-    async with BatchExecutor(laboratory.settings()) as executor:
-        worker = await laboratory.run_worker(executor.worker())
-        await converged(laboratory, batch, runs=2, ran_once=VICTIM.is_exact)
-        await laboratory.drain(worker)
+    async with BatchExecutor(deployment.settings) as executor:
+        worker = await deployment.run_worker(executor.worker())
+        await converged(deployment, batch, runs=2, ran_once=VICTIM.is_exact)
+        await deployment.stop_worker(worker)
 
 
 @pytest.mark.crash
 async def test_a_lost_list_is_found_though_the_one_who_found_it_first_dies(
-    laboratory: Laboratory,
+    deployment: Deployment,
 ) -> None:
-    batch = await create(laboratory)
-    await laboratory.sql.execute("DELETE FROM jobs")
-    process = laboratory.start("upkeep", crash_at="reconcile.before_resubmit:1")
-    await laboratory.strike(process)
+    batch = await create(deployment)
+    await deployment.sql.execute("DELETE FROM jobs")
+    process = start_role(deployment, "upkeep", crash_at="reconcile.before_resubmit:1")
+    await deployment.strike(process)
     if VICTIM.is_exact:
-        assert await laboratory.sql.fetchval("SELECT count(*) FROM jobs") == 0
+        assert await deployment.sql.fetchval("SELECT count(*) FROM jobs") == 0
 
-    async with everybody_works(laboratory):
-        await converged(laboratory, batch, ran_once=VICTIM.is_exact)
-    assert await laboratory.sql.fetchval("SELECT redrives FROM batch_parts") == 1
+    async with everybody_works(deployment):
+        await converged(deployment, batch, ran_once=VICTIM.is_exact)
+    assert await deployment.sql.fetchval("SELECT redrives FROM batch_parts") == 1
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("what", sorted(HELD_UP_AT))
 async def test_a_list_is_taken_in_once_though_postgresql_dies_in_the_middle_of(
-    laboratory_on_own_server: Laboratory, pg_server: EmbeddedPostgres, what: str
+    deployment_on_own_server: Deployment, pg_server: EmbeddedPostgres, what: str
 ) -> None:
-    laboratory = laboratory_on_own_server
-    await laboratory.sql.execute(
+    deployment = deployment_on_own_server
+    await deployment.sql.execute(
         f"""
         CREATE FUNCTION wait_for_the_gate() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_advisory_xact_lock({GATE}); RETURN NEW; END $$;
@@ -219,37 +220,37 @@ async def test_a_list_is_taken_in_once_though_postgresql_dies_in_the_middle_of(
         EXECUTE FUNCTION wait_for_the_gate()
         """
     )
-    batch = await create(laboratory)
-    await laboratory.sql.execute("SELECT pg_advisory_lock($1)", GATE)
+    batch = await create(deployment)
+    await deployment.sql.execute("SELECT pg_advisory_lock($1)", GATE)
 
-    async with everybody_works(laboratory):
+    async with everybody_works(deployment):
         if what == "a rerun":
-            await converged(laboratory, batch)
-            await laboratory.engine.extension(BatchRepository).rerun(batch, Selection(), org=ORG)
-        await laboratory.seen_waiting("coatcheck ingest")
+            await converged(deployment, batch)
+            await deployment.engine.extension(BatchRepository).rerun(batch, Selection(), org=ORG)
+        await deployment.wait_until_blocked("coatcheck ingest")
         await asyncio.to_thread(pg_server.kill)  # and with it goes the gate
         await asyncio.to_thread(pg_server.start)
-        await laboratory.reconnect()
+        await deployment.reconnect()
         # A claim that went with the server may have been acted on: execution is at least once.
         runs = 2 if what == "a rerun" else 1
-        await converged(laboratory, batch, runs, ran_once=False)
+        await converged(deployment, batch, runs, ran_once=False)
 
 
-async def _deployment(laboratory: Laboratory) -> UUID:
-    line = Connection(laboratory.dsn, name="deployment")
+async def _deployment(deployment: Deployment) -> UUID:
+    line = Connection(deployment.dsn, name="deployment")
     try:
         return await reports.deployment(line)
     finally:
         await line.close()
 
 
-async def _sweep(laboratory: Laboratory) -> None:
+async def _sweep(deployment: Deployment) -> None:
     """Sweep orphans, however young. A list that was taken in is one, if it was not deleted."""
-    line = Connection(laboratory.dsn, name="sweep")
-    blobs = BlobContainer.open(laboratory.settings().blob_url)
+    line = Connection(deployment.dsn, name="sweep")
+    blobs = BlobContainer.open(deployment.settings.blob_url)
 
     async def done() -> bool:
-        left: int = await laboratory.sql.fetchval(
+        left: int = await deployment.sql.fetchval(
             "SELECT count(*) FROM jobs WHERE run_id IS NULL AND finished_at IS NULL"
         )
         return left == 0

@@ -17,10 +17,11 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.inputs import InputRecord, Layer, Mechanism
 from coatcheck.maintenance.retention import OrphanBlobSweeper
-from tests.e2e.faults.laboratory import Laboratory
+from tests.crash_points import VICTIM, Victim
+from tests.deployment import Deployment
 from tests.e2e.faults.process import CONTENT, submit_with_content
+from tests.e2e.faults.roles import executions_of, payload, start_role
 from tests.e2e.faults.services import lab
-from tests.e2e.faults.victims import VICTIM, Victim
 from tests.waiting import eventually_async
 
 KEY = "k"
@@ -33,29 +34,29 @@ INPUT_POINTS = {
 
 
 @pytest.fixture
-async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
-    async with Laboratory(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, servers=0) as opened:
         yield opened
 
 
 @pytest.mark.crash
 async def test_an_upload_whose_job_was_not_committed_is_swept_and_can_be_sent_again(
-    laboratory: Laboratory,
+    deployment: Deployment,
 ) -> None:
     point = "input.inserted_not_committed"
-    payload = laboratory.payload()
-    process = laboratory.start("hand_in", json.dumps(payload), KEY, crash_at=f"{point}:1")
-    await laboratory.strike(process)
+    given = payload(deployment)
+    process = start_role(deployment, "hand_in", json.dumps(given), KEY, crash_at=f"{point}:1")
+    await deployment.strike(process)
     if VICTIM is Victim.PROCESS:  # only of the dead it is certain that nobody wants it any more
-        assert await laboratory.sql.fetchval("SELECT count(*) FROM jobs") == 0
-        assert await laboratory.sql.fetchval("SELECT count(*) FROM job_inputs") == 0
-        assert _blobs(laboratory), "it died after the upload"
-        await _sweep(laboratory)
-        assert _blobs(laboratory) == []
+        assert await deployment.sql.fetchval("SELECT count(*) FROM jobs") == 0
+        assert await deployment.sql.fetchval("SELECT count(*) FROM job_inputs") == 0
+        assert _blobs(deployment), "it died after the upload"
+        await _sweep(deployment)
+        assert _blobs(deployment) == []
 
-    ticket = await submit_with_content(laboratory.engine, payload, KEY)
+    ticket = await submit_with_content(deployment.engine, given, KEY)
     assert ticket.created or not VICTIM.is_exact
-    await _ends_without_a_trace(laboratory, ticket)
+    await _ends_without_a_trace(deployment, ticket)
 
 
 @pytest.mark.crash
@@ -64,75 +65,75 @@ async def test_an_upload_whose_job_was_not_committed_is_swept_and_can_be_sent_ag
     [(point, role) for point, roles in INPUT_POINTS.items() for role in roles if role != "hand_in"],
 )
 async def test_nothing_is_left_of_an_input_after_a_crash_at(
-    laboratory: Laboratory, point: str, role: str
+    deployment: Deployment, point: str, role: str
 ) -> None:
-    ticket = await submit_with_content(laboratory.engine, laboratory.payload(), KEY)
+    ticket = await submit_with_content(deployment.engine, payload(deployment), KEY)
     if role == "upkeep":
-        worker = await laboratory.start_worker(lab)
-        await laboratory.end_of(ticket)
-        await laboratory.drain(worker)
-    process = laboratory.start(role, crash_at=f"{point}:1")
-    await laboratory.strike(process)
-    assert (await laboratory.end_of(ticket)).state is State.COMPLETED
-    assert _blobs(laboratory) == [], "it died after the deletion"
+        worker = await deployment.start_worker(lab)
+        await deployment.wait_for_end(ticket)
+        await deployment.stop_worker(worker)
+    process = start_role(deployment, role, crash_at=f"{point}:1")
+    await deployment.strike(process)
+    assert (await deployment.wait_for_end(ticket)).state is State.COMPLETED
+    assert _blobs(deployment) == [], "it died after the deletion"
     if not VICTIM.is_exact:
-        await _ends_without_a_trace(laboratory, ticket)
+        await _ends_without_a_trace(deployment, ticket)
         return
-    marked = (await _record(laboratory, ticket)).complete
+    marked = (await _record(deployment, ticket)).complete
     assert marked == (point == "input.marked")
 
-    record = await _ends_without_a_trace(laboratory, ticket)
+    record = await _ends_without_a_trace(deployment, ticket)
     by = {copy.layer: copy.mechanism for copy in record.copies}
     was_marked_by_worker = marked and role == "disposing_worker"
     assert by[Layer.BLOB] is (Mechanism.WORKER if was_marked_by_worker else Mechanism.UPKEEP)
-    assert laboratory.executions_of(ticket) == 1
+    assert executions_of(deployment, ticket) == 1
 
 
 @pytest.mark.crash
-async def test_a_worker_that_lives_deletes_the_input_itself(laboratory: Laboratory) -> None:
-    ticket = await submit_with_content(laboratory.engine, laboratory.payload(), KEY)
-    process = laboratory.start("disposing_worker")
-    await laboratory.end_of(ticket)
+async def test_a_worker_that_lives_deletes_the_input_itself(deployment: Deployment) -> None:
+    ticket = await submit_with_content(deployment.engine, payload(deployment), KEY)
+    process = start_role(deployment, "disposing_worker")
+    await deployment.wait_for_end(ticket)
     assert await process.terminate() == 0, process.log
-    record = await _record(laboratory, ticket)
+    record = await _record(deployment, ticket)
     assert record.complete
     assert [copy.mechanism for copy in record.copies] == [Mechanism.WORKER, Mechanism.END_OF_JOB]
-    assert _blobs(laboratory) == []
+    assert _blobs(deployment) == []
 
 
-async def _ends_without_a_trace(laboratory: Laboratory, ticket: Ticket) -> InputRecord:
+async def _ends_without_a_trace(deployment: Deployment, ticket: Ticket) -> InputRecord:
     """Run what is left to run, keep up, and look everywhere."""
-    laboratory.start_upkeep()
-    await laboratory.start_worker(lab)
-    assert (await laboratory.end_of(ticket)).state is State.COMPLETED
+    deployment.start_maintenance()
+    await deployment.start_worker(lab)
+    assert (await deployment.wait_for_end(ticket)).state is State.COMPLETED
 
     async def complete() -> InputRecord | None:
-        record = await _record(laboratory, ticket)
+        record = await _record(deployment, ticket)
         return record if record.complete else None
 
     record: InputRecord = await eventually_async(complete, "every copy is deleted")
-    await _sweep(laboratory)
-    assert _blobs(laboratory) == []
-    for path in files_below(laboratory.folder):
+    await _sweep(deployment)
+    assert _blobs(deployment) == []
+    for path in files_below(deployment.folder):
         with suppress(FileNotFoundError):  # a worker removes what a dead one left, meanwhile
             assert CONTENT not in path.read_bytes(), path
     return record
 
 
-async def _record(laboratory: Laboratory, ticket: Ticket) -> InputRecord:
-    record = await laboratory.engine.input_of(ticket.id)
+async def _record(deployment: Deployment, ticket: Ticket) -> InputRecord:
+    record = await deployment.engine.input_of(ticket.id)
     assert record is not None
     assert record.job == from_text(ticket.id)
     return record
 
 
-async def _sweep(laboratory: Laboratory) -> None:
+async def _sweep(deployment: Deployment) -> None:
     """Sweep orphans, however young."""
-    line = Connection(laboratory.dsn, name="sweep")
-    blobs = BlobContainer.open(laboratory.settings().blob_url)
+    line = Connection(deployment.dsn, name="sweep")
+    blobs = BlobContainer.open(deployment.settings.blob_url)
     await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     await line.close()
 
 
-def _blobs(laboratory: Laboratory) -> list[Path]:
-    return [path for path in (laboratory.folder / "blobs").rglob("*") if path.is_file()]
+def _blobs(deployment: Deployment) -> list[Path]:
+    return [path for path in (deployment.folder / "blobs").rglob("*") if path.is_file()]

@@ -20,9 +20,10 @@ from coatcheck.domain.job import JobView
 from coatcheck.products.llm.executor import LlmExecutor
 from coatcheck.products.llm.model import LLM_ENDPOINTS
 from examples.ollama_upstream import OllamaUpstream
+from tests.crash_points import VICTIM
+from tests.deployment import Deployment
 from tests.e2e.faults import history, invariants
-from tests.e2e.faults.laboratory import Laboratory
-from tests.e2e.faults.victims import VICTIM
+from tests.e2e.faults.roles import end_leases_of_the_struck, start_role
 from tests.waiting import eventually_async
 
 TOKENS = 12
@@ -45,18 +46,18 @@ HELD_UP_AT = {
 
 
 @pytest.fixture
-async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
-    async with Laboratory(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, servers=0) as opened:
         await history.keep(opened.sql)
         yield opened
 
 
 @pytest.fixture
-async def laboratory_on_own_server(
+async def deployment_on_own_server(
     pg_server: EmbeddedPostgres, tmp_path: Path
-) -> AsyncIterator[Laboratory]:
+) -> AsyncIterator[Deployment]:
     await migrate(pg_server.dsn)
-    async with Laboratory(pg_server.dsn, tmp_path) as opened:
+    async with Deployment(pg_server.dsn, tmp_path, servers=0) as opened:
         await history.keep(opened.sql)
         yield opened
         if not pg_server.is_running():
@@ -69,28 +70,28 @@ async def upstream() -> AsyncIterator[OllamaUpstream]:
         yield opened
 
 
-async def ask(laboratory: Laboratory) -> Ticket:
+async def ask(deployment: Deployment) -> Ticket:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], "stream": True}
     payload = {"kind": "chat", "model": MODEL, "body": body}
-    return await laboratory.engine.submit(LLM_ENDPOINTS["chat"], payload, flow=MODEL)
+    return await deployment.engine.submit(LLM_ENDPOINTS["chat"], payload, flow=MODEL)
 
 
 @asynccontextmanager
-async def worked(laboratory: Laboratory, upstream: OllamaUpstream) -> AsyncIterator[None]:
+async def worked(deployment: Deployment, upstream: OllamaUpstream) -> AsyncIterator[None]:
     """Upkeep, and a worker for chats, in this process."""
-    laboratory.start_upkeep()
-    async with LlmExecutor(laboratory.settings(llm_url=upstream.url)) as executor:
-        worker = await laboratory.run_worker(executor.worker())
+    deployment.start_maintenance()
+    async with LlmExecutor(deployment.settings_with(llm_url=upstream.url)) as executor:
+        worker = await deployment.run_worker(executor.worker())
         yield
-        await laboratory.drain(worker)
+        await deployment.stop_worker(worker)
 
 
-async def ended_once_and_whole(laboratory: Laboratory, ticket: Ticket) -> tuple[JobView, int]:
+async def ended_once_and_whole(deployment: Deployment, ticket: Ticket) -> tuple[JobView, int]:
     """The job, and how often its stream began again."""
-    view = await laboratory.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
     assert view.state is State.COMPLETED, f"{view.error_code}: {view.error_message}"
-    await invariants.one_end(laboratory, view)
-    events = await laboratory.engine.events(ticket.id, limit=1_000)
+    await invariants.one_end(deployment, view)
+    events = await deployment.engine.events(ticket.id, limit=1_000)
     chunks = [json.loads(event.data) for event in events if event.kind == "json"]
     marks = [place for place, chunk in enumerate(chunks) if "coatcheck" in chunk]
     valid = chunks[marks[-1] + 1 :] if marks else chunks
@@ -103,9 +104,9 @@ async def ended_once_and_whole(laboratory: Laboratory, ticket: Ticket) -> tuple[
     return view, len(marks)
 
 
-async def somebody_waits_at_the_gate(laboratory: Laboratory) -> None:
+async def somebody_waits_at_the_gate(deployment: Deployment) -> None:
     async def look() -> bool:
-        waiting: bool = await laboratory.sql.fetchval(
+        waiting: bool = await deployment.sql.fetchval(
             "SELECT count(*) > 0 FROM pg_locks"
             " WHERE locktype = 'advisory' AND objid = $1 AND NOT granted",
             GATE,
@@ -118,39 +119,39 @@ async def somebody_waits_at_the_gate(laboratory: Laboratory) -> None:
 @pytest.mark.crash
 @pytest.mark.parametrize("point", sorted(LLM_POINTS))
 async def test_a_chat_ends_once_though_its_worker_dies_at(
-    laboratory: Laboratory, upstream: OllamaUpstream, point: str
+    deployment: Deployment, upstream: OllamaUpstream, point: str
 ) -> None:
-    ticket = await ask(laboratory)
-    process = laboratory.start(
-        "llm_worker", crash_at=f"{point}:{LLM_POINTS[point]}", llm_url=upstream.url
+    ticket = await ask(deployment)
+    process = start_role(
+        deployment, "llm_worker", crash_at=f"{point}:{LLM_POINTS[point]}", llm_url=upstream.url
     )
-    await laboratory.strike(process)
-    await invariants.no_dead_state(laboratory)
-    await laboratory.forget_the_struck()  # its permit counts until its lease ends
+    await deployment.strike(process)
+    await invariants.no_dead_state(deployment)
+    await end_leases_of_the_struck(deployment)  # its permit counts until its lease ends
 
-    async with worked(laboratory, upstream):
-        view, began_again = await ended_once_and_whole(laboratory, ticket)
+    async with worked(deployment, upstream):
+        view, began_again = await ended_once_and_whole(deployment, ticket)
     asked_before = 0 if point == "llm.claimed" else 1
     assert view.failures == 0
     if VICTIM.is_exact:
         assert (view.crashes, began_again) == (1, 1)
     assert VICTIM.allows(upstream.seen.paths["/api/chat"], asked_before + 1)
-    await invariants.stale_writes_change_nothing(laboratory, view)
+    await invariants.stale_writes_change_nothing(deployment, view)
     print(f"{point}: {VICTIM.value} struck there, one end, one whole answer")
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("what", sorted(HELD_UP_AT))
 async def test_a_chat_ends_once_though_postgresql_dies_in_the_middle_of(
-    laboratory_on_own_server: Laboratory,
+    deployment_on_own_server: Deployment,
     pg_server: EmbeddedPostgres,
     upstream: OllamaUpstream,
     what: str,
 ) -> None:
-    laboratory = laboratory_on_own_server
+    deployment = deployment_on_own_server
     when, condition = HELD_UP_AT[what]
-    ticket = await ask(laboratory)
-    await laboratory.sql.execute(
+    ticket = await ask(deployment)
+    await deployment.sql.execute(
         f"""
         CREATE FUNCTION wait_for_the_gate() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_advisory_xact_lock({GATE}); RETURN NEW; END $$;
@@ -158,11 +159,11 @@ async def test_a_chat_ends_once_though_postgresql_dies_in_the_middle_of(
         WHEN ({condition}) EXECUTE FUNCTION wait_for_the_gate()
         """
     )
-    await laboratory.sql.execute("SELECT pg_advisory_lock($1)", GATE)
-    async with worked(laboratory, upstream):
-        await somebody_waits_at_the_gate(laboratory)
+    await deployment.sql.execute("SELECT pg_advisory_lock($1)", GATE)
+    async with worked(deployment, upstream):
+        await somebody_waits_at_the_gate(deployment)
         await asyncio.to_thread(pg_server.kill)  # and with it goes the gate
         await asyncio.to_thread(pg_server.start)
-        await laboratory.reconnect()
-        view, _ = await ended_once_and_whole(laboratory, ticket)
+        await deployment.reconnect()
+        view, _ = await ended_once_and_whole(deployment, ticket)
     assert view.failures == 0

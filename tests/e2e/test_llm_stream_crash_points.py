@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from examples.ollama_upstream import Fault
-from tests.deployment import PEPPER, bearer
-from tests.e2e.faults.laboratory import Laboratory
-from tests.e2e.faults.victims import VICTIM, Victim
+from tests.crash_points import VICTIM, Victim
+from tests.deployment import bearer
+from tests.e2e.faults.roles import start_role
 from tests.products.llm.talking import MODEL, TOKEN, talking
 
 STREAM_POINTS = {"llm.stream_sent": 3}
@@ -63,12 +63,12 @@ async def test_a_client_goes_on_at_another_server_after_a_crash_at(
 ) -> None:
     if VICTIM is Victim.PAUSE:
         pytest.skip("who follows a stream holds no lease, and its client waits")
-    async with talking(dsn, tmp_path) as talk, Laboratory(dsn, tmp_path) as lab:
+    async with talking(dsn, tmp_path) as talk:
         talk.upstream.plan(Fault("hang", path="/api/chat", after_tokens=STREAM_POINTS[point] + 2))
-        process = lab.start(
+        process = start_role(
+            talk.deployment,
             "serve",
             crash_at=f"{point}:{STREAM_POINTS[point]}",
-            key_pepper=PEPPER,
             llm_url=talk.upstream.url,
             llm_token=TOKEN,
         )
@@ -81,7 +81,7 @@ async def test_a_client_goes_on_at_another_server_after_a_crash_at(
             trust_env=False,
         ) as client:
             listening = asyncio.create_task(heard.listen(client, key))
-            await lab.strike(process)
+            await talk.deployment.strike(process)
             if VICTIM.is_exact:
                 with pytest.raises(httpx2.HTTPError):
                     await listening

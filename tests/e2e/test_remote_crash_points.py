@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from coatcheck import State
+from tests.crash_points import VICTIM
+from tests.deployment import Deployment
 from tests.e2e.faults import history, invariants
-from tests.e2e.faults.remote_lab import HERE, RemoteLaboratory, Studio
-from tests.e2e.faults.victims import VICTIM
-from tests.sealed_secrets import SECRET_KEY
+from tests.e2e.faults.remote_jobs import FakeRenderer, RemoteJobs
+from tests.e2e.faults.roles import start_role
 
 SPAWN_POINTS = {
     "remote.begun": 0,
@@ -40,96 +41,93 @@ pytestmark = pytest.mark.crash
 
 
 @pytest.fixture
-async def studio() -> AsyncIterator[Studio]:
-    async with Studio.running() as opened:
+async def renderer() -> AsyncIterator[FakeRenderer]:
+    async with FakeRenderer.running() as opened:
         yield opened
 
 
 @pytest.fixture
-async def laboratory(dsn: str, tmp_path: Path, studio: Studio) -> AsyncIterator[RemoteLaboratory]:
-    async with RemoteLaboratory(dsn, tmp_path) as opened:
-        opened.target = studio.definition()
+async def jobs(dsn: str, tmp_path: Path, renderer: FakeRenderer) -> AsyncIterator[RemoteJobs]:
+    async with Deployment(dsn, tmp_path, servers=0) as opened:
         await history.keep(opened.sql)
-        yield opened
+        yield RemoteJobs(opened, renderer.definition())
 
 
 @pytest.mark.parametrize("point", sorted(SPAWN_POINTS))
 async def test_work_is_found_again_after_a_crash_at(
-    laboratory: RemoteLaboratory, studio: Studio, point: str
+    jobs: RemoteJobs, renderer: FakeRenderer, point: str
 ) -> None:
-    ticket = await laboratory.hand_in(retries=0)
-    process = laboratory.start_working_remotely(crash_at=point)
-    await laboratory.strike(process)
+    ticket = await jobs.submit(retries=0)
+    process = jobs.start_worker_process(crash_at=point)
+    await jobs.deployment.strike(process)
     if VICTIM.is_exact:
-        assert studio.spawns_asked_for == SPAWN_POINTS[point]
-    await invariants.no_dead_state(laboratory)
-    await laboratory.forget_the_dead()
+        assert renderer.spawns_asked_for == SPAWN_POINTS[point]
+    await invariants.no_dead_state(jobs.deployment)
+    await jobs.end_leases_of_the_dead()
 
-    async with laboratory.working_here():
-        view = await laboratory.ended_with_nothing_left_over(ticket)
+    async with jobs.working_here():
+        view = await jobs.ended_with_nothing_left_over(ticket)
     assert (view.state, view.failures) == (State.COMPLETED, 0)
     assert VICTIM.allows(view.crashes, 1)
-    assert list(studio.works) == [view.execution_id]
-    await invariants.stale_writes_change_nothing(laboratory, view)
+    assert list(renderer.works) == [view.execution_id]
+    await invariants.stale_writes_change_nothing(jobs.deployment, view)
 
 
 @pytest.mark.parametrize("point", sorted(RESULT_POINTS))
 async def test_a_result_counts_once_after_a_crash_at(
-    laboratory: RemoteLaboratory, studio: Studio, point: str
+    jobs: RemoteJobs, renderer: FakeRenderer, point: str
 ) -> None:
-    ticket = await laboratory.hand_in(retries=0)
-    process = laboratory.start_working_remotely(crash_at=point)
-    await laboratory.strike(process)
-    await invariants.no_dead_state(laboratory)
-    await laboratory.forget_the_dead()
+    ticket = await jobs.submit(retries=0)
+    process = jobs.start_worker_process(crash_at=point)
+    await jobs.deployment.strike(process)
+    await invariants.no_dead_state(jobs.deployment)
+    await jobs.end_leases_of_the_dead()
 
-    async with laboratory.working_here():
-        view = await laboratory.ended_with_nothing_left_over(ticket)
+    async with jobs.working_here():
+        view = await jobs.ended_with_nothing_left_over(ticket)
     assert (view.state, view.failures) == (State.COMPLETED, 0)
     assert VICTIM.allows(view.crashes, 0)
-    assert list(studio.works) == [view.execution_id]
-    assert VICTIM.allows(studio.spawns_asked_for, 1)
-    await invariants.stale_writes_change_nothing(laboratory, view)
+    assert list(renderer.works) == [view.execution_id]
+    assert VICTIM.allows(renderer.spawns_asked_for, 1)
+    await invariants.stale_writes_change_nothing(jobs.deployment, view)
 
 
 async def test_a_result_counts_once_though_a_server_dies_that_stored_it(
-    laboratory: RemoteLaboratory, studio: Studio
+    jobs: RemoteJobs, renderer: FakeRenderer
 ) -> None:
-    ticket = await laboratory.hand_in(retries=0)
-    async with laboratory.working_here(polling=False):
-        await laboratory.parked(ticket)
-    process = laboratory.start(
-        "look", ticket.id, crash_at="remote.kept", egress_allow=HERE, secret_keys=SECRET_KEY
-    )
-    await laboratory.strike(process)
+    ticket = await jobs.submit(retries=0)
+    async with jobs.working_here(polling=False):
+        await jobs.parked(ticket)
+    process = start_role(jobs.deployment, "look", ticket.id, crash_at="remote.kept")
+    await jobs.deployment.strike(process)
     if VICTIM.is_exact:
-        assert await laboratory.state(ticket) is State.FINALIZING
-        assert len(await laboratory.stored()) == 1
-    await laboratory.forget_the_dead()
+        assert await jobs.deployment.state(ticket) is State.FINALIZING
+        assert len(await jobs.stored()) == 1
+    await jobs.end_leases_of_the_dead()
 
-    async with laboratory.working_here():
-        view = await laboratory.ended_with_nothing_left_over(ticket)
+    async with jobs.working_here():
+        view = await jobs.ended_with_nothing_left_over(ticket)
     assert (view.state, view.crashes, view.failures) == (State.COMPLETED, 0, 0)
-    assert list(studio.works) == [view.execution_id]
+    assert list(renderer.works) == [view.execution_id]
 
 
 @pytest.mark.parametrize("point", sorted(END_POINTS))
 async def test_a_cancelled_job_leaves_nothing_after_a_crash_at(
-    laboratory: RemoteLaboratory, studio: Studio, point: str
+    jobs: RemoteJobs, renderer: FakeRenderer, point: str
 ) -> None:
-    studio.at_once = False
-    ticket = await laboratory.hand_in()
-    process = laboratory.start_working_remotely(crash_at=point)
-    await laboratory.parked(ticket)
+    renderer.at_once = False
+    ticket = await jobs.submit()
+    process = jobs.start_worker_process(crash_at=point)
+    await jobs.parked(ticket)
     # As a finalizer leaves it that died after the upload.
-    await laboratory.put("renders/a.wav", b"a result that is not to count")
-    await laboratory.engine.cancel(ticket.id)
-    await laboratory.strike(process)
-    await invariants.no_dead_state(laboratory)
-    await laboratory.forget_the_dead()
+    await jobs.put("renders/a.wav", b"a result that is not to count")
+    await jobs.deployment.engine.cancel(ticket.id)
+    await jobs.deployment.strike(process)
+    await invariants.no_dead_state(jobs.deployment)
+    await jobs.end_leases_of_the_dead()
 
-    async with laboratory.working_here():
-        view = await laboratory.ended_with_nothing_left_over(ticket)
+    async with jobs.working_here():
+        view = await jobs.ended_with_nothing_left_over(ticket)
     assert view.state is State.CANCELLED
-    assert set(studio.cancelled) == set(studio.works) == {view.execution_id}
-    await invariants.stale_writes_change_nothing(laboratory, view)
+    assert set(renderer.cancelled) == set(renderer.works) == {view.execution_id}
+    await invariants.stale_writes_change_nothing(jobs.deployment, view)

@@ -26,9 +26,10 @@ from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.maintenance import BatchSweeper
 from coatcheck.products.batches.model import ExportView
 from coatcheck.products.batches.repository import BatchRepository
+from tests.crash_points import VICTIM
 from tests.db.long_runs import LongRun, put_long_run, rows_left
-from tests.e2e.faults.laboratory import Laboratory
-from tests.e2e.faults.victims import VICTIM
+from tests.deployment import Deployment
+from tests.e2e.faults.roles import end_leases_of_the_struck, start_role
 from tests.waiting import eventually_async
 
 EXPORT_POINTS = {"export.mid_file": 2, "export.uploaded_not_marked": 1}
@@ -39,49 +40,49 @@ STATES = [State.COMPLETED] * SUCCEEDED + [State.FAILED] * FAILED
 
 
 @pytest.fixture
-async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
-    async with Laboratory(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, servers=0) as opened:
         yield opened
 
 
 @pytest.fixture
-async def laboratory_on_own_server(
+async def deployment_on_own_server(
     pg_server: EmbeddedPostgres, tmp_path: Path
-) -> AsyncIterator[Laboratory]:
+) -> AsyncIterator[Deployment]:
     await migrate(pg_server.dsn)
-    async with Laboratory(pg_server.dsn, tmp_path) as opened:
+    async with Deployment(pg_server.dsn, tmp_path, servers=0) as opened:
         yield opened
 
 
-async def ask(laboratory: Laboratory, made: LongRun) -> ExportView:
-    view = await laboratory.engine.extension(BatchRepository).get(to_text(made.batch), org=made.org)
-    return await laboratory.engine.extension(BatchRepository).exports.create(
+async def ask(deployment: Deployment, made: LongRun) -> ExportView:
+    view = await deployment.engine.extension(BatchRepository).get(to_text(made.batch), org=made.org)
+    return await deployment.engine.extension(BatchRepository).exports.create(
         view, view.current, request_id=None
     )
 
 
-async def look(laboratory: Laboratory, made: LongRun, export: ExportView) -> ExportView:
-    view = await laboratory.engine.extension(BatchRepository).get(to_text(made.batch), org=made.org)
-    return await laboratory.engine.extension(BatchRepository).exports.get(
+async def look(deployment: Deployment, made: LongRun, export: ExportView) -> ExportView:
+    view = await deployment.engine.extension(BatchRepository).get(to_text(made.batch), org=made.org)
+    return await deployment.engine.extension(BatchRepository).exports.get(
         view, to_text(export.uuid)
     )
 
 
-async def is_written_whole(laboratory: Laboratory, made: LongRun, export: ExportView) -> None:
+async def is_written_whole(deployment: Deployment, made: LongRun, export: ExportView) -> None:
     """Write it here, if need be, and look into it; one blob is all there is in the end."""
-    laboratory.start_upkeep()
-    async with BatchExecutor(laboratory.settings()) as executor:
-        worker = await laboratory.run_worker(executor.worker())
+    deployment.start_maintenance()
+    async with BatchExecutor(deployment.settings) as executor:
+        worker = await deployment.run_worker(executor.worker())
 
         async def written() -> ExportView | None:
-            found = await look(laboratory, made, export)
+            found = await look(deployment, made, export)
             assert found.state != "failed", found
             return found if found.state == "completed" else None
 
         found: ExportView = await eventually_async(written, "the export is written")
-        await laboratory.drain(worker)
-    check(await laboratory.engine.blobs.get(str(found.blob_key)), found)
-    assert await blobs_after_a_sweep(laboratory) == [found.blob_key]
+        await deployment.stop_worker(worker)
+    check(await deployment.engine.blobs.get(str(found.blob_key)), found)
+    assert await blobs_after_a_sweep(deployment) == [found.blob_key]
 
 
 def check(content: bytes, export: ExportView) -> None:
@@ -97,37 +98,37 @@ def check(content: bytes, export: ExportView) -> None:
     assert [file["lines"] for file in manifest["files"]] == [SUCCEEDED, FAILED, 0]
 
 
-async def blobs_after_a_sweep(laboratory: Laboratory) -> list[str]:
+async def blobs_after_a_sweep(deployment: Deployment) -> list[str]:
     """What is in the container once orphans, however young, are swept."""
-    line = Connection(laboratory.dsn, name="sweep")
-    blobs = BlobContainer.open(laboratory.settings().blob_url)
+    line = Connection(deployment.dsn, name="sweep")
+    blobs = BlobContainer.open(deployment.settings.blob_url)
     await OrphanBlobSweeper(line, blobs, grace=timedelta(0)).tick()
     await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     await line.close()
-    return files(laboratory)
+    return files(deployment)
 
 
-def files(laboratory: Laboratory) -> list[str]:
-    folder = laboratory.folder / "blobs"
+def files(deployment: Deployment) -> list[str]:
+    folder = deployment.folder / "blobs"
     return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("point", sorted(EXPORT_POINTS))
 async def test_an_export_whose_writer_is_killed_is_written_by_another(
-    laboratory: Laboratory, point: str
+    deployment: Deployment, point: str
 ) -> None:
-    made = await put_long_run(laboratory.sql, STATES)
-    export = await ask(laboratory, made)
-    process = laboratory.start("batch_worker", crash_at=f"{point}:{EXPORT_POINTS[point]}")
-    await laboratory.strike(process)
+    made = await put_long_run(deployment.sql, STATES)
+    export = await ask(deployment, made)
+    process = start_role(deployment, "batch_worker", crash_at=f"{point}:{EXPORT_POINTS[point]}")
+    await deployment.strike(process)
     if VICTIM.is_exact:
-        left = await look(laboratory, made, export)
+        left = await look(deployment, made, export)
         assert (left.state, left.blob_key) == ("pending", None), "what is not whole is not shown"
         if point == "export.uploaded_not_marked":
-            assert len(files(laboratory)) == 1, "it died after the upload"
-    await laboratory.forget_the_struck()
-    await is_written_whole(laboratory, made, export)
+            assert len(files(deployment)) == 1, "it died after the upload"
+    await end_leases_of_the_struck(deployment)
+    await is_written_whole(deployment, made, export)
 
 
 def killing(pg_server: EmbeddedPostgres, at: str) -> Callable[[str], None]:
@@ -146,74 +147,74 @@ def killing(pg_server: EmbeddedPostgres, at: str) -> Callable[[str], None]:
 @pytest.mark.crash
 @pytest.mark.parametrize("point", sorted(EXPORT_POINTS))
 async def test_an_export_outlives_a_death_of_postgresql(
-    laboratory_on_own_server: Laboratory,
+    deployment_on_own_server: Deployment,
     pg_server: EmbeddedPostgres,
     monkeypatch: pytest.MonkeyPatch,
     point: str,
 ) -> None:
-    laboratory = laboratory_on_own_server
-    made = await put_long_run(laboratory.sql, STATES)
-    export = await ask(laboratory, made)
+    deployment = deployment_on_own_server
+    made = await put_long_run(deployment.sql, STATES)
+    export = await ask(deployment, made)
     monkeypatch.setattr(exporter, "crash_point", killing(pg_server, point))
-    await is_written_whole(laboratory, made, export)
-    await laboratory.reconnect()
+    await is_written_whole(deployment, made, export)
+    await deployment.reconnect()
 
 
-async def put_with_artifacts(laboratory: Laboratory) -> LongRun:
+async def put_with_artifacts(deployment: Deployment) -> LongRun:
     """A batch some of whose tasks have artifacts, in the first chunk that goes and in the last."""
-    made = await put_long_run(laboratory.sql, STATES)
-    deployment = await laboratory.engine.deployment()
+    made = await put_long_run(deployment.sql, STATES)
+    deployment = await deployment.engine.deployment()
     for index in (0, 1, 4_000, 5_998, 5_999):
         key = artifact_key(deployment, made.task(index))
-        await laboratory.engine.blobs.put(key, b"an artifact")
-        await laboratory.sql.execute(
+        await deployment.engine.blobs.put(key, b"an artifact")
+        await deployment.sql.execute(
             "INSERT INTO artifacts VALUES ($1, $2, 'file', $3, 'text/plain', 11, '')",
             made.org,
             made.task(index),
             key,
         )
     other = artifact_key(deployment, new_id())
-    await laboratory.engine.blobs.put(other, b"of another job")
-    await laboratory.engine.extension(BatchRepository).delete(to_text(made.batch), org=made.org)
+    await deployment.engine.blobs.put(other, b"of another job")
+    await deployment.engine.extension(BatchRepository).delete(to_text(made.batch), org=made.org)
     return made
 
 
-async def is_removed(laboratory: Laboratory, made: LongRun) -> None:
+async def is_removed(deployment: Deployment, made: LongRun) -> None:
     """Wait until nothing of the batch is left; no sweep is needed."""
 
     async def gone() -> bool:
-        return await rows_left(laboratory.sql, made) == {}
+        return await rows_left(deployment.sql, made) == {}
 
     await eventually_async(gone, "nothing is left in any table")
-    assert len(files(laboratory)) == 1, "what is not of this batch"
+    assert len(files(deployment)) == 1, "what is not of this batch"
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("nth", [1, 2])
 async def test_a_removal_whose_upkeep_is_killed_is_gone_on_with(
-    laboratory: Laboratory, nth: int
+    deployment: Deployment, nth: int
 ) -> None:
-    made = await put_with_artifacts(laboratory)
+    made = await put_with_artifacts(deployment)
     (point,) = REMOVAL_POINTS
-    process = laboratory.start("upkeep", crash_at=f"{point}:{nth}")
-    await laboratory.strike(process)
+    process = start_role(deployment, "upkeep", crash_at=f"{point}:{nth}")
+    await deployment.strike(process)
     if VICTIM.is_exact:
-        left = await rows_left(laboratory.sql, made)
+        left = await rows_left(deployment.sql, made)
         assert left["jobs"] == len(STATES) - 1_000 * (nth - 1)
         assert left["artifacts"] == 5 - 2 * (nth - 1), "blobs go before the rows that know them"
-        assert len(files(laboratory)) == (4 if nth == 1 else 3)
-    laboratory.start_upkeep()
-    await is_removed(laboratory, made)
+        assert len(files(deployment)) == (4 if nth == 1 else 3)
+    deployment.start_maintenance()
+    await is_removed(deployment, made)
 
 
 @pytest.mark.crash
 async def test_a_removal_outlives_a_death_of_postgresql(
-    laboratory_on_own_server: Laboratory,
+    deployment_on_own_server: Deployment,
     pg_server: EmbeddedPostgres,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    laboratory = laboratory_on_own_server
-    made = await put_with_artifacts(laboratory)
+    deployment = deployment_on_own_server
+    made = await put_with_artifacts(deployment)
     (point,) = REMOVAL_POINTS
     died: list[str] = []
     kill = killing(pg_server, point)
@@ -223,11 +224,11 @@ async def test_a_removal_outlives_a_death_of_postgresql(
         died.append(name)
 
     monkeypatch.setattr(maintenance, "crash_point", crash_point)
-    laboratory.start_upkeep()
+    deployment.start_maintenance()
 
     async def has_died() -> bool:
         return bool(died)
 
     await eventually_async(has_died, "PostgreSQL was killed")
-    await laboratory.reconnect()
-    await is_removed(laboratory, made)
+    await deployment.reconnect()
+    await is_removed(deployment, made)

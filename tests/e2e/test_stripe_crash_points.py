@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.faults.laboratory import Laboratory
-from tests.e2e.faults.victims import VICTIM
+from tests.crash_points import VICTIM
+from tests.deployment import Deployment
+from tests.e2e.faults.roles import start_role
 from tests.maintenance.fake_stripe import KEY, FakeStripe, fake_stripe
 from tests.waiting import eventually_async
 
@@ -32,8 +33,8 @@ STATUS = "SELECT status FROM stripe_meter_events"
 
 
 @pytest.fixture
-async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
-    async with Laboratory(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, servers=0) as opened:
         yield opened
 
 
@@ -46,21 +47,21 @@ async def stripe() -> AsyncIterator[FakeStripe]:
 @pytest.mark.crash
 @pytest.mark.parametrize("point", sorted(STRIPE_POINTS))
 async def test_usage_is_counted_once_after_a_crash_at(
-    laboratory: Laboratory, stripe: FakeStripe, point: str
+    deployment: Deployment, stripe: FakeStripe, point: str
 ) -> None:
-    await laboratory.sql.execute(LINKED)
-    await laboratory.sql.execute(USED)
-    process = laboratory.start("meter", stripe.url, crash_at=f"{point}:1", **SETTINGS)
-    await laboratory.strike(process)
+    await deployment.sql.execute(LINKED)
+    await deployment.sql.execute(USED)
+    process = start_role(deployment, "meter", stripe.url, crash_at=f"{point}:1", **SETTINGS)
+    await deployment.strike(process)
     if VICTIM.is_exact:
         assert len(stripe.server.requests) == STRIPE_POINTS[point] - 1
-        assert await laboratory.sql.fetchval(STATUS) == "pending"
+        assert await deployment.sql.fetchval(STATUS) == "pending"
         # Whoever was sending it is taken for dead: let it be due now, by the database's clock.
-        await laboratory.sql.execute("UPDATE stripe_meter_events SET due_at = now()")
-    other = laboratory.start("meter", stripe.url, **SETTINGS)
+        await deployment.sql.execute("UPDATE stripe_meter_events SET due_at = now()")
+    other = start_role(deployment, "meter", stripe.url, **SETTINGS)
 
     async def acknowledged() -> bool:
-        return bool(await laboratory.sql.fetchval(STATUS) == "acknowledged")
+        return bool(await deployment.sql.fetchval(STATUS) == "acknowledged")
 
     await eventually_async(acknowledged, "Stripe has the usage")
     await other.says("ready")
@@ -68,5 +69,5 @@ async def test_usage_is_counted_once_after_a_crash_at(
     assert VICTIM.allows(len(stripe.server.requests), STRIPE_POINTS[point])
     assert len({request.body for request in stripe.server.requests}) == 1
     assert stripe.sum_of("jobs_completed") == 7
-    assert await laboratory.sql.fetchval("SELECT count(*) FROM stripe_meter_events") == 1
+    assert await deployment.sql.fetchval("SELECT count(*) FROM stripe_meter_events") == 1
     print(f"{point}: {VICTIM.value} struck there, sent {len(stripe.server.requests)} times")

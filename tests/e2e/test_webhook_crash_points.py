@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from coatcheck.core.webhooks import WebhookSecrets
-from tests.deployment import PEPPER
-from tests.e2e.faults.laboratory import Laboratory
-from tests.e2e.faults.victims import VICTIM
+from tests.crash_points import VICTIM
+from tests.deployment import PEPPER, Deployment
+from tests.e2e.faults.roles import payload, start_role
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import verified
@@ -25,8 +25,8 @@ STATUS = "SELECT status FROM webhook_deliveries"
 
 
 @pytest.fixture
-async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
-    async with Laboratory(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with Deployment(dsn, tmp_path, servers=0) as opened:
         yield opened
 
 
@@ -39,23 +39,23 @@ async def receiver() -> AsyncIterator[UpstreamServer]:
 @pytest.mark.crash
 @pytest.mark.parametrize("point", sorted(WEBHOOK_POINTS))
 async def test_a_webhook_is_delivered_after_a_crash_at(
-    laboratory: Laboratory, receiver: UpstreamServer, point: str
+    deployment: Deployment, receiver: UpstreamServer, point: str
 ) -> None:
-    ticket = await laboratory.engine.submit(
-        "lab.post__note", laboratory.payload(), delay=3_600, webhook_url=receiver.url()
+    ticket = await deployment.engine.submit(
+        "lab.post__note", payload(deployment), delay=3_600, webhook_url=receiver.url()
     )
-    await laboratory.engine.cancel(ticket.id)
-    process = laboratory.start("deliver", crash_at=f"{point}:1", **SETTINGS)
-    await laboratory.strike(process)
+    await deployment.engine.cancel(ticket.id)
+    process = start_role(deployment, "deliver", crash_at=f"{point}:1", **SETTINGS)
+    await deployment.strike(process)
     if VICTIM.is_exact:
         assert len(receiver.requests) == WEBHOOK_POINTS[point] - 1
-        assert await laboratory.sql.fetchval(STATUS) == "pending"
+        assert await deployment.sql.fetchval(STATUS) == "pending"
         # Its server is taken for dead: let the lease end now, by the database's clock.
-        await laboratory.sql.execute("UPDATE webhook_deliveries SET due_at = now()")
-    other = laboratory.start("deliver", **SETTINGS)
+        await deployment.sql.execute("UPDATE webhook_deliveries SET due_at = now()")
+    other = start_role(deployment, "deliver", **SETTINGS)
 
     async def delivered() -> bool:
-        return bool(await laboratory.sql.fetchval(STATUS) == "delivered")
+        return bool(await deployment.sql.fetchval(STATUS) == "delivered")
 
     await eventually_async(delivered, "the delivery is noted")
     await other.says("ready")
@@ -65,6 +65,6 @@ async def test_a_webhook_is_delivered_after_a_crash_at(
     secret = WebhookSecrets(PEPPER).text("default", 1)
     bodies = [verified(request, secret) for request in receiver.requests]
     assert all(body["data"]["id"] == ticket.id for body in bodies)
-    tries = await laboratory.sql.fetchval("SELECT tries FROM webhook_deliveries")
+    tries = await deployment.sql.fetchval("SELECT tries FROM webhook_deliveries")
     assert tries == 1, "a crash is no try of the receiver's"
     print(f"{point}: {VICTIM.value} struck there, told {len(receiver.requests)} times")

@@ -12,7 +12,7 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.worker import slots
 from coatcheck.worker.slots import SlotPool
-from tests.worker.workshop import until_true
+from tests.waiting import until_true
 
 SLOTS = 4
 KEPT = 1

@@ -25,9 +25,9 @@ from coatcheck.db.election import Election
 from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, mint
 from coatcheck.maintenance.retention import InputExpirer, OrphanBlobSweeper
 from coatcheck.products.batches.maintenance import BatchSweeper
+from tests import crash_points
 from tests.child_process import ChildProcess
-from tests.e2e.faults import strikes
-from tests.e2e.faults.victims import VICTIM, Victim
+from tests.crash_points import VICTIM, Victim
 from tests.e2e.programs import environment
 from tests.ports import free_port
 from tests.waiting import LIMIT_SECONDS, eventually, eventually_async
@@ -81,12 +81,11 @@ class Site:
     def _start(self, *arguments: str, crash_at: str, **variables: str) -> ChildProcess:
         armed = {"COATCHECK_CRASH_AT": VICTIM.crash_at(crash_at)} if crash_at else {}
         process = ChildProcess(
-            self.folder / "logs",
-            next(_numbers),
+            self.folder / "logs" / f"process-{next(_numbers)}",
             arguments[0],
             ["coatcheck.cli", *arguments],
             self._environment | armed | variables,
-            crash_at,
+            crash_at=crash_at,
         )
         self._processes.append(process)
         return process
@@ -157,8 +156,8 @@ class Deployment:
         return process
 
     async def strike(self, process: ChildProcess) -> None:
-        """Have the victim struck as the process comes to its crash point: see faults/victims.py."""
-        self._struck = await strikes.strike(process, self.sql, self._reconnect)
+        """Have the victim struck as the process comes to its crash point: see crash_points.py."""
+        self._struck = await crash_points.strike(process, self.sql, self._reconnect)
 
     async def _reconnect(self) -> None:
         self.sql.terminate()
@@ -184,7 +183,7 @@ class Deployment:
         """Let whoever was stopped, and not killed, do what it was about to do, and end."""
         if self._struck is not None:
             struck, self._struck = self._struck, None
-            await strikes.go_on(struck, self.sql, ends_by_itself=False)
+            await crash_points.go_on(struck, self.sql)
 
     @asynccontextmanager
     async def no_forgetter(self) -> AsyncIterator[None]:

@@ -15,10 +15,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.crash_points import IS_THOROUGH, VICTIM, Victim
 from tests.e2e.canary.conftest import deployed
 from tests.e2e.canary.deployment import Deployment, Site
 from tests.e2e.canary.sources import CANARY, SOURCES
-from tests.e2e.faults.victims import IS_THOROUGH, VICTIM, Victim
 from tests.postgres_keeper import Databases
 from tests.products.graphs.archives import MIB, post, zipped
 from tests.waiting import eventually_async

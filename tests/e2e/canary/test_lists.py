@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.crash_points import VICTIM, Victim
 from tests.e2e.canary.deployment import Deployment
-from tests.e2e.faults.victims import VICTIM, Victim
 from tests.e2e.programs import WORKER_IS_READY
 from tests.waiting import eventually_async
 

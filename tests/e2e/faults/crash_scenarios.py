@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from coatcheck import State, Ticket
 from tests.child_process import ChildProcess
-from tests.e2e.faults.laboratory import Laboratory
+from tests.deployment import Deployment, lane_seconds
+from tests.e2e.faults.roles import payload, start_role
 from tests.e2e.faults.services import lab
-from tests.worker.workshop import lane_seconds
 
 OFTEN_HEARD = "urgent=6,standard=6,bulk=6"
 """Leases so short that a heartbeat is sent every second."""
@@ -32,7 +32,7 @@ class Scenario:
     options: tuple[tuple[str, object], ...] = ()
     setting: tuple[tuple[str, str], ...] = ()
     terminate: bool = False
-    before: Callable[[Laboratory, Ticket], Awaitable[None]] | None = None
+    before: Callable[[Deployment, Ticket], Awaitable[None]] | None = None
     crashes: int = 0
     failures: int = 0
     interruptions: int = 0
@@ -44,18 +44,17 @@ class Scenario:
     def submits(self) -> bool:
         return self.role == "submit"
 
-    def submission(self, laboratory: Laboratory, key: str) -> Submission:
+    def submission(self, deployment: Deployment, key: str) -> Submission:
         gate = "never" if self.endpoint == "wait_first" else ""
-        payload = laboratory.payload(gate=gate)
         return {
             "endpoint": f"lab.post__{self.endpoint}",
-            "payload": payload,
+            "payload": payload(deployment, gate=gate),
             "idempotency_key": key,
             **dict(self.options),
         }
 
     def start(
-        self, laboratory: Laboratory, point: str, submission: Submission, ticket: Ticket | None
+        self, deployment: Deployment, point: str, submission: Submission, ticket: Ticket | None
     ) -> ChildProcess:
         arguments = [self.role]
         if self.submits:
@@ -63,38 +62,38 @@ class Scenario:
         elif self.role == "cancel":
             assert ticket is not None
             arguments.append(ticket.id)
-        return laboratory.start(
-            *arguments, crash_at=f"{point}:{self.passing}", **dict(self.setting)
+        return start_role(
+            deployment, *arguments, crash_at=f"{point}:{self.passing}", **dict(self.setting)
         )
 
 
-async def _is_running_here(laboratory: Laboratory, ticket: Ticket) -> None:
-    await laboratory.start_worker(lab, lane_ack_seconds=lane_seconds(6.0))
-    await laboratory.until_state(ticket, State.PROCESSING)
+async def _is_running_here(deployment: Deployment, ticket: Ticket) -> None:
+    await deployment.start_worker(lab, lane_ack_seconds=lane_seconds(6.0))
+    await deployment.wait_for_state(ticket, State.PROCESSING)
 
 
-async def _is_held_by_nobody(laboratory: Laboratory, ticket: Ticket) -> None:
-    await laboratory.sql.execute(
+async def _is_held_by_nobody(deployment: Deployment, ticket: Ticket) -> None:
+    await deployment.sql.execute(
         "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | 1 WHERE id = $1",
         ticket.uuid,
     )
 
 
-async def _is_due(laboratory: Laboratory, ticket: Ticket) -> None:
-    await laboratory.make_due(ticket)
+async def _is_due(deployment: Deployment, ticket: Ticket) -> None:
+    await deployment.make_due(ticket)
 
 
-async def _should_have_started(laboratory: Laboratory, ticket: Ticket) -> None:
-    await laboratory.sql.execute(
+async def _should_have_started(deployment: Deployment, ticket: Ticket) -> None:
+    await deployment.sql.execute(
         "UPDATE jobs SET start_deadline = now() - interval '1 minute' WHERE id = $1", ticket.uuid
     )
 
 
-async def _was_kept_long_enough(laboratory: Laboratory, ticket: Ticket) -> None:
-    worker = await laboratory.start_worker(lab)
-    await laboratory.end_of(ticket)
-    await laboratory.drain(worker)
-    await laboratory.sql.execute(
+async def _was_kept_long_enough(deployment: Deployment, ticket: Ticket) -> None:
+    worker = await deployment.start_worker(lab)
+    await deployment.wait_for_end(ticket)
+    await deployment.stop_worker(worker)
+    await deployment.sql.execute(
         "UPDATE jobs SET expires_at = now() - interval '1 minute' WHERE id = $1", ticket.uuid
     )
 

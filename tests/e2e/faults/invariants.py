@@ -9,8 +9,8 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import TransitionEvent
+from tests.deployment import Deployment
 from tests.e2e.faults import history
-from tests.e2e.faults.laboratory import Laboratory
 
 _SNAPSHOT = """
 SELECT (SELECT array_agg(j::text ORDER BY j.id) FROM jobs AS j),
@@ -19,9 +19,9 @@ SELECT (SELECT array_agg(j::text ORDER BY j.id) FROM jobs AS j),
 """
 
 
-async def no_dead_state(laboratory: Laboratory) -> None:
+async def no_dead_state(deployment: Deployment) -> None:
     """E. Whatever has not ended has something that moves it on: the queue, a time, or a holder."""
-    rows = await laboratory.sql.fetch(
+    rows = await deployment.sql.fetch(
         """
         SELECT j.state, j.run_at, j.lease, j.payload IS NULL AS empty FROM jobs AS j
         WHERE j.state NOT IN ('completed', 'failed', 'cancelled')
@@ -35,44 +35,44 @@ async def no_dead_state(laboratory: Laboratory) -> None:
             assert row["run_at"] is not None
 
 
-async def one_key_one_job(laboratory: Laboratory, submission: dict[str, object]) -> Ticket:
+async def one_key_one_job(deployment: Deployment, submission: dict[str, object]) -> Ticket:
     """B. The same submission again, and again: the job it names, and no second one."""
-    first = await laboratory.engine.submit(**submission)  # type: ignore[arg-type]
-    second = await laboratory.engine.submit(**submission)  # type: ignore[arg-type]
+    first = await deployment.engine.submit(**submission)  # type: ignore[arg-type]
+    second = await deployment.engine.submit(**submission)  # type: ignore[arg-type]
     assert (second.id, second.created, second.mismatch) == (first.id, False, False)
-    jobs = await laboratory.sql.fetchval(
+    jobs = await deployment.sql.fetchval(
         "SELECT count(*) FROM jobs WHERE idempotency_key = $1", submission["idempotency_key"]
     )
     assert jobs == 1
     return first
 
 
-async def one_end(laboratory: Laboratory, view: JobView) -> None:
+async def one_end(deployment: Deployment, view: JobView) -> None:
     """A and D. It has ended, once, by legal steps; its result is there, and its payload gone unless
     it may be retried."""
-    steps = [each for each in await history.read(laboratory.sql) if each.id == view.uuid]
+    steps = [each for each in await history.read(deployment.sql) if each.id == view.uuid]
     assert all(step.legal for step in steps), steps
     assert sum(step.after.terminal for step in steps) == 1, steps
     assert steps[-1].after is view.state
-    row = await laboratory.sql.fetchrow(
+    row = await deployment.sql.fetchrow(
         "SELECT payload IS NULL AS empty, keeps_input FROM jobs WHERE id = $1", view.uuid
     )
     assert row["empty"] == (view.state is State.COMPLETED or not row["keeps_input"])
     assert (view.result is not None) == (view.state is State.COMPLETED)
 
 
-async def stale_writes_change_nothing(laboratory: Laboratory, view: JobView) -> None:
+async def stale_writes_change_nothing(deployment: Deployment, view: JobView) -> None:
     """C. Every write of a holder, under every lease the job ever had, and one it never had."""
-    steps = [each for each in await history.read(laboratory.sql) if each.id == view.uuid]
+    steps = [each for each in await history.read(deployment.sql) if each.id == view.uuid]
     tried = {step.lease for step in steps if step.lease is not None} | {(1 << 40) | 0xFFFF}
-    before = await laboratory.sql.fetchrow(_SNAPSHOT)
-    line = Connection(laboratory.dsn, name="stale holder")
+    before = await deployment.sql.fetchrow(_SNAPSHOT)
+    line = Connection(deployment.dsn, name="stale holder")
     try:
         for lease in sorted(tried):
             await _write_everything(line, _claimed(view, lease))
     finally:
         await line.close()
-    assert await laboratory.sql.fetchrow(_SNAPSHOT) == before
+    assert await deployment.sql.fetchrow(_SNAPSHOT) == before
 
 
 async def _write_everything(line: Connection, job: ClaimedJob) -> None:

@@ -40,9 +40,8 @@ from coatcheck.worker.input_disposal import InputDisposal
 from coatcheck.worker.worker import Worker
 from tests.all_products import SURFACES, maintenance, payloads
 from tests.e2e.faults.remote_work import remote_calls, remote_worker
-from tests.e2e.faults.services import lab
+from tests.e2e.faults.services import NAME_VARIABLE, lab
 
-NAME_VARIABLE = "LAB_WORKER_NAME"
 NOTE = "lab.post__note"
 CONTENT = b"a customer's content, in three pieces; "
 
@@ -213,7 +212,7 @@ async def create_batch(settings: Settings, payload: object, count: int, key: str
 
 
 def new_batch(key: str | None) -> NewBatch:
-    """A batch of the laboratory's notes, of one attempt each, told of by webhook."""
+    """A batch of the deployment's notes, of one attempt each, told of by webhook."""
     return NewBatch(
         org="default",
         uuid=new_id(),

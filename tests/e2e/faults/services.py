@@ -15,6 +15,9 @@ from coatcheck import Job, Service
 
 lab = Service("lab")
 
+NAME_VARIABLE = "LAB_WORKER_NAME"
+"""What a worker process of these tests is called, if it is to have a name."""
+
 _LOOK_SECONDS = 0.02
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from coatcheck import Job, Service, State
 from coatcheck.db.embedded import EmbeddedPostgres
-from tests.e2e.faults.laboratory import Laboratory
-from tests.worker.workshop import lane_seconds, until_true
+from tests.deployment import Deployment, lane_seconds
+from tests.waiting import until_true
 
 LEASE_SECONDS = 1.5
 
@@ -37,15 +37,15 @@ class Handlers:
 
 @pytest.mark.parametrize("longer", [True, False], ids=["past the lease", "until they stopped"])
 async def test_jobs_are_stopped_while_the_database_is_away_and_each_is_retried_once(
-    laboratory_on_own_server: Laboratory, pg_server: EmbeddedPostgres, longer: bool
+    deployment_on_own_server: Deployment, pg_server: EmbeddedPostgres, longer: bool
 ) -> None:
-    laboratory = laboratory_on_own_server
+    deployment = deployment_on_own_server
     handlers = Handlers()
-    laboratory.start_upkeep()
-    await laboratory.start_worker(handlers.service, lane_ack_seconds=lane_seconds(LEASE_SECONDS))
-    tickets = [await laboratory.engine.submit("lab.post__hang_once", retries=0) for _ in range(3)]
+    deployment.start_maintenance()
+    await deployment.start_worker(handlers.service, lane_ack_seconds=lane_seconds(LEASE_SECONDS))
+    tickets = [await deployment.engine.submit("lab.post__hang_once", retries=0) for _ in range(3)]
     for ticket in tickets:
-        await laboratory.until_state(ticket, State.PROCESSING)
+        await deployment.wait_for_state(ticket, State.PROCESSING)
 
     await asyncio.to_thread(pg_server.stop)
     away_since = time.monotonic()
@@ -54,8 +54,8 @@ async def test_jobs_are_stopped_while_the_database_is_away_and_each_is_retried_o
         end = away_since + LEASE_SECONDS
         await until_true(lambda: time.monotonic() > end, "the lease has ended by any clock")
     await asyncio.to_thread(pg_server.start)
-    await laboratory.reconnect()
-    views = await laboratory.end_of_all(tickets)
+    await deployment.reconnect()
+    views = await deployment.wait_for_ends(tickets)
 
     for view in views:
         assert (view.state, view.result) == (State.COMPLETED, b'"second time"')

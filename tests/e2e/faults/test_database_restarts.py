@@ -9,8 +9,9 @@ from coatcheck import Engine, State, Ticket
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.ids import from_text
+from tests.deployment import Deployment
 from tests.e2e.faults import history
-from tests.e2e.faults.laboratory import Laboratory
+from tests.e2e.faults.roles import executions, payload, start_worker_process
 from tests.waiting import eventually_async
 
 SUBMITTERS = 4
@@ -46,50 +47,50 @@ class Submitter:
 
 
 async def test_three_restarts_under_load_lose_nothing(
-    laboratory_on_own_server: Laboratory, pg_server: EmbeddedPostgres
+    deployment_on_own_server: Deployment, pg_server: EmbeddedPostgres
 ) -> None:
-    laboratory = laboratory_on_own_server
-    await history.keep(laboratory.sql)
-    laboratory.start_upkeep()
-    await laboratory.start_working()
+    deployment = deployment_on_own_server
+    await history.keep(deployment.sql)
+    deployment.start_maintenance()
+    await start_worker_process(deployment)
     submitters = [
-        Submitter(laboratory.engine, f"submitter-{number}", laboratory.payload())
+        Submitter(deployment.engine, f"submitter-{number}", payload(deployment))
         for number in range(SUBMITTERS)
     ]
     stop = asyncio.Event()
     running = [asyncio.create_task(submitter.run(stop)) for submitter in submitters]
 
     for end_server in (pg_server.stop, pg_server.kill, pg_server.kill):
-        await _executed_more(laboratory)
+        await _executed_more(deployment)
         await asyncio.to_thread(end_server)
         await asyncio.to_thread(pg_server.start)
         await _acknowledged_more(submitters)
-    await _executed_more(laboratory)
+    await _executed_more(deployment)
     stop.set()
     await asyncio.gather(*running)
-    await laboratory.reconnect()
+    await deployment.reconnect()
 
     acknowledged = {k: t for each in submitters for k, t in each.acknowledged.items()}
-    views = await laboratory.end_of_all(list(acknowledged.values()))
-    transitions = await history.read(laboratory.sql)
-    executions = Counter(job_id for job_id, _, _ in laboratory.executions())
+    views = await deployment.wait_for_ends(list(acknowledged.values()))
+    transitions = await history.read(deployment.sql)
+    counted = Counter(job_id for job_id, _, _ in executions(deployment))
 
     assert {view.state for view in views} == {State.COMPLETED}
     assert len({view.id for view in views}) == len(acknowledged), "one key, one job"
     # Every row there is was acknowledged: none came into being twice or behind a caller's back.
-    assert await laboratory.sql.fetchval("SELECT count(*) FROM jobs") == len(acknowledged)
+    assert await deployment.sql.fetchval("SELECT count(*) FROM jobs") == len(acknowledged)
     for view in views:
-        assert executions[view.id] >= 1
+        assert counted[view.id] >= 1
         assert history.completions(transitions, from_text(view.id)) == 1
         assert view.result is not None
         assert view.failures == 0
 
 
-async def _executed_more(laboratory: Laboratory) -> None:
-    seen = len(laboratory.executions())
+async def _executed_more(deployment: Deployment) -> None:
+    seen = len(executions(deployment))
 
     async def look() -> bool:
-        return len(laboratory.executions()) >= seen + 20
+        return len(executions(deployment)) >= seen + 20
 
     await eventually_async(look, "the worker runs jobs")
 

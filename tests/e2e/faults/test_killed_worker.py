@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 
 from coatcheck import State
-from tests.e2e.faults.laboratory import Laboratory
+from tests.deployment import Deployment
+from tests.e2e.faults.roles import executions_of, payload, start_worker_process, wait_until_executed
 from tests.waiting import eventually_async
 
 LEASE = timedelta(seconds=2)
@@ -20,62 +21,62 @@ UNSEEN = "UPDATE workers SET host = 'another host'"
 
 
 async def test_a_killed_workers_job_is_rescued_when_its_lease_ends_and_completes(
-    laboratory: Laboratory,
+    deployment: Deployment,
 ) -> None:
-    victim = await laboratory.start_working(lane_ack_seconds=SHORT_LEASE)
-    await laboratory.sql.execute(UNSEEN)
-    laboratory.start_upkeep()
-    ticket = await laboratory.engine.submit(
-        "lab.post__wait_first", laboratory.payload(gate="never"), retries=0
+    victim = await start_worker_process(deployment, lane_ack_seconds=SHORT_LEASE)
+    await deployment.sql.execute(UNSEEN)
+    deployment.start_maintenance()
+    ticket = await deployment.engine.submit(
+        "lab.post__wait_first", payload(deployment, gate="never"), retries=0
     )
-    await laboratory.until_executed(ticket)
+    await wait_until_executed(deployment, ticket)
     await victim.kill()
-    last_seen = await laboratory.sql.fetchval(
+    last_seen = await deployment.sql.fetchval(
         "SELECT last_seen_at FROM workers WHERE boot = $1", victim.said("ready")[0]["boot"]
     )
-    await laboratory.start_working()
-    view = await laboratory.end_of(ticket)
+    await start_worker_process(deployment)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.result) == (State.COMPLETED, b'{"attempt":2}')
     assert (view.crashes, view.failures, view.interruptions) == (1, 0, 0)
     assert view.dispatched_at is not None
     assert view.dispatched_at - last_seen >= LEASE
-    assert laboratory.executions_of(ticket) == 2
+    assert executions_of(deployment, ticket) == 2
 
 
-async def test_permits_of_a_killed_worker_come_back(laboratory: Laboratory) -> None:
-    victim = await laboratory.start_working(crash_at="run.before_handler")
-    first = await laboratory.engine.submit("lab.post__limited", laboratory.payload())
-    second = await laboratory.engine.submit("lab.post__limited", laboratory.payload())
+async def test_permits_of_a_killed_worker_come_back(deployment: Deployment) -> None:
+    victim = await start_worker_process(deployment, crash_at="run.before_handler")
+    first = await deployment.engine.submit("lab.post__limited", payload(deployment))
+    second = await deployment.engine.submit("lab.post__limited", payload(deployment))
     assert await victim.exit() == 137
-    assert await laboratory.sql.fetchval("SELECT count(*) FROM jobs WHERE lease IS NOT NULL") == 1
+    assert await deployment.sql.fetchval("SELECT count(*) FROM jobs WHERE lease IS NOT NULL") == 1
     # Long silent, by the database's clock.
-    await laboratory.sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
-    laboratory.start_upkeep()
-    await laboratory.start_working()
-    views = await laboratory.end_of_all([first, second])
+    await deployment.sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
+    deployment.start_maintenance()
+    await start_worker_process(deployment)
+    views = await deployment.wait_for_ends([first, second])
 
     assert {view.state for view in views} == {State.COMPLETED}
     assert sorted(view.crashes for view in views) == [0, 1]
 
 
 async def test_a_worker_restarted_under_its_old_name_has_to_wait_for_its_old_leases(
-    laboratory: Laboratory,
+    deployment: Deployment,
 ) -> None:
-    victim = await laboratory.start_working(name="same", lane_ack_seconds=SHORT_LEASE)
-    await laboratory.sql.execute(UNSEEN)
-    laboratory.start_upkeep()
-    ticket = await laboratory.engine.submit(
-        "lab.post__wait_first", laboratory.payload(gate="never")
+    victim = await start_worker_process(deployment, name="same", lane_ack_seconds=SHORT_LEASE)
+    await deployment.sql.execute(UNSEEN)
+    deployment.start_maintenance()
+    ticket = await deployment.engine.submit(
+        "lab.post__wait_first", payload(deployment, gate="never")
     )
-    await laboratory.until_executed(ticket)
+    await wait_until_executed(deployment, ticket)
     await victim.kill()
-    successor = await laboratory.start_working(name="same", lane_ack_seconds=SHORT_LEASE)
-    view = await laboratory.end_of(ticket)
+    successor = await start_worker_process(deployment, name="same", lane_ack_seconds=SHORT_LEASE)
+    view = await deployment.wait_for_end(ticket)
 
     old_boot, new_boot = (each.said("ready")[0]["boot"] for each in (victim, successor))
     assert new_boot > old_boot
-    names = await laboratory.sql.fetch(
+    names = await deployment.sql.fetch(
         "SELECT name, last_seen_at FROM workers WHERE boot = ANY($1) ORDER BY boot",
         [old_boot, new_boot],
     )
@@ -86,15 +87,15 @@ async def test_a_worker_restarted_under_its_old_name_has_to_wait_for_its_old_lea
 
 
 async def test_an_isolated_jobs_process_dies_with_its_worker_and_its_folder_goes_with_the_next(
-    laboratory: Laboratory,
+    deployment: Deployment,
 ) -> None:
-    victim = await laboratory.start_working()
-    ticket = await laboratory.engine.submit(
-        "lab.post__wait_apart", laboratory.payload(gate="never")
+    victim = await start_worker_process(deployment)
+    ticket = await deployment.engine.submit(
+        "lab.post__wait_apart", payload(deployment, gate="never")
     )
-    child = psutil.Process(await laboratory.until_executed(ticket))
+    child = psutil.Process(await wait_until_executed(deployment, ticket))
     assert child.pid != victim.pid
-    folders = _folders(laboratory.folder)
+    folders = _folders(deployment.folder)
     await victim.kill()
     assert len(folders) == 1
 
@@ -102,10 +103,10 @@ async def test_an_isolated_jobs_process_dies_with_its_worker_and_its_folder_goes
         return not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
     await eventually_async(child_is_gone, "the job's process is gone")
-    await laboratory.start_working()
+    await start_worker_process(deployment)
 
     async def folder_is_gone() -> bool:
-        return folders[0] not in _folders(laboratory.folder)
+        return folders[0] not in _folders(deployment.folder)
 
     await eventually_async(folder_is_gone, "the next worker removes the folder of the dead one")
 

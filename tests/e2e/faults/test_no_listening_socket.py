@@ -6,17 +6,18 @@ import socket
 
 import psutil
 
-from tests.e2e.faults.laboratory import Laboratory
+from tests.deployment import Deployment
+from tests.e2e.faults.roles import open_gate, payload, start_worker_process, wait_until_executed
 
 
-async def test_a_worker_listens_on_no_socket(laboratory: Laboratory) -> None:
-    worker = await laboratory.start_working()
-    ticket = await laboratory.engine.submit("lab.post__wait", laboratory.payload(gate="gate"))
-    await laboratory.until_executed(ticket)
+async def test_a_worker_listens_on_no_socket(deployment: Deployment) -> None:
+    worker = await start_worker_process(deployment)
+    ticket = await deployment.engine.submit("lab.post__wait", payload(deployment, gate="gate"))
+    await wait_until_executed(deployment, ticket)
 
     assert worker.listening() == []
-    laboratory.open_gate("gate")
-    await laboratory.end_of(ticket)
+    open_gate(deployment, "gate")
+    await deployment.wait_for_end(ticket)
 
 
 def test_a_listening_socket_would_have_been_seen() -> None:

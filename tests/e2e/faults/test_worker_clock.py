@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from coatcheck import State
-from tests.e2e.faults.laboratory import Laboratory
+from tests.deployment import Deployment
+from tests.e2e.faults.roles import (
+    executions_of,
+    open_gate,
+    payload,
+    start_worker_process,
+    wait_until_executed,
+)
 from tests.waiting import eventually_async
 
 TEN_MINUTES = 600.0
@@ -26,29 +33,29 @@ time.time_ns = lambda: _true_time_ns() + int({offset} * 1e9)
 
 @pytest.mark.parametrize("offset", [TEN_MINUTES, -TEN_MINUTES], ids=["ahead", "behind"])
 async def test_a_clock_that_is_ten_minutes_off_changes_nothing(
-    laboratory: Laboratory, tmp_path: Path, offset: float
+    deployment: Deployment, tmp_path: Path, offset: float
 ) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SITE_CUSTOMIZE.format(offset=offset))
-    laboratory.start_upkeep()
-    began = await _database_time(laboratory)
-    worker = await laboratory.start_working(
-        pythonpath=str(tmp_path / "site"), lane_ack_seconds="urgent=4,standard=4"
+    deployment.start_maintenance()
+    began = await _database_time(deployment)
+    worker = await start_worker_process(
+        deployment, PYTHONPATH=str(tmp_path / "site"), lane_ack_seconds="urgent=4,standard=4"
     )
     clock = worker.said("ready")[0]["clock"]
     assert abs(clock - time.time() - offset) < TEN_MINUTES / 10, "its clock was not moved"
 
-    long = await laboratory.engine.submit("lab.post__wait", laboratory.payload(gate="gate"))
-    delayed = await laboratory.engine.submit(
-        "lab.post__note", laboratory.payload(), delay=1.0, retries=0
+    long = await deployment.engine.submit("lab.post__wait", payload(deployment, gate="gate"))
+    delayed = await deployment.engine.submit(
+        "lab.post__note", payload(deployment), delay=1.0, retries=0
     )
-    await laboratory.until_executed(long)
+    await wait_until_executed(deployment, long)
     # Held for longer than the lease: it is renewed by what the database calls now.
-    late = await laboratory.end_of(delayed)
-    await _until_renewed(laboratory)
-    laboratory.open_gate("gate")
-    view = await laboratory.end_of(long)
-    ended = await _database_time(laboratory)
+    late = await deployment.wait_for_end(delayed)
+    await _until_renewed(deployment)
+    open_gate(deployment, "gate")
+    view = await deployment.wait_for_end(long)
+    ended = await _database_time(deployment)
 
     for job in (view, late):
         assert job.state is State.COMPLETED
@@ -58,18 +65,18 @@ async def test_a_clock_that_is_ten_minutes_off_changes_nothing(
         assert job.finished_at is not None
         assert began <= job.dispatched_at <= job.started_at <= job.finished_at <= ended
     assert late.dispatched_at >= late.run_at
-    assert laboratory.executions_of(long) == laboratory.executions_of(delayed) == 1
+    assert executions_of(deployment, long) == executions_of(deployment, delayed) == 1
 
 
-async def _database_time(laboratory: Laboratory) -> datetime:
-    now: datetime = await laboratory.sql.fetchval("SELECT clock_timestamp()")
+async def _database_time(deployment: Deployment) -> datetime:
+    now: datetime = await deployment.sql.fetchval("SELECT clock_timestamp()")
     return now
 
 
-async def _until_renewed(laboratory: Laboratory) -> None:
+async def _until_renewed(deployment: Deployment) -> None:
     """Wait until the worker was heard of later than a whole lease after it began."""
     await eventually_async(
-        lambda: laboratory.sql.fetchval(
+        lambda: deployment.sql.fetchval(
             "SELECT bool_and(last_seen_at > started_at + interval '4.5 seconds') FROM workers"
         ),
         "the lease was renewed past its first end",

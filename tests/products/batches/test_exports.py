@@ -34,9 +34,9 @@ from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run
 from tests.db.plans import explain
 from tests.db.rows import ORG, connected
+from tests.deployment import Deployment
 from tests.markdown import REPOSITORY
 from tests.waiting import eventually_async
-from tests.worker.workshop import Workshop
 
 MIXED = [State.COMPLETED, State.FAILED, State.COMPLETED, State.CANCELLED]
 
@@ -74,10 +74,10 @@ async def engine(folder_settings: Settings) -> AsyncIterator[Engine]:
 async def working(settings: Settings) -> AsyncIterator[Worker]:
     """A worker that writes exports, as long as the context is open."""
     async with (
-        Workshop(settings.database_url, settings.temp_dir) as workshop,
+        Deployment(settings.database_url, settings.temp_dir, servers=0) as deployment,
         BatchExecutor(settings) as executor,
     ):
-        yield await workshop.run_worker(executor.worker())
+        yield await deployment.run_worker(executor.worker())
 
 
 async def ask(engine: Engine, made: LongRun) -> ExportView:
@@ -402,7 +402,9 @@ async def test_an_export_whose_worker_drains_is_written_by_the_next(
 ) -> None:
     made = await put_long_run(connection, [State.COMPLETED] * 5_000)
     asked = await ask(engine, made)
-    async with Workshop(folder_settings.database_url, folder_settings.temp_dir) as workshop:
+    async with Deployment(
+        folder_settings.database_url, folder_settings.temp_dir, servers=0
+    ) as deployment:
         async with BatchExecutor(folder_settings) as executor:
             first = executor.worker()
             passed: list[str] = []
@@ -412,8 +414,8 @@ async def test_an_export_whose_worker_drains_is_written_by_the_next(
                 first.stop()
 
             monkeypatch.setattr(exporter, "crash_point", stop_the_worker)
-            await workshop.run_worker(first)
-            await workshop.ended(first)
+            await deployment.run_worker(first)
+            await deployment.worker_ended(first)
         assert "export.mid_file" in passed
         assert "export.uploaded_not_marked" not in passed
         assert (await look(engine, made, asked)).state == "pending"

@@ -53,7 +53,7 @@ async def test_the_stored_request_is_what_the_upstream_gets(
         body=b'{"page": 1.0}',
         request_id="req-1",
     )
-    view = await jobs.end_of(ticket)
+    view = await jobs.wait_for_end(ticket)
 
     assert view.state is State.COMPLETED
     (request,) = upstream.requests
@@ -93,7 +93,7 @@ async def test_the_callers_credentials_and_connection_headers_stay_here(
     ]
     ticket = await jobs.submit(upstream.url(), headers=private)
     stored = await jobs.sql.fetchval("SELECT payload FROM jobs WHERE id = $1", ticket.uuid)
-    await jobs.end_of(ticket)
+    await jobs.wait_for_end(ticket)
 
     assert stored is None or b"canary" not in stored
     assert "canary" not in repr(upstream.requests)
@@ -103,7 +103,7 @@ async def test_the_callers_credentials_and_connection_headers_stay_here(
 async def test_the_registrations_own_headers_win_over_the_callers(
     jobs: UpstreamJobs, upstream: UpstreamServer
 ) -> None:
-    await jobs.end_of(
+    await jobs.wait_for_end(
         await jobs.submit(
             upstream.url(),
             headers=[(b"x-tenant", b"spoofed"), (b"idempotency-key", b"theirs")],
@@ -159,7 +159,7 @@ async def test_the_answer_can_be_made_again_byte_for_byte(
             ("RateLimit-Remaining", "canary"),
         ),
     )
-    view = await jobs.end_of(await jobs.submit(upstream.url()))
+    view = await jobs.wait_for_end(await jobs.submit(upstream.url()))
 
     assert view.result is not None
     assert b"canary" not in view.result
@@ -182,7 +182,7 @@ async def test_the_answer_can_be_made_again_byte_for_byte(
 
 async def test_a_packed_answer_is_kept_packed(jobs: UpstreamJobs, upstream: UpstreamServer) -> None:
     upstream.answer = plain(b"not really gzip", headers=(JSON, ("Content-Encoding", "gzip")))
-    view = await jobs.end_of(await jobs.submit(upstream.url()))
+    view = await jobs.wait_for_end(await jobs.submit(upstream.url()))
 
     assert view.result is not None
     answer = decode_answer(view.result)
@@ -192,7 +192,7 @@ async def test_a_packed_answer_is_kept_packed(jobs: UpstreamJobs, upstream: Upst
 
 async def test_an_empty_answer_has_no_body(jobs: UpstreamJobs, upstream: UpstreamServer) -> None:
     upstream.answer = plain(status="204 No Content", headers=(("X-Version", "7"),))
-    view = await jobs.end_of(await jobs.submit(upstream.url(), method="DELETE"))
+    view = await jobs.wait_for_end(await jobs.submit(upstream.url(), method="DELETE"))
 
     assert view.result is not None
     answer = decode_answer(view.result)
@@ -211,7 +211,7 @@ async def test_an_answer_of_unknown_length_is_taken_in_to_its_end(
         writer.write(b"0\r\n\r\n")
 
     upstream.answer = chunked
-    view = await jobs.end_of(await jobs.submit(upstream.url()))
+    view = await jobs.wait_for_end(await jobs.submit(upstream.url()))
 
     assert view.result is not None
     assert decode_answer(view.result).body() == b'{"a": 1}'
@@ -224,7 +224,7 @@ async def test_a_long_answer_becomes_an_artifact_and_leaves_no_file_behind(
     body = os.urandom(size)
     upstream.answer = plain(body, headers=(("Content-Type", "audio/wav"),))
     ticket = await jobs.submit(upstream.url())
-    view = await jobs.end_of(ticket)
+    view = await jobs.wait_for_end(ticket)
 
     assert view.result is not None, view.error_message
     answer = decode_answer(view.result)
@@ -261,7 +261,7 @@ async def test_progress_counts_the_bytes_of_a_long_answer(
 
     upstream.answer = in_two_halves
     ticket = await jobs.submit(upstream.url())
-    view = await jobs.until(
+    view = await jobs.wait_for_job(
         ticket, lambda view: (view.progress or 0.0) > 0.48, "almost half of it is there"
     )
 
@@ -271,12 +271,12 @@ async def test_progress_counts_the_bytes_of_a_long_answer(
     assert view.progress == pytest.approx(int(received) / (2 * half))
     assert view.progress <= 0.5
     go_on.set()
-    assert (await jobs.end_of(ticket)).state is State.COMPLETED
+    assert (await jobs.wait_for_end(ticket)).state is State.COMPLETED
 
 
 async def test_jobs_share_connections(jobs: UpstreamJobs, upstream: UpstreamServer) -> None:
     for _ in range(5):
-        await jobs.end_of(await jobs.submit(upstream.url()))
+        await jobs.wait_for_end(await jobs.submit(upstream.url()))
 
     assert (upstream.connections, len(upstream.requests)) == (1, 5)
     await jobs.stop_working()
@@ -296,7 +296,7 @@ async def test_cancelling_the_job_closes_the_connection(
     ticket = await jobs.submit(upstream.url())
     await called.wait()
     await jobs.engine.cancel(ticket.id)
-    view = await jobs.end_of(ticket)
+    view = await jobs.wait_for_end(ticket)
 
     assert view.state is State.CANCELLED
 
@@ -338,7 +338,7 @@ async def test_a_long_answer_is_never_all_in_memory(
 
     upstream.answer = long
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    view = await jobs.end_of(await jobs.submit(upstream.url()))
+    view = await jobs.wait_for_end(await jobs.submit(upstream.url()))
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 
     assert view.result is not None, view.error_message

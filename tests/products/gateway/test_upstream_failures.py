@@ -47,7 +47,7 @@ async def upstream() -> AsyncIterator[UpstreamServer]:
 async def waiting_again(jobs: UpstreamJobs, url: str, *, timeout_seconds: float = 30.0) -> JobView:
     """The job after its first try, which did not end it."""
     ticket = await jobs.submit(url, timeout_seconds=timeout_seconds)
-    return await jobs.until(
+    return await jobs.wait_for_job(
         ticket,
         lambda view: view.failures + view.unreachables > 0 or view.terminal,
         "the first try is over",
@@ -116,12 +116,12 @@ async def test_the_job_completes_once_the_upstream_is_back(
         await answers.pop(0)(request, writer)
 
     upstream.answer = one_after_the_other
-    jobs.start_upkeep()
+    jobs.start_maintenance()
     ticket = await jobs.submit(upstream.url())
-    await jobs.until_state(ticket, State.RETRYING)
+    await jobs.wait_for_state(ticket, State.RETRYING)
     await jobs.make_due(ticket)
 
-    assert (await jobs.end_of(ticket)).state is State.COMPLETED
+    assert (await jobs.wait_for_end(ticket)).state is State.COMPLETED
     sent = [request.header("x-coatcheck-attempt") for request in upstream.requests]
     keys = {request.header("idempotency-key") for request in upstream.requests}
     assert (sent, keys) == (["1", "2"], {ticket.id})
@@ -171,7 +171,7 @@ async def test_other_4xx_fail_for_good(
     upstream.answer = plain(
         b'{"detail": "no"}', f"{status} No", (("Content-Type", "application/json"),)
     )
-    view = await jobs.end_of(await jobs.submit(upstream.url(), retries=5))
+    view = await jobs.wait_for_end(await jobs.submit(upstream.url(), retries=5))
 
     assert (view.state, view.error_code) == (State.FAILED, f"upstream_status_{status}")
     assert view.error_message == f'The upstream answered {status}: {{"detail": "no"}}'
@@ -182,7 +182,7 @@ async def test_of_an_error_page_only_the_beginning_is_kept(
     jobs: UpstreamJobs, upstream: UpstreamServer
 ) -> None:
     upstream.answer = plain("\xe9".encode() * 50_000, "404 No", (("Content-Type", "text/html"),))
-    view = await jobs.end_of(await jobs.submit(upstream.url()))
+    view = await jobs.wait_for_end(await jobs.submit(upstream.url()))
 
     assert view.error_message == "The upstream answered 404: " + "\xe9" * 500
 
@@ -193,7 +193,7 @@ async def test_a_redirect_is_not_followed_and_fails_the_job(
 ) -> None:
     async with upstream_server() as elsewhere:
         upstream.answer = plain(status=f"{status} Moved", headers=(("Location", elsewhere.url()),))
-        view = await jobs.end_of(await jobs.submit(upstream.url(), retries=5))
+        view = await jobs.wait_for_end(await jobs.submit(upstream.url(), retries=5))
 
         assert (view.state, view.error_code) == (State.FAILED, "upstream_redirect")
         assert elsewhere.connections == 0
@@ -214,7 +214,7 @@ async def test_a_redirect_is_not_followed_and_fails_the_job(
 async def test_a_forbidden_url_fails_the_job_at_the_connection(
     jobs: UpstreamJobs, url: str
 ) -> None:
-    view = await jobs.end_of(await jobs.submit(url, retries=5))
+    view = await jobs.wait_for_end(await jobs.submit(url, retries=5))
 
     assert (view.state, view.error_code, view.failures) == (State.FAILED, "url_forbidden", 1)
 
@@ -224,7 +224,7 @@ async def test_a_name_that_was_good_at_registration_and_leads_inside_now_is_refu
 ) -> None:
     url = upstream.url(host="rebinding.example.com")
     await Guard(parse_allow("127.0.0.0/8"), resolver=names).check_url(url)
-    view = await jobs.end_of(await jobs.submit(url))
+    view = await jobs.wait_for_end(await jobs.submit(url))
 
     assert (view.state, view.error_code) == (State.FAILED, "url_forbidden")
     assert upstream.connections == 0
@@ -306,7 +306,7 @@ async def test_an_answer_that_says_it_is_too_large_is_not_taken_in(
         await asyncio.Event().wait()
 
     upstream.answer = boast
-    view = await jobs.end_of(await jobs.submit(upstream.url(), retries=5))
+    view = await jobs.wait_for_end(await jobs.submit(upstream.url(), retries=5))
 
     assert (view.state, view.error_code) == (State.FAILED, "upstream_answer_too_large")
 
@@ -323,7 +323,7 @@ async def test_an_answer_that_turns_out_too_large_is_cut_off(
             await writer.drain()
 
     upstream.answer = endless
-    view = await jobs.end_of(await jobs.submit(upstream.url(), retries=5))
+    view = await jobs.wait_for_end(await jobs.submit(upstream.url(), retries=5))
 
     assert (view.state, view.error_code) == (State.FAILED, "upstream_answer_too_large")
     await upstream.until_left()
@@ -345,7 +345,7 @@ async def test_a_call_that_cannot_be_made_fails_for_good(
     jobs: UpstreamJobs, upstream: UpstreamServer, call: dict[str, object]
 ) -> None:
     call = {**call, "url": upstream.url()}
-    view = await jobs.end_of(await jobs.engine.submit(UPSTREAM_ENDPOINT, {"call": call}))
+    view = await jobs.wait_for_end(await jobs.engine.submit(UPSTREAM_ENDPOINT, {"call": call}))
 
     assert view.state is State.FAILED
     assert view.error_code in {"invalid_input", "upstream_request_invalid"}

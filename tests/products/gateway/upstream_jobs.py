@@ -1,58 +1,45 @@
-"""A workshop whose worker serves the built-in service that calls http upstreams."""
+"""A deployment whose worker calls the http upstreams of services."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psutil
 
-from coatcheck import Settings, Ticket
+from coatcheck import Ticket
 from coatcheck.core.upstream_calls import encode_call, upstream_call
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, HttpTarget
 from coatcheck.domain.service_definition import HIDDEN
 from coatcheck.egress import Guard
 from coatcheck.products.gateway.executor import UpstreamExecutor
 from coatcheck.settings.egress_allow import parse_allow
-from tests.sealed_secrets import SECRET_KEY, store_secrets
-from tests.worker.workshop import Workshop
+from tests.deployment import Deployment
+from tests.sealed_secrets import store_secrets
 
 
-class UpstreamJobs(Workshop):
+class UpstreamJobs(Deployment):
     """Submits calls as the gateway does. Only loopback may be called, unless a guard says so."""
 
     def __init__(self, dsn: str, folder: Path, guard: Guard | None = None) -> None:
-        super().__init__(dsn, folder)
+        super().__init__(dsn, folder, servers=0, egress_allow=parse_allow("127.0.0.0/8"))
         self._guard = guard
-        self._stack = AsyncExitStack()
+        self._executor = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        executor = UpstreamExecutor(self.settings(), self._guard)
-        upstreams = await self._stack.enter_async_context(executor)
+        await self._closing.enter_async_context(self._executor)
+        executor = UpstreamExecutor(self.settings, self._guard)
+        upstreams = await self._executor.enter_async_context(executor)
         self._worker = await self.start_worker(upstreams.service)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await super().__aexit__(kind, error, trace)
-        await self._stack.aclose()
-
-    def settings(self, **overrides: Any) -> Settings:
-        usual = {"egress_allow": parse_allow("127.0.0.0/8"), "secret_keys": (SECRET_KEY,)}
-        return super().settings(**{**usual, **overrides})
-
     async def stop_working(self) -> None:
-        """Drain the worker and close its connections to upstreams."""
-        await self.drain(self._worker)
-        await self._stack.aclose()
+        """Stop the worker and close its connections to upstreams."""
+        await self.stop_worker(self._worker)
+        await self._executor.aclose()
 
     async def submit(
         self,
@@ -67,7 +54,7 @@ class UpstreamJobs(Workshop):
     ) -> Ticket:
         target = HttpTarget(url, {}, timeout_seconds)
         if own_headers:
-            stored_as = await store_secrets(self.settings(), target.address, own_headers)
+            stored_as = await store_secrets(self.settings, target.address, own_headers)
             target = HttpTarget(url, dict.fromkeys(own_headers, HIDDEN), timeout_seconds, stored_as)
         call = upstream_call(url=url, method=method, headers=headers, body=body, target=target)
         return await self.engine.submit(UPSTREAM_ENDPOINT, encode_call(call), **options)

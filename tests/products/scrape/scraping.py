@@ -1,27 +1,24 @@
-"""A workshop whose worker serves the built-in service that fetches pages."""
+"""A deployment whose worker fetches pages."""
 
 from __future__ import annotations
 
 import ssl
-from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 import psutil
 
-from coatcheck import JobView, Settings, Ticket
+from coatcheck import JobView, Ticket
 from coatcheck.egress import Guard
 from coatcheck.products.scrape.executor import ScrapeExecutor
-from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.settings.scrape_gateway import parse_gateway
-from tests.worker.workshop import Workshop
+from tests.deployment import Deployment
 
 FETCH = "scrape.post__fetch"
 
 
-class Scraping(Workshop):
+class Scraping(Deployment):
     """Only loopback may be fetched from, unless a guard says so."""
 
     def __init__(
@@ -34,45 +31,29 @@ class Scraping(Workshop):
         tls: ssl.SSLContext | None = None,
         bytes_max: int = 10 * 1024 * 1024,
     ) -> None:
-        super().__init__(dsn, folder)
+        super().__init__(
+            dsn,
+            folder,
+            servers=0,
+            scrape_gateway=parse_gateway(gateway),
+            scrape_bytes_max=bytes_max,
+        )
         self._guard = guard
-        self._gateway = gateway
         self._tls = tls
-        self._bytes_max = bytes_max
-        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        executor = ScrapeExecutor(self.settings(), self._guard, tls=self._tls)
-        scrape = await self._stack.enter_async_context(executor)
+        executor = ScrapeExecutor(self.settings, self._guard, tls=self._tls)
+        scrape = await self._closing.enter_async_context(executor)
         await self.start_worker(scrape.service)
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await super().__aexit__(kind, error, trace)
-        await self._stack.aclose()
-
-    def settings(self, **overrides: Any) -> Settings:
-        return super().settings(
-            **{
-                "egress_allow": parse_allow("127.0.0.1"),
-                "scrape_gateway": parse_gateway(self._gateway),
-                "scrape_bytes_max": self._bytes_max,
-                **overrides,
-            }
-        )
 
     async def submit(self, url: str, *, retries: int = 3, **fields: Any) -> Ticket:
         return await self.engine.submit(FETCH, {"url": url, **fields}, retries=retries)
 
     async def fetch(self, url: str, **fields: Any) -> JobView:
         """The job of a fetch after its first try, which need not have ended it."""
-        return await self.until(
+        return await self.wait_for_job(
             await self.submit(url, **fields),
             lambda view: view.failures + view.unreachables > 0 or view.terminal,
             "the first try is over",

@@ -85,10 +85,10 @@ async def test_the_fetch_completes_once_the_server_is_back(
     site.answer = one_after_the_other
     async with Scraping(dsn, tmp_path) as scraping:
         ticket = await scraping.submit(site.url())
-        await scraping.until_state(ticket, State.RETRYING)
+        await scraping.wait_for_state(ticket, State.RETRYING)
         await scraping.make_due(ticket)
-        scraping.start_upkeep()
-        view = await scraping.end_of(ticket)
+        scraping.start_maintenance()
+        view = await scraping.wait_for_end(ticket)
 
         assert (result_of(view)["bytes"], await scraping.body(view)) == (4, b"back")
 

@@ -13,7 +13,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.version import __version__
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain
 from tests.products.scrape.scraping import Scraping, result_of
-from tests.worker.workshop import until_true
+from tests.waiting import until_true
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -159,7 +159,7 @@ async def test_a_cancelled_fetch_stops_the_transfer(
     await until_true(lambda: len(site.requests) == 1, "the page is being fetched")
     await scraping.engine.cancel(ticket.id)
 
-    view = await scraping.end_of(ticket)
+    view = await scraping.wait_for_end(ticket)
     assert (view.state, await scraping.body(view)) == (State.CANCELLED, None)
     assert scraping.connections_of_this_process(site.port) == 0
 

@@ -103,7 +103,7 @@ async def test_the_proxys_credentials_are_for_the_proxy_alone(
             view = await scraping.fetch(site.url(host="shop.example.com"))
             assert view.state is State.COMPLETED
             assert site.requests[0].header("proxy-authorization") is None
-            assert "canary" not in repr(scraping.settings())
+            assert "canary" not in repr(scraping.settings)
     finally:
         logging.getLogger().removeHandler(handler)
     assert "canary" not in written.getvalue()

@@ -47,7 +47,7 @@ async def test_a_field_that_is_wrong_fails_the_task_and_is_named(
     scraping: Scraping, site: UpstreamServer, fields: dict[str, Any], named: str
 ) -> None:
     task = {"url": site.url(), **fields}
-    view = await scraping.end_of(await scraping.engine.submit(FETCH, task, retries=3))
+    view = await scraping.wait_for_end(await scraping.engine.submit(FETCH, task, retries=3))
 
     assert (view.state, view.error_code, view.failures) == (State.FAILED, "invalid_input", 1)
     assert (view.error_message or "").startswith(f"{named}: ")
@@ -55,7 +55,7 @@ async def test_a_field_that_is_wrong_fails_the_task_and_is_named(
 
 
 async def test_a_task_needs_a_url(scraping: Scraping) -> None:
-    view = await scraping.end_of(await scraping.engine.submit(FETCH, {}, retries=3))
+    view = await scraping.wait_for_end(await scraping.engine.submit(FETCH, {}, retries=3))
 
     assert (view.state, view.error_code) == (State.FAILED, "invalid_input")
 

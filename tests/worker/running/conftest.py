@@ -1,4 +1,4 @@
-"""A workshop for each test: see tests/worker/workshop.py."""
+"""A deployment without a server for each test: an engine, and workers that the test starts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.workshop import Workshop
+from tests.deployment import Deployment
 
 
 @pytest.fixture
-async def workshop(dsn: str, tmp_path: Path) -> AsyncIterator[Workshop]:
-    """An engine on a database of the test's own. Upkeep and workers start when the test says."""
-    async with Workshop(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    """An engine on a database of the test's own. Maintenance and workers start on demand."""
+    async with Deployment(dsn, tmp_path, servers=0) as opened:
         yield opened

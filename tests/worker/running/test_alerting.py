@@ -9,7 +9,8 @@ import pytest
 
 from coatcheck import Job, Service, State
 from coatcheck.telemetry import metrics
-from tests.worker.workshop import Workshop, until_true
+from tests.deployment import Deployment
+from tests.waiting import until_true
 
 ALERT = "a job failed with no attempt left"
 
@@ -22,7 +23,7 @@ def alerts_counted(endpoint: str) -> float:
 
 
 async def test_the_last_retry_sounds_an_alert(
-    workshop: Workshop, caplog: pytest.LogCaptureFixture
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     alarming = Service("alarming")
 
@@ -30,12 +31,12 @@ async def test_the_last_retry_sounds_an_alert(
     async def run(job: Job) -> str:
         return job.retry("not today", code="not_today")
 
-    await workshop.start_worker(alarming)
+    await deployment.start_worker(alarming)
     with caplog.at_level(logging.WARNING):
-        ticket = await workshop.engine.submit("alarming.post__broken", retries=0)
-        view = await workshop.end_of(ticket)
+        ticket = await deployment.engine.submit("alarming.post__broken", retries=0)
+        view = await deployment.wait_for_end(ticket)
         await until_true(lambda: alerts_counted("alarming.post__broken") == 1, "it is counted")
-    (alert,) = await workshop.engine.events(ticket.id)
+    (alert,) = await deployment.engine.events(ticket.id)
     told = json.loads(alert.data)
     assert (view.state, view.error_code) == (State.FAILED, "max_retries_exhausted")
     assert (alert.kind, told["code"], told["attempts"]) == ("alert", view.error_code, 1)
@@ -46,7 +47,7 @@ async def test_the_last_retry_sounds_an_alert(
 
 
 async def test_a_failure_on_purpose_sounds_none(
-    workshop: Workshop, caplog: pytest.LogCaptureFixture
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     alarming = Service("alarming")
 
@@ -54,9 +55,9 @@ async def test_a_failure_on_purpose_sounds_none(
     async def run(job: Job) -> str:
         return job.fail("not ever")
 
-    await workshop.start_worker(alarming)
-    ticket = await workshop.engine.submit("alarming.post__refused")
-    assert (await workshop.end_of(ticket)).state is State.FAILED
-    assert await workshop.engine.events(ticket.id) == []
+    await deployment.start_worker(alarming)
+    ticket = await deployment.engine.submit("alarming.post__refused")
+    assert (await deployment.wait_for_end(ticket)).state is State.FAILED
+    assert await deployment.engine.events(ticket.id) == []
     assert [record for record in caplog.records if record.message == ALERT] == []
     assert alerts_counted("alarming.post__refused") == 0

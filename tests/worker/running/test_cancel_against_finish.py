@@ -11,74 +11,80 @@ import asyncio
 import pytest
 
 from coatcheck import Job, JobAlreadyEnded, JobView, Service, State, Ticket
-from tests.worker.workshop import Workshop
+from tests.deployment import Deployment
 
 EXCHANGE = "coatcheck worker exchange"
 CANCEL = "coatcheck events and cancel"
 
 
-async def test_a_cancel_that_comes_after_the_finish_finds_the_job_ended(workshop: Workshop) -> None:
-    gate, ticket = await _processing(workshop)
-    async with workshop.sql.transaction():
-        await _hold(workshop, ticket)
+async def test_a_cancel_that_comes_after_the_finish_finds_the_job_ended(
+    deployment: Deployment,
+) -> None:
+    gate, ticket = await _processing(deployment)
+    async with deployment.sql.transaction():
+        await _hold(deployment, ticket)
         gate.set()
-        await workshop.seen_waiting(EXCHANGE)
-        cancelling = asyncio.create_task(workshop.engine.cancel(ticket.id))
-        await workshop.seen_waiting(CANCEL)
+        await deployment.wait_until_blocked(EXCHANGE)
+        cancelling = asyncio.create_task(deployment.engine.cancel(ticket.id))
+        await deployment.wait_until_blocked(CANCEL)
     with pytest.raises(JobAlreadyEnded):
         await cancelling
 
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
     assert (view.state, view.result) == (State.COMPLETED, b'"finished"')
 
 
-async def test_a_finish_that_comes_after_the_cancel_keeps_its_result(workshop: Workshop) -> None:
-    gate, ticket = await _processing(workshop)
-    async with workshop.sql.transaction():
-        await _hold(workshop, ticket)
-        cancelling = asyncio.create_task(workshop.engine.cancel(ticket.id))
-        await workshop.seen_waiting(CANCEL)
+async def test_a_finish_that_comes_after_the_cancel_keeps_its_result(
+    deployment: Deployment,
+) -> None:
+    gate, ticket = await _processing(deployment)
+    async with deployment.sql.transaction():
+        await _hold(deployment, ticket)
+        cancelling = asyncio.create_task(deployment.engine.cancel(ticket.id))
+        await deployment.wait_until_blocked(CANCEL)
         gate.set()
-        await workshop.seen_waiting(EXCHANGE)
+        await deployment.wait_until_blocked(EXCHANGE)
     asked: JobView = await cancelling
 
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
     assert asked.state in (State.CANCEL_REQUESTED, State.COMPLETED)
     assert (view.state, view.result, view.error_code) == (State.COMPLETED, b'"finished"', None)
 
 
 async def test_a_cancel_that_comes_after_a_failed_attempt_ends_the_waiting_job(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
-    gate, ticket = await _processing(workshop, fail=True)
-    async with workshop.sql.transaction():
-        await _hold(workshop, ticket)
+    gate, ticket = await _processing(deployment, fail=True)
+    async with deployment.sql.transaction():
+        await _hold(deployment, ticket)
         gate.set()
-        await workshop.seen_waiting(EXCHANGE)
-        cancelling = asyncio.create_task(workshop.engine.cancel(ticket.id))
-        await workshop.seen_waiting(CANCEL)
+        await deployment.wait_until_blocked(EXCHANGE)
+        cancelling = asyncio.create_task(deployment.engine.cancel(ticket.id))
+        await deployment.wait_until_blocked(CANCEL)
     assert (await cancelling).state is State.CANCELLED
 
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
     assert (view.state, view.failures) == (State.CANCELLED, 1)
 
 
 async def test_an_attempt_that_fails_after_the_cancel_is_not_tried_again(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
-    gate, ticket = await _processing(workshop, fail=True)
-    async with workshop.sql.transaction():
-        await _hold(workshop, ticket)
-        cancelling = asyncio.create_task(workshop.engine.cancel(ticket.id))
-        await workshop.seen_waiting(CANCEL)
+    gate, ticket = await _processing(deployment, fail=True)
+    async with deployment.sql.transaction():
+        await _hold(deployment, ticket)
+        cancelling = asyncio.create_task(deployment.engine.cancel(ticket.id))
+        await deployment.wait_until_blocked(CANCEL)
         gate.set()
-        await workshop.seen_waiting(EXCHANGE)
+        await deployment.wait_until_blocked(EXCHANGE)
     await cancelling
 
-    assert (await workshop.end_of(ticket)).state is State.CANCELLED
+    assert (await deployment.wait_for_end(ticket)).state is State.CANCELLED
 
 
-async def _processing(workshop: Workshop, *, fail: bool = False) -> tuple[asyncio.Event, Ticket]:
+async def _processing(
+    deployment: Deployment, *, fail: bool = False
+) -> tuple[asyncio.Event, Ticket]:
     """A job whose handler waits for the gate, shown as processing: nothing else is unwritten."""
     service = Service("lab")
     gate = asyncio.Event()
@@ -90,11 +96,11 @@ async def _processing(workshop: Workshop, *, fail: bool = False) -> tuple[asynci
             raise LookupError
         return "finished"
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__wait")
-    await workshop.until_state(ticket, State.PROCESSING)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__wait")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
     return gate, ticket
 
 
-async def _hold(workshop: Workshop, ticket: Ticket) -> None:
-    await workshop.sql.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", ticket.uuid)
+async def _hold(deployment: Deployment, ticket: Ticket) -> None:
+    await deployment.sql.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", ticket.uuid)

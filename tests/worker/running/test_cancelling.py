@@ -10,9 +10,9 @@ import pytest
 
 from coatcheck import Job, JobAlreadyEnded, Service, State
 from coatcheck.worker import worker as agent
+from tests.deployment import Deployment, lane_slots
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart
-from tests.worker.workshop import Workshop, lane_slots
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "_CANCEL_GRACE_SECONDS", 0.2)
 
 
-async def test_a_queued_job_is_cancelled_at_once_and_never_runs(workshop: Workshop) -> None:
+async def test_a_queued_job_is_cancelled_at_once_and_never_runs(deployment: Deployment) -> None:
     service = Service("lab")
     ran = []
 
@@ -30,21 +30,21 @@ async def test_a_queued_job_is_cancelled_at_once_and_never_runs(workshop: Worksh
         ran.append(True)
 
     secret = {"secret": "a canary"}
-    ticket = await workshop.engine.submit("lab.post__run", secret, keep_input=False)
-    view = await workshop.engine.cancel(ticket.id)
-    await workshop.start_worker(service)
-    marker = await workshop.engine.submit("lab.post__run")
-    await workshop.end_of(marker)
+    ticket = await deployment.engine.submit("lab.post__run", secret, keep_input=False)
+    view = await deployment.engine.cancel(ticket.id)
+    await deployment.start_worker(service)
+    marker = await deployment.engine.submit("lab.post__run")
+    await deployment.wait_for_end(marker)
 
     assert (view.state, view.error_code) == (State.CANCELLED, "cancelled")
     assert ran == [True]
-    assert await workshop.engine.get(ticket.id) == view
-    row = await workshop.sql.fetchrow("SELECT payload FROM jobs WHERE id = $1", ticket.uuid)
+    assert await deployment.engine.get(ticket.id) == view
+    row = await deployment.sql.fetchrow("SELECT payload FROM jobs WHERE id = $1", ticket.uuid)
     assert row["payload"] is None
 
 
 async def test_a_running_handler_sees_that_it_was_asked_and_stops_by_itself(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     service = Service("lab")
     tidied = asyncio.Event()
@@ -55,18 +55,20 @@ async def test_a_running_handler_sees_that_it_was_asked_and_stops_by_itself(
         tidied.set()
         job.check_cancelled()
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__heed")
-    await workshop.until_state(ticket, State.PROCESSING)
-    asked = await workshop.engine.cancel(ticket.id)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__heed")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    asked = await deployment.engine.cancel(ticket.id)
+    view = await deployment.wait_for_end(ticket)
 
     assert asked.state in (State.CANCEL_REQUESTED, State.CANCELLED)
     assert tidied.is_set()
     assert (view.state, view.error_code, view.failures) == (State.CANCELLED, "cancelled", 0)
 
 
-async def test_a_handler_that_finishes_all_the_same_keeps_its_true_end(workshop: Workshop) -> None:
+async def test_a_handler_that_finishes_all_the_same_keeps_its_true_end(
+    deployment: Deployment,
+) -> None:
     service = Service("lab")
 
     @service.post("/finish")
@@ -74,18 +76,18 @@ async def test_a_handler_that_finishes_all_the_same_keeps_its_true_end(workshop:
         await job.wait_cancelled()
         return "done nevertheless"
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__finish")
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.engine.cancel(ticket.id)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__finish")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.engine.cancel(ticket.id)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.result) == (State.COMPLETED, b'"done nevertheless"')
     with pytest.raises(JobAlreadyEnded):
-        await workshop.engine.cancel(ticket.id)
+        await deployment.engine.cancel(ticket.id)
 
 
-async def test_a_plain_function_sees_that_it_was_asked(workshop: Workshop) -> None:
+async def test_a_plain_function_sees_that_it_was_asked(deployment: Deployment) -> None:
     service = Service("lab")
 
     @service.post("/heed")
@@ -95,45 +97,45 @@ async def test_a_plain_function_sees_that_it_was_asked(workshop: Workshop) -> No
         job.check_cancelled()
 
     loop = asyncio.get_running_loop()
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__heed")
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.engine.cancel(ticket.id)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__heed")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.engine.cancel(ticket.id)
 
-    assert (await workshop.end_of(ticket)).state is State.CANCELLED
+    assert (await deployment.wait_for_end(ticket)).state is State.CANCELLED
 
 
 async def test_an_isolated_handler_sees_that_it_was_asked(
-    workshop: Workshop, tmp_path: Path
+    deployment: Deployment, tmp_path: Path
 ) -> None:
     pid_file = tmp_path / "pid"
-    await workshop.start_worker(apart)
-    ticket = await workshop.engine.submit("apart.post__heed", {"pid_file": str(pid_file)})
+    await deployment.start_worker(apart)
+    ticket = await deployment.engine.submit("apart.post__heed", {"pid_file": str(pid_file)})
     await _exists(pid_file)
-    await workshop.engine.cancel(ticket.id)
-    view = await workshop.end_of(ticket)
+    await deployment.engine.cancel(ticket.id)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.failures) == (State.CANCELLED, 0)
 
 
 @pytest.mark.parametrize("endpoint", ["apart.post__wait", "apart.post__refuse"])
 async def test_an_isolated_process_that_does_not_stop_is_killed(
-    workshop: Workshop, little_grace: None, tmp_path: Path, endpoint: str
+    deployment: Deployment, little_grace: None, tmp_path: Path, endpoint: str
 ) -> None:
     pid_file = tmp_path / "pid"
-    await workshop.start_worker(apart)
-    ticket = await workshop.engine.submit(endpoint, {"pid_file": str(pid_file)})
+    await deployment.start_worker(apart)
+    ticket = await deployment.engine.submit(endpoint, {"pid_file": str(pid_file)})
     await _exists(pid_file)
     child = psutil.Process(int(pid_file.read_text()))
-    await workshop.engine.cancel(ticket.id)
-    view = await workshop.end_of(ticket)
+    await deployment.engine.cancel(ticket.id)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.failures, view.crashes) == (State.CANCELLED, 0, 0)
     assert not child.is_running()
 
 
 async def test_an_async_handler_that_ignores_the_flag_is_interrupted(
-    workshop: Workshop, little_grace: None
+    deployment: Deployment, little_grace: None
 ) -> None:
     service = Service("lab")
     interrupted = asyncio.Event()
@@ -145,18 +147,18 @@ async def test_an_async_handler_that_ignores_the_flag_is_interrupted(
         finally:
             interrupted.set()
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__ignore")
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.engine.cancel(ticket.id)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__ignore")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.engine.cancel(ticket.id)
+    view = await deployment.wait_for_end(ticket)
 
     assert interrupted.is_set()
     assert (view.state, view.failures) == (State.CANCELLED, 0)
 
 
 async def test_a_handler_that_would_be_tried_again_is_not_once_cancellation_was_asked_for(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     service = Service("lab")
 
@@ -165,16 +167,16 @@ async def test_a_handler_that_would_be_tried_again_is_not_once_cancellation_was_
         await job.wait_cancelled()
         raise LookupError("while it was asked to stop")
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__fail", retries=5)
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.engine.cancel(ticket.id)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__fail", retries=5)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.engine.cancel(ticket.id)
 
-    assert (await workshop.end_of(ticket)).state is State.CANCELLED
+    assert (await deployment.wait_for_end(ticket)).state is State.CANCELLED
 
 
 async def test_a_job_that_is_claimed_but_has_not_begun_is_cancelled_without_being_run(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     service = Service("lab")
     gate = asyncio.Event()
@@ -189,27 +191,27 @@ async def test_a_job_that_is_claimed_but_has_not_begun_is_cancelled_without_bein
         ran.append(job.id)
         await gate.wait()
 
-    worker = await workshop.start_worker(service, lane_concurrency=lane_slots(standard=1))
-    await _run_short_jobs(workshop)
+    worker = await deployment.start_worker(service, lane_concurrency=lane_slots(standard=1))
+    await _run_short_jobs(deployment)
     first, second = [
-        await workshop.engine.submit("lab.post__long"),
-        await workshop.engine.submit("lab.post__long"),
+        await deployment.engine.submit("lab.post__long"),
+        await deployment.engine.submit("lab.post__long"),
     ]
     await eventually_async(
-        lambda: _both_held(workshop), "the worker has claimed the second job, too"
+        lambda: _both_held(deployment), "the worker has claimed the second job, too"
     )
-    await workshop.engine.cancel(second.id)
-    view = await workshop.end_of(second)
+    await deployment.engine.cancel(second.id)
+    view = await deployment.wait_for_end(second)
     gate.set()
 
     assert view.state is State.CANCELLED
-    assert (await workshop.end_of(first)).state is State.COMPLETED
+    assert (await deployment.wait_for_end(first)).state is State.COMPLETED
     assert ran == [first.id]
     assert worker.rejected == 0
 
 
 async def test_a_cancellation_that_was_never_announced_is_found_with_the_next_heartbeat(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     service = Service("lab")
 
@@ -218,25 +220,25 @@ async def test_a_cancellation_that_was_never_announced_is_found_with_the_next_he
         await job.wait_cancelled()
         job.check_cancelled()
 
-    worker = await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__heed")
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.sql.execute(
+    worker = await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__heed")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.sql.execute(
         "UPDATE jobs SET state = 'cancel_requested' WHERE id = $1", ticket.uuid
     )
     await worker._renewer.renew()
 
-    assert (await workshop.end_of(ticket)).state is State.CANCELLED
+    assert (await deployment.wait_for_end(ticket)).state is State.CANCELLED
 
 
-async def _run_short_jobs(workshop: Workshop) -> None:
+async def _run_short_jobs(deployment: Deployment) -> None:
     """Teach a worker that jobs are short, so that it claims ahead."""
-    tickets = [await workshop.engine.submit("lab.post__short") for _ in range(20)]
-    await workshop.end_of_all(tickets)
+    tickets = [await deployment.engine.submit("lab.post__short") for _ in range(20)]
+    await deployment.wait_for_ends(tickets)
 
 
-async def _both_held(workshop: Workshop) -> bool:
-    held = await workshop.sql.fetchval("SELECT count(*) FROM jobs WHERE lease IS NOT NULL")
+async def _both_held(deployment: Deployment) -> bool:
+    held = await deployment.sql.fetchval("SELECT count(*) FROM jobs WHERE lease IS NOT NULL")
     return bool(held == 2)
 
 

@@ -20,7 +20,8 @@ from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.worker.lease_reconciler import LeaseReconciler
 from coatcheck.worker.worker import Worker
 from tests.db.edge_guard import unguarded
-from tests.worker.workshop import Workshop, lane_seconds, lane_slots, until_true
+from tests.deployment import Deployment, lane_seconds, lane_slots
+from tests.waiting import until_true
 
 LOOKS_OFTEN = lane_seconds(3.0)
 """A worker looks at what it holds six times in a lease."""
@@ -58,9 +59,9 @@ class Handlers:
         await until_true(lambda: self.began == times, f"execution {times} has begun")
 
 
-async def undo_the_claim(workshop: Workshop, ticket: Ticket) -> None:
+async def undo_the_claim(deployment: Deployment, ticket: Ticket) -> None:
     """Set the row back to where it was before it was claimed."""
-    await workshop.sql.execute(
+    await deployment.sql.execute(
         """
         UPDATE jobs
         SET state = 'queued', lease = NULL, run_deadline = NULL, dispatched_at = NULL,
@@ -78,18 +79,18 @@ async def look_twice(worker: Worker) -> None:
 
 
 async def test_an_attempt_whose_claim_was_undone_is_stopped_and_its_job_runs_again(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service)
-    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
-    await workshop.until_state(ticket, State.PROCESSING)
-    await undo_the_claim(workshop, ticket)
+    worker = await deployment.start_worker(handlers.service)
+    ticket = await deployment.engine.submit("lab.post__wait", retries=0)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await undo_the_claim(deployment, ticket)
     await handlers.have_begun(2)
     await look_twice(worker)
     await until_true(lambda: handlers.interrupted == [0], "the first attempt is stopped")
     handlers.may_end[1].set()
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.result) == (State.COMPLETED, b"1")
     assert (view.failures, view.crashes, view.interruptions) == (0, 0, 0)
@@ -97,43 +98,45 @@ async def test_an_attempt_whose_claim_was_undone_is_stopped_and_its_job_runs_aga
 
 
 async def test_an_attempt_without_room_beside_it_ends_so_that_its_job_can_run_again(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service, lane_concurrency=lane_slots(standard=1))
-    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
-    await workshop.until_state(ticket, State.PROCESSING)
-    await undo_the_claim(workshop, ticket)
+    worker = await deployment.start_worker(
+        handlers.service, lane_concurrency=lane_slots(standard=1)
+    )
+    ticket = await deployment.engine.submit("lab.post__wait", retries=0)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await undo_the_claim(deployment, ticket)
     await look_twice(worker)
     # Its first execution would never end by itself, and there is one slot.
     await handlers.have_begun(2)
     handlers.may_end[1].set()
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.result) == (State.COMPLETED, b"1")
     assert handlers.interrupted == [0]
 
 
-async def test_both_results_in_one_statement_count_once(workshop: Workshop) -> None:
+async def test_both_results_in_one_statement_count_once(deployment: Deployment) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service)
-    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
-    await workshop.until_state(ticket, State.PROCESSING)
-    await undo_the_claim(workshop, ticket)
+    worker = await deployment.start_worker(handlers.service)
+    ticket = await deployment.engine.submit("lab.post__wait", retries=0)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await undo_the_claim(deployment, ticket)
     await handlers.have_begun(2)
     handlers.may_end[0].set()
     handlers.may_end[1].set()
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.result) == (State.COMPLETED, b"1")
     await until_true(lambda: worker.rejected == 1, "the first result is refused")
 
 
 async def test_what_the_first_attempt_says_beside_the_second_is_dropped(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service)
+    worker = await deployment.start_worker(handlers.service)
     desk, both_said = worker._reports, asyncio.Event()
     store = desk._store_events
 
@@ -142,23 +145,23 @@ async def test_what_the_first_attempt_says_beside_the_second_is_dropped(
         return await store(desk._events)
 
     monkeypatch.setattr(desk, "_store_events", after_both)
-    ticket = await workshop.engine.submit("lab.post__speak", retries=0)
-    await workshop.until_state(ticket, State.PROCESSING)
-    await undo_the_claim(workshop, ticket)
+    ticket = await deployment.engine.submit("lab.post__speak", retries=0)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await undo_the_claim(deployment, ticket)
     await handlers.have_begun(2)
     await until_true(lambda: len(desk._events) == 2, "both have spoken")
     both_said.set()
     handlers.may_end[1].set()
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
     handlers.may_end[0].set()
 
     assert (view.state, view.result) == (State.COMPLETED, b"1")
-    said = await workshop.engine.events(ticket.id)
+    said = await deployment.engine.events(ticket.id)
     assert [event.data for event in said if event.kind == "text"] == [b"said by 1"]
 
 
 async def test_jobs_of_a_claim_that_was_committed_after_it_was_given_up_are_found(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers = Handlers()
     handlers.may_end[0].set()
@@ -184,24 +187,24 @@ async def test_jobs_of_a_claim_that_was_committed_after_it_was_given_up_are_foun
         await asyncio.wait(underway)
         return released
 
-    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
+    ticket = await deployment.engine.submit("lab.post__wait", retries=0)
     monkeypatch.setattr(leases, "exchange", broken_off)
     monkeypatch.setattr(leases, "release_claim", too_early)
-    await workshop.start_worker(handlers.service, lane_ack_seconds=LOOKS_OFTEN)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(handlers.service, lane_ack_seconds=LOOKS_OFTEN)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.failures, view.crashes) == (State.COMPLETED, 0, 0)
     assert view.interruptions == 1
 
 
 async def test_a_look_gives_back_what_never_began_and_leaves_alone_what_has(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     """What has begun was known: its run deadline ends it, and counts it."""
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service)
-    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
-    await workshop.until_state(ticket, State.PROCESSING)
+    worker = await deployment.start_worker(handlers.service)
+    ticket = await deployment.engine.submit("lab.post__wait", retries=0)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
     given_back: list[int] = []
     holdings = LeaseReconciler(
         worker._report_db,
@@ -215,8 +218,8 @@ async def test_a_look_gives_back_what_never_began_and_leaves_alone_what_has(
     await holdings.check()
     assert given_back == []
 
-    async with unguarded(workshop.sql):
-        await workshop.sql.execute("UPDATE jobs SET state = 'dispatching'")
+    async with unguarded(deployment.sql):
+        await deployment.sql.execute("UPDATE jobs SET state = 'dispatching'")
     await holdings.check()
     assert given_back == []
     await holdings.check()
@@ -225,7 +228,7 @@ async def test_a_look_gives_back_what_never_began_and_leaves_alone_what_has(
 
 
 async def test_an_attempt_that_is_being_stopped_is_not_interrupted_by_every_look(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     service = Service("lab")
     began, may_end, interruptions = asyncio.Event(), asyncio.Event(), 0
@@ -240,10 +243,10 @@ async def test_an_attempt_that_is_being_stopped_is_not_interrupted_by_every_look
             except asyncio.CancelledError:
                 interruptions += 1
 
-    worker = await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__tidy_up", retries=0)
+    worker = await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__tidy_up", retries=0)
     await began.wait()
-    await workshop.take_away(ticket)
+    await deployment.take_lease_away(ticket)
     for _ in range(5):
         await worker._reconciler.check()
         await asyncio.sleep(0)
@@ -258,11 +261,11 @@ async def test_an_attempt_that_is_being_stopped_is_not_interrupted_by_every_look
 
 
 async def test_a_standby_is_not_asked_what_a_worker_holds(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service)
-    await workshop.sql.execute(
+    worker = await deployment.start_worker(handlers.service)
+    await deployment.sql.execute(
         "CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'"
     )
     await worker._report_db.run(
@@ -273,11 +276,11 @@ async def test_a_standby_is_not_asked_what_a_worker_holds(
 
 
 async def test_of_two_leases_that_are_given_back_at_once_neither_is_forgotten(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = leases.release_claim
     released: list[int] = []
-    worker = await workshop.start_worker(Handlers().service)
+    worker = await deployment.start_worker(Handlers().service)
     first, second = worker._renewer.fresh_lease(), worker._renewer.fresh_lease()
 
     async def while_another_comes(line: Connection, lease: int, keep: float) -> list[UUID]:
@@ -292,7 +295,7 @@ async def test_of_two_leases_that_are_given_back_at_once_neither_is_forgotten(
 
 
 async def test_a_handler_that_cancels_its_own_task_fails_and_its_slot_lives(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     service = Service("lab")
 
@@ -307,16 +310,16 @@ async def test_a_handler_that_cancels_its_own_task_fails_and_its_slot_lives(
     async def greet() -> str:
         return "hello"
 
-    await workshop.start_worker(service, lane_concurrency=lane_slots(standard=1))
-    ticket = await workshop.engine.submit("lab.post__cancel_oneself", retries=0)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(service, lane_concurrency=lane_slots(standard=1))
+    ticket = await deployment.engine.submit("lab.post__cancel_oneself", retries=0)
+    view = await deployment.wait_for_end(ticket)
     assert (view.state, view.failures, view.interruptions) == (State.FAILED, 1, 0)
-    greeting = await workshop.engine.submit("lab.post__greet", retries=0)
-    assert (await workshop.end_of(greeting)).state is State.COMPLETED
+    greeting = await deployment.engine.submit("lab.post__greet", retries=0)
+    assert (await deployment.wait_for_end(greeting)).state is State.COMPLETED
 
 
 async def test_a_slot_survives_a_stopped_job_whose_reports_the_database_refuses(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     service = Service("lab")
 
@@ -329,22 +332,22 @@ async def test_a_slot_survives_a_stopped_job_whose_reports_the_database_refuses(
     async def greet() -> str:
         return "hello"
 
-    await workshop.sql.execute("ALTER TABLE job_events ADD CHECK (kind <> 'text') NOT VALID")
-    await workshop.start_worker(service, lane_concurrency=lane_slots(standard=1))
-    ticket = await workshop.engine.submit("lab.post__speak_and_hang", retries=0)
-    assert (await workshop.end_of(ticket)).state is State.FAILED
-    greeting = await workshop.engine.submit("lab.post__greet", retries=0)
-    assert (await workshop.end_of(greeting)).state is State.COMPLETED
+    await deployment.sql.execute("ALTER TABLE job_events ADD CHECK (kind <> 'text') NOT VALID")
+    await deployment.start_worker(service, lane_concurrency=lane_slots(standard=1))
+    ticket = await deployment.engine.submit("lab.post__speak_and_hang", retries=0)
+    assert (await deployment.wait_for_end(ticket)).state is State.FAILED
+    greeting = await deployment.engine.submit("lab.post__greet", retries=0)
+    assert (await deployment.wait_for_end(greeting)).state is State.COMPLETED
 
 
 async def test_a_job_that_was_lost_as_it_ended_does_not_interrupt_the_next(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     service = Service("lab")
 
     @service.post("/start-and-end", starts_itself=True)
     async def start_and_end(job: Job) -> str:
-        await workshop.take_away(ticket)
+        await deployment.take_lease_away(ticket)
         await job.started()
         return "too late"
 
@@ -353,11 +356,11 @@ async def test_a_job_that_was_lost_as_it_ended_does_not_interrupt_the_next(
         await asyncio.sleep(0)
         return "hello"
 
-    ticket = await workshop.engine.submit("lab.post__start_and_end", retries=0)
-    greeting = await workshop.engine.submit("lab.post__greet", retries=0)
-    await workshop.start_worker(service, lane_concurrency=lane_slots(standard=1))
-    view = await workshop.end_of(greeting)
+    ticket = await deployment.engine.submit("lab.post__start_and_end", retries=0)
+    greeting = await deployment.engine.submit("lab.post__greet", retries=0)
+    await deployment.start_worker(service, lane_concurrency=lane_slots(standard=1))
+    view = await deployment.wait_for_end(greeting)
 
     assert (view.state, view.failures, view.interruptions) == (State.COMPLETED, 0, 0)
     # The greeting may have had its turn before: then it is claimed by now, and taken away soon.
-    await workshop.until_state(ticket, State.RETRYING)
+    await deployment.wait_for_state(ticket, State.RETRYING)

@@ -8,8 +8,8 @@ import pytest
 
 from coatcheck import Job, Service, State
 from coatcheck.worker import worker as agent
-from tests.waiting import eventually_async
-from tests.worker.workshop import Workshop, until_true
+from tests.deployment import Deployment
+from tests.waiting import eventually_async, until_true
 
 GATE = 4711
 """The advisory lock that holds a claim up."""
@@ -36,76 +36,78 @@ class Handlers:
                 self.interrupted.set()
 
 
-async def test_a_job_that_ends_within_the_grace_is_completed(workshop: Workshop) -> None:
+async def test_a_job_that_ends_within_the_grace_is_completed(deployment: Deployment) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service, drain_seconds=60.0)
-    ticket = await workshop.engine.submit("lab.post__wait")
-    await workshop.until_state(ticket, State.PROCESSING)
+    worker = await deployment.start_worker(handlers.service, drain_seconds=60.0)
+    ticket = await deployment.engine.submit("lab.post__wait")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
     worker.stop()
-    later = await workshop.engine.submit("lab.post__wait")
+    later = await deployment.engine.submit("lab.post__wait")
     handlers.gate.set()
-    await workshop.ended(worker)
+    await deployment.worker_ended(worker)
 
-    view = await workshop.engine.get(ticket.id)
+    view = await deployment.engine.get(ticket.id)
     assert (view.state, view.interruptions) == (State.COMPLETED, 0)
-    assert await workshop.state(later) is State.QUEUED
-    assert await workshop.sql.fetchval("SELECT count(*) FROM workers") == 0
+    assert await deployment.state(later) is State.QUEUED
+    assert await deployment.sql.fetchval("SELECT count(*) FROM workers") == 0
 
 
 async def test_a_job_that_outlasts_the_grace_is_given_back_without_spending_an_attempt(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service, drain_seconds=0.1)
-    ticket = await workshop.engine.submit("lab.post__hang", retries=0)
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.drain(worker)
+    worker = await deployment.start_worker(handlers.service, drain_seconds=0.1)
+    ticket = await deployment.engine.submit("lab.post__hang", retries=0)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.stop_worker(worker)
 
-    view = await workshop.engine.get(ticket.id)
+    view = await deployment.engine.get(ticket.id)
     assert handlers.interrupted.is_set()
     assert (view.state, view.interruptions) == (State.QUEUED, 1)
     assert (view.failures, view.crashes, view.attempts) == (0, 0, 0)
-    assert await workshop.sql.fetchval("SELECT count(*) FROM workers") == 0
+    assert await deployment.sql.fetchval("SELECT count(*) FROM workers") == 0
 
 
 async def test_another_worker_runs_at_once_what_a_draining_one_gave_back(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     handlers = Handlers()
-    first = await workshop.start_worker(handlers.service)
-    ticket = await workshop.engine.submit("lab.post__wait")
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.drain(first)
+    first = await deployment.start_worker(handlers.service)
+    ticket = await deployment.engine.submit("lab.post__wait")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.stop_worker(first)
     handlers.gate.set()
-    await workshop.start_worker(handlers.service)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(handlers.service)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.interruptions, view.crashes) == (State.COMPLETED, 1, 0)
 
 
-async def test_a_cancelled_job_that_outlasts_the_grace_ends_cancelled(workshop: Workshop) -> None:
+async def test_a_cancelled_job_that_outlasts_the_grace_ends_cancelled(
+    deployment: Deployment,
+) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service, drain_seconds=0.1)
-    ticket = await workshop.engine.submit("lab.post__hang")
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.engine.cancel(ticket.id)
-    await workshop.drain(worker)
+    worker = await deployment.start_worker(handlers.service, drain_seconds=0.1)
+    ticket = await deployment.engine.submit("lab.post__hang")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.engine.cancel(ticket.id)
+    await deployment.stop_worker(worker)
 
-    assert await workshop.state(ticket) is State.CANCELLED
+    assert await deployment.state(ticket) is State.CANCELLED
 
 
-async def test_an_idle_worker_ends(workshop: Workshop) -> None:
-    worker = await workshop.start_worker(Handlers().service, drain_seconds=60.0)
-    await workshop.drain(worker)
+async def test_an_idle_worker_ends(deployment: Deployment) -> None:
+    worker = await deployment.start_worker(Handlers().service, drain_seconds=60.0)
+    await deployment.stop_worker(worker)
 
-    assert await workshop.sql.fetchval("SELECT count(*) FROM workers") == 0
+    assert await deployment.sql.fetchval("SELECT count(*) FROM workers") == 0
 
 
 async def test_jobs_of_a_claim_that_was_under_way_are_not_left_to_be_rescued(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     handlers = Handlers()
-    await workshop.sql.execute(
+    await deployment.sql.execute(
         f"""
         CREATE FUNCTION wait_for_the_gate() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_advisory_xact_lock({GATE}); RETURN NEW; END $$;
@@ -114,11 +116,11 @@ async def test_jobs_of_a_claim_that_was_under_way_are_not_left_to_be_rescued(
         EXECUTE FUNCTION wait_for_the_gate()
         """
     )
-    await workshop.sql.execute("SELECT pg_advisory_lock($1)", GATE)
-    worker = await workshop.start_worker(handlers.service)
-    ticket = await workshop.engine.submit("lab.post__hang")
+    await deployment.sql.execute("SELECT pg_advisory_lock($1)", GATE)
+    worker = await deployment.start_worker(handlers.service)
+    ticket = await deployment.engine.submit("lab.post__hang")
     await eventually_async(
-        lambda: workshop.sql.fetchval(
+        lambda: deployment.sql.fetchval(
             """
             SELECT count(*) FROM pg_locks
             WHERE locktype = 'advisory' AND NOT granted
@@ -129,16 +131,16 @@ async def test_jobs_of_a_claim_that_was_under_way_are_not_left_to_be_rescued(
     )
     worker.stop()
     await until_true(lambda: not worker._exchange._asking, "the worker drains")
-    await workshop.sql.execute("SELECT pg_advisory_unlock($1)", GATE)
-    await workshop.ended(worker)
+    await deployment.sql.execute("SELECT pg_advisory_unlock($1)", GATE)
+    await deployment.worker_ended(worker)
 
-    view = await workshop.engine.get(ticket.id)
+    view = await deployment.engine.get(ticket.id)
     assert (view.state, view.crashes, view.failures) == (State.QUEUED, 0, 0)
     assert view.interruptions == 1
 
 
 async def test_a_handler_that_will_not_be_interrupted_keeps_neither_its_job_nor_the_worker(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "_DRAIN_STOP_SECONDS", 0.3)
     service = Service("lab")
@@ -155,13 +157,13 @@ async def test_a_handler_that_will_not_be_interrupted_keeps_neither_its_job_nor_
         ended.set()
         return "too late"
 
-    worker = await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__deaf")
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.drain(worker)
-    view = await workshop.engine.get(ticket.id)
+    worker = await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__deaf")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.stop_worker(worker)
+    view = await deployment.engine.get(ticket.id)
     gate.set()
     await ended.wait()
 
     assert (view.state, view.interruptions) == (State.QUEUED, 1)
-    assert await workshop.engine.get(ticket.id) == view
+    assert await deployment.engine.get(ticket.id) == view

@@ -13,7 +13,7 @@ import pytest
 
 from coatcheck import FailJob, Service
 from coatcheck.core import Submission
-from tests.worker.workshop import Workshop
+from tests.deployment import Deployment
 
 WATCH = """
 CREATE TABLE commits (state text, waits text);
@@ -45,18 +45,18 @@ async def refuse() -> None:
 
 
 @pytest.fixture
-async def watched(dsn: str, tmp_path: Path) -> AsyncIterator[Workshop]:
+async def watched(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
     """The server of the tests waits for no disk, unless a database says so."""
     connection = await asyncpg.connect(dsn)
     await connection.execute(WATCH)
     name = await connection.fetchval("SELECT current_database()")
     await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = {WAITS}")
     await connection.close()
-    async with Workshop(dsn, tmp_path) as workshop:
-        yield workshop
+    async with Deployment(dsn, tmp_path, servers=0) as deployment:
+        yield deployment
 
 
-async def test_what_a_caller_is_told_of_waits_for_the_disk(watched: Workshop) -> None:
+async def test_what_a_caller_is_told_of_waits_for_the_disk(watched: Deployment) -> None:
     engine = watched.engine
     ticket = await engine.submit("lab.post__greet")
     await engine.submit("lab.post__greet", idempotency_key="one")
@@ -67,17 +67,17 @@ async def test_what_a_caller_is_told_of_waits_for_the_disk(watched: Workshop) ->
     assert await commits(watched) == {("new", WAITS), ("cancelled", WAITS)}
 
 
-async def test_an_end_waits_for_the_disk_and_a_claim_alone_does_not(watched: Workshop) -> None:
+async def test_an_end_waits_for_the_disk_and_a_claim_alone_does_not(watched: Deployment) -> None:
     tickets = [await watched.engine.submit(f"lab.post__{name}") for name in ("greet", "refuse")]
     await watched.start_worker(lab)
-    await watched.end_of_all(tickets)
+    await watched.wait_for_ends(tickets)
 
     seen = await commits(watched)
     assert {("completed", WAITS), ("failed", WAITS), ("dispatching", DOES_NOT)} <= seen
     assert {state for state, waits in seen if waits == DOES_NOT} <= {"dispatching", "processing"}
 
 
-async def commits(workshop: Workshop) -> set[tuple[str, str]]:
+async def commits(deployment: Deployment) -> set[tuple[str, str]]:
     """The moves there were, and whether their commits waited."""
-    rows = await workshop.sql.fetch("SELECT DISTINCT state, waits FROM commits")
+    rows = await deployment.sql.fetch("SELECT DISTINCT state, waits FROM commits")
     return {(row["state"], row["waits"]) for row in rows}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from coatcheck import ConcurrencyLimit, Job, Lane, Service, State
+from tests.deployment import Deployment, lane_slots
 from tests.waiting import eventually_async
-from tests.worker.workshop import Workshop, lane_slots
 
 
 class Stage:
@@ -40,115 +40,115 @@ class Stage:
         await eventually_async(look, f"{number} handlers run")
 
 
-async def test_a_lane_runs_no_more_jobs_at_once_than_it_has_slots(workshop: Workshop) -> None:
+async def test_a_lane_runs_no_more_jobs_at_once_than_it_has_slots(deployment: Deployment) -> None:
     stage = Stage()
-    await workshop.start_worker(stage.service, lane_concurrency=lane_slots(standard=3))
-    tickets = [await workshop.engine.submit("lab.post__perform") for _ in range(9)]
+    await deployment.start_worker(stage.service, lane_concurrency=lane_slots(standard=3))
+    tickets = [await deployment.engine.submit("lab.post__perform") for _ in range(9)]
     await stage.full(3)
     stage.gate.set()
-    await workshop.end_of_all(tickets)
+    await deployment.wait_for_ends(tickets)
 
     assert stage.most == 3
     assert len(stage.performed) == 9
 
 
-async def test_a_worker_claims_no_long_job_that_it_has_no_slot_for(workshop: Workshop) -> None:
+async def test_a_worker_claims_no_long_job_that_it_has_no_slot_for(deployment: Deployment) -> None:
     stage = Stage()
-    await workshop.start_worker(stage.service, lane_concurrency=lane_slots(standard=2))
-    tickets = [await workshop.engine.submit("lab.post__perform") for _ in range(6)]
+    await deployment.start_worker(stage.service, lane_concurrency=lane_slots(standard=2))
+    tickets = [await deployment.engine.submit("lab.post__perform") for _ in range(6)]
     await stage.full(2)
     # By the time it has finished an urgent job it has looked for work again.
-    urgent = await workshop.engine.submit("lab.post__quick", lane=Lane.URGENT)
-    await workshop.end_of(urgent)
+    urgent = await deployment.engine.submit("lab.post__quick", lane=Lane.URGENT)
+    await deployment.wait_for_end(urgent)
 
-    assert await _held(workshop) == 2
+    assert await _held(deployment) == 2
     stage.gate.set()
-    await workshop.end_of_all(tickets)
+    await deployment.wait_for_ends(tickets)
 
 
 async def test_jobs_claimed_ahead_are_given_back_when_the_running_ones_prove_long(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     stage = Stage()
-    await workshop.start_worker(stage.service, lane_concurrency=lane_slots(standard=2))
-    short = [await workshop.engine.submit("lab.post__quick") for _ in range(30)]
-    await workshop.end_of_all(short)
-    tickets = [await workshop.engine.submit("lab.post__perform") for _ in range(6)]
+    await deployment.start_worker(stage.service, lane_concurrency=lane_slots(standard=2))
+    short = [await deployment.engine.submit("lab.post__quick") for _ in range(30)]
+    await deployment.wait_for_ends(short)
+    tickets = [await deployment.engine.submit("lab.post__perform") for _ in range(6)]
     await stage.full(2)
     # Nothing of the first worker ends, so the others can only run elsewhere.
-    await workshop.start_worker(stage.service, lane_concurrency=lane_slots(standard=4))
+    await deployment.start_worker(stage.service, lane_concurrency=lane_slots(standard=4))
     await stage.full(6)
     stage.gate.set()
-    views = await workshop.end_of_all(tickets)
+    views = await deployment.wait_for_ends(tickets)
 
     assert {view.state for view in views} == {State.COMPLETED}
     assert {view.failures + view.crashes for view in views} == {0}
     assert sorted(stage.performed) == sorted(ticket.id for ticket in tickets)
 
 
-async def test_an_urgent_job_runs_while_every_bulk_slot_is_busy(workshop: Workshop) -> None:
+async def test_an_urgent_job_runs_while_every_bulk_slot_is_busy(deployment: Deployment) -> None:
     stage = Stage()
-    await workshop.start_worker(stage.service, lane_concurrency=lane_slots(bulk=2))
-    bulk = [await workshop.engine.submit("lab.post__perform", lane=Lane.BULK) for _ in range(20)]
+    await deployment.start_worker(stage.service, lane_concurrency=lane_slots(bulk=2))
+    bulk = [await deployment.engine.submit("lab.post__perform", lane=Lane.BULK) for _ in range(20)]
     await stage.full(2)
-    urgent = await workshop.engine.submit("lab.post__quick", lane=Lane.URGENT)
-    view = await workshop.end_of(urgent)
+    urgent = await deployment.engine.submit("lab.post__quick", lane=Lane.URGENT)
+    view = await deployment.wait_for_end(urgent)
 
     assert view.state is State.COMPLETED
     assert stage.performed == []
     stage.gate.set()
-    await workshop.end_of_all(bulk)
+    await deployment.wait_for_ends(bulk)
 
 
-async def test_a_worker_leaves_a_lane_without_slots_to_others(workshop: Workshop) -> None:
+async def test_a_worker_leaves_a_lane_without_slots_to_others(deployment: Deployment) -> None:
     stage = Stage()
-    await workshop.start_worker(stage.service, lane_concurrency=lane_slots(bulk=0))
-    bulk = await workshop.engine.submit("lab.post__quick", lane=Lane.BULK)
-    standard = await workshop.engine.submit("lab.post__quick")
-    await workshop.end_of(standard)
-    left = await workshop.state(bulk)
-    await workshop.start_worker(stage.service)
+    await deployment.start_worker(stage.service, lane_concurrency=lane_slots(bulk=0))
+    bulk = await deployment.engine.submit("lab.post__quick", lane=Lane.BULK)
+    standard = await deployment.engine.submit("lab.post__quick")
+    await deployment.wait_for_end(standard)
+    left = await deployment.state(bulk)
+    await deployment.start_worker(stage.service)
 
     assert left is State.QUEUED
-    assert (await workshop.end_of(bulk)).state is State.COMPLETED
+    assert (await deployment.wait_for_end(bulk)).state is State.COMPLETED
 
 
-async def test_an_endpoints_own_limit_holds_over_all_workers(workshop: Workshop) -> None:
+async def test_an_endpoints_own_limit_holds_over_all_workers(deployment: Deployment) -> None:
     stage = Stage(concurrency=2)
     for _ in range(2):
-        await workshop.start_worker(stage.service)
-    tickets = [await workshop.engine.submit("lab.post__perform") for _ in range(8)]
+        await deployment.start_worker(stage.service)
+    tickets = [await deployment.engine.submit("lab.post__perform") for _ in range(8)]
     await stage.full(2)
     for _ in range(5):
         # Whatever else either worker does, it takes no third.
-        await workshop.end_of(await workshop.engine.submit("lab.post__quick"))
-        assert await _held(workshop) <= 2
+        await deployment.wait_for_end(await deployment.engine.submit("lab.post__quick"))
+        assert await _held(deployment) <= 2
     stage.gate.set()
-    await workshop.end_of_all(tickets)
+    await deployment.wait_for_ends(tickets)
 
     assert stage.most == 2
     assert len(stage.performed) == 8
 
 
 async def test_a_limit_that_is_set_while_workers_run_holds_from_the_next_claim_on(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     stage = Stage()
-    await workshop.start_worker(stage.service)
-    await workshop.engine.set_limit(ConcurrencyLimit("acme", "org", "", 1))
-    tickets = [await workshop.engine.submit("lab.post__perform", org="acme") for _ in range(3)]
-    other = await workshop.engine.submit("lab.post__quick", org="other")
+    await deployment.start_worker(stage.service)
+    await deployment.engine.set_limit(ConcurrencyLimit("acme", "org", "", 1))
+    tickets = [await deployment.engine.submit("lab.post__perform", org="acme") for _ in range(3)]
+    other = await deployment.engine.submit("lab.post__quick", org="other")
     await stage.full(1)
-    await workshop.engine.wait(other.id, org="other")
-    held = await _held(workshop)
+    await deployment.engine.wait(other.id, org="other")
+    held = await _held(deployment)
     stage.gate.set()
-    views = [await workshop.engine.wait(ticket.id, org="acme") for ticket in tickets]
+    views = [await deployment.engine.wait(ticket.id, org="acme") for ticket in tickets]
 
     assert held == 1
     assert stage.most == 1
     assert {view.state for view in views} == {State.COMPLETED}
 
 
-async def _held(workshop: Workshop) -> int:
-    held: int = await workshop.sql.fetchval("SELECT count(*) FROM jobs WHERE lease IS NOT NULL")
+async def _held(deployment: Deployment) -> int:
+    held: int = await deployment.sql.fetchval("SELECT count(*) FROM jobs WHERE lease IS NOT NULL")
     return held

@@ -12,7 +12,8 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.lanes import Lane
 from coatcheck.worker.worker import Worker
-from tests.worker.workshop import Workshop, lane_seconds, until_true
+from tests.deployment import Deployment, lane_seconds
+from tests.waiting import until_true
 
 
 class Handlers:
@@ -36,7 +37,7 @@ class Handlers:
 
 
 async def test_one_missed_heartbeat_is_nothing(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = Service("lab")
     gate = asyncio.Event()
@@ -46,55 +47,55 @@ async def test_one_missed_heartbeat_is_nothing(
         await gate.wait()
         return "undisturbed"
 
-    workshop.start_upkeep()
-    worker = await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__wait")
-    await workshop.until_state(ticket, State.PROCESSING)
+    deployment.start_maintenance()
+    worker = await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__wait")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
     with monkeypatch.context() as patch:
         patch.setattr(leases, "heartbeat", _unanswered)
         await worker._renewer.renew()
     await worker._renewer.renew()
     gate.set()
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.result) == (State.COMPLETED, b'"undisturbed"')
     assert (view.crashes, view.interruptions) == (0, 0)
 
 
 async def test_handlers_are_stopped_before_their_lease_ends_and_the_job_is_given_back(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service, lane_ack_seconds=lane_seconds(3.0))
-    ticket = await workshop.engine.submit("lab.post__hang_once", retries=0)
-    await workshop.until_state(ticket, State.PROCESSING)
+    worker = await deployment.start_worker(handlers.service, lane_ack_seconds=lane_seconds(3.0))
+    ticket = await deployment.engine.submit("lab.post__hang_once", retries=0)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
     with monkeypatch.context() as patch:
         patch.setattr(leases, "heartbeat", _unanswered)
         # No upkeep runs, so nobody but the worker itself can let go of the job.
-        view = await workshop.until(
+        view = await deployment.wait_for_job(
             ticket, lambda view: view.interruptions == 1, "the worker gives its job back"
         )
         assert handlers.interrupted == 1
         assert view.state is State.QUEUED
         assert not worker._renewer.holds(Lane.STANDARD, asyncio.get_running_loop().time())
     # Once its heartbeats are answered again, it claims again.
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.result) == (State.COMPLETED, b'"second time"')
     assert (view.failures, view.crashes, view.interruptions) == (0, 0, 1)
 
 
 async def test_a_worker_whose_registration_is_gone_stops_its_jobs_and_registers_again(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service)
+    worker = await deployment.start_worker(handlers.service)
     boot = worker.boot
-    ticket = await workshop.engine.submit("lab.post__hang_once", retries=0)
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.sql.execute("DELETE FROM workers")
+    ticket = await deployment.engine.submit("lab.post__hang_once", retries=0)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.sql.execute("DELETE FROM workers")
     await worker._renewer.renew()
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
 
     assert worker.boot > boot
     assert handlers.interrupted == 1
@@ -103,32 +104,32 @@ async def test_a_worker_whose_registration_is_gone_stops_its_jobs_and_registers_
     assert view.crashes + view.interruptions == 1
 
 
-async def test_a_job_whose_holder_is_unknown_is_rescued(workshop: Workshop) -> None:
+async def test_a_job_whose_holder_is_unknown_is_rescued(deployment: Deployment) -> None:
     handlers = Handlers()
     handlers.runs = 1
-    ticket = await workshop.engine.submit("lab.post__hang_once", retries=0)
-    await workshop.sql.execute(
+    ticket = await deployment.engine.submit("lab.post__hang_once", retries=0)
+    await deployment.sql.execute(
         "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | 1 WHERE id = $1",
         ticket.uuid,
     )
-    workshop.start_upkeep()
-    await workshop.start_worker(handlers.service)
-    view = await workshop.end_of(ticket)
+    deployment.start_maintenance()
+    await deployment.start_worker(handlers.service)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.crashes, view.failures) == (State.COMPLETED, 1, 0)
 
 
-async def test_a_job_that_loses_its_worker_too_often_is_failed(workshop: Workshop) -> None:
-    ticket = await workshop.engine.submit("lab.post__hang_once")
-    workshop.start_upkeep()
+async def test_a_job_that_loses_its_worker_too_often_is_failed(deployment: Deployment) -> None:
+    ticket = await deployment.engine.submit("lab.post__hang_once")
+    deployment.start_maintenance()
     for crashes in range(1, 5):
-        await workshop.sql.execute("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'")
-        await workshop.sql.execute(
+        await deployment.sql.execute("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'")
+        await deployment.sql.execute(
             "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | $2 WHERE id = $1",
             ticket.uuid,
             crashes,
         )
-        view = await workshop.until(
+        view = await deployment.wait_for_job(
             ticket,
             lambda view, crashes=crashes: view.crashes == crashes,
             f"crash {crashes} is counted",
@@ -140,7 +141,7 @@ async def test_a_job_that_loses_its_worker_too_often_is_failed(workshop: Worksho
 
 
 async def test_a_worker_that_cannot_hand_in_its_results_lets_its_leases_end(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     service = Service("lab")
 
@@ -148,10 +149,10 @@ async def test_a_worker_that_cannot_hand_in_its_results_lets_its_leases_end(
     async def greet(job: Job) -> int:
         return job.attempt
 
-    workshop.start_upkeep()
-    worker = await workshop.start_worker(service, lane_ack_seconds=lane_seconds(1.0))
+    deployment.start_maintenance()
+    worker = await deployment.start_worker(service, lane_ack_seconds=lane_seconds(1.0))
     # Nothing of this boot's first claims can be completed; heartbeats are answered as ever.
-    await workshop.sql.execute(
+    await deployment.sql.execute(
         """
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN RAISE EXCEPTION 'this job cannot be completed'; END $$;
@@ -160,25 +161,27 @@ async def test_a_worker_that_cannot_hand_in_its_results_lets_its_leases_end(
         EXECUTE FUNCTION refuse()
         """
     )
-    ticket = await workshop.engine.submit("lab.post__greet", retries=0)
-    view = await workshop.end_of(ticket)
+    ticket = await deployment.engine.submit("lab.post__greet", retries=0)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.failures) == (State.COMPLETED, 0)
     assert view.crashes + view.interruptions >= 1
     await until_true(lambda: worker.rejected >= 1, "the stale result was refused")
 
 
-async def test_two_workers_of_one_name_are_two_boots(workshop: Workshop) -> None:
+async def test_two_workers_of_one_name_are_two_boots(deployment: Deployment) -> None:
     handlers = Handlers()
-    first = await workshop.start_worker(handlers.service, name="twin")
-    second = await workshop.start_worker(handlers.service, name="twin")
+    first = await deployment.start_worker(handlers.service, name="twin")
+    second = await deployment.start_worker(handlers.service, name="twin")
 
     assert first.boot != second.boot
-    rows = await workshop.sql.fetch("SELECT boot FROM workers WHERE name = 'twin' ORDER BY boot")
+    rows = await deployment.sql.fetch("SELECT boot FROM workers WHERE name = 'twin' ORDER BY boot")
     assert [row["boot"] for row in rows] == sorted([first.boot, second.boot])
 
 
-async def test_a_worker_goes_on_after_every_connection_it_has_was_cut(workshop: Workshop) -> None:
+async def test_a_worker_goes_on_after_every_connection_it_has_was_cut(
+    deployment: Deployment,
+) -> None:
     service = Service("lab")
     gate = asyncio.Event()
 
@@ -187,10 +190,10 @@ async def test_a_worker_goes_on_after_every_connection_it_has_was_cut(workshop: 
         await gate.wait()
         return "still here"
 
-    worker: Worker = await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__wait")
-    await workshop.until_state(ticket, State.PROCESSING)
-    cut = await workshop.sql.fetchval(
+    worker: Worker = await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__wait")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    cut = await deployment.sql.fetchval(
         """
         SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -198,7 +201,7 @@ async def test_a_worker_goes_on_after_every_connection_it_has_was_cut(workshop: 
         """
     )
     gate.set()
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
 
     assert cut >= 3
     assert (view.state, view.crashes, view.interruptions) == (State.COMPLETED, 0, 0)

@@ -14,7 +14,7 @@ import pytest
 from coatcheck import Service, State
 from coatcheck.core.queries import leases
 from coatcheck.domain.errors import OutcomeUnknown
-from tests.worker.workshop import Workshop
+from tests.deployment import Deployment
 
 
 class LosesAnswers:
@@ -56,13 +56,13 @@ class Handlers:
 
 
 async def test_jobs_of_a_claim_whose_answer_was_lost_are_given_back_and_run_once(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = LosesAnswers(monkeypatch, "exchange", lambda _, answer: answer[0])
     handlers = Handlers()
-    await workshop.start_worker(handlers.service)
-    ticket = await workshop.engine.submit("lab.post__greet", retries=0)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(handlers.service)
+    ticket = await deployment.engine.submit("lab.post__greet", retries=0)
+    view = await deployment.wait_for_end(ticket)
 
     assert exchange.lost == 1
     assert (view.state, view.interruptions) == (State.COMPLETED, 1)
@@ -70,38 +70,38 @@ async def test_jobs_of_a_claim_whose_answer_was_lost_are_given_back_and_run_once
 
 
 async def test_a_completion_whose_answer_was_lost_is_handed_in_again_and_counts_once(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = LosesAnswers(monkeypatch, "exchange", lambda _, answer: answer[1])
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service)
-    ticket = await workshop.engine.submit("lab.post__greet")
-    view = await workshop.end_of(ticket)
-    await workshop.drain(worker)
+    worker = await deployment.start_worker(handlers.service)
+    ticket = await deployment.engine.submit("lab.post__greet")
+    view = await deployment.wait_for_end(ticket)
+    await deployment.stop_worker(worker)
 
     assert exchange.lost == 1
     assert (view.state, view.result, handlers.ran) == (State.COMPLETED, b'"hello"', 1)
-    assert await workshop.engine.get(ticket.id) == view
+    assert await deployment.engine.get(ticket.id) == view
     assert worker.rejected == 0
 
 
 async def test_a_failed_attempt_whose_answer_was_lost_counts_once(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle = LosesAnswers(monkeypatch, "settle", lambda _, answer: answer)
     handlers = Handlers()
-    worker = await workshop.start_worker(handlers.service)
-    ticket = await workshop.engine.submit("lab.post__fail", retries=5)
-    view = await workshop.until_state(ticket, State.RETRYING)
-    await workshop.drain(worker)
+    worker = await deployment.start_worker(handlers.service)
+    ticket = await deployment.engine.submit("lab.post__fail", retries=5)
+    view = await deployment.wait_for_state(ticket, State.RETRYING)
+    await deployment.stop_worker(worker)
 
     assert settle.lost == 1
     assert (view.failures, handlers.ran, worker.rejected) == (1, 1, 0)
-    assert await workshop.engine.get(ticket.id) == view
+    assert await deployment.engine.get(ticket.id) == view
 
 
 async def test_permits_of_a_limited_claim_whose_answer_was_lost_come_back(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim = LosesAnswers(monkeypatch, "claim_limited", lambda _, answer: answer)
     service = Service("lab")
@@ -110,8 +110,8 @@ async def test_permits_of_a_limited_claim_whose_answer_was_lost_come_back(
     async def greet() -> str:
         return "hello"
 
-    await workshop.start_worker(service)
-    view = await workshop.end_of(await workshop.engine.submit("lab.post__greet"))
+    await deployment.start_worker(service)
+    view = await deployment.wait_for_end(await deployment.engine.submit("lab.post__greet"))
 
     assert claim.lost == 1
     assert (view.state, view.interruptions, view.crashes) == (State.COMPLETED, 1, 0)

@@ -14,7 +14,8 @@ from coatcheck.products.llm.model import LLM_ENDPOINTS, LLM_SERVICE
 from coatcheck.products.llm.queries import Assignment, SlotOffer
 from coatcheck.products.llm.repository import LlmRepository
 from coatcheck.worker.worker import Worker
-from tests.worker.workshop import Workshop, until_true
+from tests.deployment import Deployment
+from tests.waiting import until_true
 
 CHAT = LLM_ENDPOINTS["chat"]
 CONCURRENCY = 2
@@ -59,75 +60,75 @@ class Chats:
         return "done"
 
 
-async def submit(workshop: Workshop, jobs: int) -> list[Ticket]:
-    return [await workshop.engine.submit(CHAT, queue_key="a:1") for _ in range(jobs)]
+async def submit(deployment: Deployment, jobs: int) -> list[Ticket]:
+    return [await deployment.engine.submit(CHAT, queue_key="a:1") for _ in range(jobs)]
 
 
-async def test_its_jobs_run_and_are_handed_in_as_any_other(workshop: Workshop) -> None:
+async def test_its_jobs_run_and_are_handed_in_as_any_other(deployment: Deployment) -> None:
     chats, claims = Chats(), Claims()
     chats.gate.set()
-    await workshop.run_worker(Worker(workshop.settings(), [chats.service], claims=claims))
-    views = await workshop.end_of_all(await submit(workshop, 20))
+    await deployment.run_worker(Worker(deployment.settings, [chats.service], claims=claims))
+    views = await deployment.wait_for_ends(await submit(deployment, 20))
     assert {(view.state, view.result) for view in views} == {(State.COMPLETED, b'"done"')}
 
 
-async def test_a_target_s_concurrency_holds_over_workers(workshop: Workshop) -> None:
+async def test_a_target_s_concurrency_holds_over_workers(deployment: Deployment) -> None:
     chats = Chats()
     for _ in range(2):
-        await workshop.run_worker(Worker(workshop.settings(), [chats.service], claims=Claims()))
-    tickets = await submit(workshop, 12)
+        await deployment.run_worker(Worker(deployment.settings, [chats.service], claims=Claims()))
+    tickets = await submit(deployment, 12)
     await until_true(lambda: chats.running == CONCURRENCY, "as many run as may")
     chats.gate.set()
-    await workshop.end_of_all(tickets)
+    await deployment.wait_for_ends(tickets)
     assert chats.most == CONCURRENCY
 
 
-async def test_nothing_is_claimed_in_another_way(workshop: Workshop) -> None:
+async def test_nothing_is_claimed_in_another_way(deployment: Deployment) -> None:
     chats, claims = Chats(), Claims()
     chats.gate.set()
     claims.open = False
-    worker = Worker(workshop.settings(), [chats.service], claims=claims)
-    await workshop.run_worker(worker)
-    (ticket,) = await submit(workshop, 1)
+    worker = Worker(deployment.settings, [chats.service], claims=claims)
+    await deployment.run_worker(worker)
+    (ticket,) = await submit(deployment, 1)
     asked = claims.asked
     await until_true(lambda: claims.asked > asked + 1, "it is asked again")
-    assert await workshop.state(ticket) is State.QUEUED
+    assert await deployment.state(ticket) is State.QUEUED
 
     claims.open = True
     worker.look_for_work()
-    await workshop.end_of(ticket)
+    await deployment.wait_for_end(ticket)
 
 
-async def test_it_looks_for_work_when_told_to(workshop: Workshop) -> None:
+async def test_it_looks_for_work_when_told_to(deployment: Deployment) -> None:
     """There is no notification, and the next look by itself is an hour away."""
     chats, claims = Chats(), Claims()
     chats.gate.set()
     claims.open = False
-    settings = workshop.settings(poll_seconds_min=3_600.0, poll_seconds_max=3_600.0)
-    worker = await workshop.run_worker(Worker(settings, [chats.service], claims=claims))
-    (ticket,) = await submit(workshop, 1)
+    settings = deployment.settings_with(poll_seconds_min=3_600.0, poll_seconds_max=3_600.0)
+    worker = await deployment.run_worker(Worker(settings, [chats.service], claims=claims))
+    (ticket,) = await submit(deployment, 1)
     await until_true(lambda: claims.asked >= 2, "it was asked when the job came")
     claims.open = True
     worker.look_for_work()
-    assert (await workshop.end_of(ticket)).state is State.COMPLETED
+    assert (await deployment.wait_for_end(ticket)).state is State.COMPLETED
 
 
-async def test_a_claim_whose_answer_was_lost_is_given_back(workshop: Workshop) -> None:
+async def test_a_claim_whose_answer_was_lost_is_given_back(deployment: Deployment) -> None:
     chats, claims = Chats(), Claims()
     chats.gate.set()
     claims.lose_one = True
-    await workshop.run_worker(Worker(workshop.settings(), [chats.service], claims=claims))
-    (ticket,) = await submit(workshop, 1)
-    view = await workshop.end_of(ticket)
+    await deployment.run_worker(Worker(deployment.settings, [chats.service], claims=claims))
+    (ticket,) = await submit(deployment, 1)
+    view = await deployment.wait_for_end(ticket)
     assert (view.state, view.interruptions) == (State.COMPLETED, 1)
 
 
-async def test_the_engine_says_where_a_job_is(workshop: Workshop) -> None:
+async def test_the_engine_says_where_a_job_is(deployment: Deployment) -> None:
     chats = Chats()
-    await workshop.run_worker(Worker(workshop.settings(), [chats.service], claims=Claims()))
-    ticket, *others = await submit(workshop, CONCURRENCY + 1)
+    await deployment.run_worker(Worker(deployment.settings, [chats.service], claims=Claims()))
+    ticket, *others = await submit(deployment, CONCURRENCY + 1)
     waiting = others[-1]
-    desk = workshop.engine.extension(LlmRepository)
+    desk = deployment.engine.extension(LlmRepository)
     await until_true(lambda: chats.running == CONCURRENCY, "as many run as may")
     assert await desk.assignment("default", ticket.uuid) == Assignment("gpu", True, True)
     assert await desk.assignment("default", waiting.uuid) is None
@@ -135,5 +136,5 @@ async def test_the_engine_says_where_a_job_is(workshop: Workshop) -> None:
     (state,) = await desk.target_states()
     assert (state.name, state.unreachable_since, state.next_try_at) == ("gpu", None, None)
     chats.gate.set()
-    await workshop.end_of_all([ticket, *others])
+    await deployment.wait_for_ends([ticket, *others])
     assert await desk.assignment("default", ticket.uuid) == Assignment("gpu", True, False)

@@ -14,8 +14,8 @@ from coatcheck.core.queries.limits import set_run_limits
 from coatcheck.db.notifications import READY
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import RATE_BURST_SECONDS
+from tests.deployment import Deployment
 from tests.waiting import eventually_async
-from tests.worker.workshop import Workshop
 
 NO_POLL = {"poll_seconds_min": 3_600.0, "poll_seconds_max": 3_600.0}
 """Nothing is found by polling while the test lasts."""
@@ -31,13 +31,13 @@ def scraper() -> Service:
     return service
 
 
-async def put_run(workshop: Workshop, tasks: int, keys: Sequence[str], **rates: float) -> UUID:
+async def put_run(deployment: Deployment, tasks: int, keys: Sequence[str], **rates: float) -> UUID:
     """A run with so many tasks for each key, written past the engine: nobody is told."""
     run = new_id()
     none: dict[str, Any] = {"concurrency": None, "per_second": None, "key_per_second": None}
-    async with workshop.sql.transaction():
-        await set_run_limits(workshop.sql, "default", run, **(none | rates))
-        await workshop.sql.execute(
+    async with deployment.sql.transaction():
+        await set_run_limits(deployment.sql, "default", run, **(none | rates))
+        await deployment.sql.execute(
             """
             INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
             SELECT 'default', gen_random_uuid(), 'standard', 3, 'lab.post__scrape',
@@ -51,14 +51,14 @@ async def put_run(workshop: Workshop, tasks: int, keys: Sequence[str], **rates: 
     return run
 
 
-async def tell(workshop: Workshop) -> None:
-    await workshop.sql.execute(f"NOTIFY {READY}")
+async def tell(deployment: Deployment) -> None:
+    await deployment.sql.execute(f"NOTIFY {READY}")
 
 
-async def ended(workshop: Workshop, tasks: int) -> None:
+async def ended(deployment: Deployment, tasks: int) -> None:
     async def all_of_them() -> bool:
         query = "SELECT count(*) FROM jobs WHERE state = 'completed'"
-        return bool(await workshop.sql.fetchval(query) == tasks)
+        return bool(await deployment.sql.fetchval(query) == tasks)
 
     await eventually_async(all_of_them, f"{tasks} tasks are completed")
 
@@ -73,30 +73,30 @@ async def ended(workshop: Workshop, tasks: int) -> None:
     ids=["of the run", "of each key", "of both"],
 )
 async def test_tasks_under_a_rate_are_started_when_it_allows_without_any_poll(
-    keys: list[str], rates: dict[str, float], workshop: Workshop
+    keys: list[str], rates: dict[str, float], deployment: Deployment
 ) -> None:
     for _ in range(2):
-        await workshop.start_worker(scraper(), **NO_POLL)
-    await put_run(workshop, 8, keys, **rates)
-    began = await workshop.sql.fetchval("SELECT clock_timestamp()")
-    await tell(workshop)
-    await ended(workshop, 8 * len(keys))
+        await deployment.start_worker(scraper(), **NO_POLL)
+    await put_run(deployment, 8, keys, **rates)
+    began = await deployment.sql.fetchval("SELECT clock_timestamp()")
+    await tell(deployment)
+    await ended(deployment, 8 * len(keys))
 
     rate = min(rates.get("per_second", 1e9), len(keys) * rates.get("key_per_second", 1e9))
-    now = await workshop.sql.fetchval("SELECT clock_timestamp()")
+    now = await deployment.sql.fetchval("SELECT clock_timestamp()")
     elapsed = (now - began).total_seconds()
     assert 8 * len(keys) <= len(keys) + rate * (elapsed + RATE_BURST_SECONDS)
 
 
-async def test_limits_that_nobody_told_of_are_found_by_polling(workshop: Workshop) -> None:
+async def test_limits_that_nobody_told_of_are_found_by_polling(deployment: Deployment) -> None:
     """Whoever creates a run may end before it tells the workers."""
-    await workshop.start_worker(scraper(), poll_seconds_min=0.05)
-    await put_run(workshop, 2, ["a", "b"], concurrency=1)
-    await ended(workshop, 4)
+    await deployment.start_worker(scraper(), poll_seconds_min=0.05)
+    await put_run(deployment, 2, ["a", "b"], concurrency=1)
+    await ended(deployment, 4)
 
 
 async def test_a_worker_whose_runs_wait_for_nothing_does_not_look_again(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims: list[float | None] = []
     claim_limited = leases.claim_limited
@@ -107,10 +107,10 @@ async def test_a_worker_whose_runs_wait_for_nothing_does_not_look_again(
         return claimed
 
     monkeypatch.setattr(leases, "claim_limited", noted)
-    worker = await workshop.start_worker(scraper(), **NO_POLL)
-    await put_run(workshop, 4, ["a"], per_second=5.0)
-    await tell(workshop)
-    await ended(workshop, 4)
+    worker = await deployment.start_worker(scraper(), **NO_POLL)
+    await put_run(deployment, 4, ["a"], per_second=5.0)
+    await tell(deployment)
+    await ended(deployment, 4)
     counter = worker._exchange
 
     async def at_rest() -> bool:

@@ -12,8 +12,8 @@ from coatcheck.core.catalogue import Catalogue
 from coatcheck.core.queries import leases
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.worker.worker import Worker
+from tests.deployment import Deployment, lane_seconds, lane_slots
 from tests.waiting import eventually_async
-from tests.worker.workshop import Workshop, lane_seconds, lane_slots
 
 
 def docs(version: int = 1) -> Service:
@@ -26,9 +26,9 @@ def docs(version: int = 1) -> Service:
     return service
 
 
-async def test_a_workers_services_can_be_found_once_it_is_ready(workshop: Workshop) -> None:
-    await workshop.start_worker(docs())
-    catalogue = Catalogue(workshop.settings())
+async def test_a_workers_services_can_be_found_once_it_is_ready(deployment: Deployment) -> None:
+    await deployment.start_worker(docs())
+    catalogue = Catalogue(deployment.settings)
     try:
         found = await catalogue.find("acme", "docs")
         assert found is not None
@@ -40,25 +40,25 @@ async def test_a_workers_services_can_be_found_once_it_is_ready(workshop: Worksh
         await catalogue.close()
 
 
-async def test_versions_of_a_service_run_side_by_side(workshop: Workshop) -> None:
-    await workshop.start_worker(docs(1))
-    await workshop.start_worker(docs(2))
-    await both_versions_work(workshop)
+async def test_versions_of_a_service_run_side_by_side(deployment: Deployment) -> None:
+    await deployment.start_worker(docs(1))
+    await deployment.start_worker(docs(2))
+    await both_versions_work(deployment)
 
 
-async def test_one_worker_serves_and_publishes_two_versions(workshop: Workshop) -> None:
-    await workshop.start_worker(docs(1), docs(2))
-    await both_versions_work(workshop)
+async def test_one_worker_serves_and_publishes_two_versions(deployment: Deployment) -> None:
+    await deployment.start_worker(docs(1), docs(2))
+    await both_versions_work(deployment)
 
 
-async def both_versions_work(workshop: Workshop) -> None:
+async def both_versions_work(deployment: Deployment) -> None:
     tickets = [
-        await workshop.engine.submit(endpoint, {"number": 7})
+        await deployment.engine.submit(endpoint, {"number": 7})
         for endpoint in ("docs.post__work", "docs.v2.post__work")
     ]
-    ended = await workshop.end_of_all(tickets)
+    ended = await deployment.wait_for_ends(tickets)
     assert [view.result for view in ended] == [b'"version 1: 7"', b'"version 2: 7"']
-    catalogue = Catalogue(workshop.settings())
+    catalogue = Catalogue(deployment.settings)
     try:
         found = await catalogue.find("acme", "docs")
         assert found is not None
@@ -67,9 +67,9 @@ async def both_versions_work(workshop: Workshop) -> None:
         await catalogue.close()
 
 
-async def test_a_worker_says_what_it_serves_and_in_which_lanes(workshop: Workshop) -> None:
-    worker = await workshop.start_worker(docs(2), lane_concurrency=lane_slots(bulk=0))
-    row = await workshop.sql.fetchrow(
+async def test_a_worker_says_what_it_serves_and_in_which_lanes(deployment: Deployment) -> None:
+    worker = await deployment.start_worker(docs(2), lane_concurrency=lane_slots(bulk=0))
+    row = await deployment.sql.fetchrow(
         "SELECT endpoints, lanes FROM workers WHERE boot = $1", worker.boot
     )
     assert row is not None
@@ -78,7 +78,7 @@ async def test_a_worker_says_what_it_serves_and_in_which_lanes(workshop: Worksho
 
 
 async def test_a_worker_whose_database_goes_away_as_it_starts_waits_for_it(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register = leases.register
     refusals = iter([DatabaseUnavailable("it is away"), OutcomeUnknown("its answer was lost")])
@@ -89,13 +89,13 @@ async def test_a_worker_whose_database_goes_away_as_it_starts_waits_for_it(
         return await register(*arguments, **named)
 
     monkeypatch.setattr(leases, "register", away_at_first)
-    await workshop.start_worker(docs(), poll_seconds_min=0.05)
-    ticket = await workshop.engine.submit("docs.post__work")
-    assert (await workshop.end_of(ticket)).state is State.COMPLETED
+    await deployment.start_worker(docs(), poll_seconds_min=0.05)
+    ticket = await deployment.engine.submit("docs.post__work")
+    assert (await deployment.wait_for_end(ticket)).state is State.COMPLETED
 
 
 async def test_a_worker_that_waits_for_its_database_can_be_told_to_stop(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = asyncio.Event()
 
@@ -104,7 +104,7 @@ async def test_a_worker_that_waits_for_its_database_can_be_told_to_stop(
         raise DatabaseUnavailable("it is away")
 
     monkeypatch.setattr(leases, "register", away)
-    worker = Worker(workshop.settings(poll_seconds_min=60.0), [docs()])
+    worker = Worker(deployment.settings_with(poll_seconds_min=60.0), [docs()])
     running = asyncio.create_task(worker.run())
     await tried.wait()
     worker.stop()
@@ -118,14 +118,14 @@ async def test_a_worker_that_waits_for_its_database_can_be_told_to_stop(
     ids=["forgotten", "said to be dead"],
 )
 async def test_a_worker_whose_registration_is_gone_says_it_again(
-    workshop: Workshop, how: str
+    deployment: Deployment, how: str
 ) -> None:
-    worker = await workshop.start_worker(docs(), lane_ack_seconds=lane_seconds(3.0))
+    worker = await deployment.start_worker(docs(), lane_ack_seconds=lane_seconds(3.0))
     first = worker.boot
-    await workshop.sql.execute(how)
+    await deployment.sql.execute(how)
 
     async def registered_again() -> list[str] | None:
-        served: list[str] | None = await workshop.sql.fetchval(
+        served: list[str] | None = await deployment.sql.fetchval(
             "SELECT endpoints FROM workers WHERE boot <> $1", first
         )
         return served
@@ -134,27 +134,27 @@ async def test_a_worker_whose_registration_is_gone_says_it_again(
     assert served == ["docs.post__work"]
 
 
-async def test_a_builtin_service_is_served_and_not_published(workshop: Workshop) -> None:
+async def test_a_builtin_service_is_served_and_not_published(deployment: Deployment) -> None:
     """Nobody may call it by its name: the gateway alone submits to it."""
     gateway = Service("gateway", _builtin=True)
 
     @gateway.post("/http")
     async def call() -> None: ...
 
-    await workshop.start_worker(gateway)
-    assert await workshop.sql.fetchval("SELECT endpoints FROM workers") == ["gateway.post__http"]
-    assert await workshop.sql.fetchval("SELECT count(*) FROM services") == 0
+    await deployment.start_worker(gateway)
+    assert await deployment.sql.fetchval("SELECT endpoints FROM workers") == ["gateway.post__http"]
+    assert await deployment.sql.fetchval("SELECT count(*) FROM services") == 0
 
 
-async def test_a_worker_publishes_though_its_connection_breaks(workshop: Workshop) -> None:
-    async with workshop.sql.transaction():
-        await workshop.sql.execute("LOCK TABLE services IN ACCESS EXCLUSIVE MODE")
-        starting = asyncio.create_task(workshop.start_worker(docs()))
-        pid = await workshop.seen_waiting("coatcheck worker exchange")
-        await workshop.sql.execute("SELECT pg_terminate_backend($1)", pid)
+async def test_a_worker_publishes_though_its_connection_breaks(deployment: Deployment) -> None:
+    async with deployment.sql.transaction():
+        await deployment.sql.execute("LOCK TABLE services IN ACCESS EXCLUSIVE MODE")
+        starting = asyncio.create_task(deployment.start_worker(docs()))
+        pid = await deployment.wait_until_blocked("coatcheck worker exchange")
+        await deployment.sql.execute("SELECT pg_terminate_backend($1)", pid)
     await starting
 
     async def published() -> bool:
-        return bool(await workshop.sql.fetchval("SELECT count(*) FROM services"))
+        return bool(await deployment.sql.fetchval("SELECT count(*) FROM services"))
 
     await eventually_async(published, "the service is in the catalogue")

@@ -21,8 +21,8 @@ from coatcheck.domain.limits import (
     UNAWAITED_REPORTS_BYTES_PER_JOB,
 )
 from coatcheck.worker.reports import WaitingBytes
+from tests.deployment import Deployment
 from tests.worker.running.isolated_handlers import apart
-from tests.worker.workshop import Workshop
 
 CHUNKS, SIZE = 30, 200_000
 BYSTANDERS = 20
@@ -72,58 +72,60 @@ class SlowStore:
 
 @pytest.mark.parametrize("endpoint", ["lab.post__flood", "lab.post__thread", "apart.post__flood"])
 async def test_a_handler_is_held_back_by_the_bytes_that_wait(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, endpoint: str
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, endpoint: str
 ) -> None:
     store = SlowStore(monkeypatch)
-    await workshop.start_worker(lab, apart)
-    ticket = await workshop.engine.submit(endpoint, {"chunks": CHUNKS, "size": SIZE})
+    await deployment.start_worker(lab, apart)
+    ticket = await deployment.engine.submit(endpoint, {"chunks": CHUNKS, "size": SIZE})
     await store.asked.wait()
     # The worker goes on meanwhile; so would the handler, if nothing held it.
     for number in range(BYSTANDERS):
-        other = await workshop.engine.submit("lab.post__echo", {"value": number})
-        assert (await workshop.end_of(other)).state is State.COMPLETED
+        other = await deployment.engine.submit("lab.post__echo", {"value": number})
+        assert (await deployment.wait_for_end(other)).state is State.COMPLETED
     store.open.set()
 
-    assert (await workshop.end_of(ticket)).state is State.COMPLETED
+    assert (await deployment.wait_for_end(ticket)).state is State.COMPLETED
     assert sum(store.sizes) == CHUNKS * SIZE
     # Each has all that came while the one before it was under way.
     assert max(store.sizes) <= REPORTS_WAITING_BYTES_PER_JOB + REPORTS_UNDERWAY_BYTES + 2 * SIZE
 
 
-async def test_an_async_handler_that_awaits_nothing_is_told_to(workshop: Workshop) -> None:
-    await workshop.start_worker(lab)
-    ticket = await workshop.engine.submit("lab.post__careless", {"chunks": 500, "size": SIZE})
-    view = await workshop.end_of(ticket)
-    stored = await workshop.engine.events(ticket.id)
+async def test_an_async_handler_that_awaits_nothing_is_told_to(deployment: Deployment) -> None:
+    await deployment.start_worker(lab)
+    ticket = await deployment.engine.submit("lab.post__careless", {"chunks": 500, "size": SIZE})
+    view = await deployment.wait_for_end(ticket)
+    stored = await deployment.engine.events(ticket.id)
 
     assert view.state is State.FAILED
     assert "reports_not_awaited" in f"{view.error_code} {view.error_message}"
     assert sum(len(event.data) for event in stored) < UNAWAITED_REPORTS_BYTES_PER_JOB + SIZE
 
 
-async def test_a_few_reports_that_nobody_awaits_are_stored(workshop: Workshop) -> None:
-    await workshop.start_worker(lab)
-    ticket = await workshop.engine.submit("lab.post__careless", {"chunks": 10, "size": SIZE})
+async def test_a_few_reports_that_nobody_awaits_are_stored(deployment: Deployment) -> None:
+    await deployment.start_worker(lab)
+    ticket = await deployment.engine.submit("lab.post__careless", {"chunks": 10, "size": SIZE})
 
-    assert (await workshop.end_of(ticket)).state is State.COMPLETED
-    assert len(await workshop.engine.events(ticket.id)) == 10
+    assert (await deployment.wait_for_end(ticket)).state is State.COMPLETED
+    assert len(await deployment.engine.events(ticket.id)) == 10
 
 
 async def test_one_statement_has_so_many_bytes(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SlowStore(monkeypatch)
-    await workshop.start_worker(lab)
+    await deployment.start_worker(lab)
     tickets = [
-        await workshop.engine.submit("lab.post__flood", {"chunks": 4, "size": SIZE})
+        await deployment.engine.submit("lab.post__flood", {"chunks": 4, "size": SIZE})
         for _ in range(20)
     ]
     await store.asked.wait()
     for number in range(BYSTANDERS):
-        await workshop.end_of(await workshop.engine.submit("lab.post__echo", {"value": number}))
+        await deployment.wait_for_end(
+            await deployment.engine.submit("lab.post__echo", {"value": number})
+        )
     store.open.set()
     for ticket in tickets:
-        assert (await workshop.end_of(ticket)).state is State.COMPLETED
+        assert (await deployment.wait_for_end(ticket)).state is State.COMPLETED
     assert max(store.sizes) <= 4 * 1024 * 1024
 
 

@@ -14,9 +14,9 @@ from coatcheck.core.queries import reports as store_reports
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.retry import Backoff
 from coatcheck.worker import reports as reports_module
+from tests.deployment import Deployment
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart
-from tests.worker.workshop import Workshop
 
 lab = Service("lab")
 
@@ -48,24 +48,26 @@ def report_in_thread(job: Job) -> str:
     ],
 )
 async def test_everything_reported_can_be_read_as_soon_as_the_job_has_ended(
-    workshop: Workshop, service: Service, endpoint: str, kind: str, made: bytes
+    deployment: Deployment, service: Service, endpoint: str, kind: str, made: bytes
 ) -> None:
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit(endpoint)
-    view = await workshop.end_of(ticket)
-    log, chunk = await workshop.engine.events(ticket.id)
-    (artifact,) = await workshop.engine.artifacts(ticket.id)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit(endpoint)
+    view = await deployment.wait_for_end(ticket)
+    log, chunk = await deployment.engine.events(ticket.id)
+    (artifact,) = await deployment.engine.artifacts(ticket.id)
 
     assert view.state is State.COMPLETED
     assert (view.progress, view.progress_note) == (0.25, "a quarter")
     assert (log.kind, json.loads(log.data)["fields"]) == ("log", {"kind": kind})
     assert (chunk.kind, chunk.data) == ("text", b"chunk")
     assert (artifact.name, artifact.media_type) == ("made.txt", "text/plain")
-    pieces = [piece async for piece in workshop.engine.read_artifact(artifact)]
+    pieces = [piece async for piece in deployment.engine.read_artifact(artifact)]
     assert b"".join(pieces) == made
 
 
-async def test_reports_of_a_running_job_can_be_followed_in_their_order(workshop: Workshop) -> None:
+async def test_reports_of_a_running_job_can_be_followed_in_their_order(
+    deployment: Deployment,
+) -> None:
     service = Service("lab")
     more = asyncio.Event()
 
@@ -76,20 +78,22 @@ async def test_reports_of_a_running_job_can_be_followed_in_their_order(workshop:
         await more.wait()
         await job.emit("the last")
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__talk")
-    first = await _events(workshop.engine, ticket, at_least=5)
-    running = await workshop.engine.get(ticket.id)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__talk")
+    first = await _events(deployment.engine, ticket, at_least=5)
+    running = await deployment.engine.get(ticket.id)
     more.set()
-    await workshop.end_of(ticket)
-    rest = await workshop.engine.events(ticket.id, after=first[-1].seq)
+    await deployment.wait_for_end(ticket)
+    rest = await deployment.engine.events(ticket.id, after=first[-1].seq)
 
     assert not running.terminal
     assert [json.loads(event.data)["number"] for event in first] == [0, 1, 2, 3, 4]
     assert [event.data for event in rest] == [b"the last"]
 
 
-async def test_what_a_handler_says_after_its_lease_was_lost_is_dropped(workshop: Workshop) -> None:
+async def test_what_a_handler_says_after_its_lease_was_lost_is_dropped(
+    deployment: Deployment,
+) -> None:
     service = Service("lab")
     lost = asyncio.Event()
     said = asyncio.Event()
@@ -104,26 +108,26 @@ async def test_what_a_handler_says_after_its_lease_was_lost_is_dropped(workshop:
         said.set()
         return "too late"
 
-    worker = await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__talk")
-    await _events(workshop.engine, ticket, at_least=1)
-    await workshop.until_state(ticket, State.PROCESSING)
-    await workshop.take_away(ticket)
-    taken = await workshop.engine.get(ticket.id)
+    worker = await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__talk")
+    await _events(deployment.engine, ticket, at_least=1)
+    await deployment.wait_for_state(ticket, State.PROCESSING)
+    await deployment.take_lease_away(ticket)
+    taken = await deployment.engine.get(ticket.id)
     lost.set()
     await said.wait()
-    await workshop.drain(worker)
+    await deployment.stop_worker(worker)
 
-    assert await workshop.engine.get(ticket.id) == taken
-    (event,) = await workshop.engine.events(ticket.id)
+    assert await deployment.engine.get(ticket.id) == taken
+    (event,) = await deployment.engine.events(ticket.id)
     assert b"while it was mine" in event.data
-    assert await workshop.engine.artifacts(ticket.id) == []
-    assert [path for path in (workshop.folder / "blobs").rglob("*") if path.is_file()] == []
+    assert await deployment.engine.artifacts(ticket.id) == []
+    assert [path for path in (deployment.folder / "blobs").rglob("*") if path.is_file()] == []
     assert worker.rejected == 1
 
 
 async def test_a_database_that_is_away_while_a_job_attaches_costs_it_no_attempt(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = Service("lab")
 
@@ -146,18 +150,18 @@ async def test_a_database_that_is_away_while_a_job_attaches_costs_it_no_attempt(
 
     monkeypatch.setattr(store_reports, "add_artifact", away_at_first)
     monkeypatch.setattr(reports_module, "DATABASE_BACKOFF", Backoff(0.01, 0.01, 0.0))
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__attach", retries=0)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__attach", retries=0)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.state, view.failures, view.interruptions) == (State.COMPLETED, 0, 0)
-    (artifact,) = await workshop.engine.artifacts(ticket.id)
+    (artifact,) = await deployment.engine.artifacts(ticket.id)
     assert artifact.size == len(b"made once")
 
 
 @pytest.mark.parametrize("kind", ["awaited", "not_awaited", "caught", "plain", "isolated"])
 async def test_a_blob_store_that_takes_nothing_costs_no_attempt(
-    workshop: Workshop, kind: str
+    deployment: Deployment, kind: str
 ) -> None:
     """As when its disk is full or read-only: whatever the handler makes of it."""
     service = Service("lab")
@@ -185,44 +189,46 @@ async def test_a_blob_store_that_takes_nothing_costs_no_attempt(
         job.attach("made.txt", b"bytes")
         return "attached"
 
-    blobs = workshop.folder / "blobs"
+    blobs = deployment.folder / "blobs"
     blobs.mkdir()
     in_the_way = blobs / "artifacts"
     in_the_way.write_bytes(b"a file, where their folder would be")
-    workshop.start_upkeep()
-    await workshop.start_worker(service, apart)
+    deployment.start_maintenance()
+    await deployment.start_worker(service, apart)
     name = "apart.post__attach" if kind == "isolated" else f"lab.post__{kind}"
-    ticket = await workshop.engine.submit(name, retries=0)
+    ticket = await deployment.engine.submit(name, retries=0)
 
     async def is_put_off() -> bool:
-        return await workshop.state(ticket) is State.RETRYING
+        return await deployment.state(ticket) is State.RETRYING
 
     await eventually_async(is_put_off, "it is to be tried again")
-    view = await workshop.engine.get(ticket.id)
+    view = await deployment.engine.get(ticket.id)
     assert (view.failures, view.unreachables, view.error_code) == (0, 1, "target_unreachable")
     assert view.error_message is not None
     assert "could not be stored: the blob store failed: Not a directory" in view.error_message
 
     in_the_way.unlink()
-    await workshop.make_due(ticket)
-    ended = await workshop.end_of(ticket)
+    await deployment.make_due(ticket)
+    ended = await deployment.wait_for_end(ticket)
     assert (ended.state, ended.result, ended.failures) == (State.COMPLETED, b'"attached"', 0)
-    assert [each.name for each in await workshop.engine.artifacts(ticket.id)] == ["made.txt"]
+    assert [each.name for each in await deployment.engine.artifacts(ticket.id)] == ["made.txt"]
 
 
-async def test_an_attachment_that_cannot_be_read_fails_the_attempt(workshop: Workshop) -> None:
+async def test_an_attachment_that_cannot_be_read_fails_the_attempt(deployment: Deployment) -> None:
     service = Service("lab")
 
     @service.post("/attach")
     async def attach(job: Job) -> str:
-        file = workshop.folder / "vanishes"
+        file = deployment.folder / "vanishes"
         file.write_bytes(b"bytes")
         job.attach("lost.txt", file)
         file.unlink()
         return "never seen"
 
-    await workshop.start_worker(service)
-    view = await workshop.end_of(await workshop.engine.submit("lab.post__attach", retries=0))
+    await deployment.start_worker(service)
+    view = await deployment.wait_for_end(
+        await deployment.engine.submit("lab.post__attach", retries=0)
+    )
 
     assert (view.state, view.result, view.failures) == (State.FAILED, None, 1)
     assert view.error_message is not None

@@ -8,12 +8,12 @@ import pytest
 
 from coatcheck import FailJob, Job, Service, State
 from coatcheck.worker import worker as agent
+from tests.deployment import Deployment
 from tests.e2e.faults import history
-from tests.worker.workshop import Workshop
 
 
 async def test_a_job_that_starts_itself_is_dispatching_until_it_says_so(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     lab = Service("lab")
     gate, end = asyncio.Event(), asyncio.Event()
@@ -31,26 +31,26 @@ async def test_a_job_that_starts_itself_is_dispatching_until_it_says_so(
         await end.wait()
         return "done"
 
-    await workshop.start_worker(lab)
-    first = await workshop.engine.submit("lab.post__late")
-    held = await workshop.until_state(first, State.DISPATCHING)
+    await deployment.start_worker(lab)
+    first = await deployment.engine.submit("lab.post__late")
+    held = await deployment.wait_for_state(first, State.DISPATCHING)
     # Whoever marks the second as started has passed over the first.
-    second = await workshop.engine.submit("lab.post__usual")
-    marked = await workshop.until_state(second, State.PROCESSING)
-    assert await workshop.state(first) is State.DISPATCHING
+    second = await deployment.engine.submit("lab.post__usual")
+    marked = await deployment.wait_for_state(second, State.PROCESSING)
+    assert await deployment.state(first) is State.DISPATCHING
 
     gate.set()
-    view = await workshop.until_state(first, State.PROCESSING)
+    view = await deployment.wait_for_state(first, State.PROCESSING)
     assert view.started_at is not None
     assert marked.started_at is not None
     assert held.dispatched_at is not None
     assert view.started_at > marked.started_at > held.dispatched_at
     end.set()
-    assert (await workshop.end_of(first)).state is State.COMPLETED
+    assert (await deployment.wait_for_end(first)).state is State.COMPLETED
 
 
 async def test_a_start_that_was_said_is_shown_without_waiting_for_the_next_look(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Service("lab")
     end = asyncio.Event()
@@ -62,29 +62,29 @@ async def test_a_start_that_was_said_is_shown_without_waiting_for_the_next_look(
         return "done"
 
     monkeypatch.setattr(agent, "_WATCH_SECONDS", 3_600.0)
-    await workshop.start_worker(lab)
-    ticket = await workshop.engine.submit("lab.post__late")
-    await workshop.until_state(ticket, State.PROCESSING)
+    await deployment.start_worker(lab)
+    ticket = await deployment.engine.submit("lab.post__late")
+    await deployment.wait_for_state(ticket, State.PROCESSING)
     monkeypatch.undo()
     end.set()
-    await workshop.end_of(ticket)
+    await deployment.wait_for_end(ticket)
 
 
-async def test_a_job_may_end_without_ever_having_said_that_it_began(workshop: Workshop) -> None:
+async def test_a_job_may_end_without_ever_having_said_that_it_began(deployment: Deployment) -> None:
     lab = Service("lab")
 
     @lab.post("/short", starts_itself=True)
     async def short() -> str:
         return "done"
 
-    await workshop.start_worker(lab)
-    view = await workshop.end_of(await workshop.engine.submit("lab.post__short"))
+    await deployment.start_worker(lab)
+    view = await deployment.wait_for_end(await deployment.engine.submit("lab.post__short"))
     assert view.state is State.COMPLETED
     assert view.started_at is not None
 
 
 async def test_a_job_that_fails_right_after_it_began_was_shown_as_processing(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
     lab = Service("lab")
 
@@ -93,23 +93,25 @@ async def test_a_job_that_fails_right_after_it_began_was_shown_as_processing(
         job.started()
         raise FailJob("not like this")
 
-    await history.keep(workshop.sql)
-    await workshop.start_worker(lab)
-    view = await workshop.end_of(await workshop.engine.submit("lab.post__refused"))
+    await history.keep(deployment.sql)
+    await deployment.start_worker(lab)
+    view = await deployment.wait_for_end(await deployment.engine.submit("lab.post__refused"))
     assert view.state is State.FAILED
-    states = [step.after for step in await history.read(workshop.sql)]
+    states = [step.after for step in await history.read(deployment.sql)]
     assert states == [State.QUEUED, State.DISPATCHING, State.PROCESSING, State.FAILED]
 
 
-async def test_a_job_that_never_begins_is_stopped_at_its_timeout(workshop: Workshop) -> None:
+async def test_a_job_that_never_begins_is_stopped_at_its_timeout(deployment: Deployment) -> None:
     lab = Service("lab")
 
     @lab.post("/stuck", starts_itself=True, timeout=0.2)
     async def stuck() -> None:
         await asyncio.Event().wait()
 
-    await workshop.start_worker(lab)
-    view = await workshop.end_of(await workshop.engine.submit("lab.post__stuck", retries=0))
+    await deployment.start_worker(lab)
+    view = await deployment.wait_for_end(
+        await deployment.engine.submit("lab.post__stuck", retries=0)
+    )
     assert view.state is State.FAILED
     assert view.error_message is not None
     assert "timed_out" in view.error_message
@@ -117,7 +119,7 @@ async def test_a_job_that_never_begins_is_stopped_at_its_timeout(workshop: Works
 
 @pytest.mark.parametrize("obeys", [True, False], ids=["that obeys", "that is interrupted"])
 async def test_a_job_that_has_not_begun_can_be_cancelled(
-    obeys: bool, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    obeys: bool, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "_CANCEL_GRACE_SECONDS", 60.0 if obeys else 0.0)
     lab = Service("lab")
@@ -129,29 +131,29 @@ async def test_a_job_that_has_not_begun_can_be_cancelled(
             job.check_cancelled()
         await asyncio.Event().wait()
 
-    await workshop.start_worker(lab)
-    ticket = await workshop.engine.submit("lab.post__waiting")
-    await workshop.until_state(ticket, State.DISPATCHING)
-    await workshop.engine.cancel(ticket.id)
-    assert (await workshop.end_of(ticket)).state is State.CANCELLED
+    await deployment.start_worker(lab)
+    ticket = await deployment.engine.submit("lab.post__waiting")
+    await deployment.wait_for_state(ticket, State.DISPATCHING)
+    await deployment.engine.cancel(ticket.id)
+    assert (await deployment.wait_for_end(ticket)).state is State.CANCELLED
 
 
-async def test_a_drain_gives_a_job_back_that_has_not_begun(workshop: Workshop) -> None:
+async def test_a_drain_gives_a_job_back_that_has_not_begun(deployment: Deployment) -> None:
     lab = Service("lab")
 
     @lab.post("/waiting", starts_itself=True)
     async def waiting() -> None:
         await asyncio.Event().wait()
 
-    worker = await workshop.start_worker(lab)
-    ticket = await workshop.engine.submit("lab.post__waiting")
-    await workshop.until_state(ticket, State.DISPATCHING)
-    await workshop.drain(worker)
-    view = await workshop.engine.get(ticket.id)
+    worker = await deployment.start_worker(lab)
+    ticket = await deployment.engine.submit("lab.post__waiting")
+    await deployment.wait_for_state(ticket, State.DISPATCHING)
+    await deployment.stop_worker(worker)
+    view = await deployment.engine.get(ticket.id)
     assert (view.state, view.interruptions, view.attempts) == (State.QUEUED, 1, 0)
 
 
-async def test_saying_it_in_any_other_endpoint_changes_nothing(workshop: Workshop) -> None:
+async def test_saying_it_in_any_other_endpoint_changes_nothing(deployment: Deployment) -> None:
     lab = Service("lab")
 
     @lab.post("/usual")
@@ -159,8 +161,8 @@ async def test_saying_it_in_any_other_endpoint_changes_nothing(workshop: Worksho
         await job.started()
         return "done"
 
-    await workshop.start_worker(lab)
-    view = await workshop.end_of(await workshop.engine.submit("lab.post__usual"))
+    await deployment.start_worker(lab)
+    view = await deployment.wait_for_end(await deployment.engine.submit("lab.post__usual"))
     assert view.state is State.COMPLETED
 
 

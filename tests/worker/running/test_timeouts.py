@@ -14,9 +14,9 @@ from coatcheck import Job, Service, State
 from coatcheck.worker import worker as agent
 from coatcheck.worker.executors.thread import ABANDONED_THREADS_OF_ENDPOINT_MAX
 from coatcheck.worker.slots import StopReason
-from tests.waiting import eventually_async
+from tests.deployment import Deployment
+from tests.waiting import eventually_async, until_true
 from tests.worker.running.isolated_handlers import apart
-from tests.worker.workshop import Workshop, until_true
 
 TIMEOUT_SECONDS = 0.3
 
@@ -29,7 +29,7 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-async def test_an_async_handler_is_interrupted_at_its_timeout(workshop: Workshop) -> None:
+async def test_an_async_handler_is_interrupted_at_its_timeout(deployment: Deployment) -> None:
     service = Service("lab")
     interrupted = asyncio.Event()
 
@@ -40,9 +40,9 @@ async def test_an_async_handler_is_interrupted_at_its_timeout(workshop: Workshop
         finally:
             interrupted.set()
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
+    view = await deployment.wait_for_end(ticket)
 
     assert interrupted.is_set()
     assert (view.state, view.error_code) == (State.FAILED, "max_retries_exhausted")
@@ -50,7 +50,9 @@ async def test_an_async_handler_is_interrupted_at_its_timeout(workshop: Workshop
     assert view.failures == 1
 
 
-async def test_a_job_that_timed_out_is_tried_again_while_attempts_last(workshop: Workshop) -> None:
+async def test_a_job_that_timed_out_is_tried_again_while_attempts_last(
+    deployment: Deployment,
+) -> None:
     service = Service("lab")
 
     @service.post("/hang")
@@ -59,19 +61,19 @@ async def test_a_job_that_timed_out_is_tried_again_while_attempts_last(workshop:
             await asyncio.Event().wait()
         return "in time"
 
-    workshop.start_upkeep()
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS)
-    waiting = await workshop.until_state(ticket, State.RETRYING)
-    await workshop.make_due(ticket)
-    view = await workshop.end_of(ticket)
+    deployment.start_maintenance()
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS)
+    waiting = await deployment.wait_for_state(ticket, State.RETRYING)
+    await deployment.make_due(ticket)
+    view = await deployment.wait_for_end(ticket)
 
     assert waiting.error_code == "timed_out"
     assert (view.state, view.failures, view.result) == (State.COMPLETED, 1, b'"in time"')
 
 
 async def test_a_thread_is_abandoned_at_its_timeout_and_what_it_says_later_is_dropped(
-    workshop: Workshop, gate: threading.Event
+    deployment: Deployment, gate: threading.Event
 ) -> None:
     service = Service("lab")
     ended = asyncio.Event()
@@ -85,38 +87,40 @@ async def test_a_thread_is_abandoned_at_its_timeout_and_what_it_says_later_is_dr
         loop.call_soon_threadsafe(ended.set)
         return "too late"
 
-    worker = await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
-    view = await workshop.end_of(ticket)
+    worker = await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
+    view = await deployment.wait_for_end(ticket)
     gate.set()
     await ended.wait()
-    await workshop.drain(worker)
+    await deployment.stop_worker(worker)
 
     assert view.error_message == "failed once; last: timed_out: ran for longer than 0.3 s"
-    event, alert = await workshop.engine.events(ticket.id)
+    event, alert = await deployment.engine.events(ticket.id)
     assert b"before" in event.data
     assert alert.kind == "alert"
-    assert await workshop.engine.get(ticket.id) == view
+    assert await deployment.engine.get(ticket.id) == view
 
 
 async def test_an_isolated_process_is_killed_at_its_timeout(
-    workshop: Workshop, tmp_path: Path
+    deployment: Deployment, tmp_path: Path
 ) -> None:
     pid_file = tmp_path / "pid"
-    worker = await workshop.start_worker(apart)
-    ticket = await workshop.engine.submit(
+    worker = await deployment.start_worker(apart)
+    ticket = await deployment.engine.submit(
         "apart.post__wait", {"pid_file": str(pid_file)}, timeout=600, retries=0
     )
     await until_true(pid_file.exists, "its process runs")
     (running,) = worker._running
     running.deadline = 0.0
-    view = await workshop.end_of(ticket)
+    view = await deployment.wait_for_end(ticket)
 
     assert view.error_message == "failed once; last: timed_out: ran for longer than 600 s"
     assert not psutil.pid_exists(int(pid_file.read_text()))
 
 
-async def test_what_a_job_said_before_its_timeout_can_be_read_after_it(workshop: Workshop) -> None:
+async def test_what_a_job_said_before_its_timeout_can_be_read_after_it(
+    deployment: Deployment,
+) -> None:
     service = Service("lab")
 
     @service.post("/talk")
@@ -127,18 +131,18 @@ async def test_what_a_job_said_before_its_timeout_can_be_read_after_it(workshop:
         finally:
             job.log("interrupted")
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__talk", timeout=TIMEOUT_SECONDS, retries=0)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__talk", timeout=TIMEOUT_SECONDS, retries=0)
+    view = await deployment.wait_for_end(ticket)
 
     assert (view.progress, view.progress_note) == (0.5, "half")
-    event, alert = await workshop.engine.events(ticket.id)
+    event, alert = await deployment.engine.events(ticket.id)
     assert b"interrupted" in event.data
     assert alert.kind == "alert"
 
 
 async def test_a_handler_that_swallows_its_interruption_is_interrupted_again(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "_STOP_AGAIN_SECONDS", 0.1)
     service = Service("lab")
@@ -155,9 +159,9 @@ async def test_a_handler_that_swallows_its_interruption_is_interrupted_again(
                     raise
                 swallowed += 1
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__deaf", timeout=TIMEOUT_SECONDS, retries=0)
-    view = await workshop.end_of(ticket)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__deaf", timeout=TIMEOUT_SECONDS, retries=0)
+    view = await deployment.wait_for_end(ticket)
 
     assert swallowed == 3
     assert view.failures == 1
@@ -166,7 +170,7 @@ async def test_a_handler_that_swallows_its_interruption_is_interrupted_again(
 
 
 async def test_the_next_job_of_a_slot_does_not_inherit_the_interruptions_of_the_last(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "_STOP_AGAIN_SECONDS", 0.1)
     service = Service("lab")
@@ -192,20 +196,20 @@ async def test_the_next_job_of_a_slot_does_not_inherit_the_interruptions_of_the_
     async def fail() -> None:
         raise LookupError("in a task of a group")
 
-    slots = dict.fromkeys(workshop.settings().lane_concurrency, 1)
-    await workshop.start_worker(service, lane_concurrency=slots)
-    deaf_job = await workshop.engine.submit("lab.post__deaf", timeout=TIMEOUT_SECONDS)
-    group_job = await workshop.engine.submit("lab.post__group", retries=0)
+    slots = dict.fromkeys(deployment.settings.lane_concurrency, 1)
+    await deployment.start_worker(service, lane_concurrency=slots)
+    deaf_job = await deployment.engine.submit("lab.post__deaf", timeout=TIMEOUT_SECONDS)
+    group_job = await deployment.engine.submit("lab.post__group", retries=0)
 
-    assert (await workshop.end_of(deaf_job)).state is State.COMPLETED
-    view = await workshop.end_of(group_job)
+    assert (await deployment.wait_for_end(deaf_job)).state is State.COMPLETED
+    view = await deployment.wait_for_end(group_job)
     assert interruptions == [0]
     assert view.error_message == (
         "failed once; last: handler_error: LookupError: in a task of a group"
     )
 
 
-async def test_timeouts_hold_while_the_database_does_not_answer(workshop: Workshop) -> None:
+async def test_timeouts_hold_while_the_database_does_not_answer(deployment: Deployment) -> None:
     service = Service("lab")
     started: asyncio.Queue[Job] = asyncio.Queue()
     interrupted: asyncio.Queue[str] = asyncio.Queue()
@@ -218,24 +222,24 @@ async def test_timeouts_hold_while_the_database_does_not_answer(workshop: Worksh
         finally:
             interrupted.put_nowait(job.id)
 
-    await workshop.start_worker(service)
-    ticket = await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
+    await deployment.start_worker(service)
+    ticket = await deployment.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
     job = await started.get()
-    async with workshop.sql.transaction():
+    async with deployment.sql.transaction():
         # Whatever the worker wants to write about the job now waits for this transaction.
-        await workshop.sql.execute("LOCK TABLE jobs IN SHARE MODE")
+        await deployment.sql.execute("LOCK TABLE jobs IN SHARE MODE")
         await eventually_async(
-            lambda: workshop.sql.fetchval(
+            lambda: deployment.sql.fetchval(
                 "SELECT count(*) FROM pg_locks WHERE relation = 'jobs'::regclass AND NOT granted"
             ),
             "the worker waits for the lock",
         )
         assert await interrupted.get() == job.id
-    assert (await workshop.end_of(ticket)).failures == 1
+    assert (await deployment.wait_for_end(ticket)).failures == 1
 
 
 async def test_plain_functions_that_do_not_stop_keep_their_own_jobs_waiting_and_nobody_elses(
-    workshop: Workshop, gate: threading.Event
+    deployment: Deployment, gate: threading.Event
 ) -> None:
     service = Service("lab")
 
@@ -248,22 +252,22 @@ async def test_plain_functions_that_do_not_stop_keep_their_own_jobs_waiting_and_
     def work() -> str:
         return "done"
 
-    worker = await workshop.start_worker(service)
+    worker = await deployment.start_worker(service)
     hanging = [
-        await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
+        await deployment.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
         for _ in range(ABANDONED_THREADS_OF_ENDPOINT_MAX)
     ]
     for ticket in hanging:
-        await workshop.end_of(ticket)
+        await deployment.wait_for_end(ticket)
     await until_true(lambda: bool(worker._threads_held), "the worker has no thread left for it")
-    waiting = await workshop.engine.submit("lab.post__hang", retries=0)
-    other = await workshop.engine.submit("lab.post__work")
-    assert (await workshop.end_of(other)).result == b'"done"'
+    waiting = await deployment.engine.submit("lab.post__hang", retries=0)
+    other = await deployment.engine.submit("lab.post__work")
+    assert (await deployment.wait_for_end(other)).result == b'"done"'
 
     async def explained() -> str | None:
-        view = await workshop.engine.get(waiting.id)
+        view = await deployment.engine.get(waiting.id)
         assert (view.state, view.attempts) == (State.QUEUED, 0)
-        told = await workshop.engine.explainer.explain(view)
+        told = await deployment.engine.explainer.explain(view)
         (first, *_) = told.blockers or [None]
         return None if first is None or first.kind != "threads_held" else told.summary
 
@@ -271,16 +275,16 @@ async def test_plain_functions_that_do_not_stop_keep_their_own_jobs_waiting_and_
     assert said.startswith("All threads of the workers for lab.post__hang are blocked by handlers")
 
     gate.set()
-    ended = await workshop.end_of(waiting)
+    ended = await deployment.wait_for_end(waiting)
     assert (ended.state, ended.result, ended.attempts) == (State.COMPLETED, b'"in the end"', 1)
     held = "SELECT count(*) FROM workers WHERE threads_held <> '{}'"
     await eventually_async(
-        lambda: _is_none(workshop, held), "it is no longer said that threads are held"
+        lambda: _is_none(deployment, held), "it is no longer said that threads are held"
     )
 
 
 async def test_a_job_that_finds_no_thread_is_given_back_once_and_not_claimed_again_at_once(
-    workshop: Workshop, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = Service("lab")
     hanging = threading.Semaphore(0)
@@ -298,23 +302,25 @@ async def test_a_job_that_finds_no_thread_is_given_back_once_and_not_claimed_aga
     with monkeypatch.context() as watched:
         # Nothing but the job itself looks at the threads.
         watched.setattr(agent, "_WATCH_SECONDS", 3_600.0)
-        worker = await workshop.start_worker(service)
+        worker = await deployment.start_worker(service)
         hung = [
-            await workshop.engine.submit("lab.post__hang", retries=0)
+            await deployment.engine.submit("lab.post__hang", retries=0)
             for _ in range(ABANDONED_THREADS_OF_ENDPOINT_MAX)
         ]
         for _ in hung:
             await asyncio.to_thread(hanging.acquire)
         for running in worker._running:
             running.stop(StopReason.TIMEOUT, running.started_at)
-        await workshop.end_of_all(hung)
+        await deployment.wait_for_ends(hung)
         assert not worker._threads_held
-        waiting = await workshop.engine.submit("lab.post__hang", retries=0)
-        await workshop.until(waiting, lambda view: view.interruptions, "the job was given back")
+        waiting = await deployment.engine.submit("lab.post__hang", retries=0)
+        await deployment.wait_for_job(
+            waiting, lambda view: view.interruptions, "the job was given back"
+        )
         for _ in range(10):  # each is claimed: so would the other be, were it not left out
-            other = await workshop.engine.submit("lab.post__work")
-            assert (await workshop.end_of(other)).state is State.COMPLETED
-        view = await workshop.engine.get(waiting.id)
+            other = await deployment.engine.submit("lab.post__work")
+            assert (await deployment.wait_for_end(other)).state is State.COMPLETED
+        view = await deployment.engine.get(waiting.id)
         assert (view.state, view.interruptions) == (State.QUEUED, 1)
         assert worker._threads_held.keys() == {"lab.post__hang"}
 
@@ -323,7 +329,7 @@ async def test_a_job_that_finds_no_thread_is_given_back_once_and_not_claimed_aga
         assert executors is not None
         await until_true(lambda: not executors.abandoned_threads, "the handlers have stopped")
         worker._look_at_threads()
-        ended = await workshop.end_of(waiting)
+        ended = await deployment.wait_for_end(waiting)
     assert (ended.state, ended.result, ended.interruptions) == (
         State.COMPLETED,
         b'"in the end"',
@@ -331,5 +337,5 @@ async def test_a_job_that_finds_no_thread_is_given_back_once_and_not_claimed_aga
     )
 
 
-async def _is_none(workshop: Workshop, query: str) -> bool:
-    return bool(await workshop.sql.fetchval(query) == 0)
+async def _is_none(deployment: Deployment, query: str) -> bool:
+    return bool(await deployment.sql.fetchval(query) == 0)

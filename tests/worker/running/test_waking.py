@@ -6,8 +6,8 @@ import asyncio
 
 from coatcheck import Service, State
 from coatcheck.domain.ids import new_id
-from tests.waiting import eventually_async
-from tests.worker.workshop import Workshop, until_true
+from tests.deployment import Deployment
+from tests.waiting import eventually_async, until_true
 
 
 def greeter() -> Service:
@@ -20,14 +20,14 @@ def greeter() -> Service:
     return service
 
 
-async def test_a_job_is_found_by_polling_when_nobody_announces_it(workshop: Workshop) -> None:
-    worker = await workshop.start_worker(greeter())
+async def test_a_job_is_found_by_polling_when_nobody_announces_it(deployment: Deployment) -> None:
+    worker = await deployment.start_worker(greeter())
     counter = worker._exchange
     # Its first look, at the beginning, would find it without any poll.
     await until_true(lambda: counter.quiet and not counter._work_may_wait, "the worker has looked")
     # Written past the engine: no notification is ever sent.
     job_id = new_id()
-    await workshop.sql.execute(
+    await deployment.sql.execute(
         """
         INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload)
         VALUES ('default', $1, 'standard', 'lab.post__greet', '', 0, '{}')
@@ -35,15 +35,17 @@ async def test_a_job_is_found_by_polling_when_nobody_announces_it(workshop: Work
         job_id,
     )
     await eventually_async(
-        lambda: workshop.sql.fetchval("SELECT state = 'completed' FROM jobs WHERE id = $1", job_id),
+        lambda: deployment.sql.fetchval(
+            "SELECT state = 'completed' FROM jobs WHERE id = $1", job_id
+        ),
         "the job is completed",
     )
 
 
 async def test_a_worker_whose_listening_connection_is_killed_again_and_again_still_finds_work(
-    workshop: Workshop,
+    deployment: Deployment,
 ) -> None:
-    worker = await workshop.start_worker(greeter())
+    worker = await deployment.start_worker(greeter())
     killed: set[int] = set()
     stop = asyncio.Event()
 
@@ -51,15 +53,15 @@ async def test_a_worker_whose_listening_connection_is_killed_again_and_again_sti
         while not stop.is_set():
             pid = worker._listener.backend_pid
             if pid is not None and pid not in killed:
-                await workshop.sql.execute("SELECT pg_terminate_backend($1)", pid)
+                await deployment.sql.execute("SELECT pg_terminate_backend($1)", pid)
                 killed.add(pid)
             await asyncio.sleep(0)
 
     killing = asyncio.create_task(kill_listeners())
     try:
         await until_true(lambda: bool(killed), "a listening connection was killed")
-        tickets = [await workshop.engine.submit("lab.post__greet") for _ in range(3)]
-        views = await workshop.end_of_all(tickets)
+        tickets = [await deployment.engine.submit("lab.post__greet") for _ in range(3)]
+        views = await deployment.wait_for_ends(tickets)
     finally:
         stop.set()
         await killing
@@ -67,10 +69,10 @@ async def test_a_worker_whose_listening_connection_is_killed_again_and_again_sti
     assert {view.state for view in views} == {State.COMPLETED}
 
 
-async def test_a_killed_listening_connection_is_made_anew(workshop: Workshop) -> None:
-    worker = await workshop.start_worker(greeter())
+async def test_a_killed_listening_connection_is_made_anew(deployment: Deployment) -> None:
+    worker = await deployment.start_worker(greeter())
     first = worker._listener.backend_pid
-    await workshop.sql.execute("SELECT pg_terminate_backend($1)", first)
+    await deployment.sql.execute("SELECT pg_terminate_backend($1)", first)
 
     async def listens_again() -> bool:
         return worker._listener.backend_pid not in (None, first)
