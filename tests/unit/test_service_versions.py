@@ -55,12 +55,26 @@ def test_a_version_is_a_whole_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gateway", "Gateway", "graphs", "scrape", "coatcheck", "coatcheck-tools"]
+    ("name", "product"),
+    [
+        ("gateway", "gateway"),
+        ("Gateway", "gateway"),
+        ("graphs", "graphs"),
+        ("scrape", "scrape"),
+        ("coatcheck", "graphs"),
+        ("coatcheck-tools", "graphs"),
+    ],
 )
-def test_names_of_coatchecks_own_services_are_refused(name: str) -> None:
+def test_names_of_products_services_are_for_their_product_alone(name: str, product: str) -> None:
     with pytest.raises(ValueError, match="reserved for Coatcheck itself"):
         Service(name)
-    assert Service(name, _builtin=True).name == name
+    assert Service(name, product=product).name == name
+
+
+@pytest.mark.parametrize("name", ["docs", "gateway"])
+def test_a_product_has_only_the_services_of_its_entry_points(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' is not a service of the product 'graphs'"):
+        Service(name, product="graphs")
 
 
 def test_two_versions_of_a_service_are_loaded_together(

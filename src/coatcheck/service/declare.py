@@ -130,7 +130,8 @@ class Service:
     """A named group of endpoints, declared with ``post``, ``get``, ``put`` and the like.
 
     Versions are Services with the same name: ``Service("docs", version=2)`` beside
-    ``Service("docs")``.
+    ``Service("docs")``. ``product`` is the product whose service this is: its name is reserved for
+    the product, and its jobs are submitted through the product's API alone.
     """
 
     __slots__ = ("_endpoints", "internal", "name", "published", "version")
@@ -140,7 +141,7 @@ class Service:
         name: str,
         version: int = 1,
         *,
-        _builtin: bool = False,
+        product: str | None = None,
         _published: bool = False,
         _internal: bool = False,
     ) -> None:
@@ -149,16 +150,24 @@ class Service:
                 f"{name!r} is not a valid service name: use a letter, then letters, digits, '-' or"
                 " '_', at most 63 in all"
             )
-        if not _builtin and is_reserved(name, reserved_services()):
-            kept = ", ".join(map(repr, reserved_services()))
+        reserved = reserved_services()
+        if product is None and is_reserved(name, reserved):
+            kept = ", ".join(map(repr, reserved))
             raise ValueError(
                 f"{name!r} is not a valid service name: {kept}, and names that begin with"
                 " 'coatcheck', are reserved for Coatcheck itself"
             )
+        if product is not None and (
+            not is_reserved(name, reserved) or reserved.get(name.lower(), product) != product
+        ):
+            raise ValueError(
+                f"{name!r} is not a service of the product {product!r}: no entry point of"
+                " coatcheck.services says so"
+            )
         _whole("version", version, at_least=1, at_most=VERSION_MAX)
         self.name = name
         self.version = version
-        self.published = _published or not _builtin
+        self.published = _published or product is None
         """Whether the catalogue has it. Most of Coatcheck's own services are behind products."""
         self.internal = _internal
         """Whether its jobs are a product's own work, which nobody submits."""

@@ -28,7 +28,7 @@ MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
 def _endpoint(memory_mb: int | None) -> Endpoint:
-    service = Service("coatcheck-analysis", _builtin=True)
+    service = Service("coatcheck-analysis", product="graphs")
     service.post("/analyse", isolated=True, timeout=600, memory_mb=memory_mb)(analyse)
     (endpoint,) = service.endpoints.values()
     return endpoint

@@ -45,7 +45,7 @@ class Chats:
     """A service whose jobs run until the gate opens, and who count how many do at once."""
 
     def __init__(self) -> None:
-        self.service = Service(LLM_SERVICE, _builtin=True)
+        self.service = Service(LLM_SERVICE, product="llm")
         self.gate = asyncio.Event()
         self.running = 0
         self.most = 0

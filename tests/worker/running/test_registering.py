@@ -136,7 +136,7 @@ async def test_a_worker_whose_registration_is_gone_says_it_again(
 
 async def test_a_builtin_service_is_served_and_not_published(deployment: Deployment) -> None:
     """Nobody may call it by its name: the gateway alone submits to it."""
-    gateway = Service("gateway", _builtin=True)
+    gateway = Service("gateway", product="gateway")
 
     @gateway.post("/http")
     async def call() -> None: ...

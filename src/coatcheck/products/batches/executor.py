@@ -48,7 +48,7 @@ class BatchExecutor:
         self._notify_db = Connection(settings.database_url, name="ingest notify")
         self._notifier = notifier or Notifier(self._notify_db)
         self._exporter = Exporter(settings, self._blobs)
-        self.service = Service(BATCHES_SERVICE, _builtin=True, _internal=True)
+        self.service = Service(BATCHES_SERVICE, product="batches", _internal=True)
 
         @self.service.post("/ingest", timeout=RUN_SECONDS_MAX)
         async def ingest(order: IngestRequest) -> IngestReport:

@@ -322,7 +322,7 @@ class UpstreamExecutor:
         self._secrets = ServiceSecrets(settings)
         self._temp_dir: Path = settings.temp_dir
         self._client: httpx2.AsyncClient | None = None
-        self.service = Service(GATEWAY_SERVICE, _builtin=True)
+        self.service = Service(GATEWAY_SERVICE, product="gateway")
 
         @self.service.post("/http", timeout=TIMEOUT_SECONDS_MAX)
         async def http(

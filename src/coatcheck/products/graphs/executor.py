@@ -100,12 +100,12 @@ class GraphExecutor:
         self._not_removed: list[HeldCopy] = []
         # Copies are found by the id of their disk. The host's name is for people.
         self._host = f"{socket.gethostname()}:{disk_id(settings.temp_dir)}"
-        self.service = Service(GRAPHS_SERVICE, _builtin=True)
+        self.service = Service(GRAPHS_SERVICE, product="graphs")
         for operation in GRAPH_OPERATIONS:
             self.service.post(f"/{operation}", timeout=RUN_SECONDS_MAX + _ENDING_SECONDS_MAX)(
                 self._handler(operation)
             )
-        within = Service("coatcheck-analysis", _builtin=True)
+        within = Service("coatcheck-analysis", product="graphs")
         within.post(
             "/analyse",
             isolated=True,

@@ -123,7 +123,7 @@ class LlmExecutor:
         self._images = ImageFetcher(settings)
         self._placements: dict[UUID, _Placement] = {}
         self._workers: list[Worker] = []
-        self.service = Service(LLM_SERVICE, _builtin=True)
+        self.service = Service(LLM_SERVICE, product="llm")
         for kind in LLM_ENDPOINTS:
             self.service.post(f"/{kind}", timeout=JOB_TIMEOUT_SECONDS, starts_itself=True)(
                 self._handler(kind)

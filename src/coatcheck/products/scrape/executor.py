@@ -82,7 +82,7 @@ class ScrapeExecutor:
             tls=tls,
         )
         bytes_max = settings.scrape_bytes_max
-        self.service = Service(SCRAPE_SERVICE, _builtin=True, _published=True)
+        self.service = Service(SCRAPE_SERVICE, product="scrape", _published=True)
 
         @self.service.post(
             "/fetch", lane=Lane.BULK, timeout=TIMEOUT_SECONDS_MAX + _STORE_SECONDS_MAX

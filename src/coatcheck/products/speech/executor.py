@@ -11,7 +11,7 @@ from coatcheck.service import Service
 
 def speech_service() -> Service:
     """Make the service, for the worker that makes remote calls."""
-    speech = Service(SPEECH_SERVICE, _builtin=True)
+    speech = Service(SPEECH_SERVICE, product="speech")
     for path in SPEECH_PATHS.values():
 
         @speech.post(path, timeout=TIMEOUT_SECONDS_MAX)
