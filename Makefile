@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test lint format types imports check docs screenshots lock bench chaos soak recovery planted environment fuzz abuse audit clean
+.PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test lint format types imports check reference docs screenshots lock bench chaos soak recovery planted environment fuzz abuse audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,10 +40,11 @@ tts-remote: $(VENV)/.tts ## start the example text-to-speech server; ARGS="--por
 test: setup-dev azurite browser typescript corpus ## run the tests; ARGS="-k name" selects some
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
 
-lint: setup-dev ## check style and formatting, and that the sync client is up to date
+lint: setup-dev ## check style and formatting, and that generated code and documentation are up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/generate_sync_client --check
+	$(BIN)/python -m scripts.reference --check
 
 format: setup-dev ## fix style and formatting
 	$(BIN)/ruff check --fix .
@@ -90,6 +91,9 @@ fuzz: setup-dev azurite corpus ## fuzz with hostile and random input; ARGS="--ti
 
 audit: setup-dev ## list the licences of all shipped packages; ARGS="--all" includes development packages
 	@$(BIN)/python scripts/audit $(ARGS)
+
+reference: setup-dev ## regenerate the reference documentation; ARGS=--check only compares
+	@$(BIN)/python -m scripts.reference $(ARGS)
 
 docs: setup-dev ## build the documentation site into build/docs
 	@$(BIN)/python -m scripts.docs_site

@@ -12,7 +12,6 @@ import pytest
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.instruments import DECLARED
 from coatcheck.telemetry.queue_metrics import QUEUE_METRICS
-from coatcheck.telemetry.reference import markdown
 from tests.markdown import REPOSITORY
 
 DASHBOARD = REPOSITORY / "examples" / "grafana" / "coatcheck.json"
@@ -44,13 +43,6 @@ def expressions() -> Iterator[str]:
     for panel in json.loads(DASHBOARD.read_text())["panels"]:
         for target in panel.get("targets", ()):
             yield target["expr"]
-
-
-def test_the_reference_is_what_the_declarations_make_of_it() -> None:
-    written = (REPOSITORY / "docs" / "reference" / "metrics.md").read_text()
-    assert written == markdown(), (
-        "run: python -m coatcheck.telemetry.reference > docs/reference/metrics.md"
-    )
 
 
 def test_every_expression_of_the_dashboard_asks_for_what_there_is() -> None:

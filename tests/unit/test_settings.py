@@ -16,7 +16,6 @@ from coatcheck.settings.egress_allow import AllowRule
 from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
 from coatcheck.settings.issuers import TokenIssuer
 from coatcheck.settings.llm_targets import LlmTarget
-from coatcheck.settings.reference import markdown
 from coatcheck.settings.scrape_gateway import ScrapeGateway
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -574,13 +573,6 @@ def test_a_misspelt_variable_is_matched_with_the_one_that_was_meant() -> None:
         "COATCHECK_DATABSE_URL": "COATCHECK_DATABASE_URL",
         "COATCHECK_LANES_CONCURRENCY": "COATCHECK_LANE_CONCURRENCY",
     }
-
-
-def test_the_settings_page_is_what_the_declarations_say() -> None:
-    page = REPOSITORY / "docs" / "reference" / "settings.md"
-    assert page.read_text() == markdown(), (
-        "run: python -m coatcheck.settings.reference > docs/reference/settings.md"
-    )
 
 
 def test_what_speaks_is_a_url_or_any_other_kind_of_remote() -> None:

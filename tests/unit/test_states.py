@@ -1,12 +1,9 @@
-"""The table of transitions: what must be true of it whatever it says; and the page made from it."""
+"""The table of transitions: what must be true of it whatever it says."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from coatcheck.domain import state_diagram
 from coatcheck.domain.states import (
     EDGES,
     HELD,
@@ -19,8 +16,6 @@ from coatcheck.domain.states import (
     TransitionEvent,
     after,
 )
-
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "states.md"
 
 
 def reachable_from(beginnings: frozenset[State]) -> set[State]:
@@ -75,16 +70,3 @@ def test_only_a_claim_gives_a_job_to_a_worker() -> None:
 def test_the_properties_of_a_state_are_those_of_its_kind() -> None:
     assert {state for state in State if state.terminal} == TERMINAL
     assert {state for state in State if state.held} == HELD
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    """If this fails: python -m coatcheck.domain.state_diagram > docs/reference/states.md"""
-    assert PAGE.read_text(encoding="utf-8") == state_diagram.markdown()
-
-
-def test_the_reference_page_shows_every_step() -> None:
-    page = state_diagram.markdown()
-    for source, target in EDGES:
-        assert f"    {source} --> {target}: " in page
-    for event in TransitionEvent:
-        assert f"| `{event}` |" in page

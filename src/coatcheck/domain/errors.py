@@ -82,10 +82,14 @@ class CoatcheckError(Exception):
 
 
 class BadRequest(CoatcheckError):
+    """The request is wrong; the caller can correct it."""
+
     code = "bad_request"
 
 
 class InvalidSubmission(BadRequest):
+    """A field of a submission is out of bounds."""
+
     code = "invalid_submission"
 
 
@@ -96,7 +100,7 @@ class FieldIssue:
 
 
 class InvalidInput(BadRequest):
-    """The payload does not fit the handler. ``issues`` names each field and what is wrong."""
+    """The input does not fit the handler. ``details`` names each field and what is wrong."""
 
     code = "invalid_input"
 
@@ -106,7 +110,7 @@ class InvalidInput(BadRequest):
 
 
 class InvalidParameter(BadRequest):
-    """A query field, a header or a part of the path is wrong. ``field`` names it."""
+    """A query field, a header or a part of the path is wrong. ``details`` names it."""
 
     code = "invalid_parameter"
 
@@ -124,14 +128,20 @@ class InvalidBody(BadRequest):
 
 
 class UnknownLane(BadRequest):
+    """There is no such lane."""
+
     code = "unknown_lane"
 
 
 class NotAsyncEligible(BadRequest):
+    """The endpoint only accepts synchronous calls."""
+
     code = "not_async_eligible"
 
 
 class IdempotencyMismatch(BadRequest):
+    """A known idempotency key came with another payload, and the caller asked to be strict."""
+
     code = "idempotency_mismatch"
 
 
@@ -142,6 +152,8 @@ class UrlForbidden(BadRequest):
 
 
 class BodyTooLarge(BadRequest):
+    """The body has more bytes than the route accepts."""
+
     code = "body_too_large"
 
     def __init__(self, bytes_max: int) -> None:
@@ -149,6 +161,8 @@ class BodyTooLarge(BadRequest):
 
 
 class BodyTooSlow(BadRequest):
+    """The body did not arrive in time."""
+
     code = "body_too_slow"
 
     def __init__(self, seconds: float) -> None:
@@ -156,6 +170,8 @@ class BodyTooSlow(BadRequest):
 
 
 class CompressedBody(BadRequest):
+    """The content coding of the body is not accepted; gzip is."""
+
     code = "compressed_body"
 
 
@@ -166,15 +182,19 @@ class BodyInflatesTooMuch(BadRequest):
 
 
 class WrongMediaType(BadRequest):
+    """The content type of the body is not accepted."""
+
     code = "unsupported_media_type"
 
 
 class IdempotencyKeyRequired(BadRequest):
+    """The route requires an idempotency key."""
+
     code = "idempotency_key_required"
 
 
 class FileRejected(BadRequest):
-    """The file cannot be used. ``reason`` is short and stable, for programs."""
+    """The file cannot be used. ``details`` has the reason, as a short and stable word."""
 
     code = "file_rejected"
 
@@ -184,7 +204,7 @@ class FileRejected(BadRequest):
 
 
 class ArchiveRejected(FileRejected):
-    """The archive is refused."""
+    """The archive cannot be used. ``details`` has the reason."""
 
     code = "archive_rejected"
 
@@ -200,6 +220,8 @@ class Unauthenticated(CoatcheckError):
 
 
 class MissingScope(CoatcheckError):
+    """The credential does not have the scope that the route requires."""
+
     code = "missing_scope"
 
 
@@ -228,11 +250,13 @@ class UserRequired(CoatcheckError):
 
 
 class SubscriptionInactive(CoatcheckError):
+    """The organisation's plan does not allow new jobs."""
+
     code = "subscription_inactive"
 
 
 class RateLimited(CoatcheckError):
-    """Too many requests. ``headers`` describe the limit that was reached."""
+    """Too many requests in the window of a rate limit, which the ``RateLimit`` headers describe."""
 
     code = "rate_limited"
 
@@ -310,7 +334,7 @@ class ResolverBusy(LookUpRefused):
 
 
 class TooManyHeldAnswers(CoatcheckError):
-    """Too many responses are held open; ``whose`` says by whom."""
+    """Too many responses are held open for one caller, or in all. Its text says which."""
 
     code = "too_many_held_answers"
     retry_after = 5
@@ -477,11 +501,16 @@ class BlobChanged(Conflict):
 
 
 class DatabaseUnavailable(CoatcheckError):
+    """PostgreSQL is unreachable. Nothing was done."""
+
     code = "database_unavailable"
     public_text = "The database cannot be reached. Nothing was done; try again."
 
 
 class OutcomeUnknown(CoatcheckError):
+    """The request may have taken effect: the connection to the database broke in mid-statement, or
+    the server stopped. Send it again with the same idempotency key."""
+
     code = "outcome_unknown"
     public_text = (
         "The connection to the database broke. The request may have taken effect: send it again "
@@ -490,11 +519,15 @@ class OutcomeUnknown(CoatcheckError):
 
 
 class BlobStoreUnavailable(CoatcheckError):
+    """The blob store is unreachable. Nothing was stored."""
+
     code = "blob_store_unavailable"
     public_text = "The blob store cannot be reached. Nothing was kept; try again."
 
 
 class SchemaMismatch(CoatcheckError):
+    """Another version migrated the database."""
+
     code = "schema_mismatch"
     public_text = "The database's schema is of another version than this server."
 
@@ -512,6 +545,8 @@ class DatabaseBeforeFirstRelease(SchemaMismatch):
 
 
 class SettingsInvalid(CoatcheckError):
+    """A setting is wrong. Its text says which, and what is allowed."""
+
     code = "settings_invalid"
 
 

@@ -6,40 +6,58 @@ from types import MappingProxyType
 from typing import Final
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
+"""The input of a job."""
 RESULT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The result of a job."""
 ERROR_MESSAGE_CHARACTERS_MAX: Final = 4_000
+"""The message of a job's error; longer ones are cut."""
 PROGRESS_NOTE_CHARACTERS_MAX: Final = 1_000
+"""The note of a progress report."""
 LOG_LINE_CHARACTERS_MAX: Final = 8_000
+"""A line of a job's log, and its fields as JSON. Longer lines that a handler prints are split."""
 OUTPUT_CHUNK_BYTES_MAX: Final = 256 * 1024
+"""A chunk of output."""
 REPORT_OVERHEAD_BYTES: Final = 256
 """The overhead of a pending log line or chunk besides its text, so that small ones count."""
 REPORTS_WAITING_BYTES_PER_JOB: Final = 512 * 1024
+"""Log lines and chunks of one job that wait to be stored. Beyond it, a handler that reports must
+wait."""
 REPORTS_WAITING_BYTES: Final = 16 * 1024 * 1024
-"""Pending log lines and chunks of one job, and of all jobs of a worker. Beyond either, a handler
-that reports must wait."""
+"""The same for all jobs of a worker."""
 UNAWAITED_REPORTS_BYTES_PER_JOB: Final = 4 * 1024 * 1024
+"""The same for an async handler that does not await its reports and cannot be slowed down: beyond
+it, reporting raises."""
 UNAWAITED_REPORTS_BYTES: Final = 32 * 1024 * 1024
-"""The same for async handlers that do not await their reports and cannot be slowed down: beyond
-either, reporting raises. The second covers all jobs, and applies only to those over their own."""
+"""The same for all jobs of a worker together; it applies only to those over their own."""
 REPORTS_UNDERWAY_BYTES: Final = 128 * 1024
 """How far a handler in a thread or a process may be ahead of the reports its worker accepted."""
 ARTIFACT_NAME_CHARACTERS_MAX: Final = 255
+"""The name of a file that a job makes."""
 ARTIFACT_BYTES_MAX: Final = 5 * 1024 * 1024 * 1024
+"""A file that a job makes."""
 IDEMPOTENCY_KEY_CHARACTERS_MAX: Final = 255
+"""An idempotency key."""
 DELAY_SECONDS_MAX: Final = 366 * 86_400
 """For a job submitted over HTTP: no deployment stays unchanged for longer."""
 JSON_DEPTH_MAX: Final = 32
+"""How deep a JSON body may be nested."""
 INFLATED_RATIO_MAX: Final = 100
-"""The highest compression ratio of a gzip body, once it inflates to more than:"""
+"""The highest compression ratio of a gzip body."""
 INFLATED_BYTES_FREE: Final = 1024 * 1024
+"""A gzip body that inflates to no more than this may have any compression ratio."""
 ARCHIVE_BYTES_MAX: Final = 500_000_000
+"""An archive of code. Default of its setting."""
 ARCHIVE_ENTRIES_MAX: Final = 500_000
+"""The entries of an archive: 500 MB of real source code have fewer. Default of its setting."""
 ARCHIVE_UNPACKED_MB_MAX: Final = 10 * 1024
-"""Defaults of the settings: 500 MB of real source code have fewer files, and unpack to less."""
+"""The size of an unpacked archive: 500 MB of real source code unpack to less. Default of its
+setting."""
 LIST_BYTES_MAX: Final = 10_000_000_000
 """The size of a task list, uploaded or streamed."""
 RUN_TASKS_MAX: Final = 10_000_000
+"""The tasks of a run of a batch."""
 CUSTOM_ID_CHARACTERS_MAX: Final = 255
+"""The caller's own id of a task."""
 BAD_LINES_KEPT_MAX: Final = 1_000
 """Per list: this many are reported one by one; the rest are counted."""
 RESULT_INLINE_BYTES_MAX: Final = 64 * 1024
@@ -93,19 +111,26 @@ ROLL_UPS_KEPT_SECONDS: Final = MappingProxyType(
 USAGE_HOURS_KEPT_DAYS: Final = 62
 """How long hourly usage is kept; daily usage is kept for good."""
 USAGE_DAYS_MAX: Final = 366
-"""Days per usage request; with hourly usage at most ``USAGE_HOURLY_DAYS_MAX``."""
+"""Days per usage request."""
 USAGE_HOURLY_DAYS_MAX: Final = 31
+"""The same with hourly usage."""
 USAGE_REPORT_AFTER_SECONDS: Final = 3_600
 """A report is made this long after its period, when all jobs that ended in it are committed."""
 USAGE_REPORT_DAYS_BACK: Final = 35
 """How long after its period a report is still made, if nothing ran in time."""
 USAGE_REPORTS_KEPT_DAYS: Final = 400
+"""How long usage reports are kept."""
 
 API_KEY_NAME_CHARACTERS_MAX: Final = 100
+"""The name of an API key."""
 KEY_LIFE_SECONDS_MAX: Final = 10 * 365 * 86_400
+"""How far ahead an API key may expire."""
 RATE_REQUESTS_MAX: Final = 1_000_000_000
+"""The requests in the window of a rate limit."""
 RATE_SECONDS_MAX: Final = 86_400
+"""The window of a rate limit."""
 STRIPE_EVENT_BYTES_MAX: Final = 256 * 1024
+"""An event that Stripe sends."""
 
 
 def page_result_bytes_max(rows: int) -> int:

@@ -13,18 +13,28 @@ from typing import Final
 
 
 class State(StrEnum):
-    """The state of a job. ``terminal`` says whether it is final."""
+    """The state of a job. Below each is what a job in it does."""
 
     STAGED = "staged"
+    """is due later"""
     QUEUED = "queued"
+    """waits for a worker"""
     DISPATCHING = "dispatching"
+    """was claimed by a worker; its handler has just begun or is about to"""
     PROCESSING = "processing"
+    """is running"""
     FINALIZING = "finalizing"
+    """was finished by a remote; its result is being stored"""
     RETRYING = "retrying"
+    """failed, or lost its worker more than once, and will run again later"""
     CANCEL_REQUESTED = "cancel_requested"
+    """is running, and its worker was asked to stop it"""
     COMPLETED = "completed"
+    """has a result"""
     FAILED = "failed"
+    """has an error, and will not be retried"""
     CANCELLED = "cancelled"
+    """was cancelled"""
 
     @property
     def terminal(self) -> bool:
@@ -37,23 +47,38 @@ class State(StrEnum):
 
 
 class TransitionEvent(StrEnum):
-    """What can happen to a job. The comment names the cause."""
+    """What can happen to a job. Below each: its cause and its meaning."""
 
-    DUE = "due"  # the stager: its run_at has come
-    CLAIM = "claim"  # a worker claims it
-    START = "start"  # its holder: the handler has been running for a while
-    FINALIZE = "finalize"  # its holder: the remote work is done, its result is being stored
-    COMPLETE = "complete"  # its holder: the handler returned
-    FAIL = "fail"  # its holder or the rescuer: failed for good, or no attempt is left
-    RETRY = "retry"  # its holder: failed, and an attempt is left
-    UNREACHABLE = "unreachable"  # its holder: the target was unreachable; spends no attempt
-    POSTPONE = "postpone"  # its holder: to be retried later; spends no attempt
-    RELEASE = "release"  # its holder: interrupted by a drain; spends no attempt
-    CRASH = "crash"  # the rescuer: its holder died or went silent, for the first time
-    CRASH_AGAIN = "crash_again"  # the rescuer: the same, and not for the first time; due later
-    CANCEL = "cancel"  # the caller requests it
-    ACKNOWLEDGE_CANCEL = "acknowledge_cancel"  # its holder has stopped as requested
-    EXPIRE = "expire"  # the expirer: it did not start before its deadline
+    DUE = "due"
+    """the stager: it became due"""
+    CLAIM = "claim"
+    """a worker: claimed it"""
+    START = "start"
+    """its worker: the handler has been running for a while"""
+    FINALIZE = "finalize"
+    """its worker: the remote work is done; its result is being stored"""
+    COMPLETE = "complete"
+    """its worker: the handler returned"""
+    FAIL = "fail"
+    """its worker, the expirer or the rescuer: failed for good, or no attempt is left"""
+    RETRY = "retry"
+    """its worker or the expirer: failed, or ran too long, and an attempt is left"""
+    UNREACHABLE = "unreachable"
+    """its worker: what it needs is unreachable; spends no attempt"""
+    POSTPONE = "postpone"
+    """its worker: its call broke off, which is counted separately; no attempt"""
+    RELEASE = "release"
+    """its worker: the worker is stopping; spends no attempt"""
+    CRASH = "crash"
+    """the rescuer: its worker died or went silent, for the first time"""
+    CRASH_AGAIN = "crash_again"
+    """the rescuer: its worker died or went silent, and not for the first time; due after a delay"""
+    CANCEL = "cancel"
+    """the caller: requested cancellation"""
+    ACKNOWLEDGE_CANCEL = "acknowledge_cancel"
+    """its worker: the handler stopped as requested"""
+    EXPIRE = "expire"
+    """the expirer: it did not start before its deadline"""
 
 
 INITIAL: Final = frozenset({State.STAGED, State.QUEUED})

@@ -19,14 +19,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from enum import Enum
 from functools import lru_cache
-from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from coatcheck.domain import ids
 from coatcheck.domain.errors import CoatcheckError
 from coatcheck.http.gate import Gate
 from coatcheck.http.problem_formats import unrouted_format
-from coatcheck.http.problems import problem
+from coatcheck.http.problems import Refusal, problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import ASGIApp, Receive, Scope, Send
 from coatcheck.settings.parsers import Network
@@ -168,8 +167,7 @@ class FullServerApp:
         request.problem_format = unrouted_format(self._app, request.raw_path)
         reply = problem(
             request,
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "too_many_connections",
+            *Refusal.TOO_MANY_CONNECTIONS.value,
             "The server has too many connections; try again.",
             headers=[RETRY_AFTER],
         )

@@ -9,7 +9,7 @@ from typing import Final
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.disposition import attachment
-from coatcheck.http.problems import MEDIA_TYPE, Problem, problem
+from coatcheck.http.problems import MEDIA_TYPE, Problem, Refusal, problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import SANDBOXED, Response, StreamResponse, raw_header
 from coatcheck.http.routing import Parameter, ResponseSpec
@@ -114,8 +114,7 @@ def file_response(
         except Unsatisfiable:
             return problem(
                 request,
-                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-                "range_not_satisfiable",
+                *Refusal.RANGE_NOT_SATISFIABLE.value,
                 f"The file has {file.size} bytes.",
                 headers=[raw_header("content-range", f"bytes */{file.size}")],
             )

@@ -58,9 +58,8 @@ class Reservation:
 class ByteBudget:
     """A number of bytes that callers share, with a maximum for each."""
 
-    def __init__(self, name: str, bytes_max: int, *, is_of_bodies: bool) -> None:
-        """``name`` is the name of the bound in docs/reference/bounds.md."""
-        self._name = name
+    def __init__(self, bound: metrics.Bound, bytes_max: int, *, is_of_bodies: bool) -> None:
+        self._bound = bound
         self._bytes_max = bytes_max
         self._share_max = bytes_max // SHARE_OF_ONE
         self._is_of_bodies = is_of_bodies
@@ -154,7 +153,7 @@ class ByteBudget:
             self._held.pop(owner, None)
 
     def _refusal(self, owner: str, size: int) -> TooManyBytesInFlight | ServerBusy:
-        metrics.record_bound_met(self._name)
+        metrics.record_bound_met(self._bound)
         what = "request bodies" if self._is_of_bodies else "large responses"
         if self._held.get(owner, 0) + size > self._share_max:
             return TooManyBytesInFlight(

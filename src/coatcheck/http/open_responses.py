@@ -12,7 +12,7 @@ its caller, as soon as it knows the caller.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,19 +103,20 @@ class OpenResponses:
     def take(self, holder: _Holder, most: int) -> None:
         """Count one more. Raises TooManyHeldAnswers."""
         if most and self._held[holder] >= most:
-            kind = holder[0]
-            metrics.record_bound_met(f"held_answers_of_{kind}")
-            raise TooManyHeldAnswers(_WHOSE[kind], most)
+            bound, whose = _BOUNDS[holder[0]]
+            metrics.record_bound_met(bound)
+            raise TooManyHeldAnswers(whose, most)
         self._held[holder] += 1
 
 
-_WHOSE: Final = {
-    "address": "of this address",
-    "strangers": "of callers without a credential",
-    "key": "of this credential",
-    "org": "of this organisation",
-    "all": "of this server",
+_BOUNDS: Final[Mapping[str, tuple[metrics.Bound, str]]] = {
+    "address": ("held_answers_of_address", "of this address"),
+    "strangers": ("held_answers_of_strangers", "of callers without a credential"),
+    "key": ("held_answers_of_key", "of this credential"),
+    "org": ("held_answers_of_org", "of this organisation"),
+    "all": ("held_answers_of_all", "of this server"),
 }
+"""The bound of each kind of holder, and whose responses it counts."""
 
 
 class OpenResponseSlot:

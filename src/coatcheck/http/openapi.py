@@ -159,7 +159,7 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
             "name": name,
             "in": "path",
             "required": True,
-            "description": _PATH_PARAMETERS.get(name, ""),
+            "description": PATH_PARAMETERS.get(name, ""),
             "schema": _PATH_SCHEMAS.get(name, _NAME),
         }
         for name in route.parameter_names
@@ -217,7 +217,7 @@ _NAME: Final = {"type": "string", "minLength": 1}
 _PATH_SCHEMAS: Final = {
     "version": {"type": "integer", "minimum": 1, "maximum": 10**VERSION_DIGITS_MAX - 1}
 }
-_PATH_PARAMETERS: Final = {
+PATH_PARAMETERS: Final = {
     "org": "The organisation's id.",
     "ws": "The workspace's id.",
     "service": "The service's name.",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
@@ -60,11 +61,13 @@ __all__ = [
     "MEDIA_TYPE",
     "Detail",
     "Problem",
+    "Refusal",
     "internal_error",
     "method_not_allowed",
     "problem",
     "problem_of",
     "public_detail",
+    "status_of",
     "stopped",
 ]
 
@@ -111,6 +114,32 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
 }
 
 
+class Refusal(Enum):
+    """The problems of the server itself, which no error stands for: status, code and meaning."""
+
+    MALFORMED_REQUEST = HTTPStatus.BAD_REQUEST, "malformed_request"
+    """The bytes are no HTTP request, or one that a proxy could read differently."""
+    METHOD_NOT_ALLOWED = HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed"
+    """The path does not support the method. ``Allow`` lists those that it supports."""
+    HEADERS_TOO_SLOW = HTTPStatus.REQUEST_TIMEOUT, "headers_too_slow"
+    """The head of the request did not arrive in time."""
+    RANGE_NOT_SATISFIABLE = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, "range_not_satisfiable"
+    """The requested range begins behind the end of the file. ``Content-Range`` has its size."""
+    PIPELINE_TOO_LONG = HTTPStatus.TOO_MANY_REQUESTS, "pipeline_too_long"
+    """Too many pipelined requests wait on the connection. This one was not processed."""
+    TOO_MANY_CONNECTIONS_OF_ADDRESS = (
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "too_many_connections_of_address",
+    )
+    """The caller's address has too many connections that have shown no valid credential."""
+    HEADERS_TOO_LARGE = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large"
+    """The request line and the headers are too large, or too many."""
+    NOT_READY = HTTPStatus.SERVICE_UNAVAILABLE, "not_ready"
+    """``/readyz``: a check failed. ``details`` says which."""
+    TOO_MANY_CONNECTIONS = HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections"
+    """The server has as many connections as it may have."""
+
+
 def problem(
     request: Request,
     status: HTTPStatus,
@@ -142,11 +171,10 @@ def problem(
 
 def problem_of(request: Request, error: CoatcheckError) -> Response:
     """The response to an error of this application."""
-    kind = next((kind for kind in type(error).__mro__ if kind in _STATUSES), None)
-    if kind is None:
+    status = status_of(type(error))
+    if status is None:
         _log.error("an error without an HTTP status: %s", type(error).__name__, exc_info=error)
         return internal_error(request)
-    status = _STATUSES[kind]
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         _log.warning("answered 503: %s", error)
     return problem(
@@ -159,6 +187,11 @@ def problem_of(request: Request, error: CoatcheckError) -> Response:
     )
 
 
+def status_of(error: type[CoatcheckError]) -> HTTPStatus | None:
+    """The status that an error answers with; None for one that no request meets."""
+    return next((_STATUSES[kind] for kind in error.__mro__ if kind in _STATUSES), None)
+
+
 def public_detail(error: CoatcheckError) -> str:
     """The text of an error for its caller, without internals."""
     return error.public_text or str(error)
@@ -169,8 +202,7 @@ def method_not_allowed(request: Request, methods: Collection[str]) -> Response:
     allowed = {*methods, "HEAD"} if "GET" in methods else methods
     return problem(
         request,
-        HTTPStatus.METHOD_NOT_ALLOWED,
-        "method_not_allowed",
+        *Refusal.METHOD_NOT_ALLOWED.value,
         "This path does not support the method; see the Allow header.",
         headers=[(b"allow", ", ".join(sorted(allowed)).encode())],
     )

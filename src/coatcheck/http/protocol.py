@@ -35,6 +35,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from coatcheck.domain import ids
+from coatcheck.domain.errors import ServerBusy
 from coatcheck.http.connections import (
     CONNECTIONS,
     CONNECTIONS_OF_ONE_ADDRESS,
@@ -44,7 +45,7 @@ from coatcheck.http.connections import (
     ConnectionLimits,
 )
 from coatcheck.http.problem_formats import unrouted_format
-from coatcheck.http.problems import problem
+from coatcheck.http.problems import Refusal, problem
 from coatcheck.http.request import ARRIVING, CONNECTION, FIELDS, Request
 from coatcheck.http.response import ASGIApp, RawHeaders
 from coatcheck.settings.parsers import Network
@@ -173,15 +174,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._wire.abort()
         elif is_of_address:
             self._refuse(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too_many_connections_of_address",
+                *Refusal.TOO_MANY_CONNECTIONS_OF_ADDRESS.value,
                 "Your address has too many connections that have shown no credential.",
                 [RETRY_AFTER],
             )
         elif self._when_full is None:
             self._refuse(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "too_many_connections",
+                *Refusal.TOO_MANY_CONNECTIONS.value,
                 "The server has too many connections; try again.",
                 [RETRY_AFTER],
             )
@@ -312,8 +311,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.hang_up()  # there is no request, or it has been answered
         else:
             self._refuse(
-                HTTPStatus.REQUEST_TIMEOUT,
-                "headers_too_slow",
+                *Refusal.HEADERS_TOO_SLOW.value,
                 f"The headers did not arrive within {self._head_seconds:g} seconds.",
                 bound="head",
             )
@@ -506,8 +504,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse_large_head()
             case _TooManyWaiting():
                 self._refuse(
-                    HTTPStatus.TOO_MANY_REQUESTS,
-                    "pipeline_too_long",
+                    *Refusal.PIPELINE_TOO_LONG.value,
                     f"At most {self._bounds.pipelined} pipelined requests may wait on a "
                     "connection. This one and those after it were not processed.",
                     [RETRY_AFTER],
@@ -517,7 +514,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.cycle.body = bytearray()
                 self._refuse(
                     HTTPStatus.SERVICE_UNAVAILABLE,
-                    "server_busy",
+                    ServerBusy.code,
                     "The server is receiving too many bodies; see Retry-After.",
                     [RETRY_AFTER],
                 )
@@ -529,15 +526,14 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _refuse_large_head(self) -> None:
         self._refuse(
-            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "headers_too_large",
+            *Refusal.HEADERS_TOO_LARGE.value,
             f"The request line and the headers must have at most {self._bounds.head_bytes} bytes "
             f"and {self._bounds.headers} headers.",
             bound="head",
         )
 
-    def _refuse_malformed(self, detail: str, bound: str | None = None) -> None:
-        self._refuse(HTTPStatus.BAD_REQUEST, "malformed_request", detail, bound=bound)
+    def _refuse_malformed(self, detail: str, bound: metrics.Bound | None = None) -> None:
+        self._refuse(*Refusal.MALFORMED_REQUEST.value, detail, bound=bound)
 
     def _refuse(
         self,
@@ -546,7 +542,7 @@ class BoundedProtocol(HttpToolsProtocol):
         detail: str,
         headers: RawHeaders = (),
         *,
-        bound: str | None = None,
+        bound: metrics.Bound | None = None,
     ) -> None:
         """Refuse input that is not a request, after the responses before it, and read no more.
         ``bound`` names the bound that was exceeded."""

@@ -8,7 +8,7 @@ database itself are in ``queue_metrics.py``.
 These functions are called once per batch, not once per job: at tens of thousands of jobs a second
 even a microsecond each would show. Labels with user-defined values are bounded.
 
-``reference.py`` generates docs/reference/metrics.md from this module.
+``make reference`` generates docs/reference/metrics.md from this module.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, PlatformCollector, ProcessCollector
 
@@ -35,6 +35,38 @@ from coatcheck.telemetry.instruments import (
 from coatcheck.telemetry.job_stats import Counted
 from coatcheck.telemetry.snapshots import Snapshot, render, take_snapshot
 from coatcheck.version import __version__
+
+Bound = Literal[
+    "answers",
+    "backlog",
+    "bodies",
+    "bodies_without_credential",
+    "chunk_extensions",
+    "code",
+    "connections",
+    "connections_of_address",
+    "definition",
+    "endpoints",
+    "head",
+    "held_answers_of_address",
+    "held_answers_of_all",
+    "held_answers_of_key",
+    "held_answers_of_org",
+    "held_answers_of_strangers",
+    "look_ups",
+    "look_ups_of_org",
+    "pipeline",
+    "rate",
+    "reader",
+    "reports",
+    "services",
+    "slots",
+    "threads",
+    "timeout",
+    "uploads",
+]
+"""The limits on what one caller may cost the others, if they are counted when they are hit. Each
+has a row in docs/reference/bounds.md."""
 
 _ROWS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _STATEMENT_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -335,8 +367,8 @@ def record_refused_result() -> None:
     _refused.inc()
 
 
-def record_bound_met(bound: str) -> None:
-    """Record that a limit was hit; its name is in the first column of docs/reference/bounds.md."""
+def record_bound_met(bound: Bound) -> None:
+    """Record that a limit was hit."""
     _bounds_met.labels(bound).inc()
 
 

@@ -12,7 +12,14 @@ from typing import Final, Literal
 import msgspec
 
 from coatcheck.domain.errors import CoatcheckError
-from coatcheck.http.problems import MEDIA_TYPE, RETRY_AFTER_SECONDS, Detail, Problem, problem
+from coatcheck.http.problems import (
+    MEDIA_TYPE,
+    RETRY_AFTER_SECONDS,
+    Detail,
+    Problem,
+    Refusal,
+    problem,
+)
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ResponseSpec, Route
@@ -51,8 +58,7 @@ def routes(checks: Mapping[str, Check]) -> list[Route]:
             names = " and ".join(detail.field for detail in failed)
             return problem(
                 request,
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "not_ready",
+                *Refusal.NOT_READY.value,
                 f"Not ready: {names}.",
                 details=failed,
                 headers=[(b"retry-after", b"%d" % RETRY_AFTER_SECONDS)],

@@ -174,7 +174,7 @@ class RegistrationRoutes:
 
 
 @contextmanager
-def _counted(bound: str, refusal: type[CoatcheckError]) -> Iterator[None]:
+def _counted(bound: metrics.Bound, refusal: type[CoatcheckError]) -> Iterator[None]:
     """Count in the metrics that a caller reached a bound."""
     try:
         yield

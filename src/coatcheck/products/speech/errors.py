@@ -27,6 +27,6 @@ class GenerationNotFound(NotFound):
 
 
 class AudioRejected(FileRejected):
-    """A reference recording that cannot be used."""
+    """The reference recording cannot be used. ``details`` has the reason."""
 
     code = "audio_rejected"
