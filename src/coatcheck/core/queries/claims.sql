@@ -305,28 +305,22 @@ picked AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = 'completed', lease = NULL, result = c.result,
-        payload = CASE WHEN j.run_id IS NOT NULL THEN j.payload END,
-        error_code = NULL, error_message = NULL, run_deadline = NULL,
-        started_at = coalesce(j.started_at, now() - c.ran_seconds * interval '1 second'),
-        run_seconds = j.run_seconds + c.ran_seconds,
-        finished_at = now(), updated_at = now(),
-        expires_at = CASE
-            WHEN j.run_id IS NOT NULL THEN 'infinity'
-            ELSE now() + coalesce(j.keep_completed_seconds, $17::integer) * interval '1 second'
-        END
-    FROM unnest(
-        $11::text[], $12::uuid[], $13::bigint[], $14::bytea[], $15::double precision[],
-        $16::integer[]
-    ) AS c (org_id, id, lease, result, ran_seconds, payload_bytes)
-    WHERE j.org_id = c.org_id AND j.id = c.id AND j.lease = c.lease
+    SET /* include jobs/set_end */,
+        result = next.result, error_code = NULL, error_message = NULL,
+        started_at = coalesce(j.started_at, now() - next.ran_seconds * interval '1 second'),
+        run_seconds = j.run_seconds + next.ran_seconds
+    FROM (
+        SELECT c.*, 'completed'::job_state AS state, $17::integer AS keep_seconds
+        FROM unnest(
+            $11::text[], $12::uuid[], $13::bigint[], $14::bytea[], $15::double precision[],
+            $16::integer[]
+        ) AS c (org_id, id, lease, result, ran_seconds, payload_bytes)
+    ) AS next
+    WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
-              c.payload_bytes, octet_length(c.result) AS result_bytes, j.run_seconds,
+              next.payload_bytes, octet_length(next.result) AS result_bytes, j.run_seconds,
               j.run_id, j.webhook, NULL AS error_code, NULL AS error_message,
               old.state AS previous
-),
-metered AS (
-    /* include usage/meter */
 ),
 claimed AS (
     UPDATE jobs AS j
@@ -352,9 +346,10 @@ moved AS (
            c.webhook, NULL
     FROM claimed AS c
 ),
-notified AS (
-    /* include webhooks/write_deliveries_from_moved */
-)
+attempts AS (
+    /* include jobs/no_attempts */
+),
+/* include jobs/ended */
 SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
        c.timeout_seconds, c.request_id, c.rank, c.traceparent, c.waited
 FROM claimed AS c
@@ -851,7 +846,8 @@ WITH next AS MATERIALIZED (
                WHEN s.event IN ('unreachable', 'postpone') THEN 'retrying'
                WHEN s.event = 'retry' AND j.failures < j.failures_max THEN 'retrying'
                WHEN s.event = 'retry' THEN 'failed'
-           END::job_state AS state
+           END::job_state AS state,
+           $9::integer AS keep_seconds
     FROM unnest(
         $1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[],
         $7::double precision[], $8::double precision[]
@@ -861,75 +857,60 @@ WITH next AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = n.state, lease = NULL, run_deadline = NULL, updated_at = now(),
-        failures = j.failures + (n.event IN ('fail', 'retry'))::integer,
-        interruptions = least(j.interruptions + (n.event = 'release')::integer, 32767),
-        unreachables = least(j.unreachables + (n.event = 'unreachable')::integer, 32767),
-        run_seconds = j.run_seconds + n.ran_seconds,
+    SET /* include jobs/set_end */,
+        failures = j.failures + (next.event IN ('fail', 'retry'))::integer,
+        interruptions = least(j.interruptions + (next.event = 'release')::integer, 32767),
+        unreachables = least(j.unreachables + (next.event = 'unreachable')::integer, 32767),
+        run_seconds = j.run_seconds + next.ran_seconds,
         error_code = CASE
-            WHEN n.state = 'cancelled' THEN 'cancelled'
-            WHEN n.event = 'release' THEN j.error_code
-            WHEN n.event = 'retry' AND n.state = 'failed' AND j.run_id IS NULL
+            WHEN next.state = 'cancelled' THEN 'cancelled'
+            WHEN next.event = 'release' THEN j.error_code
+            WHEN next.event = 'retry' AND next.state = 'failed' AND j.run_id IS NULL
             THEN 'max_retries_exhausted'
-            ELSE n.error_code
+            ELSE next.error_code
         END,
         error_message = CASE
-            WHEN n.state = 'cancelled' THEN 'cancelled while it ran'
-            WHEN n.event = 'release' THEN j.error_message
-            WHEN n.event = 'retry' AND n.state = 'failed' THEN format(
+            WHEN next.state = 'cancelled' THEN 'cancelled while it ran'
+            WHEN next.event = 'release' THEN j.error_message
+            WHEN next.event = 'retry' AND next.state = 'failed' THEN format(
                 'failed %s; last: %s: %s',
                 CASE j.failures WHEN 0 THEN 'once' ELSE (j.failures + 1) || ' times' END,
-                n.error_code, n.error_message
+                next.error_code, next.error_message
             )
-            ELSE n.error_message
+            ELSE next.error_message
         END,
         run_at = CASE
-            WHEN n.state = 'retrying' THEN now() + n.delay_seconds * interval '1 second'
+            WHEN next.state = 'retrying' THEN now() + next.delay_seconds * interval '1 second'
             ELSE j.run_at
         END,
         started_at = CASE
-            WHEN n.state IN ('failed', 'cancelled')
-            THEN coalesce(j.started_at, now() - n.ran_seconds * interval '1 second')
-        END,
-        payload = CASE
-            WHEN n.state NOT IN ('failed', 'cancelled') OR j.run_id IS NOT NULL OR j.keeps_input
-            THEN j.payload
-        END,
-        finished_at = CASE WHEN n.state IN ('failed', 'cancelled') THEN now() END,
-        expires_at = CASE
-            WHEN n.state NOT IN ('failed', 'cancelled') THEN NULL
-            WHEN j.run_id IS NOT NULL THEN 'infinity'
-            ELSE now() + coalesce(j.keep_failed_seconds, $9::integer) * interval '1 second'
+            WHEN next.state IN ('failed', 'cancelled')
+            THEN coalesce(j.started_at, now() - next.ran_seconds * interval '1 second')
         END
-    FROM next AS n
-    WHERE j.org_id = n.org_id AND j.id = n.id AND j.lease = n.lease AND n.state IS NOT NULL
+    FROM next
+    WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease AND next.state IS NOT NULL
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              n.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous,
-              CASE n.event
+              CASE next.event
                   WHEN 'release' THEN 'interrupted'
                   WHEN 'unreachable' THEN 'target_unreachable'
                   WHEN 'postpone' THEN 'postponed'
                   WHEN 'acknowledge_cancel' THEN 'cancelled'
                   ELSE 'failed'
               END AS outcome,
-              n.error_code AS attempt_code, n.error_message AS attempt_message, j.dispatched_at,
-              coalesce(old.started_at, now() - n.ran_seconds * interval '1 second') AS began_at,
+              next.error_code AS attempt_code, next.error_message AS attempt_message, j.dispatched_at,
+              coalesce(old.started_at, now() - next.ran_seconds * interval '1 second') AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
               j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
 ),
-metered AS (
-    /* include usage/meter */
+moved AS (
+    SELECT c.* FROM changed AS c
 ),
-notified AS (
-    /* include webhooks/write_deliveries_from_changed */
+attempts AS (
+    SELECT c.* FROM changed AS c
 ),
-alerted AS (
-    /* include job_events/alert */
-),
-noted AS (
-    /* include job_events/attempt */
-)
+/* include jobs/ended */
 SELECT c.org_id, c.id, c.state::text AS state, c.error_code FROM changed AS c
 
 -- name: release_claim
@@ -937,41 +918,33 @@ SELECT c.org_id, c.id, c.state::text AS state, c.error_code FROM changed AS c
 -- jobs that it does not know. The lease belongs to that claim alone, so every job with it is unknown.
 --
 -- release: dispatching -> queued; cancel_requested -> cancelled.   $1 lease   $2 seconds to keep
-WITH unknown AS MATERIALIZED (
-    SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes
+WITH next AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
+           CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE 'queued' END::job_state AS state,
+           $2::integer AS keep_seconds
     FROM jobs AS j
     WHERE j.lease IS NOT NULL AND j.lease >> 40 = $1::bigint >> 40 AND j.lease = $1::bigint
     FOR UPDATE
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE 'queued' END::job_state,
-        lease = NULL, run_deadline = NULL, updated_at = now(),
+    SET /* include jobs/set_end */,
         interruptions = least(j.interruptions + 1, 32767),
-        payload = CASE
-            WHEN j.state <> 'cancel_requested' OR j.run_id IS NOT NULL OR j.keeps_input
-            THEN j.payload
-        END,
-        error_code = CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE j.error_code END,
-        error_message = CASE j.state
-            WHEN 'cancel_requested' THEN 'cancelled before it started' ELSE j.error_message
-        END,
-        finished_at = CASE j.state WHEN 'cancel_requested' THEN now() END,
-        expires_at = CASE
-            WHEN j.state <> 'cancel_requested' THEN NULL
-            WHEN j.run_id IS NOT NULL THEN 'infinity'
-            ELSE now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+        error_code = CASE next.state WHEN 'cancelled' THEN 'cancelled' ELSE j.error_code END,
+        error_message = CASE next.state
+            WHEN 'cancelled' THEN 'cancelled before it started' ELSE j.error_message
         END
-    FROM unknown AS u
-    WHERE j.org_id = u.org_id AND j.id = u.id AND j.lease = u.lease
+    FROM next
+    WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              u.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous
 ),
-metered AS (
-    /* include usage/meter */
+moved AS (
+    SELECT c.* FROM changed AS c
 ),
-notified AS (
-    /* include webhooks/write_deliveries_from_changed */
-)
+attempts AS (
+    /* include jobs/no_attempts */
+),
+/* include jobs/ended */
 SELECT c.id FROM changed AS c

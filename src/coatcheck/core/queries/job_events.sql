@@ -53,42 +53,36 @@ replaced AS (
 )
 SELECT r.org_id, r.job_id, r.seq, r.blob_key FROM added LEFT JOIN replaced AS r ON true
 
--- name: alert
--- Write an alert event for jobs that failed with no attempt left: included by the statements that fail
--- jobs like that, from their `changed`. The job's row is locked, so its number is the highest.
-INSERT INTO job_events (org_id, job_id, kind, data, write_id)
-    SELECT c.org_id, c.id, 'alert', convert_to(
-               json_build_object(
-                   'code', c.error_code, 'message', c.error_message, 'attempts', c.attempts
-               )::text,
-               'UTF8'
-           ), 0
-    FROM changed AS c
-    WHERE c.state = 'failed' AND c.error_code IN ('max_retries_exhausted', 'worker_lost')
-
--- name: attempt
--- Write an event for each attempt that did not complete: included by the statements that end attempts
--- like that, from their `changed`. The job's row is locked, so its number is the highest.
+-- name: note_attempts
+-- Write the events of attempts that did not complete, from `attempts` of jobs/ended: one for the attempt,
+-- and an alert if the job failed with no attempt left. The job's row is locked, so their numbers are the
+-- highest.
 --
--- Only for the first hundred attempts of a job: interruptions and unreachable targets have no bound.
--- Not for tasks, of which a run may have a million.
+-- Attempts are noted only up to the hundredth of a job: interruptions and unreachable targets have no
+-- bound. Not for tasks, of which a run may have a million.
 --
--- `changed` gives org_id, id, run_id, state, attempts, outcome, attempt_code, attempt_message,
--- dispatched_at, began_at, next_run_at, and efforts: the number of attempts of any kind. `attempts` does
--- not count those that were interrupted, found their target unreachable or were cancelled.
+-- `attempts` gives org_id, id, run_id, state, error_code, error_message, attempts, outcome, attempt_code,
+-- attempt_message, dispatched_at, began_at, next_run_at, and efforts: the number of attempts of any kind.
+-- The column `attempts` does not count those that were interrupted, found their target unreachable or
+-- were cancelled.
 INSERT INTO job_events (org_id, job_id, kind, data, write_id)
-    SELECT c.org_id, c.id, 'attempt', convert_to(
-               json_build_object(
+    SELECT c.org_id, c.id, event.kind, convert_to(event.data::text, 'UTF8'), 0
+    FROM attempts AS c
+    CROSS JOIN LATERAL (
+        SELECT 'attempt' AS kind, json_build_object(
                    'attempt', c.attempts + CASE WHEN c.outcome IN ('failed', 'crashed') THEN 0 ELSE 1 END,
                    'outcome', c.outcome, 'state', c.state,
                    'code', c.attempt_code, 'message', c.attempt_message,
                    'dispatched_at', c.dispatched_at, 'started_at', c.began_at,
                    'ended_at', now(), 'next_run_at', c.next_run_at
-               )::text,
-               'UTF8'
-           ), 0
-    FROM changed AS c
-    WHERE c.run_id IS NULL AND c.efforts <= 100
+               ) AS data
+        WHERE c.run_id IS NULL AND c.efforts <= 100
+        UNION ALL
+        SELECT 'alert', json_build_object(
+                   'code', c.error_code, 'message', c.error_message, 'attempts', c.attempts
+               )
+        WHERE c.state = 'failed' AND c.error_code IN ('max_retries_exhausted', 'worker_lost')
+    ) AS event
 
 -- name: deployment
 -- The id of this database.

@@ -171,21 +171,18 @@ WITH before AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = 'cancelled', lease = NULL, finished_at = now(), updated_at = now(),
-        payload = CASE WHEN j.run_id IS NOT NULL OR j.keeps_input THEN j.payload END,
-        error_code = 'cancelled', error_message = 'cancelled before it started',
-        expires_at = CASE
-            WHEN j.run_id IS NOT NULL THEN 'infinity'
-            ELSE now() + coalesce(j.keep_failed_seconds, $3::integer) * interval '1 second'
-        END
-    FROM before AS b
-    WHERE j.org_id = b.org_id AND j.id = b.id AND b.state IN ('staged', 'queued', 'retrying')
+    SET /* include jobs/set_end */,
+        error_code = 'cancelled', error_message = 'cancelled before it started'
+    FROM (
+        SELECT b.org_id, b.id, b.payload_bytes, 'cancelled'::job_state AS state,
+               $3::integer AS keep_seconds
+        FROM before AS b
+        WHERE b.state IN ('staged', 'queued', 'retrying')
+    ) AS next
+    WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              b.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous
-),
-metered AS (
-    /* include usage/meter */
 ),
 asked AS (
     UPDATE jobs AS j
@@ -211,9 +208,10 @@ moved AS (
            a.error_code
     FROM asked AS a
 ),
-notified AS (
-    /* include webhooks/write_deliveries_from_moved */
-)
+attempts AS (
+    /* include jobs/no_attempts */
+),
+/* include jobs/ended */
 SELECT b.state::text AS before, coalesce(c.state, a.state, b.state)::text AS after, b.lease >> 40 AS boot
 FROM before AS b
 LEFT JOIN changed AS c ON c.id = b.id
@@ -282,3 +280,59 @@ FROM (
     SELECT lane, state, run_at FROM jobs WHERE lease IS NOT NULL
 ) AS live
 GROUP BY lane, state
+
+-- name: set_end
+-- What an UPDATE of `jobs AS j` sets when it takes jobs from their holder or ends them: included in its
+-- SET by every statement that ends jobs, or may. `next` gives state, and keep_seconds: how long an ended
+-- job is kept by default.
+--
+-- A completed job's input is deleted, and so is that of another end unless the job keeps it. Tasks keep
+-- theirs, and are deleted with their run.
+state = next.state, lease = NULL, run_deadline = NULL, updated_at = now(),
+        payload = CASE
+            WHEN next.state NOT IN ('completed', 'failed', 'cancelled') OR j.run_id IS NOT NULL
+                 OR j.keeps_input AND next.state <> 'completed'
+            THEN j.payload
+        END,
+        finished_at = CASE WHEN next.state IN ('completed', 'failed', 'cancelled') THEN now() END,
+        expires_at = CASE
+            WHEN next.state NOT IN ('completed', 'failed', 'cancelled') THEN NULL
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(
+                CASE next.state
+                    WHEN 'completed' THEN j.keep_completed_seconds ELSE j.keep_failed_seconds
+                END,
+                next.keep_seconds
+            ) * interval '1 second'
+        END
+
+-- name: ended
+-- What is written with every end of a job: its usage, its webhook deliveries, and events of the attempt
+-- that ended with it. Common table expressions included by every statement that ends jobs, or may, so
+-- that they commit with the end and none can be forgotten (tests/unit/test_ends_of_jobs.py).
+--
+-- The statement names three sets of rows, each of which may be a selection of the others:
+--
+--   changed    the jobs that it may have ended: see usage/meter for the columns
+--   moved      all jobs whose state it changed: see webhooks/write_deliveries_from_moved
+--   attempts   the attempts that it ended without completing them: see job_events/note_attempts;
+--              no_attempts where there is none
+metered AS (
+    /* include usage/meter */
+),
+notified AS (
+    /* include webhooks/write_deliveries_from_moved */
+),
+noted AS (
+    /* include job_events/note_attempts */
+)
+
+-- name: no_attempts
+-- The `attempts` of a statement that ends jobs only when they have completed, or have not begun: its
+-- plan then has no row to look at.
+SELECT NULL::text AS org_id, NULL::uuid AS id, NULL::uuid AS run_id, NULL::job_state AS state,
+           NULL::text AS error_code, NULL::text AS error_message, 0 AS attempts,
+           NULL::text AS outcome, NULL::text AS attempt_code, NULL::text AS attempt_message,
+           NULL::timestamptz AS dispatched_at, NULL::timestamptz AS began_at,
+           NULL::timestamptz AS next_run_at, 0 AS efforts
+    WHERE false

@@ -4,8 +4,9 @@ SELECT clock_timestamp()
 
 -- name: expire_waiting
 -- Fail jobs that did not start before their deadline: staged, queued, retrying -> failed.
-WITH late AS MATERIALIZED (
-    SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
+WITH next AS MATERIALIZED (
+    SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes, 'failed'::job_state AS state,
+           $1::integer AS keep_seconds
     FROM jobs AS j
     WHERE j.start_deadline IS NOT NULL AND j.state IN ('staged', 'queued', 'retrying')
       AND j.start_deadline <= now()
@@ -14,25 +15,21 @@ WITH late AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = 'failed', finished_at = now(), updated_at = now(),
-        payload = CASE WHEN j.run_id IS NOT NULL OR j.keeps_input THEN j.payload END,
-        error_code = 'start_deadline_passed', error_message = 'did not start before its deadline',
-        expires_at = CASE
-            WHEN j.run_id IS NOT NULL THEN 'infinity'
-            ELSE now() + coalesce(j.keep_failed_seconds, $1::integer) * interval '1 second'
-        END
-    FROM late AS l
-    WHERE j.org_id = l.org_id AND j.id = l.id
-    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+    SET /* include jobs/set_end */,
+        error_code = 'start_deadline_passed', error_message = 'did not start before its deadline'
+    FROM next
+    WHERE j.org_id = next.org_id AND j.id = next.id
+    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
+              j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous
 ),
-metered AS (
-    /* include usage/meter */
+moved AS (
+    SELECT c.* FROM changed AS c
 ),
-notified AS (
-    /* include webhooks/write_deliveries_from_changed */
-)
+attempts AS (
+    /* include jobs/no_attempts */
+),
+/* include jobs/ended */
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts
 FROM changed AS c
@@ -51,13 +48,14 @@ FROM changed AS c
 -- Jobs that a remote runs (boot 0) are the poller's, which also cancels the work.
 --
 -- $1 slack in seconds   $2 seconds to keep by default   $3 rows at most
-WITH overrun AS MATERIALIZED (
+WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
            CASE
                WHEN j.state = 'cancel_requested' THEN 'cancelled'
                WHEN j.failures < j.failures_max THEN 'retrying'
                ELSE 'failed'
-           END::job_state AS state
+           END::job_state AS state,
+           $2::integer AS keep_seconds
     FROM jobs AS j
     WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
       AND j.run_deadline < now() - $1::double precision * interval '1 second'
@@ -77,17 +75,17 @@ WITH overrun AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = o.state, lease = NULL, run_deadline = NULL, updated_at = now(), run_at = now(),
-        failures = j.failures + 1,
+    SET /* include jobs/set_end */,
+        run_at = now(), failures = j.failures + 1,
         run_seconds = j.run_seconds + extract(
             epoch FROM now() - coalesce(j.started_at, j.dispatched_at, now())
         ),
         error_code = CASE
-            WHEN o.state = 'cancelled' THEN 'cancelled'
-            WHEN o.state = 'failed' AND j.run_id IS NULL THEN 'max_retries_exhausted'
+            WHEN next.state = 'cancelled' THEN 'cancelled'
+            WHEN next.state = 'failed' AND j.run_id IS NULL THEN 'max_retries_exhausted'
             ELSE 'timed_out'
         END,
-        error_message = CASE o.state
+        error_message = CASE next.state
             WHEN 'cancelled' THEN 'cancelled while it ran'
             WHEN 'failed' THEN format(
                 'failed %s; last: timed_out: ran long past its deadline',
@@ -95,20 +93,11 @@ changed AS (
             )
             ELSE 'ran long past its deadline'
         END,
-        started_at = CASE WHEN o.state = 'retrying' THEN NULL ELSE j.started_at END,
-        payload = CASE
-            WHEN o.state = 'retrying' OR j.run_id IS NOT NULL OR j.keeps_input THEN j.payload
-        END,
-        finished_at = CASE WHEN o.state <> 'retrying' THEN now() END,
-        expires_at = CASE
-            WHEN o.state = 'retrying' THEN NULL
-            WHEN j.run_id IS NOT NULL THEN 'infinity'
-            ELSE now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
-        END
-    FROM overrun AS o
-    WHERE j.org_id = o.org_id AND j.id = o.id AND j.lease = o.lease
-    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              o.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+        started_at = CASE WHEN next.state = 'retrying' THEN NULL ELSE j.started_at END
+    FROM next
+    WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
+    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
+              j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous,
               'failed' AS outcome, 'timed_out' AS attempt_code,
               'ran long past its deadline' AS attempt_message, j.dispatched_at,
@@ -116,18 +105,13 @@ changed AS (
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
               j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
 ),
-metered AS (
-    /* include usage/meter */
+moved AS (
+    SELECT c.* FROM changed AS c
 ),
-notified AS (
-    /* include webhooks/write_deliveries_from_changed */
+attempts AS (
+    SELECT c.* FROM changed AS c
 ),
-alerted AS (
-    /* include job_events/alert */
-),
-noted AS (
-    /* include job_events/attempt */
-)
+/* include jobs/ended */
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts
 FROM changed AS c
@@ -225,7 +209,7 @@ SELECT m.id, m.endpoint FROM moved AS m
 --
 -- $1 crashes allowed   $2 seconds to keep by default   $3 rows at most   $4 crashes allowed together
 -- $5 seconds to wait after the second crash, the third, and so on   $6 the fraction of it for jitter
-WITH lost AS MATERIALIZED (
+WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
            coalesce(
                (SELECT w.last_seen_at FROM workers AS w WHERE w.boot = j.lease >> 40), now()
@@ -252,7 +236,8 @@ WITH lost AS MATERIALIZED (
                    ) AND (other.org_id, other.id) <> (j.org_id, j.id)
                ) THEN 'retrying'
                ELSE 'failed'
-           END::job_state AS state
+           END::job_state AS state,
+           $2::integer AS keep_seconds
     FROM jobs AS j
     WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
       AND NOT EXISTS (
@@ -270,58 +255,43 @@ WITH lost AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = l.state, lease = NULL, run_deadline = NULL, updated_at = now(),
+    SET /* include jobs/set_end */,
         crashes = j.crashes + 1,
         run_at = CASE
-            WHEN l.state = 'retrying' THEN now() + interval '1 second'
+            WHEN next.state = 'retrying' THEN now() + interval '1 second'
                 * ($5::double precision[])[least(j.crashes, cardinality($5::double precision[]))]
                 * (1 + $6::double precision * random())
             ELSE j.run_at
         END,
         run_seconds = j.run_seconds + greatest(
-            0, extract(epoch FROM l.last_seen_at - coalesce(j.started_at, j.dispatched_at, now()))
+            0, extract(epoch FROM next.last_seen_at - coalesce(j.started_at, j.dispatched_at, now()))
         ),
-        error_code = CASE l.state WHEN 'cancelled' THEN 'cancelled' ELSE 'worker_lost' END,
-        error_message = CASE l.state
+        error_code = CASE next.state WHEN 'cancelled' THEN 'cancelled' ELSE 'worker_lost' END,
+        error_message = CASE next.state
             WHEN 'cancelled' THEN 'cancelled while it ran'
             WHEN 'failed' THEN format(
-                'lost its worker %s times; last: %s', j.crashes + 1, l.reason
+                'lost its worker %s times; last: %s', j.crashes + 1, next.reason
             )
-            ELSE l.reason
+            ELSE next.reason
         END,
-        started_at = CASE WHEN l.state IN ('queued', 'retrying') THEN NULL ELSE j.started_at END,
-        payload = CASE
-            WHEN l.state IN ('queued', 'retrying') OR j.run_id IS NOT NULL OR j.keeps_input
-            THEN j.payload
-        END,
-        finished_at = CASE WHEN l.state IN ('failed', 'cancelled') THEN now() END,
-        expires_at = CASE
-            WHEN l.state IN ('queued', 'retrying') THEN NULL
-            WHEN j.run_id IS NOT NULL THEN 'infinity'
-            ELSE now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
-        END
-    FROM lost AS l
-    WHERE j.org_id = l.org_id AND j.id = l.id AND j.lease = l.lease
-    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+        started_at = CASE WHEN next.state IN ('queued', 'retrying') THEN NULL ELSE j.started_at END
+    FROM next
+    WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
+    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
+              j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous,
               'crashed' AS outcome, 'worker_lost' AS attempt_code,
-              l.reason AS attempt_message, j.dispatched_at, old.started_at AS began_at,
+              next.reason AS attempt_message, j.dispatched_at, old.started_at AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
               j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
 ),
-metered AS (
-    /* include usage/meter */
+moved AS (
+    SELECT c.* FROM changed AS c
 ),
-notified AS (
-    /* include webhooks/write_deliveries_from_changed */
+attempts AS (
+    SELECT c.* FROM changed AS c
 ),
-alerted AS (
-    /* include job_events/alert */
-),
-noted AS (
-    /* include job_events/attempt */
-)
+/* include jobs/ended */
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts
 FROM changed AS c

@@ -160,27 +160,22 @@ LEFT JOIN remote_paces AS p ON p.org_id = t.org_id AND p.pace_key = t.pace_key
 --
 -- $1 org   $2 job   $3 lease   $4 result   $5 seconds to keep by default
 -- $6-$10 the file: name, blob key, media type, bytes, SHA-256; or NULLs
-WITH held AS MATERIALIZED (
-    SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
+WITH next AS MATERIALIZED (
+    SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes, 'completed'::job_state AS state,
+           $5::integer AS keep_seconds
     FROM jobs AS j
     WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3 AND j.state = 'finalizing'
     FOR UPDATE
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = 'completed', lease = NULL, result = $4::bytea,
-        payload = CASE WHEN j.run_id IS NOT NULL THEN j.payload END,
-        error_code = NULL, error_message = NULL, run_deadline = NULL,
-        run_seconds = j.run_seconds + extract(epoch FROM now() - coalesce(j.started_at, now())),
-        finished_at = now(), updated_at = now(),
-        expires_at = CASE
-            WHEN j.run_id IS NOT NULL THEN 'infinity'
-            ELSE now() + coalesce(j.keep_completed_seconds, $5::integer) * interval '1 second'
-        END
-    FROM held AS h
-    WHERE j.org_id = h.org_id AND j.id = h.id
+    SET /* include jobs/set_end */,
+        result = $4::bytea, error_code = NULL, error_message = NULL,
+        run_seconds = j.run_seconds + extract(epoch FROM now() - coalesce(j.started_at, now()))
+    FROM next
+    WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
-              h.payload_bytes, octet_length(j.result) AS result_bytes, j.run_seconds,
+              next.payload_bytes, octet_length(j.result) AS result_bytes, j.run_seconds,
               j.run_id, j.webhook, NULL AS error_code, NULL AS error_message,
               old.state AS previous
 ),
@@ -210,12 +205,13 @@ learnt AS (
             / least(p.samples + 1, 8),
         samples = least(p.samples + 1, 1000000), updated_at = now()
 ),
-metered AS (
-    /* include usage/meter */
+moved AS (
+    SELECT c.* FROM changed AS c
 ),
-notified AS (
-    /* include webhooks/write_deliveries_from_changed */
-)
+attempts AS (
+    /* include jobs/no_attempts */
+),
+/* include jobs/ended */
 SELECT c.id FROM changed AS c
 
 -- name: delete_ended

@@ -1,6 +1,5 @@
 -- name: meter
--- Record the usage of the jobs that this statement ended: included by every statement that ends jobs,
--- from its `changed`. A row for each group of jobs and not for each job: a statement ends few groups.
+-- Record the usage of the jobs that a statement ended, from `changed` of jobs/ended. A row for each group of jobs and not for each job: a statement ends few groups.
 --
 -- `changed` gives org_id, state, endpoint, flow, run_id, attempts, payload_bytes, result_bytes,
 -- run_seconds. Tasks of a run are one group, and name it: the roll-up counts them for it.

@@ -1,7 +1,7 @@
 """Queries about webhook deliveries: the outbox and the log.
 
 The statements that change a state write the rows of the outbox
-(``write_deliveries_from_changed`` of ``core/queries/webhooks.sql``).
+(``write_deliveries_from_moved`` of ``core/queries/webhooks.sql``).
 """
 
 from __future__ import annotations

@@ -474,7 +474,7 @@ ORDER BY k.created_at, k.id
 
 -- name: receivers
 -- The receivers of a state change `c`, and the form of each message: included by
--- write_deliveries_from_changed and write_deliveries_from_moved, which describe `c`.
+-- write_deliveries_from_moved, which describes `c`.
 --
 -- The targets that the job names get its end (1), every state change (2), or those that its caller is
 -- shown, its phases (4). A claim, a start, a return to the queue from a worker and an end are phases;
@@ -483,7 +483,7 @@ ORDER BY k.created_at, k.id
 -- The target that a run names gets its tasks' failures (3).
 -- The organisation's endpoints get the events that they subscribed to, whatever the job says; of tasks
 -- only failures, and nothing of internal jobs (0), which nobody submitted. Those that subscribed to
--- alerts are sent a job that failed with no attempt left, as job_events/alert records it.
+-- alerts are sent a job that failed with no attempt left, as job_events/note_attempts records it.
 SELECT w.target_id, 'job' AS kind, 'job.' || c.state AS event,
                CASE w.tells WHEN 1 THEN 'end' WHEN 2 THEN 'state' ELSE 'phase' END AS sent_as
         FROM job_webhooks AS w
@@ -708,33 +708,14 @@ d.org_id, d.id, d.subject_kind, d.subject_id, d.run_id, d.event, nullif(t.url, '
        d.status = 'pending' AND t.paused_at IS NOT NULL AS paused, d.status, d.tries,
        d.last_status_code, d.last_error, d.last_try_at, d.due_at, d.created_at, d.ended_at
 
--- name: write_deliveries_from_changed
--- The outbox: writes a webhook delivery for each receiver of a state change. Included by the statements
--- that end jobs, or may, from their `changed`, so that the delivery commits with the state change.
---
--- `changed` gives org_id, id, state, previous (the state before), endpoint, flow, attempts, run_id,
--- webhook, error_code. A task's flow is left out: it may end in a word of its payload, which is deleted
--- with its group. Without any webhook this reads `changed`, and probes an empty index once.
-INSERT INTO webhook_deliveries (
-        org_id, target_id, subject_kind, subject_id, run_id, event, facts
-    )
-    SELECT c.org_id, notified.target_id, notified.kind, c.id, c.run_id, notified.event,
-           jsonb_strip_nulls(jsonb_build_object(
-               'state', c.state, 'previous', c.previous, 'attempt', c.attempts,
-               'error_code', c.error_code, 'endpoint', c.endpoint,
-               'flow', CASE WHEN c.run_id IS NULL THEN c.flow END, 'as', notified.sent_as
-           ))
-    FROM changed AS c
-    CROSS JOIN LATERAL (
-        /* include webhooks/receivers */
-    ) AS notified
-    WHERE c.webhook > 0
-       OR (SELECT EXISTS (SELECT FROM webhook_targets AS known WHERE known.events IS NOT NULL))
-
 -- name: write_deliveries_from_moved
--- write_deliveries_from_changed from `moved`, which has the columns of `changed` there. Included by
--- the statements that claim jobs, start them, queue them, or request their cancellation; those that end
--- jobs as well put both into `moved`, because one INSERT costs less than two.
+-- The outbox: writes a webhook delivery for each receiver of a state change. Included by every statement
+-- that changes states, from its `moved`, so that the delivery commits with the state change. A statement
+-- that moves jobs in two ways puts both into `moved`: one INSERT costs less than two.
+--
+-- `moved` gives org_id, id, state, previous (the state before), endpoint, flow, attempts, run_id,
+-- webhook, error_code. A task's flow is left out: it may end in a word of its payload, which is deleted
+-- with its group. Without any webhook this reads `moved`, and probes an empty index once.
 INSERT INTO webhook_deliveries (
         org_id, target_id, subject_kind, subject_id, run_id, event, facts
     )

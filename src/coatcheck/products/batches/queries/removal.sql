@@ -40,20 +40,23 @@ waiting AS (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = 'cancelled', finished_at = now(), updated_at = now(), expires_at = 'infinity',
+    SET /* include coatcheck.core:jobs/set_end */,
         error_code = 'cancelled', error_message = 'its batch was cancelled before it started'
-    FROM waiting AS w
-    WHERE j.org_id = w.org_id AND j.id = w.id
+    FROM (
+        SELECT w.*, 'cancelled'::job_state AS state, 0 AS keep_seconds FROM waiting AS w
+    ) AS next
+    WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.lane, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              w.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous
 ),
-metered AS (
-    /* include coatcheck.core:usage/meter */
+moved AS (
+    SELECT c.* FROM changed AS c
 ),
-notified AS (
-    /* include coatcheck.core:webhooks/write_deliveries_from_changed */
-)
+attempts AS (
+    /* include coatcheck.core:jobs/no_attempts */
+),
+/* include coatcheck.core:jobs/ended */
 SELECT count(*) AS tasks, min(c.lane)::text AS lane FROM changed AS c
 
 -- name: cancelling

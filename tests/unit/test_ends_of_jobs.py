@@ -1,0 +1,94 @@
+"""Every statement that ends jobs writes what belongs to an end."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pytest
+
+from tests.statements import Statement, statements
+
+UPDATE: Final = re.compile(
+    r"\bUPDATE jobs\b(?: AS \w+)?\s+SET\b(.*?)(?=\bFROM\b|\bWHERE\b|\Z)", re.DOTALL
+)
+STATE: Final = re.compile(r"(?<![\w.])state = ('\w+'|\S+)")
+INCLUDED: Final = re.compile(r"/\* include (?:coatcheck\.core:)?jobs/(\w+) \*/")
+MOVES: Final = {
+    f"'{state}'"
+    for state in ("queued", "dispatching", "processing", "finalizing", "cancel_requested")
+}
+"""States that a job does not end in. What is no such literal may be an end."""
+
+
+def may_end(code: str) -> bool:
+    """Whether a statement sets the state of jobs to one that may be terminal."""
+    return any(
+        "jobs/set_end" in assigned or not {*STATE.findall(assigned)} <= MOVES
+        for assigned in UPDATE.findall(code)
+    )
+
+
+def is_complete(code: str) -> bool:
+    """Whether a statement sets and writes what belongs to the end of a job."""
+    return {"set_end", "ended"} <= {*INCLUDED.findall(code)}
+
+
+KEEPS_THE_STATE: Final = "coatcheck.core.queries:remote_calls/park"
+"""Sets the state that a held job has, if it is not that of a claim."""
+
+ENDS: Final = [
+    statement
+    for statement in statements()
+    if may_end(statement.code) and str(statement) != KEEPS_THE_STATE
+]
+
+
+@pytest.mark.parametrize("statement", ENDS, ids=str)
+def test_a_statement_that_ends_jobs_writes_what_belongs_to_it(statement: Statement) -> None:
+    assert is_complete(statement.code), "include jobs/set_end and jobs/ended"
+
+
+def test_the_statements_that_end_jobs_are_found() -> None:
+    assert {str(statement).rpartition(":")[2] for statement in ENDS} == {
+        "claims/exchange",
+        "claims/release_claim",
+        "claims/settle",
+        "jobs/cancel",
+        "maintenance/expire_waiting",
+        "maintenance/fail_overrun",
+        "maintenance/rescue",
+        "remote_calls/complete",
+        "removal/cancel_waiting",
+    }
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "UPDATE jobs SET state = 'failed', finished_at = now() WHERE org_id = $1 AND id = $2",
+        """WITH changed AS (
+            UPDATE jobs AS j SET lease = NULL, state = 'cancelled' FROM late AS l RETURNING j.id
+        ) SELECT""",
+        "UPDATE jobs AS j SET state = CASE WHEN j.failures > 3 THEN 'failed' ELSE 'queued' END",
+        "UPDATE jobs AS j SET state = next.state FROM next",
+        "UPDATE jobs AS j SET /* include jobs/set_end */, error_code = 'lost' FROM next",
+        """WITH changed AS (UPDATE jobs AS j SET state = 'completed' FROM next),
+        /* include jobs/ended */ SELECT""",
+    ],
+)
+def test_a_statement_that_forgets_a_part_is_found(planted: str) -> None:
+    assert may_end(planted)
+    assert not is_complete(planted)
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        "UPDATE jobs AS j SET state = 'queued', updated_at = now() FROM due WHERE j.id = due.id",
+        "UPDATE jobs AS j SET progress = 1 WHERE j.state = 'failed'",
+        "UPDATE runs SET state = 'failed' WHERE id = $1",
+    ],
+)
+def test_a_statement_that_ends_no_job_need_not_write_an_end(moved: str) -> None:
+    assert not may_end(moved)
