@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.contract.conftest import estate
+from tests.contract.conftest import resources
 
-__all__ = ["estate"]
+__all__ = ["resources"]

@@ -13,8 +13,8 @@ from coatcheck.http import parameters, server
 from coatcheck.http import request as call
 from coatcheck.http.protocol import Bounds
 from tests.budget import chance, times
-from tests.contract.estate import Estate
 from tests.contract.matrix import Target, targets
+from tests.contract.tenant_resources import TenantResources
 from tests.contract.test_schemathesis import WAIT_SECONDS
 from tests.deployment import bearer
 
@@ -54,9 +54,9 @@ def written(target: Target, key: str) -> bytes:
     return b"\r\n".join([first, *lines, b"", request.read()])
 
 
-async def heard(estate: Estate, request: bytes) -> bytes:
+async def heard(resources: TenantResources, request: bytes) -> bytes:
     """The answer, until the server disconnects or is silent."""
-    url = estate.deployment.http.base_url
+    url = resources.deployment.http.base_url
     reader, writer = await asyncio.open_connection(str(url.host), url.port)
     answer = b""
     try:
@@ -76,15 +76,15 @@ async def heard(estate: Estate, request: bytes) -> bytes:
     return answer
 
 
-async def test_no_request_is_answered_by_an_error_of_ours(estate: Estate) -> None:
-    estate.deployment.start_maintenance()
+async def test_no_request_is_answered_by_an_error_of_ours(resources: TenantResources) -> None:
+    resources.deployment.start_maintenance()
     rng, outcomes, wrong = chance("requests"), Counter[str](), list[str]()
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def ask(target: Target, request: bytes) -> None:
         async with turns:
             try:
-                answer = await heard(estate, request)
+                answer = await heard(resources, request)
             except TimeoutError:
                 wrong.append(f"{target}: no answer to {request!r}")
                 return
@@ -96,8 +96,8 @@ async def test_no_request_is_answered_by_an_error_of_ours(estate: Estate) -> Non
 
     for _ in range(ROUNDS * times()):
         # On a busy machine, a server may report that it is not ready.
-        everything = [each for each in targets(estate) if each.route.name != "readyz"]
-        requests = [written(target, estate.deployment.key) for target in everything]
+        everything = [each for each in targets(resources) if each.route.name != "readyz"]
+        requests = [written(target, resources.deployment.key) for target in everything]
         async with asyncio.TaskGroup() as group:
             for target, request in zip(everything, requests, strict=True):
                 changed = mutated(rng, request, requests, WORDS)
@@ -106,5 +106,5 @@ async def test_no_request_is_answered_by_an_error_of_ours(estate: Estate) -> Non
     assert len(wrong) == 0
     assert outcomes["2xx"] > 0
     assert outcomes["4xx"] > 0
-    still = await estate.deployment.http.get("/readyz")
+    still = await resources.deployment.http.get("/readyz")
     assert still.status_code == 200

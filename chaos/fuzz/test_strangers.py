@@ -8,7 +8,7 @@ import pytest
 
 from coatcheck.http import parameters
 from tests.budget import times
-from tests.contract.estate import Estate
+from tests.contract.tenant_resources import TenantResources
 from tests.contract.test_schemathesis import WAIT_SECONDS, run
 
 
@@ -18,10 +18,10 @@ def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_whatever_a_stranger_sends_is_answered_as_documented(
-    estate: Estate, tmp_path: Path
+    resources: TenantResources, tmp_path: Path
 ) -> None:
     await run(
-        estate,
+        resources,
         tmp_path,
         *("--phases", "fuzzing"),
         *("--max-examples", str(2 * times())),

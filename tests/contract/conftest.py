@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from examples.ollama_upstream import OllamaUpstream
-from tests.contract.chat_estate import CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL
-from tests.contract.estate import Estate
+from tests.contract.chat_resources import CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL
+from tests.contract.tenant_resources import TenantResources
 from tests.deployment import Deployment
 from tests.egress.upstream_server import upstream_server
 from tests.postgres_keeper import Databases
@@ -18,27 +18,27 @@ STRIPE_SECRET = "whsec_that_is_only_ever_used_in_tests"
 
 
 @pytest.fixture
-async def estate(dsn: str, tmp_path: Path) -> AsyncIterator[Estate]:
-    """An estate of the test's own."""
-    async with an_estate(dsn, tmp_path) as built:
+async def resources(dsn: str, tmp_path: Path) -> AsyncIterator[TenantResources]:
+    """An resources of the test's own."""
+    async with tenant_resources(dsn, tmp_path) as built:
         yield built
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def standing(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Estate]:
-    """An estate for all tests of a module, which leave it as it was.
+) -> AsyncIterator[TenantResources]:
+    """An resources for all tests of a module, which leave it as it was.
 
     Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
     """
-    folder = tmp_path_factory.mktemp("estate")
-    async with databases.fresh() as dsn, an_estate(dsn, folder) as built:
+    folder = tmp_path_factory.mktemp("resources")
+    async with databases.fresh() as dsn, tenant_resources(dsn, folder) as built:
         yield built
 
 
 @asynccontextmanager
-async def an_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
+async def tenant_resources(dsn: str, folder: Path) -> AsyncIterator[TenantResources]:
     """On a deployment that serves every route that there is: with billing on, Stripe's as well."""
     served = [CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL]
     async with (
@@ -53,4 +53,4 @@ async def an_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
         ) as deployment,
         upstream_server() as upstream,
     ):
-        yield await Estate.built(deployment, upstream.url())
+        yield await TenantResources.built(deployment, upstream.url())

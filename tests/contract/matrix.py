@@ -14,17 +14,17 @@ import httpx2
 
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.routing import Access, Route
-from tests.contract.batch_estate import TALK
-from tests.contract.chat_estate import CHAT, CHAT_MODEL, EMBED_MODEL, PICTURE_NAME
-from tests.contract.estate import ARCHIVE, Estate, Possession
-from tests.contract.speech_estate import RECORDING
+from tests.contract.batch_resources import TALK
+from tests.contract.chat_resources import CHAT, CHAT_MODEL, EMBED_MODEL, PICTURE_NAME
+from tests.contract.speech_resources import RECORDING
+from tests.contract.tenant_resources import ARCHIVE, TenantResource, TenantResources
 from tests.contract.things_service import WORDS
 from tests.products.graphs.archives import form
 
 NOT_FOUND = 404
 _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 
-Possessions = Callable[[Estate], Mapping[str, Possession]]
+Possessions = Callable[[TenantResources], Mapping[str, TenantResource]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,70 +39,70 @@ class Entry:
     scope: Scope | None = None
     own: int = 200
     other_user: int = 200
-    params: Possessions = lambda estate: {}
-    query: Possessions = lambda estate: {}
+    params: Possessions = lambda resources: {}
+    query: Possessions = lambda resources: {}
     foreign: Mapping[str, int] = field(default_factory=dict)
-    json: Callable[[Estate], Any] = lambda estate: None
+    json: Callable[[TenantResources], Any] = lambda resources: None
     files: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def _org(estate: Estate) -> dict[str, Possession]:
-    return {"org": estate.org}
+def _org(resources: TenantResources) -> dict[str, TenantResource]:
+    return {"org": resources.org}
 
 
-def _at_once(estate: Estate) -> dict[str, Possession]:
+def _at_once(resources: TenantResources) -> dict[str, TenantResource]:
     """Of a stream that has no end: what there is."""
     return {"wait": fixed("0")}
 
 
-def _service(estate: Estate) -> dict[str, Possession]:
-    return _org(estate) | {"service": estate.service}
+def _service(resources: TenantResources) -> dict[str, TenantResource]:
+    return _org(resources) | {"service": resources.service}
 
 
-def _hosted(estate: Estate) -> dict[str, Possession]:
-    return _service(estate) | {"ws": estate.workspace}
+def _hosted(resources: TenantResources) -> dict[str, TenantResource]:
+    return _service(resources) | {"ws": resources.workspace}
 
 
-def _call(estate: Estate) -> dict[str, Possession]:
-    return _service(estate) | {"path": fixed("thing"), "version": fixed("1")}
+def _call(resources: TenantResources) -> dict[str, TenantResource]:
+    return _service(resources) | {"path": fixed("thing"), "version": fixed("1")}
 
 
-def _of_code(estate: Estate) -> dict[str, Possession]:
-    """The service that the jobs of the estate are of."""
-    return {"service": Possession("things", "theirs", "nothing")}
+def _of_code(resources: TenantResources) -> dict[str, TenantResource]:
+    """The service that the jobs of the resources are of."""
+    return {"service": TenantResource("things", "theirs", "nothing")}
 
 
-def _job(estate: Estate) -> dict[str, Possession]:
-    return _org(estate) | _of_code(estate) | {"id": estate.ended_job}
+def _job(resources: TenantResources) -> dict[str, TenantResource]:
+    return _org(resources) | _of_code(resources) | {"id": resources.ended_job}
 
 
-def _waiting_job(estate: Estate) -> dict[str, Possession]:
-    return _job(estate) | {"id": estate.waiting_job}
+def _waiting_job(resources: TenantResources) -> dict[str, TenantResource]:
+    return _job(resources) | {"id": resources.waiting_job}
 
 
-def _org_job(estate: Estate) -> dict[str, Possession]:
-    return _org(estate) | {"id": estate.ended_job}
+def _org_job(resources: TenantResources) -> dict[str, TenantResource]:
+    return _org(resources) | {"id": resources.ended_job}
 
 
-def _waiting_org_job(estate: Estate) -> dict[str, Possession]:
-    return _org(estate) | {"id": estate.waiting_job}
+def _waiting_org_job(resources: TenantResources) -> dict[str, TenantResource]:
+    return _org(resources) | {"id": resources.waiting_job}
 
 
-def _key(estate: Estate) -> dict[str, Possession]:
-    return _org(estate) | {"id": estate.key_id}
+def _key(resources: TenantResources) -> dict[str, TenantResource]:
+    return _org(resources) | {"id": resources.key_id}
 
 
-def _delivery(estate: Estate) -> dict[str, Possession]:
-    return _org(estate) | {"id": estate.delivery}
+def _delivery(resources: TenantResources) -> dict[str, TenantResource]:
+    return _org(resources) | {"id": resources.delivery}
 
 
-def _usage_report(estate: Estate) -> dict[str, Possession]:
-    return _org(estate) | {"id": estate.usage_report}
+def _usage_report(resources: TenantResources) -> dict[str, TenantResource]:
+    return _org(resources) | {"id": resources.usage_report}
 
 
-def _webhook_endpoint(estate: Estate) -> dict[str, Possession]:
-    return _org(estate) | {"id": estate.webhook_endpoint}
+def _webhook_endpoint(resources: TenantResources) -> dict[str, TenantResource]:
+    return _org(resources) | {"id": resources.webhook_endpoint}
 
 
 def _of_webhook_endpoint(own: int = 200, json: Any = None) -> Entry:
@@ -111,51 +111,51 @@ def _of_webhook_endpoint(own: int = 200, json: Any = None) -> Entry:
         own=own,
         other_user=own,
         params=_webhook_endpoint,
-        json=lambda estate: json,
+        json=lambda resources: json,
     )
 
 
-def fixed(value: str) -> Possession:
+def fixed(value: str) -> TenantResource:
     """What is nobody's."""
-    return Possession(value, value, value)
+    return TenantResource(value, value, value)
 
 
-def _graph_job(estate: Estate) -> dict[str, Possession]:
-    return {"id": estate.ended_graph_job}
+def _graph_job(resources: TenantResources) -> dict[str, TenantResource]:
+    return {"id": resources.ended_graph_job}
 
 
-def _waiting_graph_job(estate: Estate) -> dict[str, Possession]:
-    return {"id": estate.waiting_graph_job}
+def _waiting_graph_job(resources: TenantResources) -> dict[str, TenantResource]:
+    return {"id": resources.waiting_graph_job}
 
 
-def _chat(estate: Estate) -> dict[str, Possession]:
-    return {"id": estate.ended_chat, "name": fixed(PICTURE_NAME)}
+def _chat(resources: TenantResources) -> dict[str, TenantResource]:
+    return {"id": resources.ended_chat, "name": fixed(PICTURE_NAME)}
 
 
-def _waiting_chat(estate: Estate) -> dict[str, Possession]:
-    return {"id": estate.waiting_chat}
+def _waiting_chat(resources: TenantResources) -> dict[str, TenantResource]:
+    return {"id": resources.waiting_chat}
 
 
-def _task(estate: Estate) -> dict[str, Possession]:
-    return {"id": estate.ended_task}
+def _task(resources: TenantResources) -> dict[str, TenantResource]:
+    return {"id": resources.ended_task}
 
 
-def _waiting_task(estate: Estate) -> dict[str, Possession]:
-    return {"id": estate.waiting_task}
+def _waiting_task(resources: TenantResources) -> dict[str, TenantResource]:
+    return {"id": resources.waiting_task}
 
 
-def _generation(estate: Estate) -> dict[str, Possession]:
-    return {"id": estate.generation}
+def _generation(resources: TenantResources) -> dict[str, TenantResource]:
+    return {"id": resources.generation}
 
 
-def _voice(estate: Estate) -> dict[str, Possession]:
-    return {"id": estate.voice}
+def _voice(resources: TenantResources) -> dict[str, TenantResource]:
+    return {"id": resources.voice}
 
 
 def _batch(kind: str = "batch", **others: str) -> Possessions:
     """The batch of a kind, and by the names of the path what else there is of batches."""
     kinds = {"id": kind, **others}
-    return lambda estate: {name: estate.of_batches(kind) for name, kind in kinds.items()}
+    return lambda resources: {name: resources.of_batches(kind) for name, kind in kinds.items()}
 
 
 def _read_batch(kind: str = "batch", **others: str) -> Entry:
@@ -169,12 +169,12 @@ def _steer_batch(own: int, json: Any = None, kind: str = "open_batch") -> Entry:
         own=own,
         other_user=own,
         params=_batch(kind),
-        json=lambda estate: json,
+        json=lambda resources: json,
     )
 
 
 def _with_file(possessions: Possessions, name: str = WORDS) -> Possessions:
-    return lambda estate: {**possessions(estate), "name": fixed(name)}
+    return lambda resources: {**possessions(resources), "name": fixed(name)}
 
 
 def _file(
@@ -237,8 +237,8 @@ ENTRIES: Mapping[str, Entry] = {
     "jobs": Entry(scope=Scope.READ, params=_hosted),
     "batch_status": Entry(
         scope=Scope.READ,
-        params=lambda estate: _hosted(estate) | _of_code(estate),
-        query=lambda estate: {"job_ids": estate.ended_job},
+        params=lambda resources: _hosted(resources) | _of_code(resources),
+        query=lambda resources: {"job_ids": resources.ended_job},
         # A service that was taken away has jobs still.
         foreign={"service": 200},
     ),
@@ -260,7 +260,7 @@ ENTRIES: Mapping[str, Entry] = {
     "steer_org_jobs": Entry(
         scope=Scope.SUBMIT,
         params=_org,
-        json=lambda estate: {"action": "cancel", "ids": [estate.waiting_job.own]},
+        json=lambda resources: {"action": "cancel", "ids": [resources.waiting_job.own]},
     ),
     # Nobody operates this deployment.
     "operator_orgs": Entry(scope=Scope.ADMIN, own=403, other_user=403),
@@ -274,7 +274,7 @@ ENTRIES: Mapping[str, Entry] = {
         params=_hosted,
         # Whatever others call their services, the name is free; but a service keeps its workspace.
         foreign={"service": 200, "ws": 409},
-        json=lambda estate: estate.definition,
+        json=lambda resources: resources.definition,
     ),
     "create_api_key": Entry(
         scope=Scope.ADMIN, own=201, other_user=201, params=_org, json=lambda _: {"name": "one more"}
@@ -295,7 +295,7 @@ ENTRIES: Mapping[str, Entry] = {
         own=201,
         other_user=201,
         params=_org,
-        json=lambda estate: {"url": estate.upstream_url},
+        json=lambda resources: {"url": resources.upstream_url},
     ),
     "list_webhook_endpoints": Entry(scope=Scope.ADMIN, params=_org),
     "get_webhook_endpoint": _of_webhook_endpoint(),
@@ -313,8 +313,8 @@ ENTRIES: Mapping[str, Entry] = {
     # Open, because Stripe has no key of ours; its signature is what counts.
     "stripe_webhook": Entry(own=400, json=lambda _: {}),
     # Open, too: who has the URL may use it.
-    "fetch_blob": Entry(params=lambda estate: {"token": estate.blob_token}),
-    "put_blob": Entry(own=201, params=lambda estate: {"token": estate.upload_token}),
+    "fetch_blob": Entry(params=lambda resources: {"token": resources.blob_token}),
+    "put_blob": Entry(own=201, params=lambda resources: {"token": resources.upload_token}),
     # Open, too; this one nobody signed.
     "remote_callback": Entry(own=404, params=lambda _: {"callback": fixed("unsigned")}),
     "dependency_graph": _GRAPH,
@@ -400,7 +400,11 @@ ENTRIES: Mapping[str, Entry] = {
         own=202,
         # It is the voice of somebody else.
         other_user=NOT_FOUND,
-        json=lambda estate: {"voice_id": estate.voice.own, "text": "Hello.", "language": "en"},
+        json=lambda resources: {
+            "voice_id": resources.voice.own,
+            "text": "Hello.",
+            "language": "en",
+        },
     ),
     "preview_voice_design": Entry(
         scope=Scope.SUBMIT,
@@ -441,7 +445,7 @@ class Target:
     route: Route
     method: str
     entry: Entry
-    estate: Estate
+    resources: TenantResources
 
     def __str__(self) -> str:
         return f"{self.method} {self.route.path}"
@@ -449,7 +453,7 @@ class Target:
     @property
     def names(self) -> list[str]:
         """The parts of the path that name something which may be somebody else's."""
-        possessions = self.entry.params(self.estate)
+        possessions = self.entry.params(self.resources)
         return [
             name
             for name in self.route.parameter_names
@@ -467,11 +471,11 @@ class Target:
 
     def request(self, headers: Mapping[str, Any], **others: str) -> httpx2.Request:
         """A call with the caller's own names, but for those in ``others``: foreign or absent."""
-        request = self.estate.deployment.http.build_request(
+        request = self.resources.deployment.http.build_request(
             self.method,
             self.path(**self._chosen(self.entry.params, others)),
             params=self._chosen(self.entry.query, others),
-            json=self.entry.json(self.estate),
+            json=self.entry.json(self.resources),
             files=self.entry.files,
             headers=self.entry.headers,
         )
@@ -484,18 +488,21 @@ class Target:
 
     async def ask(self, headers: Mapping[str, Any], **others: str) -> httpx2.Response:
         """Make that call."""
-        answer = await self.estate.deployment.http.send(self.request(headers, **others))
+        answer = await self.resources.deployment.http.send(self.request(headers, **others))
         if answer.is_success and self.method not in _SAFE_METHODS:
-            self.estate.changed = True
+            self.resources.changed = True
         return answer
 
     def _chosen(self, of: Possessions, others: Mapping[str, str]) -> dict[str, str]:
         return {
             name: str(getattr(possession, others.get(name, "own")))
-            for name, possession in of(self.estate).items()
+            for name, possession in of(self.resources).items()
         }
 
 
-def targets(estate: Estate) -> list[Target]:
+def targets(resources: TenantResources) -> list[Target]:
     """Every route that is served. Raises KeyError for one that has no entry."""
-    return [Target(route, method, ENTRIES[route.name], estate) for route, method in estate.routes()]
+    return [
+        Target(route, method, ENTRIES[route.name], resources)
+        for route, method in resources.routes()
+    ]

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from coatcheck.domain.limits import JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX
-from tests.contract.estate import Estate
 from tests.contract.matrix import Target
 from tests.contract.raw import RawAnswer, send
+from tests.contract.tenant_resources import TenantResources
 
 SECRET = b"swordfish"
 
@@ -43,8 +43,8 @@ class Documented:
         self._paths = document["paths"]
 
     @classmethod
-    async def of(cls, estate: Estate) -> Documented:
-        return cls((await estate.deployment.http.get("/openapi.json")).json())
+    async def of(cls, resources: TenantResources) -> Documented:
+        return cls((await resources.deployment.http.get("/openapi.json")).json())
 
     def statuses(self, target: Target) -> set[int]:
         path = target.route.path.replace(":path}", "}")
@@ -76,9 +76,9 @@ class Tally:
 
 async def send_to(target: Target, path: str | bytes, *headers: bytes) -> RawAnswer:
     """A request of the target's own, but for its path and these headers."""
-    value = target.entry.json(target.estate)
+    value = target.entry.json(target.resources)
     body = None if value is None else json.dumps(value).encode()
     headers = (b"Prefer: respond-async", *headers)
     if body is not None:
         headers = (b"Content-Type: application/json", *headers)
-    return await send(target.estate.deployment, target.method, path, *headers, body=body)
+    return await send(target.resources.deployment, target.method, path, *headers, body=body)

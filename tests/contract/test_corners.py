@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from coatcheck.http.routing import HoldsOpen
-from tests.contract.estate import Estate
 from tests.contract.matrix import Target, targets
 from tests.contract.oddities import ODD_BODIES, Documented, Tally, send_to
 from tests.contract.raw import send
+from tests.contract.tenant_resources import TenantResources
 
 Odd = TypeVar("Odd")
 
@@ -140,9 +140,9 @@ def _ended_by_itself(target: Target) -> str:
     return "wait=0&" if is_endless else ""
 
 
-async def test_odd_names_in_every_part_of_every_path(estate: Estate) -> None:
-    tally = Tally(await Documented.of(estate))
-    for number, target in enumerate(targets(estate)):
+async def test_odd_names_in_every_part_of_every_path(resources: TenantResources) -> None:
+    tally = Tally(await Documented.of(resources))
+    for number, target in enumerate(targets(resources)):
         for name in target.route.parameter_names:
             for odd in a_third(ODD_NAMES, number):
                 answer = await send_to(target, target.path(**{name: odd}))
@@ -152,9 +152,9 @@ async def test_odd_names_in_every_part_of_every_path(estate: Estate) -> None:
     tally.close()
 
 
-async def test_odd_queries_on_every_route(estate: Estate) -> None:
-    tally = Tally(await Documented.of(estate))
-    for number, target in enumerate(targets(estate)):
+async def test_odd_queries_on_every_route(resources: TenantResources) -> None:
+    tally = Tally(await Documented.of(resources))
+    for number, target in enumerate(targets(resources)):
         for odd in a_third(ODD_QUERIES, number):
             path = f"{target.path()}?{_ended_by_itself(target)}{odd}"
             answer = await send_to(target, path.encode("latin-1", "replace"))
@@ -162,23 +162,23 @@ async def test_odd_queries_on_every_route(estate: Estate) -> None:
     tally.close()
 
 
-async def test_odd_headers_on_every_route(estate: Estate) -> None:
-    tally = Tally(await Documented.of(estate))
-    for number, target in enumerate(targets(estate)):
+async def test_odd_headers_on_every_route(resources: TenantResources) -> None:
+    tally = Tally(await Documented.of(resources))
+    for number, target in enumerate(targets(resources)):
         for odd in a_third(ODD_HEADERS, number):
             path = f"{target.path()}?{_ended_by_itself(target)}".rstrip("?&")
             tally.judge(repr(odd), target, await send_to(target, path, odd))
     tally.close()
 
 
-async def test_an_odd_body_on_every_route_that_takes_one(estate: Estate) -> None:
-    tally = Tally(await Documented.of(estate))
-    for target in targets(estate):
+async def test_an_odd_body_on_every_route_that_takes_one(resources: TenantResources) -> None:
+    tally = Tally(await Documented.of(resources))
+    for target in targets(resources):
         if target.route.body is None:
             continue
         for what, (body, _) in ODD_BODIES.items():
             answer = await send(
-                estate.deployment,
+                resources.deployment,
                 target.method,
                 target.path(),
                 b"Content-Type: application/json",
@@ -188,7 +188,7 @@ async def test_an_odd_body_on_every_route_that_takes_one(estate: Estate) -> None
             tally.judge(what, target, answer)
         for value in odd_values():
             answer = await send(
-                estate.deployment,
+                resources.deployment,
                 target.method,
                 target.path(),
                 b"Content-Type: application/json",

@@ -1,16 +1,16 @@
 """Odd requests that are refused, or only read: they leave everything as it was.
 
-So they share an estate. Those that may change something are in test_corners.py.
+So they share an resources. Those that may change something are in test_corners.py.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.contract.estate import OWN, Estate
 from tests.contract.matrix import targets
 from tests.contract.oddities import ODD_BODIES, SECRET, Documented, Tally, send_to
 from tests.contract.raw import send
+from tests.contract.tenant_resources import OWN, TenantResources
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,7 +32,7 @@ SPLIT_HEADERS = (
 )
 
 
-async def test_a_nul_in_any_part_of_any_path_is_refused(standing: Estate) -> None:
+async def test_a_nul_in_any_part_of_any_path_is_refused(standing: TenantResources) -> None:
     requests = 0
     for target in targets(standing):
         for name in target.route.parameter_names:
@@ -43,7 +43,7 @@ async def test_a_nul_in_any_part_of_any_path_is_refused(standing: Estate) -> Non
     print(f"{requests} requests")
 
 
-async def test_a_path_longer_than_a_head_may_be_is_refused(standing: Estate) -> None:
+async def test_a_path_longer_than_a_head_may_be_is_refused(standing: TenantResources) -> None:
     tally = Tally(await Documented.of(standing))
     for target in targets(standing):
         for name in target.route.parameter_names:
@@ -69,13 +69,13 @@ async def test_a_path_longer_than_a_head_may_be_is_refused(standing: Estate) -> 
     ],
 )
 async def test_days_are_written_in_full_and_those_that_exist_will_do(
-    standing: Estate, query: str, status: int
+    standing: TenantResources, query: str, status: int
 ) -> None:
     answer = await send(standing.deployment, "GET", f"/api/v1/orgs/{OWN}/usage?{query}")
     assert answer.status == status
 
 
-async def test_a_wait_is_any_number_of_seconds(standing: Estate) -> None:
+async def test_a_wait_is_any_number_of_seconds(standing: TenantResources) -> None:
     job = f"/api/v1/orgs/{OWN}/services/things/jobs/{standing.ended_job.own}"
     for seconds in ("0", "0.5", "36.79143436843526", "1e-7", "1E%2B300", "61"):
         assert (await send(standing.deployment, "GET", f"{job}?wait={seconds}")).status == 200, (
@@ -87,14 +87,14 @@ async def test_a_wait_is_any_number_of_seconds(standing: Estate) -> None:
         )
 
 
-async def test_a_header_that_would_become_two_is_no_request(standing: Estate) -> None:
+async def test_a_header_that_would_become_two_is_no_request(standing: TenantResources) -> None:
     for odd in SPLIT_HEADERS:
         answer = await send(standing.deployment, "POST", SUBMIT, odd, body=b"{}")
         assert (answer.status, answer.problem()["code"]) == (400, "malformed_request"), odd
         assert answer.header("x-injected") is None
 
 
-async def test_what_is_echoed_cannot_leave_its_header(standing: Estate) -> None:
+async def test_what_is_echoed_cannot_leave_its_header(standing: TenantResources) -> None:
     """What of a request comes back in headers: its id, what it preferred, the names in its URLs."""
     answer = await send(
         standing.deployment,
@@ -118,7 +118,7 @@ async def test_what_is_echoed_cannot_leave_its_header(standing: Estate) -> None:
     ids=["submit", "call", "register", "create a key"],
 )
 async def test_a_body_that_is_not_json_or_too_much_is_refused_and_not_quoted(
-    standing: Estate, method: str, path: str
+    standing: TenantResources, method: str, path: str
 ) -> None:
     for what, (body, usual_status) in ODD_BODIES.items():
         too_large = path == CREATE_KEY and len(body) > KEY_BODY_BYTES_MAX

@@ -12,7 +12,7 @@ import pytest
 
 from coatcheck.http import parameters
 from tests.budget import seed, times
-from tests.contract.estate import OWN, Estate, webhook_endpoint
+from tests.contract.tenant_resources import OWN, TenantResources, webhook_endpoint
 from tests.deployment import bearer
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
@@ -28,12 +28,12 @@ def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_fits_the_document_is_accepted_and_what_does_not_is_refused(
-    estate: Estate, tmp_path: Path
+    resources: TenantResources, tmp_path: Path
 ) -> None:
-    key = estate.deployment.key
-    await estate.register("default", "spare", key)
+    key = resources.deployment.key
+    await resources.register("default", "spare", key)
     await run(
-        estate,
+        resources,
         tmp_path,
         # Every bound of every parameter of every route is thousands of requests: the lane's.
         *("--phases", "fuzzing" if seed() is None else "coverage,fuzzing"),
@@ -41,59 +41,61 @@ async def test_what_fits_the_document_is_accepted_and_what_does_not_is_refused(
         *("--generation-allow-x00", "false"),  # fits any document, and is refused everywhere
         *("--header", f"Authorization: Bearer {key}"),
     )
-    still_valid = await estate.deployment.http.get(
+    still_valid = await resources.deployment.http.get(
         "/api/v1/orgs/default/usage", headers=bearer(key)
     )
     assert still_valid.status_code == 200, "the run has revoked its own key"
 
 
 async def test_whatever_follows_on_an_answer_is_answered_as_documented(
-    estate: Estate, tmp_path: Path
+    resources: TenantResources, tmp_path: Path
 ) -> None:
     await run(
-        estate,
+        resources,
         tmp_path,
         *("--phases", "stateful"),
         *("--max-examples", str(10 * times())),
         *("--exclude-checks", "positive_data_acceptance"),
-        *("--header", f"Authorization: Bearer {estate.deployment.key}"),
+        *("--header", f"Authorization: Bearer {resources.deployment.key}"),
     )
 
 
-async def run(estate: Estate, folder: Path, *options: str) -> None:
-    """Run Schemathesis on the estate's server. Fails with its report if it finds anything."""
+async def run(resources: TenantResources, folder: Path, *options: str) -> None:
+    """Run Schemathesis on the resources's server. Fails with its report if it finds anything."""
     # Whoever waits for a batch, for a chat, or for a text, is answered once it has ended.
-    await estate.deployment.start_batches_worker()
-    await estate.deployment.start_llm_worker()
-    await estate.deployment.start_remote_worker()
-    estate.deployment.start_maintenance()
+    await resources.deployment.start_batches_worker()
+    await resources.deployment.start_llm_worker()
+    await resources.deployment.start_remote_worker()
+    resources.deployment.start_maintenance()
     configuration = folder / "schemathesis.toml"
     configuration.write_text(
         Template(CONFIGURATION.read_text()).substitute(
             deterministic=str(seed() is None).lower(),
-            job=estate.ended_job.own,
-            graph_job=estate.ended_graph_job.own,
-            chat=estate.ended_chat.own,
-            speech_task=estate.ended_task.own,
-            generation=estate.generation.own,
-            voice=estate.voice.own,
-            key_id=estate.key_id.own,
-            webhook_endpoint=await webhook_endpoint(estate.deployment, OWN, estate.upstream_url),
-            delivery=estate.delivery.own,
-            blob_token=estate.blob_token.own,
-            upload_token=estate.upload_token.own,
-            batch=estate.batches[OWN].batch,
-            open_batch=estate.batches[OWN].open_batch,
-            stuck_batch=estate.batches[OWN].stuck_batch,
-            task=estate.batches[OWN].task,
-            export=estate.batches[OWN].export,
-            dead_letter=estate.batches[OWN].dead_letter,
+            job=resources.ended_job.own,
+            graph_job=resources.ended_graph_job.own,
+            chat=resources.ended_chat.own,
+            speech_task=resources.ended_task.own,
+            generation=resources.generation.own,
+            voice=resources.voice.own,
+            key_id=resources.key_id.own,
+            webhook_endpoint=await webhook_endpoint(
+                resources.deployment, OWN, resources.upstream_url
+            ),
+            delivery=resources.delivery.own,
+            blob_token=resources.blob_token.own,
+            upload_token=resources.upload_token.own,
+            batch=resources.batches[OWN].batch,
+            open_batch=resources.batches[OWN].open_batch,
+            stuck_batch=resources.batches[OWN].stuck_batch,
+            task=resources.batches[OWN].task,
+            export=resources.batches[OWN].export,
+            dead_letter=resources.batches[OWN].dead_letter,
         )
     )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(configuration)),
         *("run", "--no-color", *options, *(() if seed() is None else ("--seed", str(seed())))),
-        f"{estate.deployment.http.base_url}/openapi.json",
+        f"{resources.deployment.http.base_url}/openapi.json",
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -13,8 +13,8 @@ import httpx2
 
 from coatcheck.domain import tenants
 from coatcheck.domain.tenants import Scope
-from tests.contract.estate import Estate
 from tests.contract.matrix import ENTRIES, NOT_FOUND, Target, targets
+from tests.contract.tenant_resources import TenantResources
 from tests.deployment import bearer
 
 TIMESTAMP = re.compile(rb'"timestamp":"[^"]*"')
@@ -23,12 +23,12 @@ UNLIKE_BY_NATURE = {"date", "content-length"}
 Credentials = Mapping[str, dict[str, str | bytes]]
 
 
-async def credentials_that_do_not_count(estate: Estate) -> Credentials:
-    good = estate.deployment.key
+async def credentials_that_do_not_count(resources: TenantResources) -> Credentials:
+    good = resources.deployment.key
     unknown = tenants.mint().text
     wrong_secret = good.rpartition("_")[0] + "_" + unknown.rpartition("_")[2]
-    expired = await estate.deployment.create_key(seconds_to_live=-1)
-    revoked = await estate.revoked_key()
+    expired = await resources.deployment.create_key(seconds_to_live=-1)
+    revoked = await resources.revoked_key()
     return {
         "no key": {},
         "unknown key": {"Authorization": f"Bearer {unknown}"},
@@ -81,34 +81,34 @@ def essence(answer: httpx2.Response) -> tuple[int, list[tuple[str, str]], bytes]
     return answer.status_code, headers, TIMESTAMP.sub(b'"timestamp":""', answer.content)
 
 
-async def test_every_route_has_an_entry_and_every_entry_a_route(estate: Estate) -> None:
-    served = {operation.name: operation for operation, _ in estate.routes()}
+async def test_every_route_has_an_entry_and_every_entry_a_route(resources: TenantResources) -> None:
+    served = {operation.name: operation for operation, _ in resources.routes()}
     assert set(served) == set(ENTRIES)
     for name, operation in served.items():
         entry = ENTRIES[name]
         if isinstance(operation.access, Scope):
             assert entry.scope is operation.access, name
-        assert set(operation.parameter_names) <= set(entry.params(estate)), name
+        assert set(operation.parameter_names) <= set(entry.params(resources)), name
 
 
-async def test_who_may_call_is_let_in(estate: Estate) -> None:
+async def test_who_may_call_is_let_in(resources: TenantResources) -> None:
     tally = Tally()
-    key = estate.deployment.key
-    for target in targets(estate):
+    key = resources.deployment.key
+    for target in targets(resources):
         for header in ({"Authorization": f"bearer {key}"}, {"X-Api-Key": key}):
-            await estate.restore()
+            await resources.restore()
             answer = await target.ask(header)
             tally.expect(f"{target} with {[*header]}", answer, target.entry.own)
     tally.close()
 
 
 async def test_a_credential_that_does_not_count_is_answered_alike_everywhere(
-    estate: Estate,
+    resources: TenantResources,
 ) -> None:
     tally = Tally()
     refused: list[tuple[str, str, httpx2.Response]] = []
-    credentials = await credentials_that_do_not_count(estate)
-    for target in targets(estate):
+    credentials = await credentials_that_do_not_count(resources)
+    for target in targets(resources):
         for kind, headers in credentials.items():
             answer = await target.ask(headers)
             if target.is_open:
@@ -127,10 +127,12 @@ async def test_a_credential_that_does_not_count_is_answered_alike_everywhere(
     tally.close()
 
 
-async def test_a_key_without_the_scope_is_told_so_and_learns_nothing(estate: Estate) -> None:
+async def test_a_key_without_the_scope_is_told_so_and_learns_nothing(
+    resources: TenantResources,
+) -> None:
     tally = Tally()
-    lacking = {scope: bearer(await estate.key_without(scope)) for scope in Scope}
-    for target in targets(estate):
+    lacking = {scope: bearer(await resources.key_without(scope)) for scope in Scope}
+    for target in targets(resources):
         scope = target.entry.scope
         if scope is None:
             continue
@@ -143,12 +145,12 @@ async def test_a_key_without_the_scope_is_told_so_and_learns_nothing(estate: Est
     tally.close()
 
 
-async def test_a_foreign_name_is_answered_as_one_that_never_was(estate: Estate) -> None:
+async def test_a_foreign_name_is_answered_as_one_that_never_was(resources: TenantResources) -> None:
     tally = Tally()
-    own = bearer(estate.deployment.key)
-    for target in targets(estate):
+    own = bearer(resources.deployment.key)
+    for target in targets(resources):
         for name in target.names:
-            await estate.restore()
+            await resources.restore()
             status = target.entry.foreign.get(name, NOT_FOUND)
             foreign = await target.ask(own, **{name: "foreign"})
             absent = await target.ask(own, **{name: "absent"})
@@ -159,11 +161,13 @@ async def test_a_foreign_name_is_answered_as_one_that_never_was(estate: Estate) 
     tally.close()
 
 
-async def test_all_that_another_organisation_has_is_absent_together(estate: Estate) -> None:
+async def test_all_that_another_organisation_has_is_absent_together(
+    resources: TenantResources,
+) -> None:
     """Its organisation, its service and its id at once: a path that is right for somebody else."""
     tally = Tally()
-    own = bearer(estate.deployment.key)
-    for target in targets(estate):
+    own = bearer(resources.deployment.key)
+    for target in targets(resources):
         if "org" not in target.names:
             continue
         foreign = await target.ask(own, **dict.fromkeys(target.names, "foreign"))
@@ -173,13 +177,15 @@ async def test_all_that_another_organisation_has_is_absent_together(estate: Esta
     tally.close()
 
 
-async def test_somebody_else_of_the_organisation_sees_what_is_everybodys(estate: Estate) -> None:
+async def test_somebody_else_of_the_organisation_sees_what_is_everybodys(
+    resources: TenantResources,
+) -> None:
     tally = Tally()
-    colleague = bearer(await estate.deployment.create_key(user="colleague"))
-    for target in targets(estate):
+    colleague = bearer(await resources.deployment.create_key(user="colleague"))
+    for target in targets(resources):
         if target.is_open:
             continue
-        await estate.restore()
+        await resources.restore()
         answer = await target.ask(colleague)
         tally.expect(f"{target} by a colleague", answer, target.entry.other_user)
         if target.entry.other_user == NOT_FOUND:
@@ -188,11 +194,11 @@ async def test_somebody_else_of_the_organisation_sees_what_is_everybodys(estate:
     tally.close()
 
 
-async def test_ids_in_a_query_are_told_apart_no_better(estate: Estate) -> None:
-    [batch_status] = [each for each in targets(estate) if each.route.name == "batch_status"]
-    colleague = bearer(await estate.deployment.create_key(user="colleague"))
-    own = bearer(estate.deployment.key)
-    job = estate.ended_job
+async def test_ids_in_a_query_are_told_apart_no_better(resources: TenantResources) -> None:
+    [batch_status] = [each for each in targets(resources) if each.route.name == "batch_status"]
+    colleague = bearer(await resources.deployment.create_key(user="colleague"))
+    own = bearer(resources.deployment.key)
+    job = resources.ended_job
     assert await found(batch_status, own) == ([job.own], [])
     assert await found(batch_status, own, job_ids="foreign") == ([], [job.foreign])
     assert await found(batch_status, own, job_ids="absent") == ([], [job.absent])

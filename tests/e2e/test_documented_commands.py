@@ -90,7 +90,7 @@ class Analysis(BaseHTTPRequestHandler):
 
 
 @dataclass(frozen=True)
-class Estate:
+class DocumentedUp:
     """The `up`, and what its pages expect beside it."""
 
     up: Up
@@ -117,7 +117,7 @@ def allowed(command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def estate() -> Iterator[Estate]:
+def documented() -> Iterator[DocumentedUp]:
     folder = make_open_folder()
     (service,) = [each for each in TUTORIAL.blocks("python") if each.file_name == "my_module.py"]
     (folder / "my_module.py").write_text(service.text)
@@ -138,36 +138,36 @@ def estate() -> Iterator[Estate]:
     }
     options: dict[str, str] = {"data": ".coatcheck", **variables, **others}
     with running_up(folder, *SERVICES, **options) as up:
-        yield Estate(up, folder, variables, analysis, remote, collector)
+        yield DocumentedUp(up, folder, variables, analysis, remote, collector)
     shutil.rmtree(folder)
 
 
-def test_the_commands_of_the_readme_work(estate: Estate) -> None:
+def test_the_commands_of_the_readme_work(documented: DocumentedUp) -> None:
     plain, test, with_service, curl = steps(README)
     assert made(plain)[1:] == ["up"]
     assert made(test)[0].endswith("pytest")
     assert made(with_service)[1:] == ["up", SERVICES[1]]
-    (answer,) = estate.run(curl)
+    (answer,) = documented.run(curl)
     assert json.loads(answer)["result_summary"] == {"greeting": "Hello, Ada!"}
 
 
-def test_every_command_of_the_tutorial_works(estate: Estate) -> None:
+def test_every_command_of_the_tutorial_works(documented: DocumentedUp) -> None:
     start, curl, submit, look, mistaken, connect, hand_in, cancel = steps(TUTORIAL)
     assert made(start)[1:] == ["up", SERVICES[0]]
     for program in TUTORIAL.blocks("python"):
         assert program.file_name is not None
-        (estate.folder / program.file_name).write_text(program.text)
-    database = re.search(r"^  database +(postgresql:\S+)$", estate.up.said(), re.MULTILINE)
+        (documented.folder / program.file_name).write_text(program.text)
+    database = re.search(r"^  database +(postgresql:\S+)$", documented.up.said(), re.MULTILINE)
     assert database is not None
     assert A_DATABASE in connect
     # Spelt so that the folder in it is not taken for the one that pages name.
     url = database[1].replace(".coatcheck", "%2Ecoatcheck")
 
-    called, submitted = estate.run(curl, submit)
+    called, submitted = documented.run(curl, submit)
     assert json.loads(called)["result_summary"] == {"pages": 2, "words": 6}
     job = json.loads(submitted)
     assert (job["state"], job["result"]) == ("completed", {"pages": 2, "words": 6})
-    looked, refused, _, watched, cancelled = estate.run(
+    looked, refused, _, watched, cancelled = documented.run(
         look.replace(A_TICKET, job["id"]),
         f"! {mistaken}",
         connect.replace(A_DATABASE, url),
@@ -184,21 +184,23 @@ def test_every_command_of_the_tutorial_works(estate: Estate) -> None:
 
 
 @pytest.mark.parametrize("guide", CLIENTS, ids=lambda page: page.path.stem)
-def test_a_client_finds_the_server_by_what_its_guide_sets(estate: Estate, guide: Page) -> None:
+def test_a_client_finds_the_server_by_what_its_guide_sets(
+    documented: DocumentedUp, guide: Page
+) -> None:
     start, export = steps(guide)[-2:]
     assert made(start)[1:] == ["up", *SERVICES[1:3]]
     greet = """curl -s "$COATCHECK_URL/api/v1/orgs/default/services/hello/greet" \\
       -H "Authorization: Bearer $COATCHECK_API_KEY" -d '{"name": "Ada"}'"""
-    (answer,) = estate.run(f"{export}\n{greet} -H 'Content-Type: application/json'")
+    (answer,) = documented.run(f"{export}\n{greet} -H 'Content-Type: application/json'")
     assert json.loads(answer) == {"greeting": "Hello, Ada!"}
 
 
-def test_a_token_signed_as_the_guide_says_calls_a_service(estate: Estate) -> None:
+def test_a_token_signed_as_the_guide_says_calls_a_service(documented: DocumentedUp) -> None:
     _, curl = steps(JWTS)
     (program,) = JWTS.blocks("python")
     names: dict[str, Any] = {}
-    exec(program.text.replace(A_SECRET, estate.variables["COATCHECK_JWT_SECRET"]), names)
-    (answer,) = estate.run(f"TOKEN={names['token']}\n{curl}")
+    exec(program.text.replace(A_SECRET, documented.variables["COATCHECK_JWT_SECRET"]), names)
+    (answer,) = documented.run(f"TOKEN={names['token']}\n{curl}")
     assert json.loads(answer) == {"message": "hello"}
 
 
@@ -214,26 +216,28 @@ def analysing(port: int) -> Iterator[list[tuple[str, str, Any]]]:
     server.server_close()
 
 
-def test_an_http_service_is_registered_and_called_as_its_guide_says(estate: Estate) -> None:
+def test_an_http_service_is_registered_and_called_as_its_guide_says(
+    documented: DocumentedUp,
+) -> None:
     register, _, _ = steps(HTTP_SERVICE)
     (document,) = HTTP_SERVICE.blocks("json")
-    here = f"http://127.0.0.1:{estate.analysis_port}/api"
-    (estate.folder / "analysis.json").write_text(
+    here = f"http://127.0.0.1:{documented.analysis_port}/api"
+    (documented.folder / "analysis.json").write_text(
         document.text.replace("https://analysis.example.com/api", here)
     )
     call = """curl -s "$COATCHECK_URL/api/v1/orgs/$ORG/services/analysis/async/analyze?wait=30" \\
       -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"text": "a b"}'"""
-    with analysing(estate.analysis_port) as seen:
-        registered, called = estate.run(register, call)
+    with analysing(documented.analysis_port) as seen:
+        registered, called = documented.run(register, call)
     assert json.loads(registered)["service_id"] == "analysis"
     job = json.loads(called)
     assert (job["status"], job["result_summary"]) == ("completed", {"pages": 2})
     assert seen == [("/api/analyze", "Bearer the-upstreams-own-key", {"text": "a b"})]
 
 
-def test_the_right_to_long_timeouts_is_given_as_its_guide_says(estate: Estate) -> None:
+def test_the_right_to_long_timeouts_is_given_as_its_guide_says(documented: DocumentedUp) -> None:
     (give,) = (step for step in steps(HTTP_SERVICE) if "--timeout-max" in step)
-    given, listed = estate.run(
+    given, listed = documented.run(
         give.replace("acme", "default"), ".venv/bin/coatcheck orgs list --json --data .coatcheck"
     )
     assert "default" in given
@@ -260,24 +264,24 @@ def speaking(command: str, port: int, folder: Path) -> Iterator[None]:
         process.wait(LIMIT_SECONDS)
 
 
-def test_a_function_elsewhere_speaks_as_its_guide_says(estate: Estate) -> None:
+def test_a_function_elsewhere_speaks_as_its_guide_says(documented: DocumentedUp) -> None:
     remote, _, register, _ = steps(ON_A_REMOTE)
     (document,) = ON_A_REMOTE.blocks("json")
-    (estate.folder / "voice.json").write_text(
-        document.text.replace("8900", str(estate.remote_port))
+    (documented.folder / "voice.json").write_text(
+        document.text.replace("8900", str(documented.remote_port))
     )
-    with speaking(remote, estate.remote_port, estate.folder):
-        estate.run(register)
-    assert (estate.folder / "hello.wav").read_bytes()[:4] == b"RIFF"
+    with speaking(remote, documented.remote_port, documented.folder):
+        documented.run(register)
+    assert (documented.folder / "hello.wav").read_bytes()[:4] == b"RIFF"
 
 
-def test_a_trace_is_shown_as_its_guide_shows_one(estate: Estate) -> None:
+def test_a_trace_is_shown_as_its_guide_shows_one(documented: DocumentedUp) -> None:
     _, start, see = steps(TRACE)
     assert start.endswith(" coatcheck up\n")
-    assert assigned(start).keys() <= estate.variables.keys()
+    assert assigned(start).keys() <= documented.variables.keys()
     (shown,) = TRACE.blocks("text")
     named = f"export COATCHECK_URL=http://127.0.0.1:8080 PYTHONPATH={REPOSITORY}\n"
-    (printed,) = estate.run(named + see.rstrip() + f" {estate.collector_port}\n")
+    (printed,) = documented.run(named + see.rstrip() + f" {documented.collector_port}\n")
     assert spans(printed) == spans(shown.text)
 
 

@@ -16,7 +16,7 @@ from tests.deployment import PEPPER, Deployment
 from tests.e2e.faults.roles import payload, start_role
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.waiting import eventually_async
-from tests.webhooks.post_office import verified
+from tests.webhooks.webhook_deliveries import verified
 
 WEBHOOK_POINTS = {"webhook.before_post": 1, "webhook.after_2xx": 2}
 """Each point, and how often the receiver is told."""

@@ -16,7 +16,7 @@ from coatcheck.http.protocol import Bounds
 from coatcheck.http.server import HttpServer, listen
 from tests.all_products import SURFACES
 from tests.deployment import Deployment, bearer
-from tests.http.limits.wire import Site, Wire, connected
+from tests.http.limits.wire import RouteServer, Wire, connected
 from tests.waiting import eventually_async
 
 ME = b"GET /api/v1/me HTTP/1.1\r\nhost: a\r\nauthorization: Bearer %s\r\n\r\n"
@@ -24,13 +24,13 @@ HALF = b"GET /healthz HTTP/1.1\r\nhost: a\r\n"
 
 
 @asynccontextmanager
-async def replica(deployment: Deployment, bounds: Bounds) -> AsyncIterator[Site]:
+async def replica(deployment: Deployment, bounds: Bounds) -> AsyncIterator[RouteServer]:
     """One more server of the deployment, within ``bounds``."""
     app = create_app(deployment.context, SURFACES)
     gate = deployment.context.gate
     server = HttpServer(app, drain_seconds=5, bounds=bounds, when_full=FullServerApp(app, gate))
     listening = listen("127.0.0.1", 0)
-    served = Site(port=listening.getsockname()[1], server=server)
+    served = RouteServer(port=listening.getsockname()[1], server=server)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         yield served
@@ -39,7 +39,7 @@ async def replica(deployment: Deployment, bounds: Bounds) -> AsyncIterator[Site]
         await serving
 
 
-async def say_half(open_wires: AsyncExitStack, served: Site, count: int) -> list[Wire]:
+async def say_half(open_wires: AsyncExitStack, served: RouteServer, count: int) -> list[Wire]:
     """So many connections, each in the middle of a request."""
     wires = [await open_wires.enter_async_context(connected(served)) for _ in range(count)]
     for wire in wires:

@@ -29,7 +29,7 @@ from coatcheck.products.batches.blob_keys import export_key
 from coatcheck.settings import Settings
 from tests.blobs.stores import BlobStore
 from tests.http.conftest import PEPPER, serving
-from tests.http.limits.wire import Site, Wire, assert_problem, connected
+from tests.http.limits.wire import RouteServer, Wire, assert_problem, connected
 from tests.waiting import eventually_async
 
 MIB = 1024 * 1024
@@ -49,10 +49,10 @@ class Served:
     blobs_folder: Path
 
     @property
-    def site(self) -> Site:
+    def route_server(self) -> RouteServer:
         port = self.http.base_url.port
         assert port is not None
-        return Site(port=port)
+        return RouteServer(port=port)
 
     async def staged(self, life_seconds: float = HOUR) -> StagedUpload:
         upload_id = new_id()
@@ -324,7 +324,7 @@ def head(url: str, length: int) -> bytes:
 async def test_nothing_is_seen_of_a_list_before_it_is_whole(served: Served) -> None:
     upload = await served.staged()
     url = await served.put_url(upload)
-    async with connected(served.site) as wire:
+    async with connected(served.route_server) as wire:
         await wire.say(head(url, len(LARGE)) + LARGE[: -MIB // 2])
 
         async def begun() -> bool:
@@ -344,7 +344,7 @@ async def test_a_list_whose_sender_goes_leaves_nothing_and_replaces_nothing(
     upload = await served.staged()
     url = await served.put_url(upload)
     assert (await served.http.put(url, content=b"whole")).status_code == 201
-    async with connected(served.site) as wire:
+    async with connected(served.route_server) as wire:
         await wire.say(head(url, len(LARGE)) + LARGE[:-1])
 
         async def begun() -> bool:
@@ -365,7 +365,7 @@ async def test_only_so_many_lists_of_one_organisation_are_put_at_a_time(
     monkeypatch.setattr(upload_limits, "UPLOADS_OF_ONE_ORG_MAX", 1)
     monkeypatch.setattr(upload_limits, "WAIT_SECONDS_MAX", 0.3)
     first, second = [await served.put_url(await served.staged()) for _ in range(2)]
-    async with connected(served.site) as wire:
+    async with connected(served.route_server) as wire:
         await wire.say(head(first, len(LARGE)) + LARGE[:-1])
 
         async def begun() -> bool:
@@ -385,7 +385,7 @@ async def test_a_list_that_pauses_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(request, "UPLOAD_PAUSE_SECONDS_MAX", 0.3)
     url = await served.put_url(await served.staged())
-    async with connected(served.site) as wire:
+    async with connected(served.route_server) as wire:
         await wire.say(head(url, 1000) + b"x")
         assert_problem(await wire.answer(), 408, "body_too_slow")
     assert served.files() == []
@@ -396,7 +396,7 @@ async def test_a_list_has_more_time_than_other_uploads(
 ) -> None:
     monkeypatch.setattr(request, "UPLOAD_SECONDS_MAX", 0.0)
     upload = await served.staged()
-    async with connected(served.site) as wire:
+    async with connected(served.route_server) as wire:
         await wire.say(head(await served.put_url(upload), 4) + b"12")
         await wire.say(b"34")
         assert (await wire.answer()).status == 201
@@ -445,7 +445,7 @@ async def test_a_put_that_was_under_way_when_its_upload_was_used_changes_nothing
     upload = await served.staged()
     url = await served.put_url(upload)
     assert (await served.http.put(url, content=b"what the run reads")).status_code == 201
-    async with connected(served.site) as wire:
+    async with connected(served.route_server) as wire:
         await half_way(served, wire, url)
         await change(served, upload)
         await wire.say(LARGE[-1:])

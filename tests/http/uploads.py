@@ -15,7 +15,7 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, json_response
 from coatcheck.http.routing import ResponseSpec, Route
 from coatcheck.http.server import HttpServer, listen
-from tests.http.limits.wire import GUARD_SECONDS, Site
+from tests.http.limits.wire import GUARD_SECONDS, RouteServer
 
 FILE_BYTES_MAX = 32 * 1024 * 1024
 BOUNDARY = b"----a boundary 7f31c5"
@@ -56,7 +56,7 @@ async def upload_site(
     bytes_max: int = FILE_BYTES_MAX,
     bounds: Bounds | None = None,
     look: Callable[[], None] = lambda: None,
-) -> AsyncIterator[Site]:
+) -> AsyncIterator[RouteServer]:
     """Takes a part ``file`` at /upload, keeps nothing of it, and looks at every piece's arrival."""
 
     async def upload(request: Request) -> Response:
@@ -67,7 +67,7 @@ async def upload_site(
             look()
         return json_response({"size": size, "sha256": digest.hexdigest()})
 
-    served = Site()
+    served = RouteServer()
     answers = [ResponseSpec(HTTPStatus.OK, "done")]
     routes = [
         Route(["POST"], "/upload", "upload", "Upload.", upload, answers, "test"),

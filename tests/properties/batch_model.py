@@ -23,8 +23,8 @@ from coatcheck.products.batches.model import (
     TaskStatus,
     task_id,
 )
-from tests.properties.ground import UNIT_SECONDS
 from tests.properties.job_model import JobModel, ModelJob
+from tests.properties.stepped_deployment import UNIT_SECONDS
 
 FORGOTTEN_UNITS: Final = ABANDONED_BATCH_SECONDS / UNIT_SECONDS
 ENDS: Final = {

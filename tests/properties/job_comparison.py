@@ -13,8 +13,8 @@ import msgspec
 from coatcheck.core.queries import usage
 from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
-from tests.properties.ground import UNIT_SECONDS, Ground
 from tests.properties.job_model import JobModel, ModelJob, Told, Used
+from tests.properties.stepped_deployment import UNIT_SECONDS, SteppedDeployment
 
 TOLERANCE_UNITS: Final = 0.25
 """How long a history may take to play."""
@@ -77,18 +77,18 @@ _MOMENTS: Final = (
 )
 
 
-async def check(ground: Ground, model: JobModel) -> None:
+async def check(deployment: SteppedDeployment, model: JobModel) -> None:
     """Everything that is written down is as it should be, and there is nothing else."""
-    rows = {row["id"]: row for row in await ground.connection.fetch(JOBS)}
+    rows = {row["id"]: row for row in await deployment.connection.fetch(JOBS)}
     assert set(rows) == set(model.jobs), "other jobs than there should be"
-    base = ground.base_seconds - model.now * UNIT_SECONDS
+    base = deployment.base_seconds - model.now * UNIT_SECONDS
     for uuid, job in model.jobs.items():
         check_job(job, rows[uuid], base)
         check_bounds(job, rows[uuid])
-    await check_events(ground, model)
-    await check_outbox(ground, model)
-    await check_usage(ground, model)
-    workers = {row["boot"] for row in await ground.connection.fetch(_WORKERS)}
+    await check_events(deployment, model)
+    await check_outbox(deployment, model)
+    await check_usage(deployment, model)
+    workers = {row["boot"] for row in await deployment.connection.fetch(_WORKERS)}
     assert workers == set(model.workers)
     assert all(ends == 1 for ends in model.ends.values()), "a job ended twice"
 
@@ -128,9 +128,9 @@ def check_bounds(job: ModelJob, row: asyncpg.Record) -> None:
         assert row["payload"] is not None
 
 
-async def check_events(ground: Ground, model: JobModel) -> None:
+async def check_events(deployment: SteppedDeployment, model: JobModel) -> None:
     said: dict[UUID, Counter[tuple[object, ...]]] = {}
-    for job, kind, data in await ground.connection.fetch(_EVENTS):
+    for job, kind, data in await deployment.connection.fetch(_EVENTS):
         said.setdefault(job, Counter())[_event(kind, data)] += 1
     expected = {uuid: job.said for uuid, job in model.jobs.items() if job.said}
     assert said == expected
@@ -145,12 +145,12 @@ def _event(kind: str, data: bytes) -> tuple[object, ...]:
     return kind, told
 
 
-async def check_outbox(ground: Ground, model: JobModel) -> None:
+async def check_outbox(deployment: SteppedDeployment, model: JobModel) -> None:
     """A row for each move that somebody was to be told of, and no other (invariant I)."""
-    rows: list[Told] = [tuple(row) for row in await ground.connection.fetch(OUTBOX)]
+    rows: list[Told] = [tuple(row) for row in await deployment.connection.fetch(OUTBOX)]
     told = Counter(rows)
     assert told == model.told, f"too much: {told - model.told}, missing: {model.told - told}"
-    listeners = {(row[0], row[1]): row[2] for row in await ground.connection.fetch(_LISTENERS)}
+    listeners = {(row[0], row[1]): row[2] for row in await deployment.connection.fetch(_LISTENERS)}
     assert listeners == {
         (job.uuid, target): tells
         for job in model.jobs.values()
@@ -158,11 +158,11 @@ async def check_outbox(ground: Ground, model: JobModel) -> None:
     }
 
 
-async def check_usage(ground: Ground, model: JobModel) -> None:
+async def check_usage(deployment: SteppedDeployment, model: JobModel) -> None:
     """What was used is what the ends of jobs add up to, rolled up or not (invariant D)."""
     used: dict[tuple[str, str, str], Used] = {}
     for org in sorted({org for org, _, _ in model.used}):
-        for row in await usage.read(ground.line, org, *_EVER, None):
+        for row in await usage.read(deployment.line, org, *_EVER, None):
             sums = used.setdefault((org, row.endpoint, row.queue_key), Used())
             sums.completed += row.completed
             sums.failed += row.failed

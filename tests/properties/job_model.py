@@ -19,7 +19,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State, TransitionEvent, after
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS
-from tests.properties.ground import CRASH_UNITS, LEASE_UNITS, UNIT_SECONDS
+from tests.properties.stepped_deployment import CRASH_UNITS, LEASE_UNITS, UNIT_SECONDS
 
 RAN_UNITS: Final = 0.5 / UNIT_SECONDS
 """What every attempt is said to have taken."""

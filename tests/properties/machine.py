@@ -1,4 +1,4 @@
-"""What the state machines have in common: the ground they stand on, and how much they try.
+"""What the state machines have in common: the deployment they stand on, and how much they try.
 
 With the tests: a fixed, small choice of histories, the same each time.
 COATCHECK_PROPERTY_EXAMPLES=500 tries that many of each machine instead, longer ones, and others
@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from hypothesis.strategies._internal.featureflags import FeatureFlags
 
 from tests.postgres_keeper import Databases
-from tests.properties.ground import Ground, ground
+from tests.properties.stepped_deployment import SteppedDeployment, stepped_deployment
 
 EXAMPLES_VARIABLE: Final = "COATCHECK_PROPERTY_EXAMPLES"
 STEPS: Final = 30
@@ -44,7 +44,7 @@ def asked_examples() -> int | None:
 class Machine(RuleBasedStateMachine):
     """A history on a database."""
 
-    ground: ClassVar[Ground]
+    deployment: ClassVar[SteppedDeployment]
     fired: ClassVar[Counter[str]]
     """How often each rule was followed, and what came of it."""
 
@@ -79,7 +79,7 @@ def try_out(
     """Play histories on a database of their own, and say what they were made of."""
     asked = asked_examples()
     machine.fired = Counter()
-    with ground(databases, folder, tables) as machine.ground:
+    with stepped_deployment(databases, folder, tables) as machine.deployment:
         run_state_machine_as_test(
             machine,
             settings=settings(

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import asyncpg
 
 from coatcheck.db.connection import Connection, RawConnection
-from tests.properties.ground import Ground
+from tests.properties.stepped_deployment import SteppedDeployment
 
 First = TypeVar("First")
 Second = TypeVar("Second")
@@ -32,16 +32,16 @@ class _InTransaction:
 
 
 async def meet(
-    ground: Ground,
+    deployment: SteppedDeployment,
     first: Callable[[Connection], Awaitable[First]],
     second: Callable[[Connection], Awaitable[Second]],
 ) -> tuple[First, Second]:
     """Begin the first, let the second run into it, and let the first go. What both came to."""
-    (waiter,) = await ground.line.fetch("SELECT pg_backend_pid() AS pid")
-    async with ground.connection.transaction():
-        begun = await first(cast("Connection", _InTransaction(ground.connection)))
-        coming = asyncio.ensure_future(second(ground.line))
-        while not coming.done() and not await _waits(ground.connection, waiter["pid"]):
+    (waiter,) = await deployment.line.fetch("SELECT pg_backend_pid() AS pid")
+    async with deployment.connection.transaction():
+        begun = await first(cast("Connection", _InTransaction(deployment.connection)))
+        coming = asyncio.ensure_future(second(deployment.line))
+        while not coming.done() and not await _waits(deployment.connection, waiter["pid"]):
             await asyncio.sleep(_LOOK_SECONDS)
     return begun, await coming
 

@@ -62,9 +62,9 @@ from tests.postgres_keeper import Databases
 from tests.properties.batch_comparison import check
 from tests.properties.batch_model import BatchModel, ModelBatch, ModelPart, ModelRun
 from tests.properties.claim_rules import check_free_claim, check_limited_claim
-from tests.properties.ground import LEASE_UNITS, UNIT_SECONDS
 from tests.properties.job_model import ModelWorker
 from tests.properties.machine import Machine, at, pick, try_out
+from tests.properties.stepped_deployment import LEASE_UNITS, UNIT_SECONDS
 
 EXAMPLES: Final = 30
 TABLES: Final = (
@@ -134,8 +134,8 @@ class BatchMachine(Machine):
     )
     def begin(self, tasks: int, open_tasks: int, with_list: bool, fails: int | None) -> None:
         type(self).ids = itertools.count(1)
-        self.ground.clear()
-        self.ground.do(self._begin())
+        self.deployment.clear()
+        self.deployment.do(self._begin())
         self.create("closed", tasks, None, None, 0, True)
         self.create("open", open_tasks, None, None, 1, True)
         if with_list:
@@ -149,11 +149,11 @@ class BatchMachine(Machine):
     async def _begin(self) -> None:
         await self._boot()
         self.ingester = Ingester(
-            self.ground.line,
-            self.ground.engine.blobs,
-            self.ground.engine.extension(BatchRepository)._notifier,
+            self.deployment.line,
+            self.deployment.engine.blobs,
+            self.deployment.engine.extension(BatchRepository)._notifier,
         )
-        listener = await self.ground.engine.webhooks.create_endpoint(
+        listener = await self.deployment.engine.webhooks.create_endpoint(
             ORG, "https://hooks.example/endpoint", WANTED
         )
         self.model.listeners[ORG] = {listener.uuid: frozenset(WANTED)}
@@ -163,7 +163,7 @@ class BatchMachine(Machine):
         self.taker = await self._new_worker(INGEST_ENDPOINT)
 
     async def _new_worker(self, endpoint: str) -> Claimer:
-        worker = await self.ground.new_worker([endpoint])
+        worker = await self.deployment.new_worker([endpoint])
         self.model.workers[worker.boot] = ModelWorker(worker.boot, self.model.now)
         return worker
 
@@ -221,14 +221,14 @@ class BatchMachine(Machine):
         )
         payloads = self._payloads(tasks)
         part, modelled = self._part(new.uuid, kind, payloads)
-        doing = self.ground.engine.extension(BatchRepository)
+        doing = self.deployment.engine.extension(BatchRepository)
         if kind in ("closed", "open"):
             assert part is not None
-            created = self.ground.do(
+            created = self.deployment.do(
                 doing.create_small(new, part, [NewTask(payload) for payload in payloads])
             )
         else:
-            created = self.ground.do(doing.create(new, part))
+            created = self.deployment.do(doing.create(new, part))
         self.followed("create", kind)
         known = next((b for b in self.model.shown() if key is not None and b.key == key), None)
         if known is not None:
@@ -288,7 +288,7 @@ class BatchMachine(Machine):
         """Put a list where it is looked for."""
         if part.rerun_of is None:
             piece = f"{self.lists[part.uuid]}/00000"
-            self.ground.do(self.ground.engine.blobs.put_whole(piece, _lines(part.list_of)))
+            self.deployment.do(self.deployment.engine.blobs.put_whole(piece, _lines(part.list_of)))
             self.staged.add(part.uuid)
 
     @precondition(lambda self: self.model.batches)
@@ -305,7 +305,7 @@ class BatchMachine(Machine):
         part, modelled = self._part(batch.uuid, kind, payloads, key)
         assert part is not None
         assert modelled is not None
-        adding = self.ground.engine.extension(BatchRepository).add(
+        adding = self.deployment.engine.extension(BatchRepository).add(
             ORG,
             batch.uuid,
             part,
@@ -324,17 +324,17 @@ class BatchMachine(Machine):
         if batch.deleted:
             self.followed("add", "gone")
             with pytest.raises(JobNotFound):
-                self.ground.do(adding)
+                self.deployment.do(adding)
         elif known is not None:
             self.followed("add", "known key")
-            assert self.ground.do(adding).uuid == known.uuid
+            assert self.deployment.do(adding).uuid == known.uuid
         elif batch.current.closed:
             self.followed("add", "closed")
             with pytest.raises(BatchNotOpen):
-                self.ground.do(adding)
+                self.deployment.do(adding)
         else:
             self.followed("add", kind)
-            assert self.ground.do(adding).created
+            assert self.deployment.do(adding).created
             batch.current.parts.append(modelled)
             if kind == "inline":
                 self.model.write(batch.current, payloads)
@@ -343,13 +343,15 @@ class BatchMachine(Machine):
     @rule(at=at)
     def close(self, at: int) -> None:
         batch = pick(self._batches(), at)
-        closing = self.ground.engine.extension(BatchRepository).close(to_text(batch.uuid), org=ORG)
+        closing = self.deployment.engine.extension(BatchRepository).close(
+            to_text(batch.uuid), org=ORG
+        )
         self.followed("close", batch.current.status)
         if batch.deleted:
             with pytest.raises(JobNotFound):
-                self.ground.do(closing)
+                self.deployment.do(closing)
             return
-        self.ground.do(closing)
+        self.deployment.do(closing)
         batch.current.closed = True
         self.model.latch(batch.current)
 
@@ -357,33 +359,33 @@ class BatchMachine(Machine):
     @rule(at=at)
     def cancel(self, at: int) -> None:
         batch = pick(self._batches(), at)
-        cancelling = self.ground.engine.extension(BatchRepository).cancel(
+        cancelling = self.deployment.engine.extension(BatchRepository).cancel(
             to_text(batch.uuid), org=ORG
         )
         self.followed("cancel", batch.current.status)
         if batch.deleted:
             with pytest.raises(JobNotFound):
-                self.ground.do(cancelling)
+                self.deployment.do(cancelling)
         elif batch.current.completed_at is not None:
             with pytest.raises(BatchAlreadyEnded):
-                self.ground.do(cancelling)
+                self.deployment.do(cancelling)
         else:
-            self.ground.do(cancelling)
+            self.deployment.do(cancelling)
             self.model.stop(batch.current)
 
     @precondition(lambda self: len(self.model.shown()) > 1 or len(self.model.batches) > 2)
     @rule(at=at)
     def delete(self, at: int) -> None:
         batch = pick(self._batches(), at)
-        deleting = self.ground.engine.extension(BatchRepository).delete(
+        deleting = self.deployment.engine.extension(BatchRepository).delete(
             to_text(batch.uuid), org=ORG
         )
         self.followed("delete", batch.current.status)
         if batch.deleted:
             with pytest.raises(JobNotFound):
-                self.ground.do(deleting)
+                self.deployment.do(deleting)
             return
-        self.ground.do(deleting)
+        self.deployment.do(deleting)
         self.model.delete(batch)
 
     @precondition(lambda self: self.model.batches)
@@ -401,7 +403,7 @@ class BatchMachine(Machine):
         of_all = of == "all" or (of == "unnamed" and not selection)
         named = of in ("first", "current")
         source = RerunSource(parent.uuid if named else None, all_runs=of == "all")
-        rerunning = self.ground.engine.extension(BatchRepository).rerun(
+        rerunning = self.deployment.engine.extension(BatchRepository).rerun(
             to_text(batch.uuid), Selection(selection), org=ORG, source=source
         )
         before = run.number + 1 if of_all else None
@@ -410,22 +412,22 @@ class BatchMachine(Machine):
         if batch.deleted:
             self.followed("rerun", "gone")
             with pytest.raises(JobNotFound):
-                self.ground.do(rerunning)
+                self.deployment.do(rerunning)
         elif not self.model.can_rerun(batch) or (selection and goes_on):
             self.followed("rerun", "still runs")
             with pytest.raises(BatchStillRuns):
-                self.ground.do(rerunning)
+                self.deployment.do(rerunning)
         elif not chosen and (selection or run.completed_at is not None):
             self.followed("rerun", "nothing")
             with pytest.raises(NothingToRerun):
-                self.ground.do(rerunning)
+                self.deployment.do(rerunning)
         else:
             ended = run.completed_at is not None
             self.followed("rerun", "of a run that ended" if ended else "of a stuck run")
-            view, created = self.ground.do(rerunning)
+            view, created = self.deployment.do(rerunning)
             assert created.created
-            part = self.ground.do(
-                self.ground.connection.fetchval(
+            part = self.deployment.do(
+                self.deployment.connection.fetchval(
                     "SELECT id FROM batch_parts WHERE run_id = $1 AND position = 1",
                     view.current.uuid,
                 )
@@ -439,15 +441,15 @@ class BatchMachine(Machine):
         run, part = pick(self._failed_parts(), at)
         if mended:
             self._stage(part)
-        letters = self.ground.engine.extension(BatchRepository).dead_letters
+        letters = self.deployment.engine.extension(BatchRepository).dead_letters
         redriving = letters.redrive(ORG, to_text(part.uuid), None)
         if run.cancel_requested or run.batch.deleted:
             self.followed("redrive", "too late")
             with pytest.raises(NotFound):
-                self.ground.do(redriving)
+                self.deployment.do(redriving)
             return
         self.followed("redrive", "mended" if mended else "in vain")
-        self.ground.do(redriving)
+        self.deployment.do(redriving)
         part.state, part.redrives, part.updated_at = "pending", part.redrives + 1, self.model.now
 
     def _parts(self) -> list[ModelPart]:
@@ -462,13 +464,13 @@ class BatchMachine(Machine):
     @rule(at=at)
     def cancel_a_task(self, at: int) -> None:
         task = pick(self.model.live() + self.model.having(*TERMINAL)[-1:], at)
-        cancelling = self.ground.engine.cancel(to_text(task.uuid), org=ORG)
+        cancelling = self.deployment.engine.cancel(to_text(task.uuid), org=ORG)
         self.followed("cancel_a_task", task.state)
         if task.state.terminal:
             with pytest.raises(JobAlreadyEnded):
-                self.ground.do(cancelling)
+                self.deployment.do(cancelling)
             return
-        self.ground.do(cancelling)
+        self.deployment.do(cancelling)
         self.model.cancel(task)
 
     # Workers
@@ -476,12 +478,12 @@ class BatchMachine(Machine):
     @rule(room=st.integers(1, 6))
     def claim(self, room: int) -> None:
         rooms = {Lane.STANDARD: room}
-        free = self.ground.do(self.worker.claim(rooms))
+        free = self.deployment.do(self.worker.claim(rooms))
         check_free_claim(self.model, free, rooms, [ENDPOINT])
         self._took(free)
         limited = []
         if self.model.limits:
-            limited = self.ground.do(self.worker.claim_limited(rooms))
+            limited = self.deployment.do(self.worker.claim_limited(rooms))
             check_limited_claim(self.model, limited, rooms, [ENDPOINT])
             self._took(limited)
         self.followed("claim", f"{'some' if free else 'none'} free")
@@ -508,9 +510,9 @@ class BatchMachine(Machine):
     @rule(at=at, together=st.integers(1, 4), with_stale=st.booleans())
     def complete(self, at: int, together: int, with_stale: bool) -> None:
         done = self._some(at, together) + (self._late()[:1] if with_stale else [])
-        _, accepted = self.ground.do(
+        _, accepted = self.deployment.do(
             leases.exchange(
-                self.ground.line,
+                self.deployment.line,
                 self.worker.order(0),
                 [FinishedJob(job, b'"done"', RAN_SECONDS) for job in done],
                 KEEP_COMPLETED_SECONDS,
@@ -558,9 +560,9 @@ class BatchMachine(Machine):
             if event in (TransitionEvent.RELEASE, TransitionEvent.ACKNOWLEDGE_CANCEL)
             else "broke"
         )
-        settled = self.ground.do(
+        settled = self.deployment.do(
             leases.settle(
-                self.ground.line,
+                self.deployment.line,
                 [Settlement(job, event, code, code, UNIT_SECONDS, RAN_SECONDS) for job in jobs],
                 KEEP_FAILED_SECONDS,
             )
@@ -594,26 +596,26 @@ class BatchMachine(Machine):
     @rule(how=st.sampled_from(("well", "well", "dies before", "dies after", "fails")))
     def take_in(self, how: str) -> None:
         """The next list is taken in, as the job that does so would; or not, if its worker dies."""
-        jobs = self.ground.do(self.taker.claim({Lane.STANDARD: 1}))
+        jobs = self.deployment.do(self.taker.claim({Lane.STANDARD: 1}))
         if not jobs:
             self.followed("take_in", "nothing")
             return
         (job,) = jobs
         if how == "fails":
-            self.ground.do(self.taker.settle(job, TransitionEvent.FAIL))
+            self.deployment.do(self.taker.settle(job, TransitionEvent.FAIL))
         elif how != "dies before":
             request = msgspec.json.decode(job.payload, type=dict[str, IngestRequest])["order"]
             outcome = self._take_in(request)
             if how == "dies after":
                 pass
             elif outcome == "not its turn":
-                self.ground.do(
+                self.deployment.do(
                     self.taker.settle(job, TransitionEvent.UNREACHABLE, delay=UNIT_SECONDS)
                 )
             elif outcome == "failed":
-                self.ground.do(self.taker.settle(job, TransitionEvent.FAIL))
+                self.deployment.do(self.taker.settle(job, TransitionEvent.FAIL))
             else:
-                self.ground.do(self.taker.complete(job))
+                self.deployment.do(self.taker.complete(job))
             self.followed("take_in", outcome)
         self.followed("take_in", how)
 
@@ -621,7 +623,7 @@ class BatchMachine(Machine):
         taking = self.ingester.ingest(request)
         found = self.model.part_of(request.part)
         if found is None:
-            assert self.ground.do(taking).state == "gone"
+            assert self.deployment.do(taking).state == "gone"
             return "gone"
         run, part = found
         was_pending = part.state == "pending"
@@ -629,12 +631,12 @@ class BatchMachine(Machine):
         expected = self.model.take_in(run, part, list_is_there=there)
         if expected == "not its turn":
             with pytest.raises(TargetUnreachable):
-                self.ground.do(taking)
+                self.deployment.do(taking)
         elif expected == "failed" and was_pending:
             with pytest.raises(FailJob):
-                self.ground.do(taking)
+                self.deployment.do(taking)
         else:
-            assert self.ground.do(taking).state == expected
+            assert self.deployment.do(taking).state == expected
         if expected == "done":
             self.staged.discard(part.uuid)
         return expected
@@ -645,14 +647,14 @@ class BatchMachine(Machine):
         if rescued:
             self.pass_time(max(LEASE_UNITS.values()))
             self.tick(Rescuer)
-        self.ground.do(self._boot())
+        self.deployment.do(self._boot())
         self.followed("boot", "and rescued" if rescued else "in time")
 
     # Time, and upkeep
 
     @rule(units=st.sampled_from((1, 1, 1, 2, 2, 3, 25, 1_300)))
     def pass_time(self, units: int) -> None:
-        self.ground.do(self.ground.pass_time(units))
+        self.deployment.do(self.deployment.pass_time(units))
         self.model.now += units
         self.followed("pass_time", units)
 
@@ -671,10 +673,10 @@ class BatchMachine(Machine):
         )
     )
     def tick(self, loop: type[Loop]) -> None:
-        lost = self.ground.do(self.ground.connection.fetch(LOST_PARTS))
-        self.ground.tick(loop)
+        lost = self.deployment.do(self.deployment.connection.fetch(LOST_PARTS))
+        self.deployment.tick(loop)
         if loop is UsageRollup:
-            self.ground.tick(RunCompleter)
+            self.deployment.tick(RunCompleter)
             self.model.keep_books()
         elif loop is BatchCanceller:
             self.model.cancel_runs()
@@ -693,7 +695,7 @@ class BatchMachine(Machine):
     @invariant()
     def the_database_is_as_the_oracle_says(self) -> None:
         self._sort_out_what_is_stale()
-        self.ground.do(check(self.ground, self.model))
+        self.deployment.do(check(self.deployment, self.model))
 
     def teardown(self) -> None:
         """However it stands, a run completes by itself once it is closed; and all of it goes."""

@@ -34,11 +34,11 @@ from coatcheck.maintenance.usage import UsageRollup
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.postgres_keeper import Databases
 from tests.properties.claim_rules import check_free_claim, check_limited_claim
-from tests.properties.ground import CRASH_BACKOFF, LEASE_UNITS, UNIT_SECONDS
 from tests.properties.job_comparison import check
 from tests.properties.job_model import JobModel, ModelJob, ModelWorker
 from tests.properties.machine import Machine, at, pick, try_out
 from tests.properties.meeting import meet
+from tests.properties.stepped_deployment import CRASH_BACKOFF, LEASE_UNITS, UNIT_SECONDS
 
 EXAMPLES: Final = 50
 TABLES: Final = (
@@ -132,8 +132,8 @@ class EngineMachine(Machine):
     def begin(
         self, at_first: list[Order], under: tuple[str, str, str] | None, held_max: int
     ) -> None:
-        self.ground.clear()
-        self.ground.do(self._begin())
+        self.deployment.clear()
+        self.deployment.do(self._begin())
         for order in at_first:
             self._submit(order)
         if under is not None:
@@ -143,13 +143,13 @@ class EngineMachine(Machine):
     async def _begin(self) -> None:
         for _ in range(3):
             await self._boot()
-        listener = await self.ground.engine.webhooks.create_endpoint(
+        listener = await self.deployment.engine.webhooks.create_endpoint(
             "b", "https://hooks.example/endpoint", WANTED
         )
         self.model.listeners["b"] = {listener.uuid: frozenset(WANTED)}
 
     async def _boot(self) -> Claimer:
-        worker = await self.ground.new_worker(ENDPOINTS)
+        worker = await self.deployment.new_worker(ENDPOINTS)
         self.model.workers[worker.boot] = ModelWorker(worker.boot, self.model.now)
         self.workers.append(worker)
         return worker
@@ -169,8 +169,8 @@ class EngineMachine(Machine):
             "keep_completed": order.keep,
             "keep_failed": order.keep,
         }
-        ticket = self.ground.do(
-            self.ground.engine.submit(
+        ticket = self.deployment.do(
+            self.deployment.engine.submit(
                 order.endpoint,
                 payload,
                 org=org,
@@ -237,12 +237,12 @@ class EngineMachine(Machine):
         before = job.state
         self.followed("cancel", before)
         with pytest.raises(JobNotFound):
-            self.ground.do(self.ground.engine.cancel(text_of(job), org="another"))
+            self.deployment.do(self.deployment.engine.cancel(text_of(job), org="another"))
         if before.terminal:
             with pytest.raises(JobAlreadyEnded):
-                self.ground.do(self.ground.engine.cancel(text_of(job), org=job.org))
+                self.deployment.do(self.deployment.engine.cancel(text_of(job), org=job.org))
             return
-        view = self.ground.do(self.ground.engine.cancel(text_of(job), org=job.org))
+        view = self.deployment.do(self.deployment.engine.cancel(text_of(job), org=job.org))
         self.model.cancel(job)
         assert view.state is job.state
 
@@ -251,25 +251,25 @@ class EngineMachine(Machine):
     def retry(self, at: int, key: str | None) -> None:
         old = pick(self.model.having(*TERMINAL) + self.model.live()[-1:], at)
         known = None if key is None else self.model.with_key(old.org, key)
-        console = self.ground.engine.extension(OrgJobRepository)
-        seen = self.ground.do(console.get(old.org, old.uuid))
+        console = self.deployment.engine.extension(OrgJobRepository)
+        seen = self.deployment.do(console.get(old.org, old.uuid))
         asking = console.retry(seen, idempotency_key=key, request_id=None)
         if known is not None:
             self.followed("retry", "known key")
-            ticket = self.ground.do(asking)
+            ticket = self.deployment.do(asking)
             assert (ticket.uuid, ticket.created) == (known.uuid, False)
             assert ticket.mismatch == (self.bodies[known.uuid] != ("retry", old.uuid))
         elif not old.state.terminal:
             self.followed("retry", "goes on")
             with pytest.raises(JobNotEnded):
-                self.ground.do(asking)
+                self.deployment.do(asking)
         elif old.payload is None:
             self.followed("retry", "input gone")
             with pytest.raises(InputNotKept):
-                self.ground.do(asking)
+                self.deployment.do(asking)
         else:
             self.followed("retry", old.state)
-            ticket = self.ground.do(asking)
+            ticket = self.deployment.do(asking)
             assert ticket.created
             self.bodies[ticket.uuid] = ("retry", old.uuid)
             self.model.submit(again(old, ticket.uuid, key, self.model.now))
@@ -280,12 +280,12 @@ class EngineMachine(Machine):
     def claim(self, worker: int, urgent: int, standard: int, bulk: int) -> None:
         """As a worker does it: what is under no limit, and then what is, if there is any limit."""
         room = {Lane.URGENT: urgent, Lane.STANDARD: standard, Lane.BULK: bulk}
-        free = self.ground.do(self.workers[-1 - worker].claim(room))
+        free = self.deployment.do(self.workers[-1 - worker].claim(room))
         check_free_claim(self.model, free, room, ENDPOINTS)
         self._took(free)
         limited = []
         if self.model.limits:
-            limited = self.ground.do(self.workers[-1 - worker].claim_limited(room))
+            limited = self.deployment.do(self.workers[-1 - worker].claim_limited(room))
             check_limited_claim(self.model, limited, room, ENDPOINTS)
             self._took(limited)
         self.followed("claim", f"{'some' if free else 'none'} free")
@@ -296,15 +296,15 @@ class EngineMachine(Machine):
         """A claim whose answer never came: nobody knows what it took. It is given back, at once or
         some time later."""
         each = dict.fromkeys(Lane, room)
-        claimed = self.ground.do(self.workers[-1 - worker].claim(each))
+        claimed = self.deployment.do(self.workers[-1 - worker].claim(each))
         check_free_claim(self.model, claimed, each, ENDPOINTS)
         for job in claimed:
             self.model.claim(self.model.jobs[job.uuid], job.lease)
         self.lost_claims += {job.lease for job in claimed}
         if gives_back and self.lost_claims:
             lease = pick(self.lost_claims, at)
-            given_back = self.ground.do(
-                leases.release_claim(self.ground.line, lease, KEEP_FAILED_SECONDS)
+            given_back = self.deployment.do(
+                leases.release_claim(self.deployment.line, lease, KEEP_FAILED_SECONDS)
             )
             assert set(given_back) == set(self.model.give_back(lease))
         self.followed("lose_the_answer", "given back" if gives_back else "not yet")
@@ -337,8 +337,8 @@ class EngineMachine(Machine):
     @rule(at=at, together=st.integers(1, 3))
     def start(self, at: int, together: int) -> None:
         jobs = self._some_of(list(self.claimed.values()), at, together) + self._late()[:1]
-        held = self.ground.do(
-            leases.mark_started(self.ground.line, [(job, RAN_SECONDS) for job in jobs])
+        held = self.deployment.do(
+            leases.mark_started(self.deployment.line, [(job, RAN_SECONDS) for job in jobs])
         )
         expected = [self.model.holder_of(job) for job in jobs]
         assert held == {job.uuid for job in expected if job is not None}
@@ -363,9 +363,9 @@ class EngineMachine(Machine):
         result = encode({"number": next(self.numbers)})
         rooms = dict.fromkeys(Lane, room)
         hand_in = [FinishedJob(job, result, RAN_SECONDS) for job in done]
-        claimed, accepted = self.ground.do(
+        claimed, accepted = self.deployment.do(
             leases.exchange(
-                self.ground.line,
+                self.deployment.line,
                 self.workers[-1 - worker].order(rooms),
                 hand_in,
                 KEEP_COMPLETED_SECONDS,
@@ -407,9 +407,9 @@ class EngineMachine(Machine):
             if event in (TransitionEvent.RELEASE, TransitionEvent.ACKNOWLEDGE_CANCEL)
             else "broke"
         )
-        settled = self.ground.do(
+        settled = self.deployment.do(
             leases.settle(
-                self.ground.line,
+                self.deployment.line,
                 [
                     Settlement(job, event, code, code, delay * UNIT_SECONDS, RAN_SECONDS)
                     for job in jobs
@@ -434,8 +434,10 @@ class EngineMachine(Machine):
 
     def _report(self, job: ClaimedJob, fraction: float, note: str | None) -> None:
         number = next(self.numbers)
-        self.ground.do(reports.set_progress(self.ground.line, [(job, fraction, note)]))
-        self.ground.do(reports.add_events(self.ground.line, [(job, "log", encode(number))], number))
+        self.deployment.do(reports.set_progress(self.deployment.line, [(job, fraction, note)]))
+        self.deployment.do(
+            reports.add_events(self.deployment.line, [(job, "log", encode(number))], number)
+        )
         holder = self.model.holder_of(job)
         if holder is not None:
             holder.progress = fraction
@@ -462,9 +464,11 @@ class EngineMachine(Machine):
         self._report(job, 0.99, "too late")
         if how == "complete":
             worker = self.workers[-1]
-            assert self.ground.do(worker.complete(job, result=b'"too late"')) == 0
+            assert self.deployment.do(worker.complete(job, result=b'"too late"')) == 0
         elif how == "start":
-            assert not self.ground.do(leases.mark_started(self.ground.line, [(job, RAN_SECONDS)]))
+            assert not self.deployment.do(
+                leases.mark_started(self.deployment.line, [(job, RAN_SECONDS)])
+            )
         else:
             self._settle([job], TransitionEvent(how), 0)
         self.followed("come_late", how)
@@ -480,9 +484,9 @@ class EngineMachine(Machine):
         claimed = pick(list(self.claimed.values()), at)
         if first == "rescue":
             self._silence(claimed.lease >> 40)
-        answers = self.ground.do(
+        answers = self.deployment.do(
             meet(
-                self.ground,
+                self.deployment,
                 lambda line: self._change(line, claimed, first),
                 lambda line: self._change(line, claimed, second),
             )
@@ -541,11 +545,11 @@ class EngineMachine(Machine):
                 self._heartbeat(self.workers[-1 - worker].boot)
             case "boot":
                 # The oldest of three is started again; what it held is still the old boot's.
-                self.ground.do(self._boot())
+                self.deployment.do(self._boot())
             case "end":
                 # In good order or not: whatever it still holds is nobody's.
                 boot = self.workers[-1 - worker].boot
-                self.ground.do(leases.deregister(self.ground.line, boot))
+                self.deployment.do(leases.deregister(self.deployment.line, boot))
                 self.model.workers.pop(boot, None)
         self.followed("live_and_die", happens)
 
@@ -566,8 +570,8 @@ class EngineMachine(Machine):
         if known is None:
             return
         known.seen_at -= max(LEASE_UNITS.values())
-        self.ground.do(
-            self.ground.connection.execute(
+        self.deployment.do(
+            self.deployment.connection.execute(
                 "UPDATE workers SET last_seen_at = last_seen_at - $2 * interval '1 second' "
                 "WHERE boot = $1",
                 boot,
@@ -579,9 +583,9 @@ class EngineMachine(Machine):
         known = self.model.workers.get(boot)
         if known is None:
             with pytest.raises(RegistrationGone):
-                self.ground.do(leases.heartbeat(self.ground.line, boot))
+                self.deployment.do(leases.heartbeat(self.deployment.line, boot))
             return
-        asked = self.ground.do(leases.heartbeat(self.ground.line, boot))
+        asked = self.deployment.do(leases.heartbeat(self.deployment.line, boot))
         known.seen_at = self.model.now
         assert set(asked) == {
             job.uuid for job in self.model.having(State.CANCEL_REQUESTED) if job.boot == boot
@@ -595,13 +599,13 @@ class EngineMachine(Machine):
 
     @rule(units=st.sampled_from((1, 1, 1, 1, 2, 2, 2, 3, 5, 90)))
     def pass_time(self, units: int) -> None:
-        self.ground.do(self.ground.pass_time(units))
+        self.deployment.do(self.deployment.pass_time(units))
         self.model.now += units
         self.followed("pass_time")
 
     @rule(loop=st.sampled_from((Rescuer, Stager, Expirer, Pruner, UsageRollup)))
     def tick(self, loop: type[Loop]) -> None:
-        self.ground.tick(loop)
+        self.deployment.tick(loop)
         if loop is Rescuer:
             self.model.rescue()
         elif loop is Stager:
@@ -617,12 +621,12 @@ class EngineMachine(Machine):
         if held_max is None:
             self._clear_limit(limit)
         else:
-            self.ground.do(self.ground.engine.set_limit(ConcurrencyLimit(*limit, held_max)))
+            self.deployment.do(self.deployment.engine.set_limit(ConcurrencyLimit(*limit, held_max)))
             self.model.limits[limit] = held_max
         self.followed("limit", held_max)
 
     def _clear_limit(self, limit: tuple[str, str, str]) -> None:
-        cleared = self.ground.do(self.ground.engine.clear_limit(*limit))
+        cleared = self.deployment.do(self.deployment.engine.clear_limit(*limit))
         assert cleared == (self.model.limits.pop(limit, None) is not None)
 
     # What holds after every step
@@ -630,7 +634,7 @@ class EngineMachine(Machine):
     @invariant()
     def the_database_is_as_the_oracle_says(self) -> None:
         self._sort_out_what_is_stale()
-        self.ground.do(check(self.ground, self.model))
+        self.deployment.do(check(self.deployment, self.model))
 
     def teardown(self) -> None:
         """However it stands, everything ends by itself: nothing is stuck (invariant E)."""
@@ -642,7 +646,7 @@ class EngineMachine(Machine):
             self.pass_time(max(LEASE_UNITS.values()))
             for loop in (Rescuer, Stager):
                 self.tick(loop)
-            self.ground.do(self._boot())
+            self.deployment.do(self._boot())
             self._sort_out_what_is_stale()
             self.claim(0, 100, 100, 100)
             if self.claimed:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tests.remote_calls.bureau import Bureau
+from tests.remote_calls.render_deployment import RenderDeployment
 from tests.remotes.fake_http import FakeHttp
 
 
@@ -18,6 +18,6 @@ async def remote() -> AsyncIterator[FakeHttp]:
 
 
 @pytest_asyncio.fixture
-async def bureau(dsn: str, tmp_path: Path, remote: FakeHttp) -> AsyncIterator[Bureau]:
-    async with Bureau(dsn, tmp_path, remote) as opened:
+async def deployment(dsn: str, tmp_path: Path, remote: FakeHttp) -> AsyncIterator[RenderDeployment]:
+    async with RenderDeployment(dsn, tmp_path, remote) as opened:
         yield opened

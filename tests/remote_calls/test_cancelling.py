@@ -5,68 +5,70 @@ from __future__ import annotations
 import asyncio
 
 from coatcheck.domain.states import State
-from tests.remote_calls.bureau import SOUND, Bureau, uuid
+from tests.remote_calls.render_deployment import SOUND, RenderDeployment, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.faults import Status
 
 
-async def spawned(bureau: Bureau) -> tuple[str, str]:
-    job_id = await bureau.hand_in()
-    remote_id = (await bureau.parked(job_id)).execution_id
+async def spawned(deployment: RenderDeployment) -> tuple[str, str]:
+    job_id = await deployment.submit()
+    remote_id = (await deployment.parked(job_id)).execution_id
     assert remote_id is not None
     return job_id, remote_id
 
 
 async def test_the_remote_is_told_and_the_job_is_cancelled(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    job_id, remote_id = await spawned(bureau)
-    assert (await bureau.engine.cancel(job_id)).state is State.CANCEL_REQUESTED
-    await bureau.calls.cancel("default", uuid(job_id))
-    assert (await bureau.engine.get(job_id)).state is State.CANCELLED
+    await deployment.start_render_worker(polling=False)
+    job_id, remote_id = await spawned(deployment)
+    assert (await deployment.engine.cancel(job_id)).state is State.CANCEL_REQUESTED
+    await deployment.calls.cancel("default", uuid(job_id))
+    assert (await deployment.engine.get(job_id)).state is State.CANCELLED
     assert remote.cancelled == [remote_id]
 
 
-async def test_the_poller_does_it_if_nobody_else_does(bureau: Bureau, remote: FakeHttp) -> None:
-    await bureau.work()
-    job_id, remote_id = await spawned(bureau)
-    await bureau.engine.cancel(job_id)
-    assert (await bureau.ended(job_id)).state is State.CANCELLED
+async def test_the_poller_does_it_if_nobody_else_does(
+    deployment: RenderDeployment, remote: FakeHttp
+) -> None:
+    await deployment.start_render_worker()
+    job_id, remote_id = await spawned(deployment)
+    await deployment.engine.cancel(job_id)
+    assert (await deployment.ended(job_id)).state is State.CANCELLED
     assert remote.cancelled == [remote_id]
 
 
 async def test_a_remote_that_will_not_hear_of_it_does_not_keep_the_job(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    job_id, _ = await spawned(bureau)
+    await deployment.start_render_worker(polling=False)
+    job_id, _ = await spawned(deployment)
     remote.faults = [Status(500)]
-    await bureau.engine.cancel(job_id)
-    await bureau.calls.cancel("default", uuid(job_id))
-    assert (await bureau.engine.get(job_id)).state is State.CANCELLED
+    await deployment.engine.cancel(job_id)
+    await deployment.calls.cancel("default", uuid(job_id))
+    assert (await deployment.engine.get(job_id)).state is State.CANCELLED
 
 
 async def test_a_result_that_is_being_stored_meanwhile_is_discarded(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    job_id, remote_id = await spawned(bureau)
+    await deployment.start_render_worker(polling=False)
+    job_id, remote_id = await spawned(deployment)
     remote.complete(remote_id, SOUND)
-    bureau.keeper.may_end.clear()
-    looking = asyncio.create_task(bureau.calls.look("default", uuid(job_id)))
-    while not bureau.keeper.begun.is_set():
+    deployment.result_store.may_end.clear()
+    looking = asyncio.create_task(deployment.calls.look("default", uuid(job_id)))
+    while not deployment.result_store.begun.is_set():
         await asyncio.wait([looking], timeout=0.05)
         if looking.done():  # somebody looked a moment ago
-            looking = asyncio.create_task(bureau.calls.look("default", uuid(job_id)))
-    assert (await bureau.engine.get(job_id)).state is State.FINALIZING
-    await bureau.engine.cancel(job_id)
-    canceller = await bureau.another_desk()
+            looking = asyncio.create_task(deployment.calls.look("default", uuid(job_id)))
+    assert (await deployment.engine.get(job_id)).state is State.FINALIZING
+    await deployment.engine.cancel(job_id)
+    canceller = await deployment.open_remote_calls()
     await canceller.cancel("default", uuid(job_id))
-    assert (await bureau.engine.get(job_id)).state is State.CANCELLED
-    bureau.keeper.may_end.set()
+    assert (await deployment.engine.get(job_id)).state is State.CANCELLED
+    deployment.result_store.may_end.set()
     await looking
-    assert bureau.keeper.kept == [uuid(job_id)]
-    assert (await bureau.engine.get(job_id)).state is State.CANCELLED
-    assert await bureau.stored() == []
-    assert list(await bureau.engine.artifacts(job_id)) == []
+    assert deployment.result_store.kept == [uuid(job_id)]
+    assert (await deployment.engine.get(job_id)).state is State.CANCELLED
+    assert await deployment.stored() == []
+    assert list(await deployment.engine.artifacts(job_id)) == []

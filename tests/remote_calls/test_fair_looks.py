@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from coatcheck.core.keyed_semaphore import KeyedSemaphore
 from tests.db.rows import connected
-from tests.remote_calls.bureau import SOUND, Bureau
+from tests.remote_calls.render_deployment import SOUND, RenderDeployment
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.faults import Hang
 from tests.waiting import eventually_async
@@ -42,31 +42,31 @@ async def test_a_remote_that_never_answers_keeps_no_other_from_being_asked(
 ) -> None:
     async with (
         FakeHttp.running() as silent,
-        Bureau(dsn, tmp_path, remote) as bureau,
+        RenderDeployment(dsn, tmp_path, remote) as deployment,
         connected(dsn) as sql,
     ):
 
         async def spawned(org: str) -> str:
-            await bureau.hand_in(org=org)
+            await deployment.submit(org=org)
             remote_id: str = await eventually_async(
                 lambda: sql.fetchval("SELECT execution_id FROM jobs WHERE org_id = $1", org),
                 "it is parked",
             )
             return remote_id
 
-        await bureau.work(polling=False)
-        answering = bureau.to
-        bureau.to = replace(answering, target=silent.definition())
+        await deployment.start_render_worker(polling=False)
+        answering = deployment.to
+        deployment.to = replace(answering, target=silent.definition())
         await spawned("silent")
         silent.faults.extend([Hang()] * 2 * CALLS)
         await sql.execute("SET session_replication_role = replica")  # no job begins as parked
         await sql.execute(_CLONE_JOBS, CALLS)
         await sql.execute(_CLONE_CALLS)
-        await bureau.work()
+        await deployment.start_render_worker()
         asked = "SELECT count(*) FROM remote_calls WHERE org_id = 'silent' AND looker IS NOT NULL"
         await eventually_async(lambda: sql.fetchval(asked), "somebody asks the silent one")
 
-        bureau.to = answering
+        deployment.to = answering
         remote.complete(await spawned("other"), SOUND)
         completed = "SELECT state = 'completed' FROM jobs WHERE org_id = 'other'"
         await eventually_async(lambda: sql.fetchval(completed), "the other's is completed")

@@ -13,7 +13,7 @@ from coatcheck.domain.remote_work import decode_destination, encode_destination
 from coatcheck.domain.states import State
 from tests.db.rows import connected
 from tests.egress.upstream_server import head
-from tests.remote_calls.bureau import SOUND, Bureau, uuid
+from tests.remote_calls.render_deployment import SOUND, RenderDeployment, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.fake_service import SECRETS
 from tests.remotes.faults import Status
@@ -24,62 +24,66 @@ NOBODY_LISTENS = 9
 MORE_THAN_ONE_ORG_MAY_HAVE = 66
 
 
-async def look_now(bureau: Bureau, job_id: str) -> None:
-    async with connected(bureau.dsn) as sql:
+async def look_now(deployment: RenderDeployment, job_id: str) -> None:
+    async with connected(deployment.dsn) as sql:
         await sql.execute(
             "UPDATE remote_calls SET due_at = now(), looker = NULL,"
             " looked_at = now() - interval '1 h' WHERE due_at IS NOT NULL"
         )
-    await bureau.calls.look("default", uuid(job_id))
+    await deployment.calls.look("default", uuid(job_id))
 
 
 async def test_who_was_away_and_comes_back_with_one_fault_is_borne(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    bureau.calls = await bureau.another_desk(retry_policy=RemoteRetryPolicy(faults_max=3))
-    job_id = await bureau.hand_in()
-    await bureau.parked(job_id)
-    async with connected(bureau.dsn) as sql:
+    await deployment.start_render_worker(polling=False)
+    deployment.calls = await deployment.open_remote_calls(
+        retry_policy=RemoteRetryPolicy(faults_max=3)
+    )
+    job_id = await deployment.submit()
+    await deployment.parked(job_id)
+    async with connected(deployment.dsn) as sql:
         there = await sql.fetchval("SELECT destination FROM remote_calls")
         target = remote.unreachable_definition(NOBODY_LISTENS)
-        stored_as = await store_secrets(bureau.settings, remote_address(target), SECRETS)
+        stored_as = await store_secrets(deployment.settings, remote_address(target), SECRETS)
         known = decode_destination(there)
         away = encode_destination(replace(known, target=target, secrets_id=stored_as))
         await sql.execute("UPDATE remote_calls SET destination = $1", away)
         for _ in range(5):
-            await look_now(bureau, job_id)
+            await look_now(deployment, job_id)
         await sql.execute("UPDATE remote_calls SET destination = $1", there)
     remote.faults = [Status(502)]
-    await look_now(bureau, job_id)
-    assert (await bureau.engine.get(job_id)).state is State.PROCESSING
+    await look_now(deployment, job_id)
+    assert (await deployment.engine.get(job_id)).state is State.PROCESSING
     assert remote.cancelled == []
 
 
 async def test_work_of_a_remote_that_the_operator_took_away_ends_when_its_time_is_up(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    job_id = await bureau.hand_in()
-    await bureau.parked(job_id)
-    async with connected(bureau.dsn) as sql:
+    await deployment.start_render_worker(polling=False)
+    job_id = await deployment.submit()
+    await deployment.parked(job_id)
+    async with connected(deployment.dsn) as sql:
         gone = b'{"operator": "gone", "note": {"name": "a"}}'
         await sql.execute("UPDATE remote_calls SET destination = $1", gone)
-        await look_now(bureau, job_id)
-        assert (await bureau.engine.get(job_id)).state is State.PROCESSING
+        await look_now(deployment, job_id)
+        assert (await deployment.engine.get(job_id)).state is State.PROCESSING
         await sql.execute("UPDATE jobs SET run_deadline = now() - interval '8 h'")
-    await look_now(bureau, job_id)
-    ended = await bureau.engine.get(job_id)
+    await look_now(deployment, job_id)
+    ended = await deployment.engine.get(job_id)
     assert (ended.state, ended.error_code) == (State.RETRYING, "timed_out")
 
 
 async def test_a_result_on_a_host_that_is_gone_is_given_up_when_its_time_is_up(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    bureau.calls = await bureau.another_desk(retry_policy=RemoteRetryPolicy(faults_max=2))
-    job_id = await bureau.hand_in()
-    remote_id = (await bureau.parked(job_id)).execution_id
+    await deployment.start_render_worker(polling=False)
+    deployment.calls = await deployment.open_remote_calls(
+        retry_policy=RemoteRetryPolicy(faults_max=2)
+    )
+    job_id = await deployment.submit()
+    remote_id = (await deployment.parked(job_id)).execution_id
     assert remote_id is not None
     remote.complete(remote_id, SOUND)
     elsewhere = f"http://127.0.0.1:{NOBODY_LISTENS}/x"
@@ -89,38 +93,38 @@ async def test_a_result_on_a_host_that_is_gone_is_given_up_when_its_time_is_up(
 
     remote.send_file = redirect  # type: ignore[method-assign]
     for _ in range(4):
-        await look_now(bureau, job_id)
-    assert (await bureau.engine.get(job_id)).state is State.FINALIZING
-    async with connected(bureau.dsn) as sql:
+        await look_now(deployment, job_id)
+    assert (await deployment.engine.get(job_id)).state is State.FINALIZING
+    async with connected(deployment.dsn) as sql:
         await sql.execute("UPDATE jobs SET run_deadline = now() - interval '8 h'")
     for _ in range(2):
-        await look_now(bureau, job_id)
-    assert (await bureau.engine.get(job_id)).state is State.RETRYING
+        await look_now(deployment, job_id)
+    assert (await deployment.engine.get(job_id)).state is State.RETRYING
 
 
 async def test_one_long_result_does_not_keep_others_from_being_looked_at(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    jobs = [await bureau.hand_in(f"{n}") for n in range(MORE_THAN_ONE_ORG_MAY_HAVE)]
-    ids = [(await bureau.parked(job_id)).execution_id for job_id in jobs]
-    bureau.keeper.may_end.clear()
+    await deployment.start_render_worker(polling=False)
+    jobs = [await deployment.submit(f"{n}") for n in range(MORE_THAN_ONE_ORG_MAY_HAVE)]
+    ids = [(await deployment.parked(job_id)).execution_id for job_id in jobs]
+    deployment.result_store.may_end.clear()
     assert ids[0] is not None
     assert ids[-1] is not None
-    async with connected(bureau.dsn) as sql:
+    async with connected(deployment.dsn) as sql:
         await sql.execute("UPDATE remote_calls SET due_at = now() + interval '1 h'")
         await sql.execute(
             "UPDATE remote_calls SET due_at = now() - interval '1 h' WHERE remote_id = ANY($1)",
             ids[:64],
         )
         remote.complete(ids[0], SOUND)
-        await bureau.work()
-        await bureau.keeper.begun.wait()
+        await deployment.start_render_worker()
+        await deployment.result_store.begun.wait()
         remote.fail(ids[-1], "no")
         await sql.execute("UPDATE remote_calls SET due_at = now() WHERE remote_id = $1", ids[-1])
 
     async def seen() -> bool:
-        return (await bureau.engine.get(jobs[-1])).state is not State.PROCESSING
+        return (await deployment.engine.get(jobs[-1])).state is not State.PROCESSING
 
     await eventually_async(seen, "the last one was looked at")
-    assert (await bureau.engine.get(jobs[0])).state is State.FINALIZING
+    assert (await deployment.engine.get(jobs[0])).state is State.FINALIZING

@@ -11,7 +11,7 @@ from coatcheck.domain.errors import JobAlreadyEnded
 from coatcheck.domain.states import State
 from tests.db.rows import connected
 from tests.e2e.faults import history
-from tests.remote_calls.bureau import SOUND, Bureau, uuid
+from tests.remote_calls.render_deployment import SOUND, RenderDeployment, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.waiting import eventually_async
 
@@ -20,18 +20,18 @@ SEED = 7
 
 
 async def test_whoever_looks_or_cancels_a_job_has_one_end_and_leaves_nothing_else(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
     chance = random.Random(SEED)
-    async with connected(bureau.dsn) as sql:
+    async with connected(deployment.dsn) as sql:
         await history.keep(sql)
-        await bureau.work()
-        await bureau.work()
-        desks = [bureau.calls, await bureau.another_desk()]
-        jobs = [await bureau.hand_in(f"{number:02}") for number in range(JOBS)]
+        await deployment.start_render_worker()
+        await deployment.start_render_worker()
+        desks = [deployment.calls, await deployment.open_remote_calls()]
+        jobs = [await deployment.submit(f"{number:02}") for number in range(JOBS)]
 
         async def completed_over_there(job_id: str) -> None:
-            remote_id = (await bureau.parked(job_id)).execution_id
+            remote_id = (await deployment.parked(job_id)).execution_id
             assert remote_id is not None
             remote.complete(remote_id, SOUND)
             url = remote.works[remote_id].callback_url
@@ -40,15 +40,15 @@ async def test_whoever_looks_or_cancels_a_job_has_one_end_and_leaves_nothing_els
                 await chance.choice(desks).called_back(url.rpartition("/")[2], b"{}")
 
         async def looked_at(job_id: str, desk: RemoteCalls) -> None:
-            while not (await bureau.engine.get(job_id)).terminal:
+            while not (await deployment.engine.get(job_id)).terminal:
                 await desk.look("default", uuid(job_id))
 
         async def cancelled(job_id: str) -> None:
-            await bureau.parked(job_id)
+            await deployment.parked(job_id)
             for _ in range(chance.randrange(60)):
                 await asyncio.sleep(0)
             try:
-                await bureau.engine.cancel(job_id)
+                await deployment.engine.cancel(job_id)
             except JobAlreadyEnded:
                 return
             await chance.choice(desks).cancel("default", uuid(job_id))
@@ -69,12 +69,12 @@ async def test_whoever_looks_or_cancels_a_job_has_one_end_and_leaves_nothing_els
     assert len(remote.works) == JOBS
     counting = []
     for job_id in jobs:
-        artifacts = await bureau.engine.artifacts(job_id)
-        is_completed = (await bureau.engine.get(job_id)).state is State.COMPLETED
+        artifacts = await deployment.engine.artifacts(job_id)
+        is_completed = (await deployment.engine.get(job_id)).state is State.COMPLETED
         assert len(artifacts) == is_completed
         counting += [artifact.blob_key for artifact in artifacts]
 
     async def nothing_else_is_stored() -> bool:
-        return sorted(await bureau.stored()) == sorted(counting)
+        return sorted(await deployment.stored()) == sorted(counting)
 
     await eventually_async(nothing_else_is_stored, "what does not count is deleted")

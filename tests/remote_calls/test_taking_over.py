@@ -9,55 +9,55 @@ from coatcheck.core.queries import maintenance, remote_calls
 from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
 from tests.db.rows import connected
-from tests.remote_calls.bureau import SOUND, Bureau, uuid
+from tests.remote_calls.render_deployment import SOUND, RenderDeployment, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.waiting import eventually_async
 
 
 async def test_a_finalizer_that_fell_silent_is_taken_over_and_its_late_word_refused(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    job_id = await bureau.hand_in()
-    remote_id = (await bureau.parked(job_id)).execution_id
+    await deployment.start_render_worker(polling=False)
+    job_id = await deployment.submit()
+    remote_id = (await deployment.parked(job_id)).execution_id
     assert remote_id is not None
     remote.complete(remote_id, SOUND)
-    bureau.keeper.may_end.clear()
+    deployment.result_store.may_end.clear()
 
     async def begun() -> bool:
         await asyncio.wait(
-            [asyncio.create_task(bureau.calls.look("default", uuid(job_id)))], timeout=0.05
+            [asyncio.create_task(deployment.calls.look("default", uuid(job_id)))], timeout=0.05
         )
-        return bureau.keeper.begun.is_set()
+        return deployment.result_store.begun.is_set()
 
     await eventually_async(begun, "somebody finalizes")
-    async with connected(bureau.dsn) as sql:
+    async with connected(deployment.dsn) as sql:
         await sql.execute("UPDATE remote_calls SET due_at = now()")
-    successor = await bureau.another_desk()
-    bureau.keeper.begun.clear()
+    successor = await deployment.open_remote_calls()
+    deployment.result_store.begun.clear()
     taking = asyncio.create_task(successor.look("default", uuid(job_id)))
-    await bureau.keeper.begun.wait()
-    bureau.keeper.may_end.set()
+    await deployment.result_store.begun.wait()
+    deployment.result_store.may_end.set()
     await taking
 
     async def both() -> bool:
-        return len(bureau.keeper.kept) == 2
+        return len(deployment.result_store.kept) == 2
 
     await eventually_async(both, "both stored the result")
-    done = await bureau.ended(job_id)
+    done = await deployment.ended(job_id)
     assert done.state is State.COMPLETED
-    assert await bureau.stored() == ["renders/a.wav"]
-    (artifact,) = await bureau.engine.artifacts(job_id)
-    assert await bureau.blobs.get(artifact.blob_key) == SOUND
+    assert await deployment.stored() == ["renders/a.wav"]
+    (artifact,) = await deployment.engine.artifacts(job_id)
+    assert await deployment.blobs.get(artifact.blob_key) == SOUND
 
 
 async def test_who_slept_after_its_look_does_not_finalize_beside_another(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    job_id = await bureau.hand_in()
-    await bureau.parked(job_id)
-    line = Connection(bureau.dsn, name="tests finalizing")
+    await deployment.start_render_worker(polling=False)
+    job_id = await deployment.submit()
+    await deployment.parked(job_id)
+    line = Connection(deployment.dsn, name="tests finalizing")
 
     async def looked(seconds: float) -> remote_calls.ClaimedCall:
         call = await remote_calls.claim_one(
@@ -76,13 +76,13 @@ async def test_who_slept_after_its_look_does_not_finalize_beside_another(
 
 
 async def test_neither_the_rescuer_nor_the_deadline_takes_what_is_parked(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    job_id = await bureau.hand_in()
-    parked = await bureau.parked(job_id)
-    line = Connection(bureau.dsn, name="tests upkeep")
-    async with connected(bureau.dsn) as sql:
+    await deployment.start_render_worker(polling=False)
+    job_id = await deployment.submit()
+    parked = await deployment.parked(job_id)
+    line = Connection(deployment.dsn, name="tests upkeep")
+    async with connected(deployment.dsn) as sql:
         await sql.execute("UPDATE jobs SET run_deadline = now() - interval '1 h'")
     rescued = await maintenance.rescue(line, crashes_max=3, keep_failed_seconds=60, rows_max=10)
     overrun = await maintenance.fail_overrun(
@@ -90,18 +90,18 @@ async def test_neither_the_rescuer_nor_the_deadline_takes_what_is_parked(
     )
     await line.close()
     assert (rescued, overrun) == ([], [])
-    assert (await bureau.engine.get(job_id)).execution_id == parked.execution_id
-    assert await bureau.engine.stall_reason(await bureau.engine.get(job_id)) is None
+    assert (await deployment.engine.get(job_id)).execution_id == parked.execution_id
+    assert await deployment.engine.stall_reason(await deployment.engine.get(job_id)) is None
 
 
 async def test_what_is_left_of_a_job_that_ended_otherwise_is_cleared_away(
-    bureau: Bureau, remote: FakeHttp
+    deployment: RenderDeployment, remote: FakeHttp
 ) -> None:
-    await bureau.work(polling=False)
-    job_id = await bureau.hand_in()
-    await bureau.parked(job_id)
-    await bureau.blobs.put("renders/a.wav", b"half of it")
-    async with connected(bureau.dsn) as sql:
+    await deployment.start_render_worker(polling=False)
+    job_id = await deployment.submit()
+    await deployment.parked(job_id)
+    await deployment.blobs.put("renders/a.wav", b"half of it")
+    async with connected(deployment.dsn) as sql:
         # As if whoever ended it had died before it cleaned up.
         await sql.execute(
             "UPDATE jobs SET state = 'failed', lease = NULL, payload = NULL, finished_at = now(),"
@@ -111,6 +111,6 @@ async def test_what_is_left_of_a_job_that_ended_otherwise_is_cleared_away(
             "UPDATE remote_calls SET due_at = now(), looked_at = NULL,"
             " spawned_at = now() - interval '1 h'"
         )
-        await bureau.calls.look("default", uuid(job_id))
+        await deployment.calls.look("default", uuid(job_id))
         assert await sql.fetchval("SELECT count(*) FROM remote_calls") == 0
-    assert await bureau.stored() == []
+    assert await deployment.stored() == []

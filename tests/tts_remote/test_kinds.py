@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from examples.tts_remote.characters import Character, described, median_pitch
-from tests.products.speech.studio import a_hum, a_wav
+from tests.products.speech.speech_deployment import a_hum, a_wav
 from tests.tts_remote.asking import SENTENCE, Asking, seconds_of
 
 

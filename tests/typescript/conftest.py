@@ -23,7 +23,7 @@ from tests.deployment import Deployment
 from tests.postgres_keeper import Databases
 from tests.products.graphs.archives import zipped
 from tests.products.llm.talking import a_database
-from tests.products.speech.studio import a_wav
+from tests.products.speech.speech_deployment import a_wav
 from tests.typescript.package import assert_is_built
 from tests.typescript.service import desk
 

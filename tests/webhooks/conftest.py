@@ -4,16 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.db.rows import connected
 from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.webhooks.post_office import PostOffice
+from tests.webhooks.webhook_deliveries import WebhookDeliveries
 
 
 @pytest.fixture
-async def office(deployment: Deployment, dsn: str) -> AsyncIterator[PostOffice]:
-    async with connected(dsn) as sql:
-        yield PostOffice(deployment, sql)
+def hooks(deployment: Deployment) -> WebhookDeliveries:
+    return WebhookDeliveries(deployment)
 
 
 @pytest.fixture

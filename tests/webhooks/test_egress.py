@@ -13,7 +13,7 @@ from tests.contract.things_service import things
 from tests.egress.names import Busy
 from tests.egress.upstream_server import UpstreamServer
 from tests.products.graphs.archives import PROGRAM, post, zipped
-from tests.webhooks.post_office import ORG, PostOffice, status
+from tests.webhooks.webhook_deliveries import ORG, WebhookDeliveries, status
 
 SUBMIT = f"/api/v1/orgs/{ORG}/services/things/async/thing"
 FORBIDDEN = [
@@ -32,55 +32,55 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("url", FORBIDDEN)
 async def test_a_url_that_may_not_be_called_is_refused_with_its_job(
-    office: PostOffice, url: str
+    hooks: WebhookDeliveries, url: str
 ) -> None:
-    await office.deployment.start_worker(things)
-    answer = await office.deployment.http.post(SUBMIT, headers={"X-Webhook-Url": url})
+    await hooks.deployment.start_worker(things)
+    answer = await hooks.deployment.http.post(SUBMIT, headers={"X-Webhook-Url": url})
     assert (answer.status_code, answer.json()["code"]) == (422, "url_forbidden")
-    archive = await post(office.deployment.http, zipped(PROGRAM), "k", X_Webhook_Url=url)
+    archive = await post(hooks.deployment.http, zipped(PROGRAM), "k", X_Webhook_Url=url)
     assert (archive.status_code, archive.json()["code"]) == (422, "url_forbidden")
-    assert await office.sql.fetchval("SELECT count(*) FROM jobs") == 0
-    assert await office.sql.fetchval("SELECT count(*) FROM webhook_targets") == 0
+    assert await hooks.sql.fetchval("SELECT count(*) FROM jobs") == 0
+    assert await hooks.sql.fetchval("SELECT count(*) FROM webhook_targets") == 0
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com/", "https://a@example.com/", "https://x/#y"])
-async def test_the_engine_refuses_what_is_no_plain_url(office: PostOffice, url: str) -> None:
+async def test_the_engine_refuses_what_is_no_plain_url(hooks: WebhookDeliveries, url: str) -> None:
     with pytest.raises(UrlForbidden, match="webhook_url"):
-        await office.submit(url)
+        await hooks.submit(url)
 
 
 async def test_a_name_that_leads_inside_by_now_is_not_called(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
     async def rebound(host: str, org: str, timeout: float | None) -> list[Address]:
         return [ip_address("127.0.0.1")]
 
-    ticket = await office.ended(f"https://hooks.example.com:{receiver.port}/")
-    async with office.deliverer(guard=Guard(resolver=rebound)) as deliverer:
-        await office.deliver_due(deliverer)
-    item = await office.delivery_of(ticket)
+    ticket = await hooks.ended(f"https://hooks.example.com:{receiver.port}/")
+    async with hooks.deliverer(guard=Guard(resolver=rebound)) as deliverer:
+        await hooks.deliver_due(deliverer)
+    item = await hooks.delivery_of(ticket)
     assert item["last_error"] == "The URL leads to an address that is not public."
     assert (item["status"], item["tries"]) == ("pending", 1)
     assert receiver.connections == 0
 
 
-async def test_a_name_that_is_not_looked_up_now_costs_no_try(office: PostOffice) -> None:
-    ticket = await office.ended("https://hooks.example.com/")
+async def test_a_name_that_is_not_looked_up_now_costs_no_try(hooks: WebhookDeliveries) -> None:
+    ticket = await hooks.ended("https://hooks.example.com/")
     busy = Busy()
-    async with office.deliverer(guard=Guard(resolver=busy)) as deliverer:
-        await office.deliver_due(deliverer)
-    item = await office.delivery_of(ticket)
+    async with hooks.deliverer(guard=Guard(resolver=busy)) as deliverer:
+        await hooks.deliver_due(deliverer)
+    item = await hooks.delivery_of(ticket)
     assert (item["status"], item["tries"]) == ("pending", 0)
     assert busy.orgs == [ORG]
 
 
 async def test_a_redirect_to_the_inside_is_not_followed(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
     inside = receiver.url("/inside")
     receiver.answer = status("307 Over there", Location=inside)
-    ticket = await office.ended(receiver.url())
-    async with office.deliverer() as deliverer:
-        await office.deliver_due(deliverer)
-    assert (await office.delivery_of(ticket))["last_status_code"] == 307
+    ticket = await hooks.ended(receiver.url())
+    async with hooks.deliverer() as deliverer:
+        await hooks.deliver_due(deliverer)
+    assert (await hooks.delivery_of(ticket))["last_status_code"] == 307
     assert [request.target for request in receiver.requests] == ["/"]

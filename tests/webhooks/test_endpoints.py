@@ -26,9 +26,9 @@ from coatcheck.maintenance.retention import WebhookPruner
 from tests.contract.things_service import things
 from tests.db.blocking import until_blocked
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.webhooks.post_office import (
+from tests.webhooks.webhook_deliveries import (
     ORG,
-    PostOffice,
+    WebhookDeliveries,
     first_secret,
     held,
     in_turn,
@@ -39,8 +39,8 @@ from tests.webhooks.post_office import (
 
 
 @pytest.fixture
-def webhooks(office: PostOffice) -> Webhooks:
-    return office.deployment.engine.webhooks
+def webhooks(hooks: WebhookDeliveries) -> Webhooks:
+    return hooks.deployment.engine.webhooks
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ async def keeper(dsn: str) -> AsyncIterator[WebhookPruner]:
     await line.close()
 
 
-async def cancelled(office: PostOffice, org: str = ORG) -> Ticket:
+async def cancelled(hooks: WebhookDeliveries, org: str = ORG) -> Ticket:
     """A job that names nobody, and has ended."""
-    ticket = await office.deployment.engine.submit("things.post__thing", {}, delay=3_600, org=org)
-    await office.deployment.engine.cancel(ticket.id, org=org)
+    ticket = await hooks.deployment.engine.submit("things.post__thing", {}, delay=3_600, org=org)
+    await hooks.deployment.engine.cancel(ticket.id, org=org)
     return ticket
 
 
@@ -63,20 +63,20 @@ async def told(webhooks: Webhooks, endpoint: EndpointView) -> list[DeliveryView]
     return shown[::-1]
 
 
-async def deliver(office: PostOffice) -> None:
-    async with office.deliverer() as deliverer:
-        await office.deliver_due(deliverer)
+async def deliver(hooks: WebhookDeliveries) -> None:
+    async with hooks.deliverer() as deliverer:
+        await hooks.deliver_due(deliverer)
 
 
 async def test_an_endpoint_is_told_of_all_jobs_of_its_organisation_and_of_no_other_s(
-    office: PostOffice, webhooks: Webhooks
+    hooks: WebhookDeliveries, webhooks: Webhooks
 ) -> None:
     async with upstream_server() as mine, upstream_server() as theirs:
         await webhooks.create_endpoint(ORG, mine.url(), ["*"])
         await webhooks.create_endpoint("others", theirs.url(), ["*"])
-        jobs = [await cancelled(office) for _ in range(3)]
-        other = await cancelled(office, "others")
-        await deliver(office)
+        jobs = [await cancelled(hooks) for _ in range(3)]
+        other = await cancelled(hooks, "others")
+        await deliver(hooks)
         secret = (await webhooks.secret(ORG, (await webhooks.list_endpoints(ORG))[0].id)).secret
         bodies = [verified(request, secret) for request in mine.requests]
         assert {body["data"]["id"] for body in bodies} == {job.id for job in jobs}
@@ -87,7 +87,7 @@ async def test_an_endpoint_is_told_of_all_jobs_of_its_organisation_and_of_no_oth
 
 
 async def test_an_endpoint_of_another_organisation_is_as_if_it_were_not(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer
 ) -> None:
     mine = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
     before = await webhooks.get_endpoint(ORG, mine.id)
@@ -111,44 +111,44 @@ async def test_an_endpoint_of_another_organisation_is_as_if_it_were_not(
 
 
 async def test_one_that_answered_410_is_told_nothing_until_it_is_resumed(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
     receiver.answer = in_turn(status("410 Gone"), status("200 OK"))
-    await cancelled(office)
-    await deliver(office)
+    await cancelled(hooks)
+    await deliver(hooks)
     assert (await webhooks.get_endpoint(ORG, endpoint.id)).disabled_at is not None
-    await cancelled(office)
-    await deliver(office)
+    await cancelled(hooks)
+    await deliver(hooks)
     await keeper.tick()
     assert len(receiver.requests) == 1
     gone = await told(webhooks, endpoint)
     assert [each.status for each in gone] == [DeliveryStatus.DISABLED] * 2
     assert (await webhooks.resume(ORG, endpoint.id)).disabled_at is None
-    await cancelled(office)
-    await deliver(office)
+    await cancelled(hooks)
+    await deliver(hooks)
     assert len(receiver.requests) == 2
     again = await webhooks.replay(ORG, gone[1].id)
     assert again.status is DeliveryStatus.PENDING
-    await deliver(office)
+    await deliver(hooks)
     assert len(receiver.requests) == 3
 
 
 async def test_a_deleted_endpoint_s_messages_end_and_are_not_sent_again(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
-    job = await cancelled(office)
+    job = await cancelled(hooks)
     await webhooks.delete_endpoint(ORG, endpoint.id)
-    await cancelled(office)
-    await deliver(office)
+    await cancelled(hooks)
+    await deliver(hooks)
     await keeper.tick()
     assert receiver.requests == []
     assert await webhooks.list_endpoints(ORG) == []
     (left,) = await webhooks.deliveries(ORG, limit=10)
     assert (left.status, left.last_error) == (DeliveryStatus.DISABLED, "the endpoint was deleted")
     assert (left.url, left.endpoint) == (receiver.url(), endpoint.uuid)
-    assert (await office.delivery_of(job))["status"] == "disabled"
+    assert (await hooks.delivery_of(job))["status"] == "disabled"
     with pytest.raises(WebhookEndpointDeleted):
         await webhooks.replay(ORG, left.id)
     count = await webhooks.replay_range(
@@ -160,27 +160,27 @@ async def test_a_deleted_endpoint_s_messages_end_and_are_not_sent_again(
 
 
 async def test_a_replay_that_meets_a_deletion_leaves_the_endpoint_deleted(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
-    await cancelled(office)
+    await cancelled(hooks)
     (delivery,) = await told(webhooks, endpoint)
-    async with office.sql.transaction():
-        await office.sql.fetch(sql("webhooks/delete_endpoint"), ORG, endpoint.uuid)
+    async with hooks.sql.transaction():
+        await hooks.sql.fetch(sql("webhooks/delete_endpoint"), ORG, endpoint.uuid)
         asked = asyncio.create_task(webhooks.replay(ORG, delivery.id))
-        await until_blocked(office.sql, "coatcheck events and cancel")
+        await until_blocked(hooks.sql, "coatcheck events and cancel")
     await asked
-    await deliver(office)
+    await deliver(hooks)
     await keeper.tick()
     assert receiver.requests == []
     assert (await webhooks.delivery(ORG, delivery.id)).status is DeliveryStatus.DISABLED
 
 
 async def test_an_endpoint_stays_however_long_nothing_happens(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer, keeper: WebhookPruner
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
-    await office.sql.execute(
+    await hooks.sql.execute(
         "UPDATE webhook_targets SET used_at = now() - $1 * interval '1 second'",
         float(UNUSED_TARGET_SECONDS + 60),
     )
@@ -189,7 +189,7 @@ async def test_an_endpoint_stays_however_long_nothing_happens(
 
 
 async def test_an_endpoint_s_rotated_secrets_both_verify_for_a_day_and_no_other_does(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
     twin = await webhooks.create_endpoint(ORG, receiver.url("/twin"), ["job.completed"])
@@ -197,31 +197,31 @@ async def test_an_endpoint_s_rotated_secrets_both_verify_for_a_day_and_no_other_
     new = await webhooks.rotate(ORG, endpoint.id, old.generation)
     assert (new.previous, new.generation) == (old.secret, old.generation + 1)
     assert await webhooks.rotate(ORG, endpoint.id, old.generation) == new, "asked again"
-    await cancelled(office)
-    await deliver(office)
+    await cancelled(hooks)
+    await deliver(hooks)
     (request,) = receiver.requests
     assert verified(request, new.secret) == verified(request, old.secret)
     for other in (first_secret(), (await webhooks.secret(ORG, twin.id)).secret):
         with pytest.raises(WebhookVerificationError):
             verified(request, other)
-    await office.sql.execute(
+    await hooks.sql.execute(
         "UPDATE webhook_targets SET rotated_at = now() - $1 * interval '1 second'",
         float(PREVIOUS_SECRET_SECONDS),
     )
     assert (await webhooks.secret(ORG, endpoint.id)).previous is None
-    await cancelled(office)
-    await deliver(office)
+    await cancelled(hooks)
+    await deliver(hooks)
     assert verified(receiver.requests[1], new.secret)
     with pytest.raises(WebhookVerificationError):
         verified(receiver.requests[1], old.secret)
 
 
 async def test_a_job_s_own_webhook_and_an_endpoint_are_both_told_each_with_its_secret(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url("/endpoint"), ["*"])
-    ticket = await office.ended(receiver.url("/job"))
-    await deliver(office)
+    ticket = await hooks.ended(receiver.url("/job"))
+    await deliver(hooks)
     by_path = {request.target: request for request in receiver.requests}
     secret = (await webhooks.secret(ORG, endpoint.id)).secret
     assert verified(by_path["/endpoint"], secret)["data"]["id"] == ticket.id
@@ -231,24 +231,24 @@ async def test_a_job_s_own_webhook_and_an_endpoint_are_both_told_each_with_its_s
 
 
 async def test_what_happens_to_a_job_is_first_tried_in_order(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer
 ) -> None:
     await webhooks.create_endpoint(ORG, receiver.url(), ["job.*"])
     answer_now = asyncio.Event()
     receiver.answer = in_turn(held(answer_now), status("200 OK"))
-    await office.deployment.start_worker(things)
-    ticket = await office.deployment.engine.submit("things.post__thing", {})
-    await office.deployment.engine.wait(ticket.id)
-    async with office.deliverer() as one, office.deliverer() as other:
+    await hooks.deployment.start_worker(things)
+    ticket = await hooks.deployment.engine.submit("things.post__thing", {})
+    await hooks.deployment.engine.wait(ticket.id)
+    async with hooks.deliverer() as one, hooks.deliverer() as other:
         await one.tick()
         await until_called(receiver)
-        await office.deliver_due(other)
+        await hooks.deliver_due(other)
         assert len(receiver.requests) == 1, "the second waits for the first try of the first"
         answer_now.set()
         await one.idle()
-        while (due := len(await office.log(status="pending"))) > 0:
-            await office.deliver_due(other)
-            assert len(await office.log(status="pending")) == due - 1
+        while (due := len(await hooks.log(status="pending"))) > 0:
+            await hooks.deliver_due(other)
+            assert len(await hooks.log(status="pending")) == due - 1
     bodies = [verified(request, await secret_of(webhooks)) for request in receiver.requests]
     chain = [(body["previous_state"], body["state"]) for body in bodies]
     assert (chain[0][0], chain[-1][1]) == ("queued", "completed")
@@ -256,55 +256,55 @@ async def test_what_happens_to_a_job_is_first_tried_in_order(
 
 
 async def test_a_first_try_that_failed_holds_up_nothing_that_follows(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer
 ) -> None:
     await webhooks.create_endpoint(ORG, receiver.url(), ["job.*"])
     receiver.answer = in_turn(status("500 Oops"), status("200 OK"))
-    await office.deployment.start_worker(things)
-    ticket = await office.deployment.engine.submit("things.post__thing", {})
-    await office.deployment.engine.wait(ticket.id)
-    async with office.deliverer() as deliverer:
-        await office.deliver_due(deliverer)
-        await office.deliver_due(deliverer)
+    await hooks.deployment.start_worker(things)
+    ticket = await hooks.deployment.engine.submit("things.post__thing", {})
+    await hooks.deployment.engine.wait(ticket.id)
+    async with hooks.deliverer() as deliverer:
+        await hooks.deliver_due(deliverer)
+        await hooks.deliver_due(deliverer)
     assert len(receiver.requests) == 2
     assert receiver.requests[0].header("webhook-id") != receiver.requests[1].header("webhook-id")
 
 
 async def test_a_dead_endpoint_delays_no_other_and_no_job(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer
 ) -> None:
     never = asyncio.Event()
     async with upstream_server(held(never)) as dead:
         await webhooks.create_endpoint(ORG, dead.url(), ["job.*"])
         await webhooks.create_endpoint(ORG, receiver.url(), ["*"])
-        await office.deployment.start_worker(things)
-        async with office.delivering(post_seconds_max=5):
+        await hooks.deployment.start_worker(things)
+        async with hooks.delivering(post_seconds_max=5):
             tickets = [
-                await office.deployment.engine.submit("things.post__thing", {}) for _ in range(20)
+                await hooks.deployment.engine.submit("things.post__thing", {}) for _ in range(20)
             ]
             for ticket in tickets:
-                assert (await office.deployment.engine.wait(ticket.id)).terminal
+                assert (await hooks.deployment.engine.wait(ticket.id)).terminal
             await until_called(receiver, 20)
             never.set()
 
 
 async def test_a_new_url_is_called_from_then_on(
-    office: PostOffice, webhooks: Webhooks, receiver: UpstreamServer
+    hooks: WebhookDeliveries, webhooks: Webhooks, receiver: UpstreamServer
 ) -> None:
     endpoint = await webhooks.create_endpoint(ORG, receiver.url("/old"), ["*"], "mine")
     receiver.answer = in_turn(status("500 Oops"), status("200 OK"))
-    await cancelled(office)
-    await deliver(office)
+    await cancelled(hooks)
+    await deliver(hooks)
     changed = await webhooks.change_endpoint(ORG, endpoint.id, url=receiver.url("/new"))
     assert (changed.url, changed.failures) == (receiver.url("/new"), 0)
     assert (changed.events, changed.description) == (endpoint.events, "mine")
-    await office.make_due()
-    await deliver(office)
+    await hooks.make_due()
+    await deliver(hooks)
     assert [request.target for request in receiver.requests] == ["/old", "/new"]
 
 
 async def test_an_organisation_has_only_so_many_however_many_ask_at_once(
-    office: PostOffice, webhooks: Webhooks
+    hooks: WebhookDeliveries, webhooks: Webhooks
 ) -> None:
     async def create() -> EndpointView | None:
         try:
@@ -319,12 +319,12 @@ async def test_an_organisation_has_only_so_many_however_many_ask_at_once(
 
 
 async def test_one_that_nobody_fetches_from_any_more_is_removed(
-    office: PostOffice, webhooks: Webhooks, keeper: WebhookPruner
+    hooks: WebhookDeliveries, webhooks: Webhooks, keeper: WebhookPruner
 ) -> None:
     fetched = await webhooks.create_endpoint(ORG, None, ["*"], pulled=True)
     forgotten = await webhooks.create_endpoint(ORG, None, ["*"], pulled=True)
     posted = await webhooks.create_endpoint(ORG, "https://example.com/", ["*"])
-    await office.sql.execute(
+    await hooks.sql.execute(
         "UPDATE webhook_targets SET created_at = now() - $1 * interval '1 second'",
         float(PULL_SECONDS_MAX + 1),
     )

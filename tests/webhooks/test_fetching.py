@@ -11,7 +11,7 @@ from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.products.gateway import webhook_payloads
 from tests.deployment import bearer
 from tests.waiting import eventually_async
-from tests.webhooks.post_office import ORG, PostOffice
+from tests.webhooks.webhook_deliveries import ORG, WebhookDeliveries
 
 ENDPOINTS = f"/api/v1/orgs/{ORG}/webhooks/endpoints"
 
@@ -19,21 +19,21 @@ ENDPOINTS = f"/api/v1/orgs/{ORG}/webhooks/endpoints"
 class Pulled:
     """An endpoint that is fetched from."""
 
-    def __init__(self, office: PostOffice, shown: dict[str, Any]) -> None:
-        self.office = office
+    def __init__(self, hooks: WebhookDeliveries, shown: dict[str, Any]) -> None:
+        self.hooks = hooks
         self.id: str = shown["id"]
         self.secret: str = shown["secret"]
         self.path = f"{ENDPOINTS}/{self.id}"
 
     @classmethod
-    async def made(cls, office: PostOffice, **fields: Any) -> Pulled:
-        answer = await office.deployment.http.post(ENDPOINTS, json={"pulled": True, **fields})
+    async def made(cls, hooks: WebhookDeliveries, **fields: Any) -> Pulled:
+        answer = await hooks.deployment.http.post(ENDPOINTS, json={"pulled": True, **fields})
         assert answer.status_code == 201, answer.text
         assert answer.json()["url"] is None
-        return cls(office, answer.json())
+        return cls(hooks, answer.json())
 
     async def take(self, **order: Any) -> list[dict[str, Any]]:
-        answer = await self.office.deployment.http.post(f"{self.path}/messages/take", json=order)
+        answer = await self.hooks.deployment.http.post(f"{self.path}/messages/take", json=order)
         assert answer.status_code == 200, answer.text
         assert answer.headers["Cache-Control"] == "no-store"
         messages: list[dict[str, Any]] = answer.json()["messages"]
@@ -41,7 +41,7 @@ class Pulled:
 
     async def report(self, message: dict[str, Any], **came: Any) -> list[str]:
         report = {"id": message["id"], "lease": message["lease"], **came}
-        answer = await self.office.deployment.http.post(
+        answer = await self.hooks.deployment.http.post(
             f"{self.path}/messages/report", json={"reports": [report]}
         )
         assert answer.status_code == 200, answer.text
@@ -49,15 +49,15 @@ class Pulled:
         return noted
 
     async def delivery(self, message: dict[str, Any]) -> dict[str, Any]:
-        (item,) = [each for each in await self.office.log() if each["id"] == message["id"]]
+        (item,) = [each for each in await self.hooks.log() if each["id"] == message["id"]]
         return item
 
 
 async def test_what_is_taken_is_signed_leased_and_delivered_by_its_report(
-    office: PostOffice,
+    hooks: WebhookDeliveries,
 ) -> None:
-    pulled = await Pulled.made(office)
-    job = await office.job_ends()
+    pulled = await Pulled.made(hooks)
+    job = await hooks.job_ends()
     (message,) = await pulled.take()
     assert (message["event"], message["job_id"], message["tries"]) == ("job.cancelled", job, 0)
     told = Webhook(pulled.secret).verify(message["body"], message["headers"])
@@ -71,18 +71,18 @@ async def test_what_is_taken_is_signed_leased_and_delivered_by_its_report(
     assert await pulled.report(message, status_code=204) == [], "it was noted before"
 
 
-async def test_nothing_is_posted_for_it(office: PostOffice) -> None:
-    pulled = await Pulled.made(office)
-    await office.job_ends()
-    async with office.deliverer() as deliverer:
-        await office.deliver_due(deliverer)
+async def test_nothing_is_posted_for_it(hooks: WebhookDeliveries) -> None:
+    pulled = await Pulled.made(hooks)
+    await hooks.job_ends()
+    async with hooks.deliverer() as deliverer:
+        await hooks.deliver_due(deliverer)
     (message,) = await pulled.take()
     assert message["tries"] == 0
 
 
-async def test_what_failed_comes_again_by_the_schedule(office: PostOffice) -> None:
-    pulled = await Pulled.made(office)
-    await office.job_ends()
+async def test_what_failed_comes_again_by_the_schedule(hooks: WebhookDeliveries) -> None:
+    pulled = await Pulled.made(hooks)
+    await hooks.job_ends()
     (first,) = await pulled.take()
     await pulled.report(first, error="the connection failed")
     item = await pulled.delivery(first)
@@ -92,7 +92,7 @@ async def test_what_failed_comes_again_by_the_schedule(office: PostOffice) -> No
         "the connection failed",
     )
     assert await pulled.take() == []
-    await office.make_due()
+    await hooks.make_due()
     (second,) = await pulled.take()
     assert (second["id"], second["tries"]) == (first["id"], 1)
     assert second["lease"] != first["lease"]
@@ -101,69 +101,69 @@ async def test_what_failed_comes_again_by_the_schedule(office: PostOffice) -> No
 
 
 async def test_a_lease_that_has_ended_is_another_s_and_a_late_report_changes_nothing(
-    office: PostOffice,
+    hooks: WebhookDeliveries,
 ) -> None:
-    pulled = await Pulled.made(office)
-    await office.job_ends()
+    pulled = await Pulled.made(hooks)
+    await hooks.job_ends()
     (lost,) = await pulled.take()
-    await office.make_due()
+    await hooks.make_due()
     (taken,) = await pulled.take()
     assert await pulled.report(lost, status_code=500) == []
     assert await pulled.report(taken, status_code=200) == [taken["id"]]
     assert (await pulled.delivery(taken))["status"] == "delivered"
 
 
-async def test_a_410_disables_it_and_retry_after_gives_peace(office: PostOffice) -> None:
-    pulled = await Pulled.made(office)
-    await office.job_ends()
+async def test_a_410_disables_it_and_retry_after_gives_peace(hooks: WebhookDeliveries) -> None:
+    pulled = await Pulled.made(hooks)
+    await hooks.job_ends()
     (message,) = await pulled.take()
     await pulled.report(message, status_code=429, retry_after=3_600)
-    await office.job_ends()
+    await hooks.job_ends()
     assert await pulled.take() == [], "all of them wait"
-    await office.make_due()
+    await hooks.make_due()
     for each in await pulled.take():
         await pulled.report(each, status_code=410)
-    shown = (await office.deployment.http.get(pulled.path)).json()
+    shown = (await hooks.deployment.http.get(pulled.path)).json()
     assert shown["status"] == "disabled"
 
 
-async def test_asking_again_for_nothing_writes_nothing(office: PostOffice) -> None:
+async def test_asking_again_for_nothing_writes_nothing(hooks: WebhookDeliveries) -> None:
     """Whoever waits asks twice a second, and many may."""
-    pulled = await Pulled.made(office)
+    pulled = await Pulled.made(hooks)
     assert await pulled.take() == []
     pulled_at = "SELECT pulled_at FROM webhook_targets WHERE pulled"
-    first = await office.sql.fetchval(pulled_at)
+    first = await hooks.sql.fetchval(pulled_at)
     assert first is not None
     assert await pulled.take() == []
-    assert await office.sql.fetchval(pulled_at) == first
-    await office.sql.execute("UPDATE webhook_targets SET pulled_at = now() - interval '1 minute'")
+    assert await hooks.sql.fetchval(pulled_at) == first
+    await hooks.sql.execute("UPDATE webhook_targets SET pulled_at = now() - interval '1 minute'")
     assert await pulled.take() == []
-    assert await office.sql.fetchval(pulled_at) >= first
+    assert await hooks.sql.fetchval(pulled_at) >= first
 
 
-async def test_who_waits_is_answered_when_there_is_something(office: PostOffice) -> None:
-    pulled = await Pulled.made(office)
+async def test_who_waits_is_answered_when_there_is_something(hooks: WebhookDeliveries) -> None:
+    pulled = await Pulled.made(hooks)
     taking = asyncio.create_task(pulled.take(wait=60))
-    job = await office.job_ends()
+    job = await hooks.job_ends()
     (message,) = await taking
     assert message["job_id"] == job
 
 
 async def test_what_comes_after_its_caller_has_left_is_there_for_the_next(
-    office: PostOffice,
+    hooks: WebhookDeliveries,
 ) -> None:
-    pulled = await Pulled.made(office)
+    pulled = await Pulled.made(hooks)
     taking = asyncio.create_task(pulled.take(wait=60))
     pulled_at = "SELECT pulled_at IS NOT NULL FROM webhook_targets WHERE pulled"
 
     async def asked() -> bool:
-        return bool(await office.sql.fetchval(pulled_at))
+        return bool(await hooks.sql.fetchval(pulled_at))
 
     await eventually_async(asked, "the server waits")
     taking.cancel()
     await asyncio.gather(taking, return_exceptions=True)
     await asyncio.sleep(0)
-    job = await office.job_ends()
+    job = await hooks.job_ends()
 
     async def taken() -> list[dict[str, Any]]:
         return await pulled.take()
@@ -172,15 +172,15 @@ async def test_what_comes_after_its_caller_has_left_is_there_for_the_next(
     assert message["job_id"] == job
 
 
-async def test_a_server_that_drains_answers_who_waits(office: PostOffice) -> None:
-    pulled = await Pulled.made(office)
-    replica = await office.deployment.start_server()
+async def test_a_server_that_drains_answers_who_waits(hooks: WebhookDeliveries) -> None:
+    pulled = await Pulled.made(hooks)
+    replica = await hooks.deployment.start_server()
     waiting = asyncio.create_task(
         replica.http.post(f"{pulled.path}/messages/take", json={"wait": 60})
     )
 
     async def asked() -> bool:
-        return bool(await office.sql.fetchval("SELECT pulled_at IS NOT NULL FROM webhook_targets"))
+        return bool(await hooks.sql.fetchval("SELECT pulled_at IS NOT NULL FROM webhook_targets"))
 
     await eventually_async(asked, "the server waits")
     await replica.stop()
@@ -189,10 +189,10 @@ async def test_a_server_that_drains_answers_who_waits(office: PostOffice) -> Non
 
 
 async def test_one_that_cannot_be_made_holds_up_no_other(
-    office: PostOffice, monkeypatch: Any
+    hooks: WebhookDeliveries, monkeypatch: Any
 ) -> None:
-    pulled = await Pulled.made(office)
-    broken, fine = await office.job_ends(), await office.job_ends()
+    pulled = await Pulled.made(hooks)
+    broken, fine = await hooks.job_ends(), await hooks.job_ends()
     whole = webhook_payloads.renderer
 
     def defective(scene: Any) -> Any:
@@ -206,17 +206,17 @@ async def test_one_that_cannot_be_made_holds_up_no_other(
         return sometimes
 
     monkeypatch.setattr(webhook_payloads, "renderer", defective)
-    replica = await office.deployment.start_server()
+    replica = await hooks.deployment.start_server()
     answer = await replica.http.post(f"{pulled.path}/messages/take")
     (message,) = answer.json()["messages"]
     assert message["job_id"] == fine
-    (item,) = await office.log(job_id=broken)
+    (item,) = await hooks.log(job_id=broken)
     assert (item["status"], item["tries"]) == ("pending", 1)
     assert "secret" not in item["last_error"]
 
 
-async def test_what_makes_no_sense_is_refused(office: PostOffice) -> None:
-    pulled = await Pulled.made(office)
+async def test_what_makes_no_sense_is_refused(hooks: WebhookDeliveries) -> None:
+    pulled = await Pulled.made(hooks)
     good = {"id": f"msg_{'0' * 26}", "lease": "0" * 32, "status_code": 200}
     report, take = f"{pulled.path}/messages/report", f"{pulled.path}/messages/take"
     unfit: list[tuple[str, Any, int]] = [
@@ -235,24 +235,24 @@ async def test_what_makes_no_sense_is_refused(office: PostOffice) -> None:
         (report, {"reports": [{"id": good["id"], "lease": good["lease"]}]}, 422),
     ]
     for path, body, status in unfit:
-        answer = await office.deployment.http.post(path, json=body)
+        answer = await hooks.deployment.http.post(path, json=body)
         assert answer.status_code == status, (path, body, answer.text)
-    unknown = await office.deployment.http.post(report, json={"reports": [good]})
+    unknown = await hooks.deployment.http.post(report, json={"reports": [good]})
     assert unknown.json() == {"noted": []}
-    patched = await office.deployment.http.patch(pulled.path, json={"url": "http://127.0.0.1:9/"})
+    patched = await hooks.deployment.http.patch(pulled.path, json={"url": "http://127.0.0.1:9/"})
     assert patched.status_code == 422
 
 
-async def test_one_that_is_posted_to_is_not_fetched_from(office: PostOffice) -> None:
-    made = await office.deployment.http.post(ENDPOINTS, json={"url": "http://127.0.0.1:9/"})
-    answer = await office.deployment.http.post(f"{ENDPOINTS}/{made.json()['id']}/messages/take")
+async def test_one_that_is_posted_to_is_not_fetched_from(hooks: WebhookDeliveries) -> None:
+    made = await hooks.deployment.http.post(ENDPOINTS, json={"url": "http://127.0.0.1:9/"})
+    answer = await hooks.deployment.http.post(f"{ENDPOINTS}/{made.json()['id']}/messages/take")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input")
 
 
-async def test_only_admins_fetch(office: PostOffice) -> None:
-    pulled = await Pulled.made(office)
-    await office.job_ends()
-    member = bearer(await office.deployment.create_key(scopes=ALL_SCOPES - {Scope.ADMIN}))
-    answer = await office.deployment.http.post(f"{pulled.path}/messages/take", headers=member)
+async def test_only_admins_fetch(hooks: WebhookDeliveries) -> None:
+    pulled = await Pulled.made(hooks)
+    await hooks.job_ends()
+    member = bearer(await hooks.deployment.create_key(scopes=ALL_SCOPES - {Scope.ADMIN}))
+    answer = await hooks.deployment.http.post(f"{pulled.path}/messages/take", headers=member)
     assert answer.status_code == 403
     assert len(await pulled.take()) == 1

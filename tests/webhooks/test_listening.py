@@ -16,7 +16,7 @@ from coatcheck.domain.tenants import USER_SCOPES
 from tests.deployment import Deployment, Server
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.waiting import eventually_async
-from tests.webhooks.post_office import ORG, PostOffice, in_turn, status, verified
+from tests.webhooks.webhook_deliveries import ORG, WebhookDeliveries, in_turn, status, verified
 
 
 class Terminal:
@@ -64,21 +64,21 @@ def client_of(replica: Server, deployment: Deployment, key: str | None = None) -
 
 
 @pytest.fixture
-async def terminal(office: PostOffice, receiver: UpstreamServer) -> AsyncIterator[Terminal]:
-    async with client_of(office.deployment.server, office.deployment) as client:
+async def terminal(hooks: WebhookDeliveries, receiver: UpstreamServer) -> AsyncIterator[Terminal]:
+    async with client_of(hooks.deployment.server, hooks.deployment) as client:
         yield Terminal(client, receiver.url("/hook"))
 
 
-async def endpoints(office: PostOffice) -> list[str]:
-    return [each.id for each in await office.deployment.engine.webhooks.list_endpoints(ORG)]
+async def endpoints(hooks: WebhookDeliveries) -> list[str]:
+    return [each.id for each in await hooks.deployment.engine.webhooks.list_endpoints(ORG)]
 
 
 async def test_a_message_is_forwarded_to_the_byte_and_the_endpoint_goes_at_the_end(
-    office: PostOffice, terminal: Terminal, receiver: UpstreamServer
+    hooks: WebhookDeliveries, terminal: Terminal, receiver: UpstreamServer
 ) -> None:
     async with terminal.listening():
-        assert await endpoints(office) == [terminal.endpoint.id]
-        job = await office.job_ends()
+        assert await endpoints(hooks) == [terminal.endpoint.id]
+        job = await hooks.job_ends()
         line = await terminal.until_said(job)
         assert line.split("  ")[1:4] == ["job.cancelled", job, "200"]
         (request,) = receiver.requests
@@ -87,16 +87,16 @@ async def test_a_message_is_forwarded_to_the_byte_and_the_endpoint_goes_at_the_e
         assert verified(request, terminal.endpoint.secret)["data"]["id"] == job
 
         async def noted() -> bool:
-            (item,) = await office.log(job_id=job)
+            (item,) = await hooks.log(job_id=job)
             return bool(item["status"] == "delivered")
 
         await eventually_async(noted, "the server knows")
-    assert await endpoints(office) == []
+    assert await endpoints(hooks) == []
     assert terminal.warned == []
 
 
 async def test_a_receiver_that_is_down_is_said_and_told_again_by_the_schedule(
-    office: PostOffice, terminal: Terminal, receiver: UpstreamServer
+    hooks: WebhookDeliveries, terminal: Terminal, receiver: UpstreamServer
 ) -> None:
     receiver.answer = in_turn(
         status("500 Internal Server Error"),
@@ -104,93 +104,93 @@ async def test_a_receiver_that_is_down_is_said_and_told_again_by_the_schedule(
         status("204 No Content"),
     )
     async with terminal.listening():
-        job = await office.job_ends()
+        job = await hooks.job_ends()
         assert (await terminal.until_said("500")).endswith("next attempt in 1 s")
 
         async def tried(times: int) -> bool:
-            (item,) = await office.log(job_id=job)
+            (item,) = await hooks.log(job_id=job)
             return bool(item["tries"] >= times)
 
         await eventually_async(lambda: tried(1), "it is reported")
-        await office.make_due()
+        await hooks.make_due()
         assert (await terminal.until_said("429")).endswith("next attempt in 100 s")
         await eventually_async(lambda: tried(2), "it is reported")
-        await office.make_due()
+        await hooks.make_due()
         await terminal.until_said("204")
         assert len({request.header("webhook-id") for request in receiver.requests}) == 1
 
 
 async def test_a_receiver_that_is_restarted_gets_what_it_missed_within_seconds(
-    office: PostOffice, terminal: Terminal, receiver: UpstreamServer
+    hooks: WebhookDeliveries, terminal: Terminal, receiver: UpstreamServer
 ) -> None:
     receiver.answer = in_turn(
         status("500 Internal Server Error"), status("502 Bad Gateway"), status("204 No Content")
     )
     async with terminal.listening():
-        await office.job_ends()
+        await hooks.job_ends()
         await terminal.until_said("502")
         await terminal.until_said("204")  # by the posts' schedule that would take five minutes
 
 
-async def test_nobody_at_the_receivers_port_is_no_end(office: PostOffice) -> None:
+async def test_nobody_at_the_receivers_port_is_no_end(hooks: WebhookDeliveries) -> None:
     async with upstream_server() as gone:
         port = gone.port
-    async with client_of(office.deployment.server, office.deployment) as client:
+    async with client_of(hooks.deployment.server, hooks.deployment) as client:
         terminal = Terminal(client, f"http://127.0.0.1:{port}/")
         async with terminal.listening() as task:
-            job = await office.job_ends()
+            job = await hooks.job_ends()
             line = await terminal.until_said(job)
             assert "the connection failed  next attempt in 1 s" in line
             assert not task.done()
 
 
 async def test_a_server_that_restarts_is_waited_for(
-    office: PostOffice, receiver: UpstreamServer, monkeypatch: pytest.MonkeyPatch
+    hooks: WebhookDeliveries, receiver: UpstreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listen, "_BACKOFF", Backoff(0.05, 0.1, 0.0))
-    replica = await office.deployment.start_server()
-    async with client_of(replica, office.deployment) as client:
+    replica = await hooks.deployment.start_server()
+    async with client_of(replica, hooks.deployment) as client:
         terminal = Terminal(client, receiver.url())
         async with terminal.listening() as task:
             await replica.stop()
             await terminal.until_said("; retrying", warned=True)
-            job = await office.job_ends()
-            await office.deployment.start_server(port=replica.http.base_url.port or 0)
+            job = await hooks.job_ends()
+            await hooks.deployment.start_server(port=replica.http.base_url.port or 0)
             await terminal.until_said("the server is back")
             await terminal.until_said(job)
             assert not task.done()
             assert len(terminal.warned) == 1
-    assert await endpoints(office) == []
+    assert await endpoints(hooks) == []
 
 
 async def test_an_endpoint_that_was_removed_while_the_server_was_away_is_made_anew(
-    office: PostOffice, terminal: Terminal, receiver: UpstreamServer
+    hooks: WebhookDeliveries, terminal: Terminal, receiver: UpstreamServer
 ) -> None:
     async with terminal.listening():
         terminal.listener._failures = 1  # as after an outage
-        await office.deployment.engine.webhooks.delete_endpoint(ORG, terminal.endpoint.id)
-        await office.job_ends()  # told to nobody; it ends the wait for a message
+        await hooks.deployment.engine.webhooks.delete_endpoint(ORG, terminal.endpoint.id)
+        await hooks.job_ends()  # told to nobody; it ends the wait for a message
         await terminal.until_said("with another secret", warned=True)
-        job = await office.job_ends()
+        job = await hooks.job_ends()
         await terminal.until_said(job)
-        (other,) = await endpoints(office)
+        (other,) = await endpoints(hooks)
         assert other != terminal.endpoint.id
-    assert await endpoints(office) == []
+    assert await endpoints(hooks) == []
 
 
 async def test_an_endpoint_that_somebody_deletes_ends_it(
-    office: PostOffice, terminal: Terminal
+    hooks: WebhookDeliveries, terminal: Terminal
 ) -> None:
     async with terminal.listening() as task:
-        await office.deployment.engine.webhooks.delete_endpoint(ORG, terminal.endpoint.id)
+        await hooks.deployment.engine.webhooks.delete_endpoint(ORG, terminal.endpoint.id)
         with pytest.raises(EndpointTakenAway):
             await task
     assert terminal.warned == []
 
 
-async def test_a_key_that_may_not_is_an_error_at_once(office: PostOffice) -> None:
-    key = await office.deployment.create_key(scopes=USER_SCOPES)
-    async with client_of(office.deployment.server, office.deployment, key) as client:
+async def test_a_key_that_may_not_is_an_error_at_once(hooks: WebhookDeliveries) -> None:
+    key = await hooks.deployment.create_key(scopes=USER_SCOPES)
+    async with client_of(hooks.deployment.server, hooks.deployment, key) as client:
         listener = Terminal(client, "http://127.0.0.1:9/").listener
         with pytest.raises(PermissionDeniedError):
             await listener.begin()
@@ -198,7 +198,7 @@ async def test_a_key_that_may_not_is_an_error_at_once(office: PostOffice) -> Non
 
 
 async def test_whoever_stops_it_while_it_registers_leaves_nothing_behind(
-    office: PostOffice, terminal: Terminal
+    hooks: WebhookDeliveries, terminal: Terminal
 ) -> None:
     beginning = asyncio.create_task(terminal.listener.begin())
     await asyncio.sleep(0)
@@ -206,15 +206,15 @@ async def test_whoever_stops_it_while_it_registers_leaves_nothing_behind(
     with suppress(asyncio.CancelledError):
         await beginning
     await terminal.listener.end()
-    assert await endpoints(office) == []
+    assert await endpoints(hooks) == []
     assert terminal.warned == []
 
 
 async def test_what_could_not_be_taken_away_is_said(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
-    replica = await office.deployment.start_server()
-    async with client_of(replica, office.deployment) as client:
+    replica = await hooks.deployment.start_server()
+    async with client_of(replica, hooks.deployment) as client:
         terminal = Terminal(client, receiver.url())
         await terminal.listener.begin()
         await replica.stop()

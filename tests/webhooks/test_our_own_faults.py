@@ -6,44 +6,44 @@ from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.webhooks import DeliveryEvent
 from coatcheck.maintenance.webhooks import WebhookDeliverer
 from tests.egress.upstream_server import UpstreamServer
-from tests.webhooks.post_office import PostOffice
+from tests.webhooks.webhook_deliveries import WebhookDeliveries
 
 
 async def test_while_a_job_cannot_be_read_its_webhook_waits_and_no_try_is_spent(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
     async def render(event: DeliveryEvent) -> bytes:
         raise DatabaseUnavailable("away")
 
-    ticket = await office.ended(receiver.url())
-    deliverer = WebhookDeliverer(office.deployment.settings, render)
-    await office.deliver_due(deliverer)
+    ticket = await hooks.ended(receiver.url())
+    deliverer = WebhookDeliverer(hooks.deployment.settings, render)
+    await hooks.deliver_due(deliverer)
     await deliverer.stop()
-    item = await office.delivery_of(ticket)
+    item = await hooks.delivery_of(ticket)
     assert (item["status"], item["tries"]) == ("pending", 0)
     assert receiver.requests == []
 
-    await office.make_due()
-    async with office.deliverer() as able:
-        await office.deliver_due(able)
-    assert (await office.delivery_of(ticket))["status"] == "delivered"
+    await hooks.make_due()
+    async with hooks.deliverer() as able:
+        await hooks.deliver_due(able)
+    assert (await hooks.delivery_of(ticket))["status"] == "delivered"
 
 
 async def test_what_cannot_be_rendered_has_tries_like_any_other(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
-    delivery = await office.put(receiver.url(), subject_kind="batch", event="batch.unheard_of")
+    delivery = await hooks.put(receiver.url(), subject_kind="batch", event="batch.unheard_of")
 
     async def render(event: DeliveryEvent) -> bytes:
         raise KeyError("swordfish")
 
-    deliverer = WebhookDeliverer(office.deployment.settings, render)
+    deliverer = WebhookDeliverer(hooks.deployment.settings, render)
     for tries in range(1, 11):
-        await office.deliver_due(deliverer)
-        (item,) = await office.log()
+        await hooks.deliver_due(deliverer)
+        (item,) = await hooks.log()
         assert item["tries"] == tries
-        await office.make_due()
+        await hooks.make_due()
     await deliverer.stop()
-    assert await office.status_of(delivery) == "exhausted"
+    assert await hooks.status_of(delivery) == "exhausted"
     assert item["last_error"] == "it could not be sent because of an internal error"
     assert receiver.requests == []

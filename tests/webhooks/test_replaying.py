@@ -13,21 +13,21 @@ from coatcheck.domain.webhooks import message_id
 from coatcheck.maintenance.retention import WebhookPruner
 from tests.db.blocking import until_blocked
 from tests.db.rows import connected
-from tests.webhooks.post_office import LOG, ORG, PostOffice
+from tests.webhooks.webhook_deliveries import LOG, ORG, WebhookDeliveries
 
 REPLAY = f"/api/v1/orgs/{ORG}/webhooks/replay"
 URL = "http://127.0.0.1:9/hook"
 
 
-async def endpoint(office: PostOffice) -> Any:
-    return await office.deployment.engine.webhooks.create_endpoint(ORG, URL, ["*"])
+async def endpoint(hooks: WebhookDeliveries) -> Any:
+    return await hooks.deployment.engine.webhooks.create_endpoint(ORG, URL, ["*"])
 
 
-async def ended(office: PostOffice, status: str, target: Any = None) -> str:
+async def ended(hooks: WebhookDeliveries, status: str, target: Any = None) -> str:
     """The id of a delivery that has ended so."""
     columns = {} if target is None else {"target_id": target}
-    made = await office.put(URL, **columns)
-    await office.sql.execute(
+    made = await hooks.put(URL, **columns)
+    await hooks.sql.execute(
         "UPDATE webhook_deliveries SET status = $2, due_at = NULL, ended_at = now() WHERE id = $1",
         made,
         status,
@@ -35,12 +35,12 @@ async def ended(office: PostOffice, status: str, target: Any = None) -> str:
     return message_id(made)
 
 
-async def pending(office: PostOffice) -> set[str]:
-    return {item["id"] for item in await office.log(status="pending")}
+async def pending(hooks: WebhookDeliveries) -> set[str]:
+    return {item["id"] for item in await hooks.log(status="pending")}
 
 
-async def replayed(office: PostOffice, path: str = REPLAY, **order: Any) -> dict[str, Any]:
-    answer = await office.deployment.http.post(path, json=order)
+async def replayed(hooks: WebhookDeliveries, path: str = REPLAY, **order: Any) -> dict[str, Any]:
+    answer = await hooks.deployment.http.post(path, json=order)
     assert answer.status_code == 202, answer.text
     shown: dict[str, Any] = answer.json()
     return shown
@@ -51,65 +51,65 @@ def ago(**span: float) -> str:
 
 
 async def test_what_was_not_taken_is_sent_again_unless_something_else_is_asked_for(
-    office: PostOffice,
+    hooks: WebhookDeliveries,
 ) -> None:
-    exhausted, disabled = await ended(office, "exhausted"), await ended(office, "disabled")
-    taken = await ended(office, "delivered")
-    assert await replayed(office, since=ago(hours=1)) == {"replayed": 2, "next": None}
-    assert await pending(office) == {exhausted, disabled}
-    assert await replayed(office, since=ago(hours=1)) == {"replayed": 0, "next": None}
-    again = await replayed(office, since=ago(hours=1), statuses=["delivered"])
+    exhausted, disabled = await ended(hooks, "exhausted"), await ended(hooks, "disabled")
+    taken = await ended(hooks, "delivered")
+    assert await replayed(hooks, since=ago(hours=1)) == {"replayed": 2, "next": None}
+    assert await pending(hooks) == {exhausted, disabled}
+    assert await replayed(hooks, since=ago(hours=1)) == {"replayed": 0, "next": None}
+    again = await replayed(hooks, since=ago(hours=1), statuses=["delivered"])
     assert again == {"replayed": 1, "next": None}
-    assert taken in await pending(office)
+    assert taken in await pending(hooks)
 
 
 async def test_what_failed_and_waits_for_its_next_try_is_sent_again_at_once(
-    office: PostOffice,
+    hooks: WebhookDeliveries,
 ) -> None:
-    new = message_id(await office.put(URL))
-    missed = await office.put(URL)
-    posted = await office.put(URL)
-    await office.sql.execute(
+    new = message_id(await hooks.put(URL))
+    missed = await hooks.put(URL)
+    posted = await hooks.put(URL)
+    await hooks.sql.execute(
         "UPDATE webhook_deliveries SET tries = 2, due_at = now() + interval '5 minutes', "
         "lease = CASE WHEN id = $2 THEN gen_random_uuid() END WHERE id = ANY ($1)",
         [missed, posted],
         posted,
     )
-    assert await replayed(office, since=ago(hours=1)) == {"replayed": 1, "next": None}
-    shown = {item["id"]: item for item in await office.log()}
+    assert await replayed(hooks, since=ago(hours=1)) == {"replayed": 1, "next": None}
+    shown = {item["id"]: item for item in await hooks.log()}
     again = shown[message_id(missed)]
     assert (again["status"], again["tries"]) == ("pending", 0)
     assert datetime.fromisoformat(again["next_try_at"]) <= datetime.now(UTC)
     assert shown[message_id(posted)]["tries"] == 2, "somebody posts it right now"
     assert shown[new]["tries"] == 0
-    assert await replayed(office, since=ago(hours=1)) == {"replayed": 0, "next": None}
-    named = await replayed(office, since=ago(hours=1), statuses=["pending"])
+    assert await replayed(hooks, since=ago(hours=1)) == {"replayed": 0, "next": None}
+    named = await replayed(hooks, since=ago(hours=1), statuses=["pending"])
     assert named == {"replayed": 0, "next": None}
 
 
-async def test_only_what_was_made_within_the_span_is_sent_again(office: PostOffice) -> None:
-    await ended(office, "exhausted")
+async def test_only_what_was_made_within_the_span_is_sent_again(hooks: WebhookDeliveries) -> None:
+    await ended(hooks, "exhausted")
     for since, until in ((ago(hours=2), ago(hours=1)), (ago(hours=-1), ago(hours=-2))):
-        assert (await replayed(office, since=since, until=until))["replayed"] == 0
-    assert (await replayed(office, since=ago(hours=1), until=ago(hours=-1)))["replayed"] == 1
+        assert (await replayed(hooks, since=since, until=until))["replayed"] == 0
+    assert (await replayed(hooks, since=ago(hours=1), until=ago(hours=-1)))["replayed"] == 1
 
 
 async def test_an_endpoint_s_own_are_sent_again_without_those_of_others(
-    office: PostOffice,
+    hooks: WebhookDeliveries,
 ) -> None:
-    first, second = await endpoint(office), await endpoint(office)
-    mine = await ended(office, "exhausted", first.uuid)
-    await ended(office, "exhausted", second.uuid)
-    await ended(office, "exhausted")
+    first, second = await endpoint(hooks), await endpoint(hooks)
+    mine = await ended(hooks, "exhausted", first.uuid)
+    await ended(hooks, "exhausted", second.uuid)
+    await ended(hooks, "exhausted")
     path = f"/api/v1/orgs/{ORG}/webhooks/endpoints/{first.id}/replay"
-    assert (await replayed(office, path, since=ago(hours=1)))["replayed"] == 1
-    assert await pending(office) == {mine}
+    assert (await replayed(hooks, path, since=ago(hours=1)))["replayed"] == 1
+    assert await pending(hooks) == {mine}
 
 
 async def test_more_than_one_order_takes_is_ordered_with_the_cursor(
-    office: PostOffice, monkeypatch: Any
+    hooks: WebhookDeliveries, monkeypatch: Any
 ) -> None:
-    ids = [await ended(office, "delivered") for _ in range(5)]
+    ids = [await ended(hooks, "delivered") for _ in range(5)]
     replay_range = engine_webhooks.Webhooks.replay_range
 
     async def by_two(*arguments: Any, **options: Any) -> Any:
@@ -119,16 +119,16 @@ async def test_more_than_one_order_takes_is_ordered_with_the_cursor(
     order: dict[str, Any] = {"since": ago(hours=1), "statuses": ["delivered"]}
     counts = []
     while True:
-        answer = await replayed(office, **order)
+        answer = await replayed(hooks, **order)
         counts.append(answer["replayed"])
         if answer["next"] is None:
             break
         order["cursor"] = answer["next"]
     assert counts == [2, 2, 1]
-    assert await pending(office) == set(ids)
+    assert await pending(hooks) == set(ids)
 
 
-async def test_an_order_that_makes_no_sense_is_refused(office: PostOffice) -> None:
+async def test_an_order_that_makes_no_sense_is_refused(hooks: WebhookDeliveries) -> None:
     now = ago()
     unfit: list[tuple[Any, int]] = [
         ({}, 422),
@@ -143,34 +143,34 @@ async def test_an_order_that_makes_no_sense_is_refused(office: PostOffice) -> No
         ([], 422),
     ]
     for order, status in unfit:
-        answer = await office.deployment.http.post(REPLAY, json=order)
+        answer = await hooks.deployment.http.post(REPLAY, json=order)
         assert answer.status_code == status, (order, answer.text)
-    assert (await office.deployment.http.post(REPLAY)).status_code == 400
+    assert (await hooks.deployment.http.post(REPLAY)).status_code == 400
 
 
 async def test_one_whose_endpoint_is_deleted_meanwhile_is_not_sent(
-    office: PostOffice, dsn: str
+    hooks: WebhookDeliveries, dsn: str
 ) -> None:
-    known = await endpoint(office)
-    message = await ended(office, "exhausted", known.uuid)
+    known = await endpoint(hooks)
+    message = await ended(hooks, "exhausted", known.uuid)
     async with connected(dsn) as rival:
         async with rival.transaction():
             await rival.execute(sql("webhooks/delete_endpoint"), ORG, known.uuid)
-            replaying = asyncio.create_task(office.deployment.http.post(f"{LOG}/{message}/replay"))
-            await until_blocked(office.sql, "coatcheck events and cancel")
+            replaying = asyncio.create_task(hooks.deployment.http.post(f"{LOG}/{message}/replay"))
+            await until_blocked(hooks.sql, "coatcheck events and cancel")
         assert (await replaying).status_code == 202
     line = Connection(dsn, name="keeping", server_settings=PINNED_PLANS)
     await WebhookPruner(line).tick()
     await line.close()
-    (item,) = await office.log()
+    (item,) = await hooks.log()
     assert (item["status"], item["last_error"]) == ("disabled", "the endpoint was deleted")
 
 
-async def test_the_log_is_narrowed_by_endpoint_and_time(office: PostOffice) -> None:
-    known = await endpoint(office)
-    mine = await ended(office, "delivered", known.uuid)
-    other = await ended(office, "delivered")
-    assert [item["id"] for item in await office.log(endpoint_id=known.id)] == [mine]
+async def test_the_log_is_narrowed_by_endpoint_and_time(hooks: WebhookDeliveries) -> None:
+    known = await endpoint(hooks)
+    mine = await ended(hooks, "delivered", known.uuid)
+    other = await ended(hooks, "delivered")
+    assert [item["id"] for item in await hooks.log(endpoint_id=known.id)] == [mine]
     newest_first = [other, mine]
     for query, found in (
         ({"since": ago(hours=1)}, newest_first),
@@ -178,11 +178,11 @@ async def test_the_log_is_narrowed_by_endpoint_and_time(office: PostOffice) -> N
         ({"since": ago(hours=-1)}, []),
         ({"since": ago(hours=1), "until": ago(hours=-1), "limit": "1"}, [other]),
     ):
-        assert [item["id"] for item in await office.log(**query)] == found, query
+        assert [item["id"] for item in await hooks.log(**query)] == found, query
     path = f"/api/v1/orgs/{ORG}/webhooks/endpoints/{known.id}/deliveries"
-    page = (await office.deployment.http.get(path, params={"status": "delivered"})).json()
+    page = (await hooks.deployment.http.get(path, params={"status": "delivered"})).json()
     assert [(item["id"], item["endpoint_id"]) for item in page["items"]] == [(mine, known.id)]
     for params in ({"endpoint_id": known.id}, {"since": "2026-01-01"}, {"limit": "0"}):
-        assert (await office.deployment.http.get(path, params=params)).status_code == 400, params
+        assert (await hooks.deployment.http.get(path, params=params)).status_code == 400, params
     for params in ({"endpoint_id": "x"}, {"since": "1"}, {"until": "2026-01-01T00:00:00"}):
-        assert (await office.deployment.http.get(LOG, params=params)).status_code == 400, params
+        assert (await hooks.deployment.http.get(LOG, params=params)).status_code == 400, params

@@ -11,7 +11,7 @@ import pytest
 
 from coatcheck.telemetry.logs import configure_logging
 from tests.egress.upstream_server import Request, UpstreamServer
-from tests.webhooks.post_office import PostOffice, in_turn, status
+from tests.webhooks.webhook_deliveries import WebhookDeliveries, in_turn, status
 
 
 @pytest.fixture(autouse=True)
@@ -32,16 +32,16 @@ async def broken(request: Request, writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.parametrize("level", ["info", "debug"])
 async def test_no_log_line_has_a_url_or_a_body(
-    office: PostOffice, receiver: UpstreamServer, level: str
+    hooks: WebhookDeliveries, receiver: UpstreamServer, level: str
 ) -> None:
     written = io.StringIO()
     receiver.answer = in_turn(status("500 swordfish"), broken, status("410 swordfish"))
-    await office.ended(receiver.url("/swordfish?token=swordfish"), idempotency_key="swordfish")
+    await hooks.ended(receiver.url("/swordfish?token=swordfish"), idempotency_key="swordfish")
     configure_logging(level, "json", written)
-    async with office.deliverer() as deliverer:
+    async with hooks.deliverer() as deliverer:
         for _ in range(3):
-            await office.deliver_due(deliverer)
-            await office.make_due()
+            await hooks.deliver_due(deliverer)
+            await hooks.make_due()
     assert len(receiver.requests) == 3
     assert written.getvalue().count("a webhook was not delivered") == 3
     assert "swordfish" not in written.getvalue()

@@ -10,48 +10,48 @@ from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import PREVIOUS_SECRET_SECONDS
 from tests.deployment import PEPPER, bearer
 from tests.egress.upstream_server import UpstreamServer
-from tests.webhooks.post_office import ORG, PostOffice, verified
+from tests.webhooks.webhook_deliveries import ORG, WebhookDeliveries, verified
 
 SECRET = f"/api/v1/orgs/{ORG}/webhooks/secret"
 
 
-async def rotated(office: PostOffice) -> dict[str, str]:
-    answer = await office.deployment.http.post(f"{SECRET}/rotate")
+async def rotated(hooks: WebhookDeliveries) -> dict[str, str]:
+    answer = await hooks.deployment.http.post(f"{SECRET}/rotate")
     assert answer.status_code == 200, answer.text
     shown: dict[str, str] = answer.json()
     return shown
 
 
-async def a_message(office: PostOffice, receiver: UpstreamServer, org: str = ORG) -> None:
+async def a_message(hooks: WebhookDeliveries, receiver: UpstreamServer, org: str = ORG) -> None:
     receiver.requests.clear()
-    await office.put(receiver.url(), org=org)
-    async with office.deliverer() as deliverer:
-        await office.deliver_due(deliverer)
+    await hooks.put(receiver.url(), org=org)
+    async with hooks.deliverer() as deliverer:
+        await hooks.deliver_due(deliverer)
     assert len(receiver.requests) == 1
 
 
-async def test_the_secret_is_shown_to_admins_and_stays_the_same(office: PostOffice) -> None:
-    first = await office.secret()
-    assert first == await office.secret()
+async def test_the_secret_is_shown_to_admins_and_stays_the_same(hooks: WebhookDeliveries) -> None:
+    first = await hooks.secret()
+    assert first == await hooks.secret()
     assert first["secret"].startswith("whsec_")
     assert set(first) == {"secret"}
-    member = await office.deployment.create_key(scopes=ALL_SCOPES - {Scope.ADMIN})
+    member = await hooks.deployment.create_key(scopes=ALL_SCOPES - {Scope.ADMIN})
     for method, path in (("GET", SECRET), ("POST", f"{SECRET}/rotate")):
-        refused = await office.deployment.http.request(method, path, headers=bearer(member))
+        refused = await hooks.deployment.http.request(method, path, headers=bearer(member))
         assert refused.status_code == 403
-    answer = await office.deployment.http.get(SECRET)
+    answer = await hooks.deployment.http.get(SECRET)
     assert answer.headers["Cache-Control"] == "no-store"
 
 
 async def test_after_a_rotation_both_secrets_verify_and_no_other(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
-    old = (await office.secret())["secret"]
-    shown = await rotated(office)
+    old = (await hooks.secret())["secret"]
+    shown = await rotated(hooks)
     assert shown["previous"] == old
     assert shown["secret"] != old
-    assert shown == await office.secret()
-    await a_message(office, receiver)
+    assert shown == await hooks.secret()
+    await a_message(hooks, receiver)
     (request,) = receiver.requests
     assert len((request.header("webhook-signature") or "").split(" ")) == 2
     assert verified(request, shown["secret"]) == verified(request, old)
@@ -59,15 +59,17 @@ async def test_after_a_rotation_both_secrets_verify_and_no_other(
         verified(request, WebhookSecrets(PEPPER).text(ORG, 3))
 
 
-async def test_the_one_before_signs_for_a_day(office: PostOffice, receiver: UpstreamServer) -> None:
-    old = (await office.secret())["secret"]
-    new = (await rotated(office))["secret"]
-    await office.sql.execute(
+async def test_the_one_before_signs_for_a_day(
+    hooks: WebhookDeliveries, receiver: UpstreamServer
+) -> None:
+    old = (await hooks.secret())["secret"]
+    new = (await rotated(hooks))["secret"]
+    await hooks.sql.execute(
         "UPDATE webhook_secrets SET rotated_at = now() - $1 * interval '1 second'",
         float(PREVIOUS_SECRET_SECONDS),
     )
-    assert await office.secret() == {"secret": new}
-    await a_message(office, receiver)
+    assert await hooks.secret() == {"secret": new}
+    await a_message(hooks, receiver)
     (request,) = receiver.requests
     assert verified(request, new)
     with pytest.raises(WebhookVerificationError):
@@ -75,13 +77,13 @@ async def test_the_one_before_signs_for_a_day(office: PostOffice, receiver: Upst
 
 
 async def test_two_rotations_in_a_row_leave_the_first_behind(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
-    first = (await office.secret())["secret"]
-    second = (await rotated(office))["secret"]
-    third = await rotated(office)
+    first = (await hooks.secret())["secret"]
+    second = (await rotated(hooks))["secret"]
+    third = await rotated(hooks)
     assert third["previous"] == second
-    await a_message(office, receiver)
+    await a_message(hooks, receiver)
     (request,) = receiver.requests
     assert verified(request, second) == verified(request, third["secret"])
     with pytest.raises(WebhookVerificationError):
@@ -89,10 +91,10 @@ async def test_two_rotations_in_a_row_leave_the_first_behind(
 
 
 async def test_a_message_that_was_changed_or_is_another_organisation_s_does_not_verify(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
-    mine = (await office.secret())["secret"]
-    await a_message(office, receiver, org="another")
+    mine = (await hooks.secret())["secret"]
+    await a_message(hooks, receiver, org="another")
     (request,) = receiver.requests
     with pytest.raises(WebhookVerificationError):
         verified(request, mine)

@@ -16,7 +16,7 @@ from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind, WebhookScope, 
 from tests.deployment import bearer
 from tests.egress.upstream_server import UpstreamServer
 from tests.products.graphs.archives import PROGRAM, post, zipped
-from tests.webhooks.post_office import ORG, PostOffice, first_secret, verified
+from tests.webhooks.webhook_deliveries import ORG, WebhookDeliveries, first_secret, verified
 
 SUBMIT = f"/api/v1/orgs/{ORG}/services/slow/async/work"
 
@@ -41,10 +41,10 @@ async def for_anyone() -> str:
     return "done"
 
 
-async def delivered(office: PostOffice) -> None:
-    async with office.deliverer() as deliverer:
-        while await office.log(status="pending"):
-            await office.deliver_due(deliverer)
+async def delivered(hooks: WebhookDeliveries) -> None:
+    async with hooks.deliverer() as deliverer:
+        while await hooks.log(status="pending"):
+            await hooks.deliver_due(deliverer)
 
 
 def bodies(receiver: UpstreamServer, path: str) -> list[Any]:
@@ -58,10 +58,10 @@ def chain(told: list[Any]) -> list[tuple[str, str, str]]:
 
 
 async def test_every_state_is_told_in_order_and_the_end_to_who_wants_only_that(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
-    await office.deployment.start_worker(slow)
-    answer = await office.deployment.http.post(
+    await hooks.deployment.start_worker(slow)
+    answer = await hooks.deployment.http.post(
         SUBMIT,
         headers={
             "X-Webhook-Url": receiver.url("/end"),
@@ -70,13 +70,13 @@ async def test_every_state_is_told_in_order_and_the_end_to_who_wants_only_that(
     )
     assert answer.status_code == 202, answer.text
     job = answer.json()["job_id"]
-    while (await office.deployment.engine.get(job)).state != "processing":
-        await office.deployment.engine.wait(
-            job, since=await office.deployment.engine.get(job), timeout=5
+    while (await hooks.deployment.engine.get(job)).state != "processing":
+        await hooks.deployment.engine.wait(
+            job, since=await hooks.deployment.engine.get(job), timeout=5
         )
     go_on.set()
-    await office.deployment.engine.wait(job)
-    await delivered(office)
+    await hooks.deployment.engine.wait(job)
+    await delivered(hooks)
     assert chain(bodies(receiver, "/states")) == [
         ("job.dispatching", "queued", "dispatching"),
         ("job.processing", "dispatching", "processing"),
@@ -87,32 +87,34 @@ async def test_every_state_is_told_in_order_and_the_end_to_who_wants_only_that(
 
 
 async def test_one_url_that_is_named_for_both_is_told_once_of_the_end(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
     url = receiver.url("/both")
-    ticket = await office.submit(url, delay=3_600, state_webhook_url=url)
-    await office.deployment.engine.cancel(ticket.id)
-    await delivered(office)
+    ticket = await hooks.submit(url, delay=3_600, state_webhook_url=url)
+    await hooks.deployment.engine.cancel(ticket.id)
+    await delivered(hooks)
     assert chain(bodies(receiver, "/both")) == [("job.cancelled", "staged", "cancelled")]
 
 
 async def test_an_archive_s_job_tells_its_states(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
     url = {"X_State_Webhook_Url": receiver.url("/states")}
-    answer = await post(office.deployment.http, zipped(PROGRAM), "k", **url)
+    answer = await post(hooks.deployment.http, zipped(PROGRAM), "k", **url)
     assert answer.status_code == 202, answer.text
     job = answer.json()["jobId"]
-    assert (await office.deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")).status_code == 200
-    await delivered(office)
+    assert (await hooks.deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")).status_code == 200
+    await delivered(hooks)
     (body,) = bodies(receiver, "/states")
     assert (body["previous_state"], body["state"]) == ("queued", "cancelled")
     assert body["data"]["jobId"] == job
 
 
-async def test_a_url_that_may_not_be_called_is_refused_by_its_header(office: PostOffice) -> None:
-    await office.deployment.start_worker(slow)
-    answer = await office.deployment.http.post(
+async def test_a_url_that_may_not_be_called_is_refused_by_its_header(
+    hooks: WebhookDeliveries,
+) -> None:
+    await hooks.deployment.start_worker(slow)
+    answer = await hooks.deployment.http.post(
         SUBMIT, headers={"X-State-Webhook-Url": "https://10.0.0.1/"}
     )
     assert answer.status_code == 422
@@ -121,16 +123,16 @@ async def test_a_url_that_may_not_be_called_is_refused_by_its_header(office: Pos
 
 
 async def test_strangers_cannot_order_states_in_the_organisation_s_name(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
-    await office.deployment.start_worker(slow)
-    async with httpx2.AsyncClient(base_url=office.deployment.http.base_url) as stranger:
+    await hooks.deployment.start_worker(slow)
+    async with httpx2.AsyncClient(base_url=hooks.deployment.http.base_url) as stranger:
         path = f"/api/v1/orgs/{ORG}/services/slow/async/open"
         assert (await stranger.post(path)).status_code == 202
         refused = await stranger.post(path, headers={"X-State-Webhook-Url": receiver.url()})
     assert refused.status_code == 401
-    key = bearer(await office.deployment.create_key())
-    taken = await office.deployment.http.post(
+    key = bearer(await hooks.deployment.create_key())
+    taken = await hooks.deployment.http.post(
         path, headers={"X-State-Webhook-Url": receiver.url(), **key}
     )
     assert taken.status_code == 202
@@ -148,14 +150,14 @@ async def test_strangers_cannot_order_states_in_the_organisation_s_name(
     ],
 )
 async def test_what_makes_no_sense_is_refused_by_its_name(
-    office: PostOffice, options: dict[str, Any], error: type[Exception]
+    hooks: WebhookDeliveries, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match="state_webhook_"):
-        await office.deployment.engine.submit("slow.post__work", {}, **options)
+        await hooks.deployment.engine.submit("slow.post__work", {}, **options)
 
 
 async def test_many_at_once_are_each_told_to_their_own(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
     submissions = [
         Submission(
@@ -166,9 +168,9 @@ async def test_many_at_once_are_each_told_to_their_own(
         )
         for at in range(12)
     ]
-    for ticket in await office.deployment.engine.submit_many(submissions):
-        await office.deployment.engine.cancel(ticket.id)
-    await delivered(office)
+    for ticket in await hooks.deployment.engine.submit_many(submissions):
+        await hooks.deployment.engine.cancel(ticket.id)
+    await delivered(hooks)
     ends = {f"/end/{at}" for at in range(0, 12, 3)}
     states = {f"/states/{at}" for at in range(0, 12, 2)}
     assert {request.target for request in receiver.requests} == ends | states
@@ -176,16 +178,16 @@ async def test_many_at_once_are_each_told_to_their_own(
 
 
 async def test_a_state_of_a_job_that_is_gone_is_told_by_its_facts(
-    office: PostOffice, receiver: UpstreamServer
+    hooks: WebhookDeliveries, receiver: UpstreamServer
 ) -> None:
     go_on.set()
-    await office.deployment.start_worker(slow)
-    ticket = await office.deployment.engine.submit(
+    await hooks.deployment.start_worker(slow)
+    ticket = await hooks.deployment.engine.submit(
         "slow.post__work", {}, state_webhook_url=receiver.url("/states")
     )
-    await office.deployment.engine.wait(ticket.id)
-    await office.forget_jobs()
-    await delivered(office)
+    await hooks.deployment.engine.wait(ticket.id)
+    await hooks.forget_jobs()
+    await delivered(hooks)
     first, *_, last = bodies(receiver, "/states")
     for body, status, terminal in ((first, "dispatching", False), (last, "completed", True)):
         assert body["data"] == {
@@ -199,17 +201,17 @@ async def test_a_state_of_a_job_that_is_gone_is_told_by_its_facts(
 
 
 async def test_a_surface_may_have_a_body_of_its_own_and_know_what_was_told_before(
-    office: PostOffice,
+    hooks: WebhookDeliveries,
 ) -> None:
     url = "https://example.com/"
-    ticket = await office.deployment.engine.submit(
+    ticket = await hooks.deployment.engine.submit(
         "slow.post__work", {}, state_webhook_url=url, state_webhook_detail="phases"
     )
-    assert await office.sql.fetchval("SELECT webhook FROM jobs") == WebhookScope.PHASES
+    assert await hooks.sql.fetchval("SELECT webhook FROM jobs") == WebhookScope.PHASES
     for state in ("dispatching", "processing"):
         facts = f'{{"state": "{state}", "attempt": 1, "endpoint": "slow.post__work"}}'
-        await office.put(url, subject_id=ticket.uuid, event=f"job.{state}", facts=facts)
-    rows = await office.sql.fetch("SELECT id, created_at FROM webhook_deliveries ORDER BY id")
+        await hooks.put(url, subject_id=ticket.uuid, event=f"job.{state}", facts=facts)
+    rows = await hooks.sql.fetch("SELECT id, created_at FROM webhook_deliveries ORDER BY id")
     first, second = [
         DeliveryEvent(
             ORG,
@@ -226,9 +228,9 @@ async def test_a_surface_may_have_a_body_of_its_own_and_know_what_was_told_befor
     ]
 
     async def flat(event: DeliveryEvent, view: JobView | None) -> WholeBody:
-        before = await office.deployment.engine.webhooks.previous_facts(event)
+        before = await hooks.deployment.engine.webhooks.previous_facts(event)
         return WholeBody({"job_id": view and view.id, "before": before and before["state"]})
 
-    own = WebhookPayloads(office.deployment.engine, otherwise=flat)
+    own = WebhookPayloads(hooks.deployment.engine, otherwise=flat)
     assert await own.body(first) == f'{{"job_id":"{ticket.id}","before":null}}'.encode()
     assert await own.body(second) == f'{{"job_id":"{ticket.id}","before":"dispatching"}}'.encode()

@@ -19,7 +19,7 @@ from coatcheck import FailJob, Job, Service
 from examples.tts_remote import Fault as SpeechFault
 from tests.contract.job_resource.caller import Caller
 from tests.products.graphs.archives import PROGRAM, form, zipped
-from tests.products.speech.studio import a_wav
+from tests.products.speech.speech_deployment import a_wav
 
 Work = Literal["complete", "fail", "hold"]
 """What becomes of a job once a worker has it. ``hold``: it runs until it is cancelled."""

@@ -16,7 +16,7 @@ from tests.deployment import Deployment
 from tests.e2e.faults import invariants
 from tests.e2e.faults.remote_work import remote_worker
 from tests.e2e.faults.roles import end_leases_of_the_struck, start_role
-from tests.remote_calls.bureau import ENDPOINT, SOUND
+from tests.remote_calls.render_deployment import ENDPOINT, SOUND
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.fake_service import SECRETS, Call
 from tests.sealed_secrets import store_secrets

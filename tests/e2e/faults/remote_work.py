@@ -11,13 +11,13 @@ from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.db.connection import Connection
 from coatcheck.maintenance.remote_poller import Poller, RemoteCleanup
 from coatcheck.worker.worker import Worker
-from tests.remote_calls.bureau import ENDPOINT, BlobKeeper, studio
+from tests.remote_calls.render_deployment import ENDPOINT, HeldResultStore, studio
 
 
 def remote_calls(settings: Settings) -> RemoteCalls:
     """What servers and workers alike look with."""
     blobs = BlobContainer.open(settings.blob_url)
-    return RemoteCalls(settings, {ENDPOINT: BlobKeeper()}, blobs=lambda: blobs)
+    return RemoteCalls(settings, {ENDPOINT: HeldResultStore()}, blobs=lambda: blobs)
 
 
 @asynccontextmanager

@@ -15,11 +15,11 @@ from coatcheck.http.protocol import Bounds
 from tests.http.limits.wire import (
     BODY_BYTES_MAX,
     GET,
-    Site,
+    RouteServer,
     Wire,
     assert_problem,
     connected,
-    site,
+    route_server,
 )
 from tests.waiting import eventually_async
 
@@ -47,7 +47,7 @@ async def held(bodies: BodyBudget, size: int) -> None:
 
 async def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request, "BODY_SECONDS_MAX", 0.3)
-    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+    async with route_server(LINGERING_BRIEFLY) as served, connected(served) as wire:
         await wire.say(POST + b"content-length: 900\r\n\r\n[")
         saying = asyncio.create_task(wire.keep_saying(b" "))
         assert_problem(await wire.answer(), 408, "body_too_slow")
@@ -59,14 +59,14 @@ async def test_a_body_shorter_than_it_said_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(request, "BODY_SECONDS_MAX", 0.3)
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(POST + b"content-length: 900\r\n\r\n[]")
         assert_problem(await wire.answer(), 408, "body_too_slow")
         assert await wire.end() == b""
 
 
 async def test_a_body_longer_than_it_said_is_taken_for_the_next_request() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(POST + b"content-length: 2\r\n\r\n[][][]\r\n\r\n")
         assert (await wire.answer()).json() == []
         assert_problem(await wire.answer(), 400, "malformed_request")
@@ -74,14 +74,14 @@ async def test_a_body_longer_than_it_said_is_taken_for_the_next_request() -> Non
 
 
 async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(POST + b"content-length: 99999999999\r\n\r\n")
         assert_problem(await wire.answer(), 413, "body_too_large")
         assert await wire.end() == b""
 
 
 async def test_a_caller_that_goes_on_sending_a_large_body_still_reads_its_answer() -> None:
-    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+    async with route_server(LINGERING_BRIEFLY) as served, connected(served) as wire:
         await wire.say(POST + b"content-length: 99999999999\r\n\r\n")
         saying = asyncio.create_task(wire.keep_saying(b"x" * 60_000))
         assert_problem(await wire.answer(), 413, "body_too_large")
@@ -90,7 +90,7 @@ async def test_a_caller_that_goes_on_sending_a_large_body_still_reads_its_answer
 
 
 async def test_a_chunked_body_is_counted_while_it_comes() -> None:
-    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+    async with route_server(LINGERING_BRIEFLY) as served, connected(served) as wire:
         await wire.say(CHUNKED)
         saying = asyncio.create_task(wire.keep_saying(b"1f4\r\n" + b"x" * 500 + b"\r\n"))
         assert_problem(await wire.answer(), 413, "body_too_large")
@@ -99,20 +99,20 @@ async def test_a_chunked_body_is_counted_while_it_comes() -> None:
 
 
 async def test_a_chunked_body_within_the_limit_is_taken() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(CHUNKED + b"1\r\n[\r\n4\r\n1, 2\r\n1\r\n]\r\n0\r\n\r\n")
         assert (await wire.answer()).json() == [1, 2]
         assert await kept(wire)
 
 
 async def test_a_body_of_exactly_the_limit_is_taken() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(sized(b"[" + b" " * (BODY_BYTES_MAX - 2) + b"]"))
         assert (await wire.answer()).json() == []
 
 
 async def test_a_broken_chunk_is_refused_at_once() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(CHUNKED + b"1\r\n[\r\nnonsense\r\n")
         assert_problem(await wire.answer(), 400, "malformed_request")
         assert await wire.end() == b""
@@ -121,7 +121,7 @@ async def test_a_broken_chunk_is_refused_at_once() -> None:
 @pytest.mark.parametrize("behind_its_head", [True, False])
 async def test_long_chunk_extensions_are_refused(behind_its_head: bool) -> None:
     chunk = b"2;a=" + b"x" * 20_000 + b"\r\n[]\r\n0\r\n\r\n"
-    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+    async with route_server(LINGERING_BRIEFLY) as served, connected(served) as wire:
         if behind_its_head:
             await wire.say(CHUNKED + chunk)
         else:
@@ -133,7 +133,7 @@ async def test_long_chunk_extensions_are_refused(behind_its_head: bool) -> None:
 
 
 async def test_chunk_extensions_are_counted_over_all_chunks() -> None:
-    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+    async with route_server(LINGERING_BRIEFLY) as served, connected(served) as wire:
         await wire.say(CHUNKED)
         saying = asyncio.create_task(wire.keep_saying(b"1;a=" + b"x" * 90 + b"\r\n \r\n"))
         assert_problem(await wire.answer(), 400, "malformed_request")
@@ -141,7 +141,7 @@ async def test_chunk_extensions_are_counted_over_all_chunks() -> None:
 
 
 async def test_short_chunk_extensions_and_many_small_chunks_are_taken() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         spaces = b"1\r\n \r\n" * (BODY_BYTES_MAX - 2)
         await wire.say(CHUNKED + b"1;signature=abc\r\n[\r\n" + spaces + b"1\r\n]\r\n0\r\n\r\n")
         assert (await wire.answer()).json() == []
@@ -149,7 +149,7 @@ async def test_short_chunk_extensions_and_many_small_chunks_are_taken() -> None:
 
 
 async def test_trailers_do_not_become_headers() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(b"GET /here HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
         await wire.say(b"0\r\nx-api-key: smuggled\r\n\r\n")
         assert (await wire.answer()).status == 200
@@ -158,7 +158,7 @@ async def test_trailers_do_not_become_headers() -> None:
 
 
 async def test_endless_trailers_are_refused() -> None:
-    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+    async with route_server(LINGERING_BRIEFLY) as served, connected(served) as wire:
         await wire.say(CHUNKED + b"2\r\n[]\r\n0\r\n")
         saying = asyncio.create_task(wire.keep_saying(b"x: " + b"y" * 5_000 + b"\r\n"))
         assert_problem(await wire.answer(), 431, "headers_too_large")
@@ -168,7 +168,7 @@ async def test_endless_trailers_are_refused() -> None:
 
 @pytest.mark.parametrize("coding", [b"deflate", b"br", b"zstd", b"gzip, gzip"])
 async def test_a_body_of_another_coding_than_gzip_is_not_taken(coding: bytes) -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(POST + b"content-encoding: %s\r\ncontent-length: 9\r\n\r\n" % coding)
         heard = await wire.answer()
         assert_problem(heard, 415, "compressed_body")
@@ -183,7 +183,7 @@ def zipped(body: bytes, coding: bytes = b"gzip") -> bytes:
 @pytest.mark.parametrize("coding", [b"gzip", b"GZIP", b"x-gzip"])
 async def test_a_gzip_body_is_inflated(coding: bytes) -> None:
     said = json.dumps(["x" * 900]).encode()
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(zipped(gzip.compress(said), coding))
         assert (await wire.answer()).json() == ["x" * 900]
         await wire.say(zipped(gzip.compress(said[:5]) + gzip.compress(said[5:])))
@@ -193,7 +193,7 @@ async def test_a_gzip_body_is_inflated(coding: bytes) -> None:
 
 async def test_a_gzip_body_that_comes_byte_by_byte_is_inflated() -> None:
     body = gzip.compress(b'["hello"]')
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(POST + b"content-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n")
         for byte in body:
             await wire.say(b"1\r\n%c\r\n" % byte)
@@ -213,7 +213,7 @@ async def test_a_gzip_body_that_comes_byte_by_byte_is_inflated() -> None:
     ids=["not gzip", "cut off", "garbage after it", "half a member after it", "checksum"],
 )
 async def test_a_body_that_is_not_whole_gzip_is_refused(body: bytes) -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(zipped(body))
         heard = await wire.answer()
         assert (heard.status, heard.json()["code"]) == (400, "invalid_body")
@@ -221,7 +221,7 @@ async def test_a_body_that_is_not_whole_gzip_is_refused(body: bytes) -> None:
 
 
 async def test_inflated_bytes_count_against_the_bound_of_a_body() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         body = gzip.compress(b"[" + b" " * BODY_BYTES_MAX + b"]")
         assert len(body) < BODY_BYTES_MAX
         await wire.say(zipped(body))
@@ -230,7 +230,7 @@ async def test_inflated_bytes_count_against_the_bound_of_a_body() -> None:
 
 async def test_room_is_reserved_for_what_a_gzip_body_may_amount_to() -> None:
     bodies = BodyBudget(16 * 4 * BODY_BYTES_MAX)
-    async with site(bodies=bodies) as served, connected(served) as wire:
+    async with route_server(bodies=bodies) as served, connected(served) as wire:
         body = gzip.compress(b"[1]")
         await wire.say(zipped(body)[:-4])
         await held(bodies, BODY_BYTES_MAX)
@@ -254,7 +254,7 @@ async def test_room_is_reserved_for_what_a_gzip_body_may_amount_to() -> None:
     ],
 )
 async def test_a_body_must_say_that_it_is_json(content_type: bytes, status: int) -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(
             b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-type: %s\r\n\r\n[]"
             % content_type
@@ -268,13 +268,13 @@ async def test_a_body_must_say_that_it_is_json(content_type: bytes, status: int)
 
 
 async def test_a_body_that_does_not_say_what_it_is_is_taken_for_json() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n[]")
         assert (await wire.answer()).json() == []
 
 
 async def test_a_body_that_comes_after_its_answer_leaves_the_connection_open() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n")
         assert (await wire.answer()).status == 404
         await wire.say(b"hello")
@@ -283,7 +283,7 @@ async def test_a_body_that_comes_after_its_answer_leaves_the_connection_open() -
 
 async def test_a_body_that_nobody_wants_is_thrown_away_only_so_long() -> None:
     bounds = Bounds(head_seconds=0.3, linger_seconds=0.3)
-    async with site(bounds) as served, connected(served) as wire:
+    async with route_server(bounds) as served, connected(served) as wire:
         await wire.say(b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n")
         assert (await wire.answer()).status == 404
         saying = asyncio.create_task(wire.keep_saying(b"x"))
@@ -293,7 +293,7 @@ async def test_a_body_that_nobody_wants_is_thrown_away_only_so_long() -> None:
 
 async def test_a_body_that_nobody_wants_is_thrown_away_only_to_a_size() -> None:
     bounds = Bounds(discarded_bytes=100_000, linger_seconds=0.3)
-    async with site(bounds) as served, connected(served) as wire:
+    async with route_server(bounds) as served, connected(served) as wire:
         await wire.say(b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n")
         assert (await wire.answer()).status == 404
         saying = asyncio.create_task(wire.keep_saying(b"x" * 60_000))
@@ -302,7 +302,7 @@ async def test_a_body_that_nobody_wants_is_thrown_away_only_to_a_size() -> None:
 
 
 async def test_a_caller_that_waits_for_leave_to_send_gets_it() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(POST + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
         leave = b"HTTP/1.1 100 Continue\r\n\r\n"
         assert await wire.exactly(len(leave)) == leave
@@ -312,7 +312,7 @@ async def test_a_caller_that_waits_for_leave_to_send_gets_it() -> None:
 
 
 async def test_a_caller_that_waits_for_leave_to_send_is_refused_without_it() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(POST + b"expect: 100-continue\r\ncontent-length: 9999\r\n\r\n")
         assert_problem(await wire.answer(), 413, "body_too_large")
         assert await wire.end() == b""
@@ -326,7 +326,7 @@ async def test_bodies_that_are_not_sent_whole_take_no_more_than_their_share(
     half_sent = POST + b"content-length: 1000\r\n\r\n["
     bodies = BodyBudget(16 * 4 * 2_500)
     async with (
-        site(LINGERING_BRIEFLY, bodies=bodies) as served,
+        route_server(LINGERING_BRIEFLY, bodies=bodies) as served,
         connected(served) as first,
         connected(served) as second,
     ):
@@ -355,7 +355,7 @@ async def test_a_body_of_unknown_length_takes_room_for_the_longest(
     monkeypatch.setattr(memory_budget, "BODY_WAIT_SECONDS_MAX", 0.05)
     bodies = BodyBudget(16 * 4 * BODY_BYTES_MAX)
     async with (
-        site(LINGERING_BRIEFLY, bodies=bodies) as served,
+        route_server(LINGERING_BRIEFLY, bodies=bodies) as served,
         connected(served) as first,
         connected(served) as second,
     ):
@@ -371,7 +371,7 @@ HOLDING = b"POST /slow HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n" + 
 ROOM_FOR_TWO = Bounds(linger_seconds=0.3, unread_bodies_bytes=50_000)
 
 
-async def hold(served: Site, wire: Wire) -> None:
+async def hold(served: RouteServer, wire: Wire) -> None:
     """Send the beginning of a body, which nobody asks for."""
     served.entered.clear()
     await wire.say(HOLDING)
@@ -380,7 +380,7 @@ async def hold(served: Site, wire: Wire) -> None:
 
 async def test_bodies_that_nobody_asks_for_are_bounded_in_all() -> None:
     async with (
-        site(ROOM_FOR_TWO) as served,
+        route_server(ROOM_FOR_TWO) as served,
         connected(served) as first,
         connected(served) as second,
         connected(served) as third,
@@ -399,7 +399,7 @@ async def test_a_body_is_taken_while_others_hold_theirs_back(
     """Those who hold theirs for longest make room for it."""
     body = b"[" + b" " * 20_000 + b"]"
     monkeypatch.setattr("tests.http.limits.wire.BODY_BYTES_MAX", len(body))
-    async with site(ROOM_FOR_TWO) as served, AsyncExitStack() as open_wires:
+    async with route_server(ROOM_FOR_TWO) as served, AsyncExitStack() as open_wires:
         holding = [await open_wires.enter_async_context(connected(served)) for _ in range(5)]
         for wire in holding:
             await hold(served, wire)
@@ -415,7 +415,7 @@ async def test_a_body_is_taken_while_others_hold_theirs_back(
 
 async def test_a_body_that_is_too_much_by_itself_is_refused() -> None:
     bounds = Bounds(linger_seconds=0.3, unread_bodies_bytes=19_000)
-    async with site(bounds) as served:
+    async with route_server(bounds) as served:
         async with connected(served) as wire:
             await wire.say(HOLDING)
             assert_problem(await wire.answer(), 503, "server_busy")

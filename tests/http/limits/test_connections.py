@@ -11,11 +11,11 @@ import pytest
 from coatcheck.http.connections import Arrival, ClientAddresses, ConnectionLimits
 from coatcheck.http.memory_budget import ByteBudget
 from coatcheck.http.protocol import BoundedProtocol, Bounds
-from tests.http.limits.wire import GET, Site, Wire, assert_problem, connected, site
+from tests.http.limits.wire import GET, RouteServer, Wire, assert_problem, connected, route_server
 from tests.waiting import eventually_async
 
 
-async def connections(served: Site, count: int) -> None:
+async def connections(served: RouteServer, count: int) -> None:
     async def counted() -> bool:
         assert served.server is not None
         return len(served.server.server_state.connections) == count
@@ -28,7 +28,7 @@ COUNTED = Bounds(connections_of_one_address=2, proxies=())
 
 
 async def test_a_connection_over_the_limit_is_told_to_come_again() -> None:
-    async with site(Bounds(connections=2)) as served:
+    async with route_server(Bounds(connections=2)) as served:
         async with connected(served) as first, connected(served) as second:
             for wire in (first, second):
                 await wire.say(SLOW)
@@ -50,7 +50,7 @@ async def test_a_connection_over_the_limit_is_told_to_come_again() -> None:
 
 async def test_idle_connections_make_room_the_longest_idle_first() -> None:
     async with (
-        site(Bounds(connections=3)) as served,
+        route_server(Bounds(connections=3)) as served,
         connected(served) as busy,
         connected(served) as first,
         connected(served) as second,
@@ -73,7 +73,7 @@ async def test_idle_connections_make_room_the_longest_idle_first() -> None:
 
 
 async def test_an_address_has_only_so_many_connections_without_a_credential() -> None:
-    async with site(COUNTED) as served:
+    async with route_server(COUNTED) as served:
         async with connected(served), connected(served), connected(served) as third:
             heard = await third.answer()
             assert_problem(heard, 429, "too_many_connections_of_address")
@@ -88,7 +88,7 @@ async def test_an_address_has_only_so_many_connections_without_a_credential() ->
 async def test_connections_of_a_listed_proxy_are_not_counted_by_address() -> None:
     proxies = (ip_network("127.0.0.0/8"),)
     bounds = Bounds(connections_of_one_address=1, proxies=proxies)
-    async with site(bounds) as served, connected(served), connected(served) as second:
+    async with route_server(bounds) as served, connected(served), connected(served) as second:
         await second.say(GET)
         assert (await second.answer()).status == 200
 
@@ -105,7 +105,7 @@ def test_addresses_are_counted_by_what_one_subscriber_has() -> None:
 
 
 async def test_an_answer_that_nobody_reads_is_given_up() -> None:
-    async with site(Bounds(stall_seconds=0.3)) as served, connected(served) as wire:
+    async with route_server(Bounds(stall_seconds=0.3)) as served, connected(served) as wire:
         await wire.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
         await connections(served, 1)
         await connections(served, 0)
@@ -116,7 +116,7 @@ async def test_a_little_that_nobody_reads_does_not_keep_an_idle_connection(
 ) -> None:
     """Less is unread than an answer waits for: nobody watches the reader, until it hangs up."""
     monkeypatch.setattr("tests.http.limits.wire.BODY_BYTES_MAX", 30_000)
-    async with site(Bounds(stall_seconds=0.3, connections=1)) as served:
+    async with route_server(Bounds(stall_seconds=0.3, connections=1)) as served:
         with socket.socket() as idle:
             protocol = await idle_with_unread_answers(served, idle)
             async with connected(served) as wire:
@@ -126,7 +126,7 @@ async def test_a_little_that_nobody_reads_does_not_keep_an_idle_connection(
                 assert await answered(wire)
 
 
-async def idle_with_unread_answers(served: Site, idle: socket.socket) -> BoundedProtocol:
+async def idle_with_unread_answers(served: RouteServer, idle: socket.socket) -> BoundedProtocol:
     """Ask on a connection, and read nothing, until the server cannot send all of an answer."""
     assert served.server is not None
     state = served.server.server_state
@@ -181,7 +181,7 @@ def test_connections_that_do_not_end_when_closed_make_room_for_so_many_only(
 
 
 async def test_an_answer_that_is_read_slowly_arrives_whole() -> None:
-    async with site(Bounds(stall_seconds=0.9)) as served, connected(served) as wire:
+    async with route_server(Bounds(stall_seconds=0.9)) as served, connected(served) as wire:
         await wire.say(b"GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         heard = b""
         for _ in range(12):
@@ -193,7 +193,7 @@ async def test_an_answer_that_is_read_slowly_arrives_whole() -> None:
 
 async def test_a_large_last_answer_is_not_cut_while_the_caller_reads_it() -> None:
     """Its body was not read, so the server lingers; but for as long as it is read."""
-    async with site(Bounds(linger_seconds=0.9)) as served, connected(served) as wire:
+    async with route_server(Bounds(linger_seconds=0.9)) as served, connected(served) as wire:
         await wire.say(
             b"GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 9\r\n\r\n"
         )
@@ -206,7 +206,7 @@ async def test_a_large_last_answer_is_not_cut_while_the_caller_reads_it() -> Non
 
 
 async def test_a_caller_that_never_hangs_up_is_cut_off() -> None:
-    async with site(Bounds(linger_seconds=0.2)) as served, connected(served) as wire:
+    async with route_server(Bounds(linger_seconds=0.2)) as served, connected(served) as wire:
         await wire.say(b"garbage\r\n\r\n")
         assert_problem(await wire.answer(), 400, "malformed_request")
         await connections(served, 0)
@@ -214,7 +214,7 @@ async def test_a_caller_that_never_hangs_up_is_cut_off() -> None:
 
 async def test_a_reader_that_is_too_slow_is_cut_off_although_it_reads() -> None:
     bounds = Bounds(stall_seconds=0.3, read_bytes_per_second_min=2**40)
-    async with site(bounds) as served, connected(served) as wire:
+    async with route_server(bounds) as served, connected(served) as wire:
         await wire.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
         reading = asyncio.create_task(wire.keep_reading())
         await connections(served, 1)
@@ -226,7 +226,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_although_it_reads() -> None:
 async def test_large_answers_take_no_more_than_their_share() -> None:
     """The caller's address pays for them here: a quarter of what there is."""
     room = ByteBudget("answers", 4 * 9_000_000, is_of_bodies=False)
-    async with site(large_responses=room) as served:
+    async with route_server(large_responses=room) as served:
         async with connected(served) as first:
             await first.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
             head = await first.exactly(15)

@@ -7,19 +7,19 @@ import asyncio
 import pytest
 
 from coatcheck.http.lifecycle import ServerDraining
-from tests.http.limits.wire import GET, Site, connected, site
+from tests.http.limits.wire import GET, RouteServer, connected, route_server
 
 POLL = b"GET /poll HTTP/1.1\r\nhost: a\r\n\r\n"
 SLOW = b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n"
 
 
-def stop(served: Site) -> None:
+def stop(served: RouteServer) -> None:
     assert served.server is not None
     served.server.stop()
 
 
 async def test_an_open_long_poll_is_answered_at_once() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(POLL)
         await served.entered.wait()
         stop(served)
@@ -29,7 +29,7 @@ async def test_an_open_long_poll_is_answered_at_once() -> None:
 
 
 async def test_a_request_that_is_under_way_is_finished_and_is_the_connections_last() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(SLOW)
         await served.entered.wait()
         stop(served)
@@ -41,7 +41,7 @@ async def test_a_request_that_is_under_way_is_finished_and_is_the_connections_la
 
 
 async def test_a_request_that_comes_during_the_drain_is_its_connections_last() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(GET)
         assert "connection" not in (await wire.answer()).headers
         served.draining.begin()
@@ -52,14 +52,14 @@ async def test_a_request_that_comes_during_the_drain_is_its_connections_last() -
 
 
 async def test_a_long_poll_that_comes_during_the_drain_does_not_wait() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         served.draining.begin()
         await wire.say(POLL)
         assert (await wire.answer()).status == 202
 
 
 async def test_idle_connections_are_closed() -> None:
-    async with site() as served, connected(served) as idle, connected(served) as silent:
+    async with route_server() as served, connected(served) as idle, connected(served) as silent:
         await idle.say(GET)
         assert (await idle.answer()).status == 200
         stop(served)

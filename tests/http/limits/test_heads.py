@@ -7,18 +7,18 @@ import asyncio
 import pytest
 
 from coatcheck.http.protocol import Bounds
-from tests.http.limits.wire import GET, assert_problem, connected, site
+from tests.http.limits.wire import GET, assert_problem, connected, route_server
 
 HURRIED = Bounds(head_seconds=0.3, linger_seconds=0.3)
 
 
 async def test_a_connection_that_says_nothing_is_closed() -> None:
-    async with site(HURRIED) as served, connected(served) as wire:
+    async with route_server(HURRIED) as served, connected(served) as wire:
         assert await wire.end() == b""
 
 
 async def test_headers_that_trickle_are_not_waited_for() -> None:
-    async with site(HURRIED) as served, connected(served) as wire:
+    async with route_server(HURRIED) as served, connected(served) as wire:
         await wire.say(GET[:-2])
         saying = asyncio.create_task(wire.keep_saying(b"x: y\r\n"))
         assert_problem(await wire.answer(), 408, "headers_too_slow")
@@ -27,14 +27,14 @@ async def test_headers_that_trickle_are_not_waited_for() -> None:
 
 
 async def test_headers_that_stop_are_not_waited_for() -> None:
-    async with site(HURRIED) as served, connected(served) as wire:
+    async with route_server(HURRIED) as served, connected(served) as wire:
         await wire.say(GET[:20])
         assert_problem(await wire.answer(), 408, "headers_too_slow")
         assert await wire.end() == b""
 
 
 async def test_a_later_request_is_timed_from_its_first_byte() -> None:
-    async with site(HURRIED) as served, connected(served) as wire:
+    async with route_server(HURRIED) as served, connected(served) as wire:
         await wire.say(GET)
         assert (await wire.answer()).status == 200
         await wire.say(GET[:10])
@@ -43,7 +43,7 @@ async def test_a_later_request_is_timed_from_its_first_byte() -> None:
 
 
 async def test_empty_lines_before_a_request_do_not_keep_the_connection() -> None:
-    async with site(HURRIED) as served, connected(served) as wire:
+    async with route_server(HURRIED) as served, connected(served) as wire:
         await wire.say(GET)
         assert (await wire.answer()).status == 200
         await wire.say(b"\r\n")
@@ -51,7 +51,7 @@ async def test_empty_lines_before_a_request_do_not_keep_the_connection() -> None
 
 
 async def test_an_idle_connection_outlives_the_time_for_headers() -> None:
-    async with site(Bounds(head_seconds=0.5)) as served, connected(served) as wire:
+    async with route_server(Bounds(head_seconds=0.5)) as served, connected(served) as wire:
         for _ in range(2):
             await wire.say(GET)
             assert (await wire.answer()).status == 200
@@ -59,7 +59,7 @@ async def test_an_idle_connection_outlives_the_time_for_headers() -> None:
 
 
 async def test_a_slow_handler_is_not_taken_for_slow_headers() -> None:
-    async with site(Bounds(head_seconds=0.5)) as served, connected(served) as wire:
+    async with route_server(Bounds(head_seconds=0.5)) as served, connected(served) as wire:
         await wire.say(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
         await served.entered.wait()
         await asyncio.sleep(0.7)  # busy for longer than the bound: that is what is tested
@@ -68,7 +68,7 @@ async def test_a_slow_handler_is_not_taken_for_slow_headers() -> None:
 
 
 async def test_headers_may_come_in_pieces() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         for byte in GET:
             await wire.say(bytes([byte]))
         assert (await wire.answer()).status == 200
@@ -92,7 +92,7 @@ async def test_headers_may_come_in_pieces() -> None:
 )
 @pytest.mark.parametrize("kept_alive", [False, True])
 async def test_too_much_before_the_body_is_refused(head: bytes, kept_alive: bool) -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         if kept_alive:
             await wire.say(GET)
             assert (await wire.answer()).status == 200
@@ -102,7 +102,7 @@ async def test_too_much_before_the_body_is_refused(head: bytes, kept_alive: bool
 
 
 async def test_a_head_without_end_behind_another_request_is_refused() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(GET + GET[:-2])
         saying = asyncio.create_task(wire.keep_saying(b"x" * 10_000))
         assert (await wire.answer()).status == 200
@@ -116,7 +116,7 @@ async def test_a_large_body_before_it_is_not_counted_to_a_head(
 ) -> None:
     body = b"[" + b" " * 50_000 + b"]"
     monkeypatch.setattr("tests.http.limits.wire.BODY_BYTES_MAX", len(body))
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(
             b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body)
             + body
@@ -129,13 +129,13 @@ async def test_a_large_body_before_it_is_not_counted_to_a_head(
 
 async def test_headers_up_to_the_bounds_are_taken() -> None:
     lines = b"x: " + b"y" * 150 + b"\r\n"
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(b"GET /here HTTP/1.1\r\nhost: a\r\n" + lines * 99 + b"\r\n")
         assert (await wire.answer()).status == 200
 
 
 async def test_a_caller_that_goes_on_sending_headers_still_reads_its_answer() -> None:
-    async with site(Bounds(linger_seconds=0.5)) as served, connected(served) as wire:
+    async with route_server(Bounds(linger_seconds=0.5)) as served, connected(served) as wire:
         await wire.say(b"GET /here HTTP/1.1\r\n")
         saying = asyncio.create_task(wire.keep_saying(b"x: " + b"y" * 60_000 + b"\r\n"))
         assert_problem(await wire.answer(), 431, "headers_too_large")
@@ -170,7 +170,7 @@ async def test_a_caller_that_goes_on_sending_headers_still_reads_its_answer() ->
     ],
 )
 async def test_what_is_not_http_is_refused_as_a_problem(request_bytes: bytes) -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(request_bytes)
         assert_problem(await wire.answer(), 400, "malformed_request")
         assert await wire.end() == b""
@@ -206,7 +206,7 @@ async def test_what_is_not_http_is_refused_as_a_problem(request_bytes: bytes) ->
     ],
 )
 async def test_headers_on_which_others_may_disagree_are_refused(request_bytes: bytes) -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(request_bytes)
         assert_problem(await wire.answer(), 400, "malformed_request")
         assert await wire.end() == b""
@@ -214,19 +214,19 @@ async def test_headers_on_which_others_may_disagree_are_refused(request_bytes: b
 
 
 async def test_http_1_0_needs_no_host() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(b"GET /here HTTP/1.0\r\n\r\n")
         assert (await wire.answer()).status == 200
 
 
 async def test_other_headers_may_be_repeated() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(GET[:-2] + b"accept: a\r\naccept: b\r\n\r\n")
         assert (await wire.answer()).status == 200
 
 
 async def test_an_upgrade_that_is_not_spoken_is_answered_as_if_not_asked() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(
             b"GET /here HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\nPRI *"
         )
@@ -236,7 +236,7 @@ async def test_an_upgrade_that_is_not_spoken_is_answered_as_if_not_asked() -> No
 
 
 async def test_garbage_behind_a_request_is_refused_after_its_answer() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n" + b"garbage\r\n\r\n")
         await served.entered.wait()
         served.release.set()
@@ -246,7 +246,7 @@ async def test_garbage_behind_a_request_is_refused_after_its_answer() -> None:
 
 
 async def test_garbage_behind_several_requests_is_refused_after_all_of_them() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(GET + GET + GET + b"garbage\r\n\r\n")
         assert [(await wire.answer()).status for _ in range(3)] == [200, 200, 200]
         assert_problem(await wire.answer(), 400, "malformed_request")
@@ -254,7 +254,7 @@ async def test_garbage_behind_several_requests_is_refused_after_all_of_them() ->
 
 
 async def test_half_a_request_behind_a_slow_one_is_refused_after_its_answer() -> None:
-    async with site(HURRIED) as served, connected(served) as wire:
+    async with route_server(HURRIED) as served, connected(served) as wire:
         await wire.say(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n" + GET[:10])
         await served.entered.wait()
         await asyncio.sleep(0.5)  # longer than the bound: that is what is tested

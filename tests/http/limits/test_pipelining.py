@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coatcheck.http.protocol import Bounds
-from tests.http.limits.wire import GET, GUARD_SECONDS, Wire, assert_problem, connected, site
+from tests.http.limits.wire import GET, GUARD_SECONDS, Wire, assert_problem, connected, route_server
 
 SLOW = b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n"
 ENDLESS = b"GET /endless HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -26,13 +26,13 @@ async def refused(wire: Wire) -> int:
 
 
 async def test_as_many_as_may_wait_are_answered_in_their_order() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(b"".join(POST % (len(b"[%d]" % each), b"[%d]" % each) for each in range(17)))
         assert [(await wire.answer()).json() for _ in range(17)] == [[each] for each in range(17)]
 
 
 async def test_one_more_is_refused_after_the_answers_before_it() -> None:
-    async with site(Bounds(pipelined=3)) as served, connected(served) as wire:
+    async with route_server(Bounds(pipelined=3)) as served, connected(served) as wire:
         await wire.say(SLOW + GET * 4)
         await served.entered.wait()
         served.release.set()
@@ -41,7 +41,7 @@ async def test_one_more_is_refused_after_the_answers_before_it() -> None:
 
 
 async def test_thousands_in_one_packet_are_not_taken() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(SLOW + GET * 2_000)
         await served.entered.wait()
         served.release.set()
@@ -50,14 +50,14 @@ async def test_thousands_in_one_packet_are_not_taken() -> None:
 
 
 async def test_a_caller_may_send_more_than_may_wait_as_answers_come() -> None:
-    async with site(Bounds(pipelined=2)) as served, connected(served) as wire:
+    async with route_server(Bounds(pipelined=2)) as served, connected(served) as wire:
         for _ in range(10):
             await wire.say(GET * 3)
             assert [(await wire.answer()).status for _ in range(3)] == [200] * 3
 
 
 async def test_the_rest_of_a_head_is_not_late_while_requests_before_it_wait() -> None:
-    async with site(Bounds(head_seconds=0.3)) as served, connected(served) as wire:
+    async with route_server(Bounds(head_seconds=0.3)) as served, connected(served) as wire:
         await wire.say(SLOW + GET + GET[:10])
         await served.entered.wait()
         await asyncio.sleep(0.5)  # longer than the bound: that is what is tested
@@ -67,7 +67,7 @@ async def test_the_rest_of_a_head_is_not_late_while_requests_before_it_wait() ->
 
 
 async def test_a_head_that_came_is_not_late_while_the_request_before_it_is_handled() -> None:
-    async with site(Bounds(head_seconds=0.3)) as served, connected(served) as wire:
+    async with route_server(Bounds(head_seconds=0.3)) as served, connected(served) as wire:
         await wire.say(SLOW + SLOW + GET[:10])
         await served.entered.wait()
         await wire.say(GET[10:])
@@ -83,7 +83,7 @@ async def test_a_head_that_came_is_not_late_while_the_request_before_it_is_handl
 
 async def test_nothing_is_answered_in_the_place_of_a_body_that_is_refused() -> None:
     bounds = Bounds(linger_seconds=0.3, unread_bodies_bytes=20_000)
-    async with site(bounds) as served, connected(served) as wire:
+    async with route_server(bounds) as served, connected(served) as wire:
         await wire.say(SLOW + POST % (30_000, b"x" * 30_000) + GET)
         await served.entered.wait()
         served.release.set()
@@ -97,7 +97,7 @@ async def test_bodies_of_requests_that_wait_are_counted_together() -> None:
     """Each of them alone would not count."""
     bounds = Bounds(linger_seconds=0.3, unread_body_bytes=1_000, unread_bodies_bytes=2_500)
     waiting = b"POST /slow HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\n" + b"x" * 900
-    async with site(bounds) as served, connected(served) as wire:
+    async with route_server(bounds) as served, connected(served) as wire:
         await wire.say(SLOW + waiting * 3)
         await served.entered.wait()
         served.release.set()
@@ -111,7 +111,7 @@ async def test_a_body_that_comes_while_its_request_waits_is_taken(
 ) -> None:
     body = b"[" + b" " * 500_000 + b"]"
     monkeypatch.setattr("tests.http.limits.wire.BODY_BYTES_MAX", len(body))
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(SLOW + POST % (len(body), b"["))
         await served.entered.wait()
         saying = asyncio.create_task(wire.say(body[1:] + GET))
@@ -121,7 +121,7 @@ async def test_a_body_that_comes_while_its_request_waits_is_taken(
 
 
 async def test_a_stream_ends_when_its_caller_leaves_requests_behind_it() -> None:
-    async with site() as served, connected(served) as wire:
+    async with route_server() as served, connected(served) as wire:
         await wire.say(ENDLESS + GET)
         await served.entered.wait()
         wire.break_off()

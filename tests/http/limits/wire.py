@@ -28,7 +28,7 @@ GET = b"GET /here HTTP/1.1\r\nhost: a\r\n\r\n"
 
 
 @dataclass
-class Site:
+class RouteServer:
     """What is served, and what of it a test can hold back and look at."""
 
     port: int = 0
@@ -75,14 +75,14 @@ class Site:
 
 
 @asynccontextmanager
-async def site(
+async def route_server(
     bounds: Bounds | None = None,
     *,
     bodies: BodyBudget | None = None,
     large_responses: ByteBudget | None = None,
-) -> AsyncIterator[Site]:
+) -> AsyncIterator[RouteServer]:
     """Serve it, until the test is over."""
-    served = Site()
+    served = RouteServer()
     served.server = HttpServer(
         Dispatcher(_operations(served), _admit, bodies=bodies, large_responses=large_responses),
         drain_seconds=GUARD_SECONDS,
@@ -100,7 +100,7 @@ async def site(
         await serving
 
 
-def _operations(served: Site) -> list[Route]:
+def _operations(served: RouteServer) -> list[Route]:
     answers = [ResponseSpec(HTTPStatus.OK, "done")]
     return [
         Route(["GET"], "/here", "here", "Here.", served.here, answers, "test"),
@@ -185,7 +185,7 @@ class Wire:
 
 
 @asynccontextmanager
-async def connected(served: Site) -> AsyncIterator[Wire]:
+async def connected(served: RouteServer) -> AsyncIterator[Wire]:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     try:
         yield Wire(reader, writer)

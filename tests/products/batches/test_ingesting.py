@@ -18,12 +18,18 @@ from coatcheck.products.batches import task_lists
 from coatcheck.products.batches.model import BatchState, task_id
 from coatcheck.products.batches.queries import task_copy
 from tests.db.edge_guard import unguarded
-from tests.products.batches.intake import ENDPOINT, ORG, OWNER, Intake, new_batch
+from tests.products.batches.ingest_deployment import (
+    ENDPOINT,
+    ORG,
+    OWNER,
+    IngestDeployment,
+    new_batch,
+)
 
 
 @pytest.fixture
-async def intake(dsn: str, tmp_path: Path) -> AsyncIterator[Intake]:
-    async with Intake(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[IngestDeployment]:
+    async with IngestDeployment(dsn, tmp_path) as opened:
         yield opened
 
 
@@ -31,11 +37,11 @@ def numbers(count: int) -> bytes:
     return b"".join(b'{"n":%d}\n' % number for number in range(count))
 
 
-async def test_a_list_becomes_tasks_numbered_in_its_order(intake: Intake) -> None:
-    new, part = await intake.create(numbers(3))
-    report = await intake.take_in(part)
+async def test_a_list_becomes_tasks_numbered_in_its_order(deployment: IngestDeployment) -> None:
+    new, part = await deployment.create(numbers(3))
+    report = await deployment.ingest(part)
 
-    tasks = await intake.tasks(new.run)
+    tasks = await deployment.tasks(new.run)
     assert (report.state, report.lines, report.tasks) == ("done", 3, 3)
     assert [task["task_index"] for task in tasks] == [0, 1, 2]
     assert [task["id"].bytes for task in tasks] == [task_id(new.run, at) for at in range(3)]
@@ -47,69 +53,77 @@ async def test_a_list_becomes_tasks_numbered_in_its_order(intake: Intake) -> Non
     assert (first["custom_id"], first["webhook"], first["expires_at"]) == (None, None, None)
 
 
-async def test_a_run_is_latched_with_its_total_once_its_list_is_in(intake: Intake) -> None:
-    new, part = await intake.create(numbers(5))
-    before = await intake.view(new)
-    await intake.take_in(part)
-    after = await intake.view(new)
+async def test_a_run_is_latched_with_its_total_once_its_list_is_in(
+    deployment: IngestDeployment,
+) -> None:
+    new, part = await deployment.create(numbers(5))
+    before = await deployment.view(new)
+    await deployment.ingest(part)
+    after = await deployment.view(new)
 
     assert (before.status, before.current.counts.total) == (BatchState.INGESTING, 0)
     assert (after.status, after.current.counts.total) == (BatchState.RUNNING, 5)
-    row = await intake.run_row(new.run)
+    row = await deployment.run_row(new.run)
     assert (row["total"], row["tasks"], row["latched_at"] is not None) == (5, 5, True)
 
 
-async def test_a_list_that_was_taken_in_is_deleted_wherever_it_was_staged(intake: Intake) -> None:
-    _, in_pieces = await intake.create(numbers(2))
-    uploaded = await intake.uploaded(numbers(2))
-    await intake.batches.create(new_batch(), uploaded)
-    assert len(await intake.staged_blobs()) == 2
+async def test_a_list_that_was_taken_in_is_deleted_wherever_it_was_staged(
+    deployment: IngestDeployment,
+) -> None:
+    _, in_pieces = await deployment.create(numbers(2))
+    uploaded = await deployment.uploaded(numbers(2))
+    await deployment.batches.create(new_batch(), uploaded)
+    assert len(await deployment.staged_blobs()) == 2
 
-    await intake.take_in(in_pieces)
-    await intake.take_in(uploaded)
+    await deployment.ingest(in_pieces)
+    await deployment.ingest(uploaded)
 
-    assert await intake.staged_blobs() == []
+    assert await deployment.staged_blobs() == []
 
 
-async def test_what_was_taken_in_already_is_not_taken_in_again(intake: Intake) -> None:
-    new, part = await intake.create(numbers(2))
-    await intake.take_in(part)
-    again = await intake.take_in(part)
+async def test_what_was_taken_in_already_is_not_taken_in_again(
+    deployment: IngestDeployment,
+) -> None:
+    new, part = await deployment.create(numbers(2))
+    await deployment.ingest(part)
+    again = await deployment.ingest(part)
 
     assert (again.state, again.tasks) == ("done", 2)
-    assert len(await intake.tasks(new.run)) == 2
-    assert (await intake.run_row(new.run))["total"] == 2
+    assert len(await deployment.tasks(new.run)) == 2
+    assert (await deployment.run_row(new.run))["total"] == 2
 
 
-async def test_a_bad_line_fails_alone_and_is_told_with_its_number(intake: Intake) -> None:
+async def test_a_bad_line_fails_alone_and_is_told_with_its_number(
+    deployment: IngestDeployment,
+) -> None:
     data = b'1\n{"oops\n\n{"custom_id":"four","input":4}\n"\xff"\n6\n'
-    new, part = await intake.create(data)
-    await intake.take_in(part)
+    new, part = await deployment.create(data)
+    await deployment.ingest(part)
 
-    view = await intake.view(new)
-    tasks = await intake.tasks(new.run)
+    view = await deployment.view(new)
+    tasks = await deployment.tasks(new.run)
     assert [(task["task_index"], task["custom_id"], task["payload"]) for task in tasks] == [
         (0, None, b"1"),
         (1, "four", b"4"),
         (2, None, b"6"),
     ]
     assert (view.current.lines, view.current.bad_lines, view.current.counts.total) == (6, 2, 3)
-    bad, following = await intake.batches.dead_letters.bad_lines(view, view.current)
+    bad, following = await deployment.batches.dead_letters.bad_lines(view, view.current)
     assert [(each.line, each.code) for each in bad] == [(2, "not_json"), (5, "not_utf8")]
     assert following is None
 
 
 async def test_bad_lines_are_paged_and_those_beyond_the_first_thousand_only_counted(
-    intake: Intake,
+    deployment: IngestDeployment,
 ) -> None:
-    new, part = await intake.create(b"oops\n" * (BAD_LINES_KEPT_MAX + 500) + b"1\n")
-    await intake.take_in(part)
+    new, part = await deployment.create(b"oops\n" * (BAD_LINES_KEPT_MAX + 500) + b"1\n")
+    await deployment.ingest(part)
 
-    view = await intake.view(new)
+    view = await deployment.view(new)
     found: list[int] = []
     cursor: str | None = None
     while True:
-        page, cursor = await intake.batches.dead_letters.bad_lines(
+        page, cursor = await deployment.batches.dead_letters.bad_lines(
             view, view.current, after=cursor, limit=200
         )
         found += [bad.line for bad in page]
@@ -120,65 +134,67 @@ async def test_bad_lines_are_paged_and_those_beyond_the_first_thousand_only_coun
     assert view.current.counts.total == 1
 
 
-async def test_a_payload_is_the_input_in_its_frame(intake: Intake) -> None:
-    new, part = await intake.create(
+async def test_a_payload_is_the_input_in_its_frame(deployment: IngestDeployment) -> None:
+    new, part = await deployment.create(
         b'1\n{"custom_id":"a","input":[2]}\n', payload_prefix=b'{"body":', payload_suffix=b"}"
     )
-    await intake.take_in(part)
+    await deployment.ingest(part)
 
-    payloads = [task["payload"] for task in await intake.tasks(new.run)]
+    payloads = [task["payload"] for task in await deployment.tasks(new.run)]
     assert payloads == [b'{"body":1}', b'{"body":[2]}']
 
 
 async def test_tasks_of_a_run_with_a_rate_for_each_key_stand_in_a_flow_for_each(
-    intake: Intake,
+    deployment: IngestDeployment,
 ) -> None:
-    new, part = await intake.create(
+    new, part = await deployment.create(
         b'{"url":"https://a.example/1"}\n{"url":"https://B.example/"}\n{"nothing":1}\n',
         rate_key="url",
         rate_key_per_second=1.0,
     )
-    await intake.take_in(part)
+    await deployment.ingest(part)
 
-    flows = [task["flow"] for task in await intake.tasks(new.run)]
+    flows = [task["flow"] for task in await deployment.tasks(new.run)]
     assert flows == [f"{new.run.hex}/a.example", f"{new.run.hex}/b.example", new.run.hex]
 
 
-async def test_tasks_whose_failure_is_told_by_webhook_are_marked(intake: Intake) -> None:
-    new, part = await intake.create(
+async def test_tasks_whose_failure_is_told_by_webhook_are_marked(
+    deployment: IngestDeployment,
+) -> None:
+    new, part = await deployment.create(
         numbers(1), webhook_url="https://example.org/hook", webhook_events=("task.failed",)
     )
-    await intake.take_in(part)
+    await deployment.ingest(part)
 
-    assert [task["webhook"] for task in await intake.tasks(new.run)] == [3]
+    assert [task["webhook"] for task in await deployment.tasks(new.run)] == [3]
 
 
 async def test_a_list_of_many_chunks_is_taken_in_whole(
-    intake: Intake, monkeypatch: pytest.MonkeyPatch
+    deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_lists, "CHUNK_LINES", 1_000)
     new = new_batch()
-    part = await intake.staged(new.uuid, b"\xef\xbb\xbf" + numbers(50_000))
-    await intake.batches.create(new, part)
-    report = await intake.take_in(part)
+    part = await deployment.staged(new.uuid, b"\xef\xbb\xbf" + numbers(50_000))
+    await deployment.batches.create(new, part)
+    report = await deployment.ingest(part)
 
-    tasks = await intake.tasks(new.run)
+    tasks = await deployment.tasks(new.run)
     assert report.tasks == 50_000
     assert [json.loads(task["payload"])["n"] for task in tasks] == list(range(50_000))
-    row = await intake.part_row(part)
+    row = await deployment.part_row(part)
     assert (row["source_offset"], row["lines"]) == (part.source_bytes, 50_000)
 
 
 async def test_a_line_longer_than_a_task_may_be_is_bad_and_the_next_are_not(
-    intake: Intake,
+    deployment: IngestDeployment,
 ) -> None:
-    new, part = await intake.create(b'1\n"' + b"x" * 5_000_000 + b'"\n3\n')
-    await intake.take_in(part)
+    new, part = await deployment.create(b'1\n"' + b"x" * 5_000_000 + b'"\n3\n')
+    await deployment.ingest(part)
 
-    view = await intake.view(new)
-    bad, _ = await intake.batches.dead_letters.bad_lines(view, view.current)
+    view = await deployment.view(new)
+    bad, _ = await deployment.batches.dead_letters.bad_lines(view, view.current)
     assert [(each.line, each.code) for each in bad] == [(2, "line_too_long")]
-    assert [task["payload"] for task in await intake.tasks(new.run)] == [b"1", b"3"]
+    assert [task["payload"] for task in await deployment.tasks(new.run)] == [b"1", b"3"]
 
 
 @pytest.mark.parametrize(
@@ -190,82 +206,82 @@ async def test_a_line_longer_than_a_task_may_be_is_bad_and_the_next_are_not(
     ],
 )
 async def test_a_list_without_a_task_is_a_dead_letter(
-    intake: Intake, data: bytes, code: str, message: str
+    deployment: IngestDeployment, data: bytes, code: str, message: str
 ) -> None:
-    new, part = await intake.create(data)
+    new, part = await deployment.create(data)
     with pytest.raises(FailJob, match=message) as failed:
-        await intake.take_in(part)
+        await deployment.ingest(part)
 
-    view = await intake.view(new)
-    (letter,) = await intake.batches.dead_letters.page(ORG, owner=OWNER)
+    view = await deployment.view(new)
+    (letter,) = await deployment.batches.dead_letters.page(ORG, owner=OWNER)
     assert failed.value.code == code
     assert (view.status, view.current.error_code) == (BatchState.FAILED_INGEST, code)
     assert (letter.uuid, letter.batch, letter.error_code) == (part.uuid, new.uuid, code)
     assert message in letter.error_message
-    assert await intake.staged_blobs() != [], "a redrive may want it"
+    assert await deployment.staged_blobs() != [], "a redrive may want it"
 
 
-async def test_an_empty_upload_is_a_dead_letter(intake: Intake) -> None:
-    part = await intake.uploaded(b"")
-    await intake.batches.create(new_batch(), part)
+async def test_an_empty_upload_is_a_dead_letter(deployment: IngestDeployment) -> None:
+    part = await deployment.uploaded(b"")
+    await deployment.batches.create(new_batch(), part)
 
     with pytest.raises(FailJob) as failed:
-        await intake.take_in(part)
+        await deployment.ingest(part)
     assert failed.value.code == "list_empty"
 
 
 async def test_a_list_that_ends_in_the_middle_of_a_line_has_a_bad_last_line(
-    intake: Intake,
+    deployment: IngestDeployment,
 ) -> None:
-    new, part = await intake.create('1\n2\n{"a": "grü'.encode()[:-1])
-    await intake.take_in(part)
+    new, part = await deployment.create('1\n2\n{"a": "grü'.encode()[:-1])
+    await deployment.ingest(part)
 
-    view = await intake.view(new)
-    bad, _ = await intake.batches.dead_letters.bad_lines(view, view.current)
+    view = await deployment.view(new)
+    bad, _ = await deployment.batches.dead_letters.bad_lines(view, view.current)
     assert [(each.line, each.code) for each in bad] == [(3, "not_utf8")]
     assert view.current.counts.total == 2
 
 
 async def test_a_list_that_is_gone_is_a_dead_letter_and_is_taken_in_once_it_is_back(
-    intake: Intake,
+    deployment: IngestDeployment,
 ) -> None:
-    part = await intake.uploaded(numbers(3))
+    part = await deployment.uploaded(numbers(3))
     new = new_batch()
-    await intake.batches.create(new, part)
+    await deployment.batches.create(new, part)
     assert part.source_key is not None
-    await intake.blobs.delete([part.source_key])
+    await deployment.blobs.delete([part.source_key])
     with pytest.raises(FailJob) as failed:
-        await intake.take_in(part)
+        await deployment.ingest(part)
     assert failed.value.code == "list_missing"
 
-    await intake.blobs.put(part.source_key, numbers(3))
-    await intake.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
-    await intake.take_in(part)
+    await deployment.blobs.put(part.source_key, numbers(3))
+    await deployment.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
+    await deployment.ingest(part)
 
-    view = await intake.view(new)
+    view = await deployment.view(new)
     assert (view.status, view.current.counts.total) == (BatchState.RUNNING, 3)
 
 
 async def test_a_list_that_lost_a_piece_stops_there_and_goes_on_from_there(
-    intake: Intake, monkeypatch: pytest.MonkeyPatch
+    deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_lists, "CHUNK_LINES", 100)
     data = b"".join(b'{"n":"%07d","pad":"%s"}\n' % (n, b"x" * 100) for n in range(100_000))
-    new, part = await intake.create(data)
-    last_piece = max(await intake.staged_blobs())
-    lost = await intake.blobs.get(last_piece)
-    await intake.blobs.delete([last_piece])
+    new, part = await deployment.create(data)
+    last_piece = max(await deployment.staged_blobs())
+    lost = await deployment.blobs.get(last_piece)
+    await deployment.blobs.delete([last_piece])
     with pytest.raises(FailJob) as failed:
-        await intake.take_in(part)
+        await deployment.ingest(part)
     assert failed.value.code == "list_missing"
-    taken_in = (await intake.run_row(new.run))["tasks"]
+    taken_in = (await deployment.run_row(new.run))["tasks"]
     assert 0 < taken_in < 100_000
 
-    await intake.blobs.put_whole(last_piece, lost)
-    await intake.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
-    await intake.take_in(part)
+    await deployment.blobs.put_whole(last_piece, lost)
+    await deployment.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
+    await deployment.ingest(part)
 
-    found = await intake.sql.fetchrow(
+    found = await deployment.sql.fetchrow(
         """
         SELECT count(*) AS tasks, count(DISTINCT payload) AS payloads, max(task_index) AS last
         FROM jobs WHERE run_id = $1
@@ -277,169 +293,176 @@ async def test_a_list_that_lost_a_piece_stops_there_and_goes_on_from_there(
 
 
 async def test_a_list_shorter_than_it_was_is_truncated_and_its_last_line_is_not_taken(
-    intake: Intake,
+    deployment: IngestDeployment,
 ) -> None:
-    part = await intake.uploaded(numbers(10))
+    part = await deployment.uploaded(numbers(10))
     new = new_batch()
-    await intake.batches.create(new, part)
+    await deployment.batches.create(new, part)
     assert part.source_key is not None
-    await intake.blobs.put(part.source_key, numbers(10)[:-5])
+    await deployment.blobs.put(part.source_key, numbers(10)[:-5])
 
     with pytest.raises(FailJob) as failed:
-        await intake.take_in(part)
+        await deployment.ingest(part)
 
     assert failed.value.code == "list_truncated"
-    assert await intake.tasks(new.run) == []
+    assert await deployment.tasks(new.run) == []
 
 
 async def test_pieces_that_are_shorter_than_they_were_are_a_truncated_list(
-    intake: Intake,
+    deployment: IngestDeployment,
 ) -> None:
     new = new_batch()
-    part = await intake.staged(new.uuid, numbers(10))
+    part = await deployment.staged(new.uuid, numbers(10))
     assert part.source_bytes is not None
-    await intake.batches.create(new, replace(part, source_bytes=part.source_bytes + 1))
+    await deployment.batches.create(new, replace(part, source_bytes=part.source_bytes + 1))
 
     with pytest.raises(FailJob) as failed:
-        await intake.take_in(part)
+        await deployment.ingest(part)
     assert failed.value.code == "list_truncated"
 
 
-async def test_a_list_that_was_replaced_by_a_longer_one_is_refused(intake: Intake) -> None:
-    part = await intake.uploaded(numbers(10))
-    await intake.batches.create(new_batch(), part)
+async def test_a_list_that_was_replaced_by_a_longer_one_is_refused(
+    deployment: IngestDeployment,
+) -> None:
+    part = await deployment.uploaded(numbers(10))
+    await deployment.batches.create(new_batch(), part)
     assert part.source_key is not None
-    await intake.blobs.put(part.source_key, numbers(11))
+    await deployment.blobs.put(part.source_key, numbers(11))
 
     with pytest.raises(FailJob) as failed:
-        await intake.take_in(part)
+        await deployment.ingest(part)
     assert failed.value.code == "list_changed"
 
 
 async def test_a_run_takes_no_more_tasks_than_it_may_have(
-    intake: Intake, monkeypatch: pytest.MonkeyPatch
+    deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_copy, "RUN_TASKS_MAX", 4)
-    new, part = await intake.create(numbers(5))
+    new, part = await deployment.create(numbers(5))
 
     with pytest.raises(FailJob) as failed:
-        await intake.take_in(part)
+        await deployment.ingest(part)
 
     assert failed.value.code == "too_many_tasks"
-    assert await intake.tasks(new.run) == []
-    assert (await intake.view(new)).status is BatchState.FAILED_INGEST
+    assert await deployment.tasks(new.run) == []
+    assert (await deployment.view(new)).status is BatchState.FAILED_INGEST
 
 
 async def test_a_blob_store_that_is_away_costs_an_attempt_and_no_list(
-    intake: Intake, tmp_path: Path
+    deployment: IngestDeployment, tmp_path: Path
 ) -> None:
-    new, part = await intake.create(numbers(2))
+    new, part = await deployment.create(numbers(2))
     (tmp_path / "blobs").rename(tmp_path / "away")
 
     with pytest.raises(RetryLater) as failed:
-        await intake.take_in(part)
+        await deployment.ingest(part)
     assert failed.value.code == "blob_store_unavailable"
-    assert (await intake.part_row(part))["state"] == "pending"
+    assert (await deployment.part_row(part))["state"] == "pending"
 
     (tmp_path / "away").rename(tmp_path / "blobs")
-    await intake.take_in(part)
-    assert len(await intake.tasks(new.run)) == 2
+    await deployment.ingest(part)
+    assert len(await deployment.tasks(new.run)) == 2
 
 
-async def test_lists_of_an_open_batch_are_taken_in_one_after_the_other(intake: Intake) -> None:
-    new, first = await intake.create(b"1\n2\n", is_open=True)
-    second = await intake.staged(new.uuid, b"3\n")
-    await intake.batches.add(ORG, new.uuid, second, None, endpoint=ENDPOINT)
+async def test_lists_of_an_open_batch_are_taken_in_one_after_the_other(
+    deployment: IngestDeployment,
+) -> None:
+    new, first = await deployment.create(b"1\n2\n", is_open=True)
+    second = await deployment.staged(new.uuid, b"3\n")
+    await deployment.batches.add(ORG, new.uuid, second, None, endpoint=ENDPOINT)
 
     with pytest.raises(TargetUnreachable):
-        await intake.take_in(second)
-    await intake.take_in(first)
-    await intake.take_in(second)
-    open_still = await intake.view(new)
-    closed = await intake.batches.close(to_text(new.uuid), org=ORG)
+        await deployment.ingest(second)
+    await deployment.ingest(first)
+    await deployment.ingest(second)
+    open_still = await deployment.view(new)
+    closed = await deployment.batches.close(to_text(new.uuid), org=ORG)
 
-    assert [task["payload"] for task in await intake.tasks(new.run)] == [b"1", b"2", b"3"]
+    assert [task["payload"] for task in await deployment.tasks(new.run)] == [b"1", b"2", b"3"]
     assert (open_still.status, closed.status) == (BatchState.OPEN, BatchState.RUNNING)
-    assert (await intake.run_row(new.run))["total"] == 3
+    assert (await deployment.run_row(new.run))["total"] == 3
 
 
 @pytest.mark.parametrize("data", [b"1\n", b"\n"], ids=["taken in", "unusable"])
 async def test_the_list_that_comes_next_is_called_and_need_not_ask_often(
-    intake: Intake, data: bytes
+    deployment: IngestDeployment, data: bytes
 ) -> None:
-    new, first = await intake.create(data, is_open=True)
-    others = [await intake.staged(new.uuid, b"2\n") for _ in range(2)]
+    new, first = await deployment.create(data, is_open=True)
+    others = [await deployment.staged(new.uuid, b"2\n") for _ in range(2)]
     for other in others:
-        await intake.batches.add(ORG, new.uuid, other, None, endpoint=ENDPOINT)
-    jobs = [(await intake.part_row(other))["ingest_job"] for other in others]
-    async with unguarded(intake.sql):
-        await intake.sql.execute(
+        await deployment.batches.add(ORG, new.uuid, other, None, endpoint=ENDPOINT)
+    jobs = [(await deployment.part_row(other))["ingest_job"] for other in others]
+    async with unguarded(deployment.sql):
+        await deployment.sql.execute(
             "UPDATE jobs SET state = 'retrying', run_at = now() + interval '1 hour' "
             "WHERE id = ANY ($1)",
             jobs,
         )
     with suppress(FailJob):
-        await intake.take_in(first)
+        await deployment.ingest(first)
 
     states = [
-        await intake.sql.fetchval("SELECT state::text FROM jobs WHERE id = $1", job) for job in jobs
+        await deployment.sql.fetchval("SELECT state::text FROM jobs WHERE id = $1", job)
+        for job in jobs
     ]
     assert states == ["queued", "retrying"]
 
 
 async def test_a_batch_closed_while_its_list_comes_in_is_latched_with_all_of_it(
-    intake: Intake,
+    deployment: IngestDeployment,
 ) -> None:
-    new, part = await intake.create(b"1\n2\n", is_open=True)
-    closed = await intake.batches.close(to_text(new.uuid), org=ORG)
+    new, part = await deployment.create(b"1\n2\n", is_open=True)
+    closed = await deployment.batches.close(to_text(new.uuid), org=ORG)
     assert closed.status is BatchState.INGESTING
-    await intake.take_in(part)
+    await deployment.ingest(part)
 
-    assert (await intake.run_row(new.run))["total"] == 2
+    assert (await deployment.run_row(new.run))["total"] == 2
 
 
-async def test_a_list_that_failed_does_not_hold_up_those_after_it(intake: Intake) -> None:
-    new, first = await intake.create(b"oops\n", is_open=True)
-    second = await intake.staged(new.uuid, b"1\n")
-    await intake.batches.add(ORG, new.uuid, second, None, endpoint=ENDPOINT)
+async def test_a_list_that_failed_does_not_hold_up_those_after_it(
+    deployment: IngestDeployment,
+) -> None:
+    new, first = await deployment.create(b"oops\n", is_open=True)
+    second = await deployment.staged(new.uuid, b"1\n")
+    await deployment.batches.add(ORG, new.uuid, second, None, endpoint=ENDPOINT)
     with pytest.raises(FailJob):
-        await intake.take_in(first)
+        await deployment.ingest(first)
 
-    assert (await intake.take_in(second)).tasks == 1
-
-
-async def test_nothing_is_taken_into_a_run_that_was_cancelled(intake: Intake) -> None:
-    new, part = await intake.create(numbers(2))
-    await intake.batches.cancel(to_text(new.uuid), org=ORG)
-
-    assert (await intake.take_in(part)).state == "cancelled"
-    assert await intake.tasks(new.run) == []
+    assert (await deployment.ingest(second)).tasks == 1
 
 
-async def test_nothing_is_taken_into_a_batch_that_was_deleted(intake: Intake) -> None:
-    new, part = await intake.create(numbers(2))
-    await intake.batches.delete(to_text(new.uuid), org=ORG)
+async def test_nothing_is_taken_into_a_run_that_was_cancelled(deployment: IngestDeployment) -> None:
+    new, part = await deployment.create(numbers(2))
+    await deployment.batches.cancel(to_text(new.uuid), org=ORG)
 
-    assert (await intake.take_in(part)).state == "cancelled"
-    assert await intake.tasks(new.run) == []
+    assert (await deployment.ingest(part)).state == "cancelled"
+    assert await deployment.tasks(new.run) == []
+
+
+async def test_nothing_is_taken_into_a_batch_that_was_deleted(deployment: IngestDeployment) -> None:
+    new, part = await deployment.create(numbers(2))
+    await deployment.batches.delete(to_text(new.uuid), org=ORG)
+
+    assert (await deployment.ingest(part)).state == "cancelled"
+    assert await deployment.tasks(new.run) == []
 
 
 async def test_how_far_a_list_was_taken_in_is_shown_chunk_by_chunk(
-    intake: Intake, monkeypatch: pytest.MonkeyPatch
+    deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_lists, "CHUNK_LINES", 1)
     data = b"".join(b'{"n":%d,"pad":"%s"}\n' % (n, b"x" * 1_000) for n in range(1_000))
-    new, part = await intake.create(data)
+    new, part = await deployment.create(data)
     seen: list[int] = []
     write = task_lists.chunks
 
     async def watched(*of: Any) -> AsyncIterator[object]:
         async for chunk in write(*of):
-            seen.append((await intake.view(new)).current.lines)
+            seen.append((await deployment.view(new)).current.lines)
             yield chunk
 
     monkeypatch.setattr(task_lists, "chunks", watched)
-    await intake.take_in(part)
+    await deployment.ingest(part)
 
     assert seen == sorted(seen)
     assert 0 < seen[-1] < 1_000

@@ -14,60 +14,66 @@ from coatcheck.products.batches.dead_letter_repository import ingest_job
 from coatcheck.products.batches.model import INGEST_ENDPOINT, BatchState, NewBatch, NewPart
 from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.task_copy import TaskBlock, encode
-from tests.products.batches.intake import ORG, OWNER, Intake, new_batch
+from tests.products.batches.ingest_deployment import ORG, OWNER, IngestDeployment, new_batch
 
 
 @pytest.fixture
-async def intake(dsn: str, tmp_path: Path) -> AsyncIterator[Intake]:
-    async with Intake(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[IngestDeployment]:
+    async with IngestDeployment(dsn, tmp_path) as opened:
         yield opened
 
 
-async def dead_letter(intake: Intake, **changes: object) -> tuple[NewBatch, NewPart]:
+async def dead_letter(deployment: IngestDeployment, **changes: object) -> tuple[NewBatch, NewPart]:
     """A batch whose upload has gone, and is missed."""
-    part = await intake.uploaded(b"1\n2\n")
+    part = await deployment.uploaded(b"1\n2\n")
     new = new_batch(**changes)
-    await intake.batches.create(new, part)
+    await deployment.batches.create(new, part)
     assert part.source_key is not None
-    await intake.blobs.delete([part.source_key])
+    await deployment.blobs.delete([part.source_key])
     with pytest.raises(FailJob):
-        await intake.take_in(part)
+        await deployment.ingest(part)
     return new, part
 
 
-async def test_a_redrive_gives_the_list_a_fresh_job_and_the_batch_goes_on(intake: Intake) -> None:
-    new, part = await dead_letter(intake)
-    before = (await intake.part_row(part))["ingest_job"]
-    letter = await intake.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
+async def test_a_redrive_gives_the_list_a_fresh_job_and_the_batch_goes_on(
+    deployment: IngestDeployment,
+) -> None:
+    new, part = await dead_letter(deployment)
+    before = (await deployment.part_row(part))["ingest_job"]
+    letter = await deployment.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
 
-    row = await intake.part_row(part)
-    job = await intake.sql.fetchrow("SELECT * FROM jobs WHERE id = $1", row["ingest_job"])
+    row = await deployment.part_row(part)
+    job = await deployment.sql.fetchrow("SELECT * FROM jobs WHERE id = $1", row["ingest_job"])
     assert job is not None
     assert (letter.uuid, letter.redrives, letter.error_code) == (part.uuid, 1, "list_missing")
     assert (row["state"], row["ingest_job"] != before) == ("pending", True)
     assert (job["endpoint"], job["state"], job["org_id"]) == (INGEST_ENDPOINT, "queued", ORG)
     assert job["webhook"] == INTERNAL, "no endpoint is sent its moves"
-    assert (await intake.view(new)).status is BatchState.INGESTING
-    assert await intake.batches.dead_letters.page(ORG, owner=OWNER) == []
+    assert (await deployment.view(new)).status is BatchState.INGESTING
+    assert await deployment.batches.dead_letters.page(ORG, owner=OWNER) == []
 
 
-async def test_a_redrive_whose_answer_was_lost_is_not_done_twice(intake: Intake) -> None:
-    _, part = await dead_letter(intake)
+async def test_a_redrive_whose_answer_was_lost_is_not_done_twice(
+    deployment: IngestDeployment,
+) -> None:
+    _, part = await dead_letter(deployment)
     job = ingest_job(ORG, part.uuid, None)
-    first = await ingest.redrive(intake.line, ORG, part.uuid, OWNER, job)
-    again = await ingest.redrive(intake.line, ORG, part.uuid, OWNER, job)
+    first = await ingest.redrive(deployment.ingest_connection, ORG, part.uuid, OWNER, job)
+    again = await ingest.redrive(deployment.ingest_connection, ORG, part.uuid, OWNER, job)
 
     assert first is not None
     assert again is not None
     assert (first.redrives, again.redrives) == (1, 1)
-    jobs = await intake.sql.fetchval("SELECT count(*) FROM jobs WHERE id = $1", job.uuid)
+    jobs = await deployment.sql.fetchval("SELECT count(*) FROM jobs WHERE id = $1", job.uuid)
     assert jobs == 1
 
 
-async def test_what_is_no_dead_letter_of_the_owners_is_not_found(intake: Intake) -> None:
-    _, part = await dead_letter(intake)
-    _, healthy = await intake.create(b"1\n")
-    letters = intake.batches.dead_letters
+async def test_what_is_no_dead_letter_of_the_owners_is_not_found(
+    deployment: IngestDeployment,
+) -> None:
+    _, part = await dead_letter(deployment)
+    _, healthy = await deployment.create(b"1\n")
+    letters = deployment.batches.dead_letters
 
     for org, letter_id, owner in (
         (ORG, to_text(new_id()), OWNER),
@@ -81,14 +87,16 @@ async def test_what_is_no_dead_letter_of_the_owners_is_not_found(intake: Intake)
     assert (await letters.redrive(ORG, to_text(part.uuid), None)).uuid == part.uuid
 
 
-async def test_dead_letters_are_listed_newest_first_a_page_at_a_time(intake: Intake) -> None:
-    mine = [(await dead_letter(intake))[1].uuid for _ in range(3)]
+async def test_dead_letters_are_listed_newest_first_a_page_at_a_time(
+    deployment: IngestDeployment,
+) -> None:
+    mine = [(await dead_letter(deployment))[1].uuid for _ in range(3)]
     foreign = new_batch(owner="somebody else")
-    part = await intake.staged(foreign.uuid, b"oops")
-    await intake.batches.create(foreign, part)
+    part = await deployment.staged(foreign.uuid, b"oops")
+    await deployment.batches.create(foreign, part)
     with pytest.raises(FailJob):
-        await intake.take_in(part)
-    letters = intake.batches.dead_letters
+        await deployment.ingest(part)
+    letters = deployment.batches.dead_letters
 
     first = await letters.page(ORG, owner=OWNER, limit=2)
     rest = await letters.page(ORG, owner=OWNER, after=to_text(first[-1].uuid), limit=2)
@@ -101,11 +109,11 @@ async def test_dead_letters_are_listed_newest_first_a_page_at_a_time(intake: Int
 
 @pytest.mark.parametrize(("after", "limit"), [("nonsense", 10), (None, 0), (None, 201)])
 async def test_a_page_that_cannot_be_is_refused(
-    intake: Intake, after: str | None, limit: int
+    deployment: IngestDeployment, after: str | None, limit: int
 ) -> None:
-    new, _ = await intake.create(b"1\n")
-    view = await intake.view(new)
-    letters = intake.batches.dead_letters
+    new, _ = await deployment.create(b"1\n")
+    view = await deployment.view(new)
+    letters = deployment.batches.dead_letters
 
     with pytest.raises(InvalidParameter):
         await letters.page(ORG, owner=OWNER, after=after, limit=limit)
@@ -113,39 +121,41 @@ async def test_a_page_that_cannot_be_is_refused(
         await letters.bad_lines(view, view.current, after=after, limit=limit)
 
 
-async def test_a_dead_letter_of_a_deleted_batch_is_gone(intake: Intake) -> None:
-    new, part = await dead_letter(intake)
-    await intake.batches.delete(to_text(new.uuid), org=ORG)
+async def test_a_dead_letter_of_a_deleted_batch_is_gone(deployment: IngestDeployment) -> None:
+    new, part = await dead_letter(deployment)
+    await deployment.batches.delete(to_text(new.uuid), org=ORG)
 
-    assert await intake.batches.dead_letters.page(ORG, owner=OWNER) == []
+    assert await deployment.batches.dead_letters.page(ORG, owner=OWNER) == []
     with pytest.raises(NotFound):
-        await intake.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
+        await deployment.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
 
 
-async def test_a_list_of_a_cancelled_run_is_not_redriven(intake: Intake) -> None:
-    new, part = await dead_letter(intake)
-    await intake.batches.cancel(to_text(new.uuid), org=ORG)
+async def test_a_list_of_a_cancelled_run_is_not_redriven(deployment: IngestDeployment) -> None:
+    new, part = await dead_letter(deployment)
+    await deployment.batches.cancel(to_text(new.uuid), org=ORG)
 
     with pytest.raises(NotFound):
-        await intake.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
+        await deployment.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
 
 
 async def test_tasks_taken_in_before_a_list_failed_stay_and_the_run_cannot_complete(
-    intake: Intake,
+    deployment: IngestDeployment,
 ) -> None:
     new = new_batch()
-    part = await intake.uploaded(b"1\n2\n")
-    await intake.batches.create(new, part)
-    order = await ingest.read_snapshot(intake.line, ORG, part.uuid)
+    part = await deployment.uploaded(b"1\n2\n")
+    await deployment.batches.create(new, part)
+    order = await ingest.read_snapshot(deployment.ingest_connection, ORG, part.uuid)
     assert order is not None
     block = TaskBlock([b"1"], [None], None, (), 1, 2)
-    await ingest.write_chunk(intake.line, order, await encode(order, 0, [block]), is_last=False)
+    await ingest.write_chunk(
+        deployment.ingest_connection, order, await encode(order, 0, [block]), is_last=False
+    )
     assert part.source_key is not None
-    await intake.blobs.delete([part.source_key])
+    await deployment.blobs.delete([part.source_key])
     with pytest.raises(FailJob):
-        await intake.take_in(part)
+        await deployment.ingest(part)
 
-    view = await intake.view(new)
-    assert [task["state"] for task in await intake.tasks(new.run)] == ["queued"]
+    view = await deployment.view(new)
+    assert [task["state"] for task in await deployment.tasks(new.run)] == ["queued"]
     assert (view.status, view.current.counts.pending) == (BatchState.FAILED_INGEST, 1)
-    assert not await ingest.latch(intake.line, ORG, new.run)
+    assert not await ingest.latch(deployment.ingest_connection, ORG, new.run)

@@ -27,41 +27,43 @@ from coatcheck.products.batches.model import (
 from coatcheck.products.batches.queries import ingest
 from coatcheck.products.batches.queries.ingest import RepeatedTask
 from tests.db.edge_guard import unguarded
-from tests.products.batches.intake import ORG, Intake, new_batch
+from tests.products.batches.ingest_deployment import ORG, IngestDeployment, new_batch
 from tests.products.batches.recount import counters_equal_recounts
 
 
 @pytest.fixture
-async def intake(dsn: str, tmp_path: Path) -> AsyncIterator[Intake]:
-    async with Intake(dsn, tmp_path) as opened:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[IngestDeployment]:
+    async with IngestDeployment(dsn, tmp_path) as opened:
         yield opened
 
 
-async def ended_batch(intake: Intake, tasks: int, **changes: object) -> NewBatch:
+async def ended_batch(deployment: IngestDeployment, tasks: int, **changes: object) -> NewBatch:
     """A batch whose run has ended: every third task failed, by turns for two reasons."""
     lines = [
         b'{"custom_id":"c%d","input":{"url":"https://h%d.example/"}}\n' % (n, n % 7)
         for n in range(tasks)
     ]
-    new, part = await intake.create(b"".join(lines), **changes)
-    await intake.take_in(part)
+    new, part = await deployment.create(b"".join(lines), **changes)
+    await deployment.ingest(part)
     failed = [n for n in range(tasks) if n % 3 == 0]
-    await intake.end_tasks(new.run, [n for n in range(tasks) if n % 3 == 1], "completed", None)
-    await intake.end_tasks(new.run, [n for n in range(tasks) if n % 3 == 2], "cancelled", None)
-    await intake.end_tasks(new.run, failed[::2], "failed", "http_500")
-    await intake.end_tasks(new.run, failed[1::2], "failed", "timeout")
-    await end_run(intake, new.run)
+    await deployment.end_tasks(new.run, [n for n in range(tasks) if n % 3 == 1], "completed", None)
+    await deployment.end_tasks(new.run, [n for n in range(tasks) if n % 3 == 2], "cancelled", None)
+    await deployment.end_tasks(new.run, failed[::2], "failed", "http_500")
+    await deployment.end_tasks(new.run, failed[1::2], "failed", "timeout")
+    await end_run(deployment, new.run)
     return new
 
 
-async def rerun(intake: Intake, new: NewBatch, selection: Selection) -> tuple[BatchView, UUID]:
-    await intake.batches.rerun(to_text(new.uuid), selection, org=ORG)
-    view = await intake.view(new)
-    part = await intake.sql.fetchval(
+async def rerun(
+    deployment: IngestDeployment, new: NewBatch, selection: Selection
+) -> tuple[BatchView, UUID]:
+    await deployment.batches.rerun(to_text(new.uuid), selection, org=ORG)
+    view = await deployment.view(new)
+    part = await deployment.sql.fetchval(
         "SELECT id FROM batch_parts WHERE run_id = $1", view.current.uuid
     )
-    await intake.take_in(part)
-    return await intake.view(new), part
+    await deployment.ingest(part)
+    return await deployment.view(new), part
 
 
 def wanted(*numbers: int) -> list[str]:
@@ -70,23 +72,23 @@ def wanted(*numbers: int) -> list[str]:
 
 @pytest.mark.parametrize("chunk", [3, 4, 5_000])
 async def test_all_tasks_are_taken_over_with_their_payloads_and_names(
-    intake: Intake, monkeypatch: pytest.MonkeyPatch, chunk: int
+    deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     monkeypatch.setattr(rerunning, "CHUNK_TASKS", chunk)
-    new = await ended_batch(intake, 12)
-    view, part = await rerun(intake, new, Selection())
+    new = await ended_batch(deployment, 12)
+    view, part = await rerun(deployment, new, Selection())
 
     run = view.current
-    before, after = await intake.tasks(new.run), await intake.tasks(run.uuid)
+    before, after = await deployment.tasks(new.run), await deployment.tasks(run.uuid)
     assert [task["id"].bytes for task in after] == [task_id(run.uuid, at) for at in range(12)]
     for column in ("task_index", "custom_id", "payload", "endpoint", "lane", "owner"):
         assert [task[column] for task in after] == [task[column] for task in before]
     assert {task["state"] for task in after} == {"queued"}
     assert {task["flow"] for task in after} == {run.uuid.hex}
     assert (run.parent, run.number, run.counts.total) == (new.run, 2, 12)
-    row = await intake.run_row(run.uuid)
+    row = await deployment.run_row(run.uuid)
     assert (row["total"], row["tasks"]) == (12, 12)
-    assert (await intake.part_row(part))["state"] == "done"
+    assert (await deployment.part_row(part))["state"] == "done"
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5_000])
@@ -100,190 +102,200 @@ async def test_all_tasks_are_taken_over_with_their_payloads_and_names(
     ],
 )
 async def test_only_the_tasks_that_were_asked_for_are_taken_over(
-    intake: Intake,
+    deployment: IngestDeployment,
     monkeypatch: pytest.MonkeyPatch,
     chunk: int,
     selection: Selection,
     expected: list[str],
 ) -> None:
     monkeypatch.setattr(rerunning, "CHUNK_TASKS", chunk)
-    new = await ended_batch(intake, 12)
-    view, _ = await rerun(intake, new, selection)
+    new = await ended_batch(deployment, 12)
+    view, _ = await rerun(deployment, new, selection)
 
-    tasks = await intake.tasks(view.current.uuid)
+    tasks = await deployment.tasks(view.current.uuid)
     assert [task["custom_id"] for task in tasks] == expected
     assert [task["task_index"] for task in tasks] == list(range(len(expected)))
-    assert (await intake.run_row(view.current.uuid))["total"] == len(expected)
+    assert (await deployment.run_row(view.current.uuid))["total"] == len(expected)
 
 
-async def test_a_rerun_keeps_the_keys_that_rates_are_counted_by(intake: Intake) -> None:
-    new = await ended_batch(intake, 3, rate_key="url", rate_key_per_second=5.0)
-    view, _ = await rerun(intake, new, Selection())
+async def test_a_rerun_keeps_the_keys_that_rates_are_counted_by(
+    deployment: IngestDeployment,
+) -> None:
+    new = await ended_batch(deployment, 3, rate_key="url", rate_key_per_second=5.0)
+    view, _ = await rerun(deployment, new, Selection())
 
     run = view.current.uuid.hex
-    flows = [task["flow"] for task in await intake.tasks(view.current.uuid)]
+    flows = [task["flow"] for task in await deployment.tasks(view.current.uuid)]
     assert flows == [f"{run}/h0.example", f"{run}/h1.example", f"{run}/h2.example"]
 
 
 async def test_a_rerun_that_is_taken_in_twice_writes_each_task_once(
-    intake: Intake, monkeypatch: pytest.MonkeyPatch
+    deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new = await ended_batch(intake, 12)
-    view, part = await rerun(intake, new, Selection())
-    await intake.take_in(part)
+    new = await ended_batch(deployment, 12)
+    view, part = await rerun(deployment, new, Selection())
+    await deployment.ingest(part)
 
-    assert len(await intake.tasks(view.current.uuid)) == 12
+    assert len(await deployment.tasks(view.current.uuid)) == 12
 
 
-async def test_a_chunk_of_a_rerun_is_written_once(intake: Intake) -> None:
-    new = await ended_batch(intake, 6)
-    await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
-    run = (await intake.view(new)).current.uuid
-    part = await intake.sql.fetchval("SELECT id FROM batch_parts WHERE run_id = $1", run)
-    order = await ingest.read_snapshot(intake.line, ORG, part)
+async def test_a_chunk_of_a_rerun_is_written_once(deployment: IngestDeployment) -> None:
+    new = await ended_batch(deployment, 6)
+    await deployment.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
+    run = (await deployment.view(new)).current.uuid
+    part = await deployment.sql.fetchval("SELECT id FROM batch_parts WHERE run_id = $1", run)
+    order = await ingest.read_snapshot(deployment.ingest_connection, ORG, part)
     assert order is not None
     places = [TaskPlace(new.run, number) for number in (0, 1)]
     chunk = [RepeatedTask(place, place.number, place) for place in places]
-    await ingest.write_rerun_chunk(intake.line, order, chunk, 2, is_last=False)
+    await ingest.write_rerun_chunk(deployment.ingest_connection, order, chunk, 2, is_last=False)
 
     with pytest.raises(ingest.Overtaken):
-        await ingest.write_rerun_chunk(intake.line, order, chunk, 2, is_last=False)
-    await intake.take_in(part)
+        await ingest.write_rerun_chunk(deployment.ingest_connection, order, chunk, 2, is_last=False)
+    await deployment.ingest(part)
 
-    names = [task["custom_id"] for task in await intake.tasks(run)]
+    names = [task["custom_id"] for task in await deployment.tasks(run)]
     assert names == wanted(0, 1, 2, 3, 4, 5)
 
 
-async def test_a_rerun_of_a_rerun_takes_from_that_one(intake: Intake) -> None:
-    new = await ended_batch(intake, 6)
-    view, _ = await rerun(intake, new, Selection([TaskStatus.FAILED]))
+async def test_a_rerun_of_a_rerun_takes_from_that_one(deployment: IngestDeployment) -> None:
+    new = await ended_batch(deployment, 6)
+    view, _ = await rerun(deployment, new, Selection([TaskStatus.FAILED]))
     first = view.current.uuid
-    await intake.end_tasks(first, [0], "completed", None)
-    await intake.end_tasks(first, [1], "failed", "again")
-    await intake.sql.execute(
+    await deployment.end_tasks(first, [0], "completed", None)
+    await deployment.end_tasks(first, [1], "failed", "again")
+    await deployment.sql.execute(
         "UPDATE runs SET completed_at = now(), succeeded = 1, failed = 1 WHERE id = $1", first
     )
-    again, _ = await rerun(intake, new, Selection([TaskStatus.FAILED]))
+    again, _ = await rerun(deployment, new, Selection([TaskStatus.FAILED]))
 
     assert [run.number for run in again.runs] == [1, 2, 3]
-    assert [task["custom_id"] for task in await intake.tasks(again.current.uuid)] == wanted(3)
+    assert [task["custom_id"] for task in await deployment.tasks(again.current.uuid)] == wanted(3)
 
 
-async def test_nothing_of_that_kind_is_no_rerun(intake: Intake) -> None:
-    new = await ended_batch(intake, 3)
+async def test_nothing_of_that_kind_is_no_rerun(deployment: IngestDeployment) -> None:
+    new = await ended_batch(deployment, 3)
 
     with pytest.raises(NothingToRerun):
-        await intake.batches.rerun(to_text(new.uuid), Selection([], ["no such code"]), org=ORG)
+        await deployment.batches.rerun(to_text(new.uuid), Selection([], ["no such code"]), org=ORG)
 
 
 @pytest.mark.parametrize("selection", [Selection(), Selection([TaskStatus.FAILED])])
 async def test_a_rerun_that_failed_half_way_goes_on_in_the_next_run_where_it_stopped(
-    intake: Intake, selection: Selection, monkeypatch: pytest.MonkeyPatch
+    deployment: IngestDeployment, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rerunning, "CHUNK_TASKS", 2)
-    new = await ended_batch(intake, 12)
-    await intake.batches.rerun(to_text(new.uuid), selection, org=ORG)
-    second = (await intake.view(new)).current.uuid
-    (half,) = await parts_of(intake, second)
-    order = await ingest.read_snapshot(intake.line, ORG, half)
+    new = await ended_batch(deployment, 12)
+    await deployment.batches.rerun(to_text(new.uuid), selection, org=ORG)
+    second = (await deployment.view(new)).current.uuid
+    (half,) = await parts_of(deployment, second)
+    order = await ingest.read_snapshot(deployment.ingest_connection, ORG, half)
     assert order is not None
-    async for _ in rerunning.chunks(intake.line, order):
+    async for _ in rerunning.chunks(deployment.ingest_connection, order):
         break
-    await ingest.fail_part(intake.line, ORG, half, "worker_lost", "it fell silent")
+    await ingest.fail_part(deployment.ingest_connection, ORG, half, "worker_lost", "it fell silent")
 
-    await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG, source=RerunSource(second))
-    third = (await intake.view(new)).current.uuid
-    own, moved = await parts_of(intake, third)
+    await deployment.batches.rerun(
+        to_text(new.uuid), Selection(), org=ORG, source=RerunSource(second)
+    )
+    third = (await deployment.view(new)).current.uuid
+    own, moved = await parts_of(deployment, third)
     with pytest.raises(TargetUnreachable, match="the run before it has not ended"):
-        await intake.take_in(own)
-    await end_run(intake, second, cancelled=True)
-    await intake.take_in(own)
-    await intake.take_in(moved)
+        await deployment.ingest(own)
+    await end_run(deployment, second, cancelled=True)
+    await deployment.ingest(own)
+    await deployment.ingest(moved)
 
-    names = [row["custom_id"] for row in await intake.tasks(third)]
+    names = [row["custom_id"] for row in await deployment.tasks(third)]
     assert names == wanted(*(range(0, 12, 3) if selection.statuses else range(12)))
-    assert (await intake.view(new)).status is BatchState.RUNNING
-    await latest_are(intake, new, third, 4 if selection.statuses else 12)
+    assert (await deployment.view(new)).status is BatchState.RUNNING
+    await latest_are(deployment, new, third, 4 if selection.statuses else 12)
 
 
 async def test_a_rerun_of_the_whole_batch_does_not_take_along_what_another_left_undone(
-    intake: Intake, monkeypatch: pytest.MonkeyPatch
+    deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rerunning, "CHUNK_TASKS", 2)
-    new = await ended_batch(intake, 12)
-    await intake.batches.rerun(to_text(new.uuid), Selection([TaskStatus.FAILED]), org=ORG)
-    second = (await intake.view(new)).current.uuid
-    (half,) = await parts_of(intake, second)
-    order = await ingest.read_snapshot(intake.line, ORG, half)
+    new = await ended_batch(deployment, 12)
+    await deployment.batches.rerun(to_text(new.uuid), Selection([TaskStatus.FAILED]), org=ORG)
+    second = (await deployment.view(new)).current.uuid
+    (half,) = await parts_of(deployment, second)
+    order = await ingest.read_snapshot(deployment.ingest_connection, ORG, half)
     assert order is not None
-    async for _ in rerunning.chunks(intake.line, order):
+    async for _ in rerunning.chunks(deployment.ingest_connection, order):
         break
-    await ingest.fail_part(intake.line, ORG, half, "worker_lost", "it fell silent")
+    await ingest.fail_part(deployment.ingest_connection, ORG, half, "worker_lost", "it fell silent")
 
-    await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
-    third = (await intake.view(new)).current.uuid
-    (own,) = await parts_of(intake, third)
-    await end_run(intake, second, cancelled=True)
-    await intake.take_in(own)
+    await deployment.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
+    third = (await deployment.view(new)).current.uuid
+    (own,) = await parts_of(deployment, third)
+    await end_run(deployment, second, cancelled=True)
+    await deployment.ingest(own)
 
-    names = [row["custom_id"] for row in await intake.tasks(third)]
+    names = [row["custom_id"] for row in await deployment.tasks(third)]
     assert names == wanted(*range(12)), "each task once"
-    await latest_are(intake, new, third, 12)
+    await latest_are(deployment, new, third, 12)
 
 
 @pytest.mark.parametrize("chosen", [False, True])
 async def test_what_a_later_run_takes_in_first_comes_after_all_there_was(
-    intake: Intake, chosen: bool
+    deployment: IngestDeployment, chosen: bool
 ) -> None:
     """A list was lost: the next run takes it in, and its tasks are new to the batch."""
     new = new_batch(is_open=True)
-    await intake.batches.create_small(
+    await deployment.batches.create_small(
         new, NewPart(new_id(), "inline"), [NewTask(b"%d" % n, f"c{n}") for n in range(4)]
     )
-    lost = await intake.staged(
+    lost = await deployment.staged(
         new.uuid, b'{"custom_id":"c4","input":4}\n{"custom_id":"c5","input":5}\n'
     )
-    await intake.batches.add(ORG, new.uuid, lost, None, endpoint=new.endpoint)
-    await ingest.fail_part(intake.line, ORG, lost.uuid, "list_missing", "it is gone")
-    await intake.batches.close(to_text(new.uuid), org=ORG)
-    await intake.end_tasks(new.run, [0, 1], "completed", None)
-    await intake.end_tasks(new.run, [2, 3], "failed", "broke")
-    await intake.sql.execute("UPDATE runs SET succeeded = 2, failed = 2 WHERE id = $1", new.run)
+    await deployment.batches.add(ORG, new.uuid, lost, None, endpoint=new.endpoint)
+    await ingest.fail_part(
+        deployment.ingest_connection, ORG, lost.uuid, "list_missing", "it is gone"
+    )
+    await deployment.batches.close(to_text(new.uuid), org=ORG)
+    await deployment.end_tasks(new.run, [0, 1], "completed", None)
+    await deployment.end_tasks(new.run, [2, 3], "failed", "broke")
+    await deployment.sql.execute("UPDATE runs SET succeeded = 2, failed = 2 WHERE id = $1", new.run)
 
     selection = Selection([TaskStatus.FAILED]) if chosen else Selection()
-    await intake.batches.rerun(to_text(new.uuid), selection, org=ORG)
-    second = (await intake.view(new)).current.uuid
-    await end_run(intake, new.run, cancelled=True)
-    for part in await parts_of(intake, second):
-        await intake.take_in(part)
+    await deployment.batches.rerun(to_text(new.uuid), selection, org=ORG)
+    second = (await deployment.view(new)).current.uuid
+    await end_run(deployment, new.run, cancelled=True)
+    for part in await parts_of(deployment, second):
+        await deployment.ingest(part)
 
-    names = [row["custom_id"] for row in await intake.tasks(second)]
+    names = [row["custom_id"] for row in await deployment.tasks(second)]
     assert names == (wanted(2, 3, 4, 5) if chosen else wanted(*range(6)))
-    await latest_are(intake, new, second, len(names))
-    await intake.end_tasks(second, list(range(len(names))), "failed", "broke")
-    await end_run(intake, second)
-    view, _ = await rerun(intake, new, Selection())
-    await latest_are(intake, new, view.current.uuid, 6)
-    assert [row["custom_id"] for row in await intake.tasks(view.current.uuid)] == wanted(*range(6))
+    await latest_are(deployment, new, second, len(names))
+    await deployment.end_tasks(second, list(range(len(names))), "failed", "broke")
+    await end_run(deployment, second)
+    view, _ = await rerun(deployment, new, Selection())
+    await latest_are(deployment, new, view.current.uuid, 6)
+    assert [row["custom_id"] for row in await deployment.tasks(view.current.uuid)] == wanted(
+        *range(6)
+    )
 
 
-async def test_a_rerun_of_all_tasks_needs_no_row_for_each_of_them(intake: Intake) -> None:
-    new = await ended_batch(intake, 12)
-    await rerun(intake, new, Selection())
-    assert await intake.sql.fetchval("SELECT count(*) FROM batch_positions") == 0
+async def test_a_rerun_of_all_tasks_needs_no_row_for_each_of_them(
+    deployment: IngestDeployment,
+) -> None:
+    new = await ended_batch(deployment, 12)
+    await rerun(deployment, new, Selection())
+    assert await deployment.sql.fetchval("SELECT count(*) FROM batch_positions") == 0
 
 
-async def end_run(intake: Intake, run: UUID, *, cancelled: bool = False) -> None:
+async def end_run(deployment: IngestDeployment, run: UUID, *, cancelled: bool = False) -> None:
     """Let a run have ended: its tasks that have not are cancelled, and all are counted."""
-    async with unguarded(intake.sql):
-        await intake.sql.execute(
+    async with unguarded(deployment.sql):
+        await deployment.sql.execute(
             """
             UPDATE jobs SET state = 'cancelled', finished_at = now(), expires_at = 'infinity'
             WHERE run_id = $1 AND state NOT IN ('completed', 'failed', 'cancelled')
             """,
             run,
         )
-    await intake.sql.execute(
+    await deployment.sql.execute(
         """
         UPDATE runs AS r
         SET total = r.tasks, latched_at = now(), completed_at = now(), succeeded = n.completed,
@@ -302,17 +314,19 @@ async def end_run(intake: Intake, run: UUID, *, cancelled: bool = False) -> None
     )
 
 
-async def latest_are(intake: Intake, new: NewBatch, run: UUID, tasks: int) -> None:
+async def latest_are(deployment: IngestDeployment, new: NewBatch, run: UUID, tasks: int) -> None:
     """The latest results of so many tasks are a run's, and the counters say what a recount does."""
-    await counters_equal_recounts(intake.dsn, ORG, new.uuid)
-    view = await intake.view(new)
-    found, _ = await intake.batches.tasks.page_of_all_runs(view, status=None, after=None, limit=200)
+    await counters_equal_recounts(deployment.dsn, ORG, new.uuid)
+    view = await deployment.view(new)
+    found, _ = await deployment.batches.tasks.page_of_all_runs(
+        view, status=None, after=None, limit=200
+    )
     assert [task.run for task in found].count(run) == tasks
     assert [task.position for task in found] == list(range(view.whole.total))
 
 
-async def parts_of(intake: Intake, run: UUID) -> list[UUID]:
-    rows = await intake.sql.fetch(
+async def parts_of(deployment: IngestDeployment, run: UUID) -> list[UUID]:
+    rows = await deployment.sql.fetch(
         "SELECT id FROM batch_parts WHERE run_id = $1 ORDER BY position", run
     )
     return [row["id"] for row in rows]

@@ -14,7 +14,7 @@ from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.products.batches.asking import end_of, submit, tasks_of
 from tests.products.batches.sums import BREAKS
 from tests.waiting import eventually_async
-from tests.webhooks.post_office import first_secret, verified
+from tests.webhooks.webhook_deliveries import first_secret, verified
 
 TYPES = {"batch.completed", "task.failed", "tasks.succeeded"}
 EVERY = ["completed", "task.failed", "tasks.succeeded"]

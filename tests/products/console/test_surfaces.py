@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.estate import ARCHIVE
+from tests.contract.tenant_resources import ARCHIVE
 from tests.products.console.callers import Caller
 from tests.products.console.conftest import NOBODY_LISTENS
 from tests.products.graphs.archives import form

@@ -22,7 +22,7 @@ from tests.deployment import Deployment, bearer
 from tests.egress.upstream_server import upstream_server
 from tests.products.gateway.asking import problem
 from tests.waiting import eventually_async
-from tests.webhooks.post_office import verified
+from tests.webhooks.webhook_deliveries import verified
 
 REPORTS = "/api/v1/orgs/default/usage/reports"
 TODAY = datetime.now(UTC).date()

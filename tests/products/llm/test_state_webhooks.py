@@ -13,14 +13,13 @@ import pytest_asyncio
 
 from coatcheck.products.llm import webhook_payloads
 from examples.ollama_upstream import Fault
-from tests.db.rows import connected
 from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.postgres_keeper import Databases
 from tests.products.llm.conftest import NOBODY_LISTENS
 from tests.products.llm.talking import Talking, a_database, talking
 from tests.waiting import eventually_async
-from tests.webhooks.post_office import PostOffice, first_secret, verified
+from tests.webhooks.webhook_deliveries import WebhookDeliveries, first_secret, verified
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,8 +39,7 @@ async def talk(
     async with (
         a_database(databases) as dsn,
         talking(dsn, tmp_path_factory.mktemp("deployment"), upstream=models) as opened,
-        connected(dsn) as sql,
-        PostOffice(opened.deployment, sql).delivering(),
+        WebhookDeliveries(opened.deployment).delivering(),
     ):
         opened.deployment.start_maintenance()
         yield opened
@@ -217,14 +215,13 @@ async def test_who_is_told_after_the_job_has_gone_is_told_the_facts(
     async with (
         a_database(databases) as dsn,
         Deployment(dsn, tmp_path, llm_url=NOBODY_LISTENS) as deployment,
-        connected(dsn) as sql,
     ):
-        office = PostOffice(deployment, sql)
+        hooks = WebhookDeliveries(deployment)
         both = {"webhook_url": receiver.url("/end"), "state_webhook_url": receiver.url("/states")}
         job_id = await queued(deployment, {**CHAT, **both})
         await deployment.http.post(f"/jobs/{job_id}/cancel")
-        await office.forget_jobs()
-        async with office.delivering():
+        await hooks.forget_jobs()
+        async with hooks.delivering():
             await told(receiver, 2)
     bodies = {request.target: verified(request, first_secret()) for request in receiver.requests}
     flat, data = bodies["/states"], bodies["/end"]["data"]

@@ -7,19 +7,19 @@ import pytest_asyncio
 
 from tests.postgres_keeper import Databases
 from tests.products.llm.talking import a_database
-from tests.products.speech.studio import Studio, a_studio
+from tests.products.speech.speech_deployment import SpeechDeployment, speech_deployment
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def studio(
+async def speech(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Studio]:
+) -> AsyncIterator[SpeechDeployment]:
     """A deployment that speaks, with a worker, for all tests of a module that can share it.
 
     Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
     """
-    folder = tmp_path_factory.mktemp("studio")
-    async with a_database(databases) as dsn, a_studio(dsn, folder) as opened:
+    folder = tmp_path_factory.mktemp("speech")
+    async with a_database(databases) as dsn, speech_deployment(dsn, folder) as opened:
         await opened.deployment.create_org("other")
         await opened.deployment.start_remote_worker()
         yield opened

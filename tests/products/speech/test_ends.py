@@ -5,69 +5,73 @@ from __future__ import annotations
 import pytest
 
 from examples.tts_remote import Fault
-from tests.products.speech.studio import Studio
+from tests.products.speech.speech_deployment import SpeechDeployment
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def parked(studio: Studio, text: str) -> str:
+async def parked(speech: SpeechDeployment, text: str) -> str:
     """A task that is being spoken, and is not done."""
-    studio.remote.plan(Fault("stuck_job"))
-    task_id = await studio.submitted(text=text)
+    speech.remote.plan(Fault("stuck_job"))
+    task_id = await speech.submitted(text=text)
 
     async def spawned() -> bool:
-        return (await studio.task(task_id))["modal_job_id"] is not None
+        return (await speech.task(task_id))["modal_job_id"] is not None
 
     await eventually_async(spawned, "the remote has it")
     return task_id
 
 
-async def test_a_task_that_is_spoken_is_cancelled_here_and_there(studio: Studio) -> None:
-    task_id = await parked(studio, "Stop me.")
-    running = await studio.task(task_id)
+async def test_a_task_that_is_spoken_is_cancelled_here_and_there(speech: SpeechDeployment) -> None:
+    task_id = await parked(speech, "Stop me.")
+    running = await speech.task(task_id)
     assert (running["status"], running["result"], running["terminal"]) == (
         "processing",
         None,
         False,
     )
-    before = studio.remote.seen.jobs_ended["cancelled"]
-    answer = await studio.http.post(f"/tasks/{task_id}/cancel", headers=studio.user())
+    before = speech.remote.seen.jobs_ended["cancelled"]
+    answer = await speech.http.post(f"/tasks/{task_id}/cancel", headers=speech.user())
     assert answer.status_code in (200, 202), answer.text
-    task = await studio.ended(task_id)
+    task = await speech.ended(task_id)
     assert (task["status"], task["cancellation_requested"]) == ("cancelled", True)
     assert task["error"] is None
-    assert studio.remote.seen.jobs_ended["cancelled"] == before + 1
-    again = await studio.http.post(f"/tasks/{task_id}/cancel", headers=studio.user())
+    assert speech.remote.seen.jobs_ended["cancelled"] == before + 1
+    again = await speech.http.post(f"/tasks/{task_id}/cancel", headers=speech.user())
     assert again.status_code == 200
     assert again.json()["status"] == "cancelled"
-    generation = await studio.http.get(task["urls"]["generation"], headers=studio.user())
+    generation = await speech.http.get(task["urls"]["generation"], headers=speech.user())
     assert (generation.json()["status"], generation.json()["audio_url"]) == ("cancelled", None)
 
 
-async def test_a_task_that_is_completed_stays_so_when_it_is_cancelled(studio: Studio) -> None:
-    task_id = await studio.submitted()
-    task = await studio.ended(task_id)
-    answer = await studio.http.post(f"/tasks/{task_id}/cancel", headers=studio.user())
+async def test_a_task_that_is_completed_stays_so_when_it_is_cancelled(
+    speech: SpeechDeployment,
+) -> None:
+    task_id = await speech.submitted()
+    task = await speech.ended(task_id)
+    answer = await speech.http.post(f"/tasks/{task_id}/cancel", headers=speech.user())
     assert answer.status_code == 200
     after = answer.json()
     assert after["status"] == "completed"
     assert after["result"]["audio_object_key"] == task["result"]["audio_object_key"]
 
 
-async def test_what_the_remote_cannot_speak_fails_once_and_for_good(studio: Studio) -> None:
-    made = studio.remote.seen.jobs_made
-    studio.remote.plan(Fault("failed_job", message="No such larynx."))
-    task = await studio.ended(await studio.submitted(text="Fail."))
+async def test_what_the_remote_cannot_speak_fails_once_and_for_good(
+    speech: SpeechDeployment,
+) -> None:
+    made = speech.remote.seen.jobs_made
+    speech.remote.plan(Fault("failed_job", message="No such larynx."))
+    task = await speech.ended(await speech.submitted(text="Fail."))
     assert (task["status"], task["error_code"]) == ("failed", "remote_failed")
     assert "No such larynx." in task["error"]
     assert task["result"] is None
-    assert studio.remote.seen.jobs_made == made + 1
+    assert speech.remote.seen.jobs_made == made + 1
 
 
-async def test_what_is_no_wav_never_becomes_the_users_audio(studio: Studio) -> None:
-    studio.remote.plan(Fault("garbage", path="/job-result", times=1))
-    task = await studio.ended(await studio.submitted(text="Twice."))
+async def test_what_is_no_wav_never_becomes_the_users_audio(speech: SpeechDeployment) -> None:
+    speech.remote.plan(Fault("garbage", path="/job-result", times=1))
+    task = await speech.ended(await speech.submitted(text="Twice."))
     # Once was a fault of the moment: it was fetched again, and is what was spoken.
     assert task["status"] == "completed", task
-    assert (await studio.http.get(task["result"]["audio_url"])).content.startswith(b"RIFF")
+    assert (await speech.http.get(task["result"]["audio_url"])).content.startswith(b"RIFF")

@@ -12,7 +12,7 @@ import pytest
 from coatcheck.cli.data_dir import ISSUER
 from coatcheck.settings.issuers import TokenIssuer
 from tests.markdown import REPOSITORY, pages
-from tests.products.speech.studio import a_studio, seconds_of
+from tests.products.speech.speech_deployment import seconds_of, speech_deployment
 
 DOCUMENTED_URL = "http://127.0.0.1:8080"
 SECRET = "the secret of an up that never was"
@@ -48,10 +48,10 @@ async def test_every_command_of_the_guide_works_and_so_does_the_example(
     (folder / ".coatcheck").mkdir()
     (folder / ".coatcheck" / "jwt-secret").write_text(SECRET)
     issuer = TokenIssuer(issuer=ISSUER, audience=ISSUER, secret=SECRET)
-    async with a_studio(dsn, tmp_path / "deployment", jwt_issuers=(issuer,)) as studio:
-        await studio.deployment.start_remote_worker()
+    async with speech_deployment(dsn, tmp_path / "deployment", jwt_issuers=(issuer,)) as speech:
+        await speech.deployment.start_remote_worker()
         script = "\necho ----\n".join([*steps[:-1], example, steps[-1]])
-        script = script.replace(DOCUMENTED_URL, str(studio.http.base_url).rstrip("/"))
+        script = script.replace(DOCUMENTED_URL, str(speech.http.base_url).rstrip("/"))
         # What is meant by no folder depends on who runs the tests.
         command = f"{Path(sys.executable).with_name('coatcheck')} token --data .coatcheck"
         output = await printed(folder, script.replace(".venv/bin/coatcheck token", command))

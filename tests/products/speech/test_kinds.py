@@ -16,7 +16,12 @@ from examples.tts_remote import Fault
 from examples.tts_remote.characters import median_pitch
 from tests.postgres_keeper import Databases
 from tests.products.llm.talking import a_database
-from tests.products.speech.studio import Headers, Studio, a_hum, a_studio
+from tests.products.speech.speech_deployment import (
+    Headers,
+    SpeechDeployment,
+    a_hum,
+    speech_deployment,
+)
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,7 +32,7 @@ PREVIEW = {"description": "A deep, slow voice.", "text": "Your coat is ready.", 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def reachable(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Studio]:
+) -> AsyncIterator[SpeechDeployment]:
     """A deployment whose remote can fetch what it signs URLs for."""
     folder = tmp_path_factory.mktemp("reachable")
     with socket.socket() as free:
@@ -36,56 +41,58 @@ async def reachable(
     url = f"http://127.0.0.1:{port}"
     async with (
         a_database(databases) as dsn,
-        a_studio(dsn, folder, public_url=url) as opened,
+        speech_deployment(dsn, folder, public_url=url) as opened,
     ):
         await opened.deployment.start_remote_worker()
         await opened.deployment.start_server(port)
         yield opened
 
 
-async def preview(studio: Studio, headers: Headers | None = None, **fields: Any) -> httpx2.Response:
-    return await studio.http.post(
-        "/voices/design-preview", json=PREVIEW | fields, headers=headers or studio.user()
+async def preview(
+    speech: SpeechDeployment, headers: Headers | None = None, **fields: Any
+) -> httpx2.Response:
+    return await speech.http.post(
+        "/voices/design-preview", json=PREVIEW | fields, headers=headers or speech.user()
     )
 
 
 async def clone(
-    studio: Studio, voice: str, headers: Headers | None = None, **fields: Any
+    speech: SpeechDeployment, voice: str, headers: Headers | None = None, **fields: Any
 ) -> httpx2.Response:
-    return await studio.http.post(
+    return await speech.http.post(
         f"/voices/{voice}/clone",
         json={"language": "en", "transcript": "Hum."} | fields,
-        headers=headers or studio.user(),
+        headers=headers or speech.user(),
     )
 
 
-async def a_clone(studio: Studio, hertz: float) -> tuple[str, dict[str, Any]]:
+async def a_clone(speech: SpeechDeployment, hertz: float) -> tuple[str, dict[str, Any]]:
     """A voice that hums so high, and the completed task that cloned it."""
-    voice: str = (await studio.upload(a_hum(hertz))).json()["voice_id"]
-    ticket = await clone(studio, voice)
+    voice: str = (await speech.upload(a_hum(hertz))).json()["voice_id"]
+    ticket = await clone(speech, voice)
     assert ticket.status_code == 202, ticket.text
-    task = await studio.ended(ticket.json()["task_id"])
+    task = await speech.ended(ticket.json()["task_id"])
     assert task["status"] == "completed", task
     return voice, task
 
 
-async def heard(studio: Studio, task: dict[str, Any]) -> bytes:
-    answer = await studio.http.get(task["result"]["audio_url"])
+async def heard(speech: SpeechDeployment, task: dict[str, Any]) -> bytes:
+    answer = await speech.http.get(task["result"]["audio_url"])
     assert answer.status_code == 200
     return answer.content
 
 
-async def test_a_task_names_its_user(studio: Studio) -> None:
-    task = await studio.ended(await studio.submitted())
+async def test_a_task_names_its_user(speech: SpeechDeployment) -> None:
+    task = await speech.ended(await speech.submitted())
     assert (task["type"], task["user_id"]) == ("generate", "alice")
 
 
-async def test_a_design_is_previewed_by_a_job_of_the_remote(studio: Studio) -> None:
-    answer = await preview(studio)
+async def test_a_design_is_previewed_by_a_job_of_the_remote(speech: SpeechDeployment) -> None:
+    answer = await preview(speech)
     assert answer.status_code == 202, answer.text
     ticket = answer.json()
     assert (ticket["type"], ticket["status"]) == ("design_preview", "processing")
-    task = await studio.ended(ticket["task_id"])
+    task = await speech.ended(ticket["task_id"])
     assert (task["type"], task["status"]) == ("design_preview", "completed")
     assert task["user_id"] == "alice"
     assert task["metadata"] == {
@@ -97,45 +104,45 @@ async def test_a_design_is_previewed_by_a_job_of_the_remote(studio: Studio) -> N
         "text": PREVIEW["text"],
         "text_characters": len(PREVIEW["text"]),
     }
-    told = msgspec.json.decode(studio.remote.seen.bodies("/submit-job")[-1])
+    told = msgspec.json.decode(speech.remote.seen.bodies("/submit-job")[-1])
     assert told["type"] == "design_preview"
     assert told["description"] == PREVIEW["description"]
     assert "voice_id" not in told
-    assert (await heard(studio, task)).startswith(b"RIFF")
-    generation = await studio.http.get(task["urls"]["generation"], headers=studio.user())
+    assert (await heard(speech, task)).startswith(b"RIFF")
+    generation = await speech.http.get(task["urls"]["generation"], headers=speech.user())
     assert (generation.json()["type"], generation.json()["voice_id"]) == ("design_preview", None)
 
 
-async def test_what_is_described_is_what_is_heard(studio: Studio) -> None:
+async def test_what_is_described_is_what_is_heard(speech: SpeechDeployment) -> None:
     tasks = [
-        await studio.ended((await preview(studio, description=words)).json()["task_id"])
+        await speech.ended((await preview(speech, description=words)).json()["task_id"])
         for words in ("A deep man, speaking slowly.", "A bright girl, speaking fast.")
     ]
-    deep, bright = [await heard(studio, task) for task in tasks]
+    deep, bright = [await heard(speech, task) for task in tasks]
     assert (median_pitch(bright) or 0) > 1.3 * (median_pitch(deep) or 1_000)
     assert tasks[0]["result"]["duration_seconds"] > tasks[1]["result"]["duration_seconds"]
 
 
-async def test_a_preview_is_cancelled_like_any_task(studio: Studio) -> None:
-    studio.remote.plan(Fault("stuck_job"))
-    task_id = (await preview(studio)).json()["task_id"]
+async def test_a_preview_is_cancelled_like_any_task(speech: SpeechDeployment) -> None:
+    speech.remote.plan(Fault("stuck_job"))
+    task_id = (await preview(speech)).json()["task_id"]
 
     async def spawned() -> bool:
-        return (await studio.task(task_id))["modal_job_id"] is not None
+        return (await speech.task(task_id))["modal_job_id"] is not None
 
     await eventually_async(spawned, "the remote has it")
-    before = studio.remote.seen.jobs_ended["cancelled"]
-    await studio.http.post(f"/tasks/{task_id}/cancel", headers=studio.user())
-    assert (await studio.ended(task_id))["status"] == "cancelled"
-    assert studio.remote.seen.jobs_ended["cancelled"] == before + 1
+    before = speech.remote.seen.jobs_ended["cancelled"]
+    await speech.http.post(f"/tasks/{task_id}/cancel", headers=speech.user())
+    assert (await speech.ended(task_id))["status"] == "cancelled"
+    assert speech.remote.seen.jobs_ended["cancelled"] == before + 1
 
 
-async def test_a_repeated_preview_is_one_task(studio: Studio) -> None:
-    headers = studio.user() | {"Idempotency-Key": "preview-1"}
-    first, again = await preview(studio, headers), await preview(studio, headers)
+async def test_a_repeated_preview_is_one_task(speech: SpeechDeployment) -> None:
+    headers = speech.user() | {"Idempotency-Key": "preview-1"}
+    first, again = await preview(speech, headers), await preview(speech, headers)
     assert first.json()["task_id"] == again.json()["task_id"]
     assert again.headers["idempotent-replayed"] == "true"
-    other = await preview(studio, headers, description="Another one.")
+    other = await preview(speech, headers, description="Another one.")
     assert other.headers["idempotency-mismatch"] == "true"
 
 
@@ -144,19 +151,19 @@ async def test_a_repeated_preview_is_one_task(studio: Studio) -> None:
     [{"description": " "}, {"description": "x" * 2_001}, {"text": ""}, {"language": "no tag"}],
 )
 async def test_a_preview_that_cannot_be_made_is_refused(
-    studio: Studio, fields: dict[str, str]
+    speech: SpeechDeployment, fields: dict[str, str]
 ) -> None:
-    answer = await preview(studio, **fields)
+    answer = await preview(speech, **fields)
     assert answer.status_code == 422, answer.text
 
 
-async def test_tasks_are_listed_by_their_type(studio: Studio) -> None:
-    headers = studio.user("lister")
-    spoken = await studio.submitted(headers)
-    previewed = (await preview(studio, headers)).json()["task_id"]
+async def test_tasks_are_listed_by_their_type(speech: SpeechDeployment) -> None:
+    headers = speech.user("lister")
+    spoken = await speech.submitted(headers)
+    previewed = (await preview(speech, headers)).json()["task_id"]
 
     async def listed(**query: str) -> list[str]:
-        answer = await studio.http.get("/tasks", headers=headers, params=query)
+        answer = await speech.http.get("/tasks", headers=headers, params=query)
         return [each["id"] for each in answer.json()["items"]]
 
     assert await listed() == [previewed, spoken]
@@ -165,13 +172,15 @@ async def test_tasks_are_listed_by_their_type(studio: Studio) -> None:
     assert await listed(type="clone") == []
 
 
-async def test_a_clone_needs_an_address_where_the_remote_hears_the_voice(studio: Studio) -> None:
-    answer = await clone(studio, await studio.voice())
+async def test_a_clone_needs_an_address_where_the_remote_hears_the_voice(
+    speech: SpeechDeployment,
+) -> None:
+    answer = await clone(speech, await speech.voice())
     assert (answer.status_code, answer.json()["code"]) == (404, "speech_not_configured")
     assert "COATCHECK_PUBLIC_URL" in answer.json()["detail"]
 
 
-async def test_a_clone_is_a_file_that_the_voice_is_spoken_with(reachable: Studio) -> None:
+async def test_a_clone_is_a_file_that_the_voice_is_spoken_with(reachable: SpeechDeployment) -> None:
     low_voice, low = await a_clone(reachable, 95.0)
     high_voice, high = await a_clone(reachable, 260.0)
     assert (low["type"], low["user_id"], low["generation_id"]) == ("clone", "alice", None)
@@ -191,14 +200,16 @@ async def test_a_clone_is_a_file_that_the_voice_is_spoken_with(reachable: Studio
     assert spoken[1] > 1.5 * spoken[0] > 0
 
 
-async def test_a_recording_without_a_voice_cannot_be_cloned(reachable: Studio) -> None:
+async def test_a_recording_without_a_voice_cannot_be_cloned(reachable: SpeechDeployment) -> None:
     ticket = await clone(reachable, await reachable.voice())
     task = await reachable.ended(ticket.json()["task_id"])
     assert (task["status"], task["error_code"], task["result"]) == ("failed", "remote_failed", None)
     assert "no voice" in task["error"]
 
 
-async def test_only_a_completed_clone_of_the_voice_is_spoken_with(reachable: Studio) -> None:
+async def test_only_a_completed_clone_of_the_voice_is_spoken_with(
+    reachable: SpeechDeployment,
+) -> None:
     voice, cloned = await a_clone(reachable, 120.0)
     other_voice = await reachable.voice()
     spoken = await reachable.ended(await reachable.submitted())
@@ -224,14 +235,14 @@ async def test_only_a_completed_clone_of_the_voice_is_spoken_with(reachable: Stu
     assert (gone.status_code, gone.json()["code"]) == (404, "voice_not_found")
 
 
-async def test_a_clone_is_no_generation(reachable: Studio) -> None:
+async def test_a_clone_is_no_generation(reachable: SpeechDeployment) -> None:
     _, cloned = await a_clone(reachable, 150.0)
     listed = await reachable.http.get("/generations", headers=reachable.user())
     assert cloned["id"] not in {each["task_id"] for each in listed.json()["items"]}
     assert cloned["urls"]["generation"] is None
 
 
-async def test_another_users_voice_cannot_be_cloned(reachable: Studio) -> None:
+async def test_another_users_voice_cannot_be_cloned(reachable: SpeechDeployment) -> None:
     voice = await reachable.voice()
     foreign = await clone(reachable, voice, reachable.user("mallory"))
     never = await clone(reachable, to_text(new_id()), reachable.user("mallory"))
@@ -239,27 +250,27 @@ async def test_another_users_voice_cannot_be_cloned(reachable: Studio) -> None:
     assert foreign.json()["code"] == never.json()["code"] == "voice_not_found"
 
 
-async def test_failed_work_of_each_kind_is_retried_as_it_was(reachable: Studio) -> None:
+async def test_failed_work_of_each_kind_is_retried_as_it_was(reachable: SpeechDeployment) -> None:
     voice, cloned = await a_clone(reachable, 110.0)
-    studio = reachable
+    speech = reachable
     submissions = [
-        lambda: preview(studio),
-        lambda: clone(studio, voice),
-        lambda: studio.generate(voice, body={"clone_id": cloned["id"]}),
+        lambda: preview(speech),
+        lambda: clone(speech, voice),
+        lambda: speech.generate(voice, body={"clone_id": cloned["id"]}),
     ]
     for submit in submissions:
-        studio.remote.plan(Fault("failed_job", message="Not now."))
-        failed = await studio.ended((await submit()).json()["task_id"])
+        speech.remote.plan(Fault("failed_job", message="Not now."))
+        failed = await speech.ended((await submit()).json()["task_id"])
         assert failed["status"] == "failed"
         path = f"/api/v1/orgs/default/jobs/{failed['id']}"
-        shown = (await studio.http.get(path, headers=studio.user())).json()
+        shown = (await speech.http.get(path, headers=speech.user())).json()
         assert shown["surface"] == "speech"
-        given = await studio.http.get(f"{path}/input", headers=studio.user())
+        given = await speech.http.get(f"{path}/input", headers=speech.user())
         assert given.status_code == 200, given.text
-        again = await studio.http.post(f"{path}/retry", headers=studio.user())
+        again = await speech.http.post(f"{path}/retry", headers=speech.user())
         assert again.status_code in (200, 201, 202), again.text
         job = again.json().get("id") or again.json().get("job_id")
-        task = await studio.ended(job)
+        task = await speech.ended(job)
         assert (task["status"], task["type"]) == ("completed", failed["type"])
         assert {**task["metadata"], "generation_id": 0} == {
             **failed["metadata"],

@@ -17,7 +17,7 @@ from tests.deployment import Deployment
 from tests.postgres_keeper import Databases
 from tests.products.gateway.tokens import MACHINES, USERS
 from tests.products.llm.talking import a_database
-from tests.products.speech.studio import Studio, a_studio
+from tests.products.speech.speech_deployment import SpeechDeployment, speech_deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,20 +25,20 @@ PUBLIC_URL = "https://coats.example/api"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def studio(
+async def speech(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Studio]:
+) -> AsyncIterator[SpeechDeployment]:
     """One that nobody works in: what is handed in waits."""
-    folder = tmp_path_factory.mktemp("studio")
+    folder = tmp_path_factory.mktemp("speech")
     async with (
         a_database(databases) as dsn,
-        a_studio(dsn, folder, public_url=PUBLIC_URL) as opened,
+        speech_deployment(dsn, folder, public_url=PUBLIC_URL) as opened,
     ):
         yield opened
 
 
-async def test_who_is_no_user_is_told_what_to_send(studio: Studio) -> None:
-    machine = studio.machine()
+async def test_who_is_no_user_is_told_what_to_send(speech: SpeechDeployment) -> None:
+    machine = speech.machine()
     for method, path in [
         ("GET", "/voices"),
         ("POST", "/voices"),
@@ -47,7 +47,7 @@ async def test_who_is_no_user_is_told_what_to_send(studio: Studio) -> None:
         ("POST", "/generate"),
         ("POST", "/tasks/01ARZ3NDEKTSV4RRFFQ69G5FAV/cancel"),
     ]:
-        answer = await studio.http.request(method, path, headers=machine)
+        answer = await speech.http.request(method, path, headers=machine)
         assert (answer.status_code, answer.json()["code"]) == (403, "user_required"), path
         assert "a user's token" in answer.json()["detail"]
 
@@ -68,30 +68,30 @@ async def test_who_is_no_user_is_told_what_to_send(studio: Studio) -> None:
     ids=str,
 )
 async def test_what_cannot_be_spoken_is_refused(
-    studio: Studio, change: dict[str, Any], status: int
+    speech: SpeechDeployment, change: dict[str, Any], status: int
 ) -> None:
-    answer = await studio.generate(await studio.voice(), body=change)
+    answer = await speech.generate(await speech.voice(), body=change)
     assert answer.status_code == status, answer.text
-    assert (await studio.http.get("/tasks", headers=studio.user())).json()["items"] == []
+    assert (await speech.http.get("/tasks", headers=speech.user())).json()["items"] == []
 
 
 async def test_a_task_that_nobody_has_taken_is_pending_and_cancelled_at_once(
-    studio: Studio,
+    speech: SpeechDeployment,
 ) -> None:
-    bob = studio.user("bob")
-    task_id = await studio.submitted(bob)
-    task = await studio.task(task_id, bob)
+    bob = speech.user("bob")
+    task_id = await speech.submitted(bob)
+    task = await speech.task(task_id, bob)
     assert (task["status"], task["modal_job_id"]) == ("pending", None)
-    waited = await studio.http.get(f"/tasks/{task_id}", params={"wait": 0.01}, headers=bob)
+    waited = await speech.http.get(f"/tasks/{task_id}", params={"wait": 0.01}, headers=bob)
     assert waited.status_code == 202
-    answer = await studio.http.post(f"/tasks/{task_id}/cancel", headers=bob)
+    answer = await speech.http.post(f"/tasks/{task_id}/cancel", headers=bob)
     assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
 
 
-async def test_the_remote_may_hear_the_voice_where_we_are_reached(studio: Studio) -> None:
-    bob = studio.user("bob")
-    task_id = await studio.submitted(bob)
-    line = Connection(studio.deployment.settings.database_url, name="tests")
+async def test_the_remote_may_hear_the_voice_where_we_are_reached(speech: SpeechDeployment) -> None:
+    bob = speech.user("bob")
+    task_id = await speech.submitted(bob)
+    line = Connection(speech.deployment.settings.database_url, name="tests")
     ((payload,),) = await line.fetch("SELECT payload FROM jobs WHERE id = $1", from_text(task_id))
     await line.close()
     work = decode_work(payload)
@@ -99,7 +99,7 @@ async def test_the_remote_may_hear_the_voice_where_we_are_reached(studio: Studio
     body = msgspec.json.decode(work.body)
     assert body["reference_url"].startswith(PUBLIC_URL + "/v1/blobs/")
     path = body["reference_url"].removeprefix(PUBLIC_URL)
-    assert (await studio.http.get(path)).content.startswith(b"RIFF")
+    assert (await speech.http.get(path)).content.startswith(b"RIFF")
 
 
 async def test_without_a_remote_it_is_said_what_to_set(

@@ -16,14 +16,14 @@ from coatcheck.products.speech.errors import GenerationNotFound, VoiceNotFound
 from coatcheck.products.speech.model import SpeechReader
 from coatcheck.products.speech.queries import sql
 from coatcheck.products.speech.repository import SpeechRepository
-from tests.products.speech.studio import Headers, Studio
+from tests.products.speech.speech_deployment import Headers, SpeechDeployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TABLES = ("voices", "generations", "jobs", "artifacts")
 
 
-class Estate:
+class UserResources:
     """What one user has: a voice, a task that is completed, what it spoke."""
 
     def __init__(self, headers: Headers, task: dict[str, Any]) -> None:
@@ -34,35 +34,37 @@ class Estate:
         self.artifact = f"{self.generation}.wav"
 
     @classmethod
-    async def of(cls, studio: Studio, user: str, org: str = "default") -> Estate:
-        headers = studio.user(user, org)
-        return cls(headers, await studio.ended(await studio.submitted(headers), headers))
+    async def of(cls, speech: SpeechDeployment, user: str, org: str = "default") -> UserResources:
+        headers = speech.user(user, org)
+        return cls(headers, await speech.ended(await speech.submitted(headers), headers))
 
 
-def routes(estate: Estate) -> list[tuple[str, str]]:
-    task = f"/tasks/{estate.task}"
+def routes(resources: UserResources) -> list[tuple[str, str]]:
+    task = f"/tasks/{resources.task}"
     return [
         ("GET", task),
         ("GET", f"{task}/events"),
         ("POST", f"{task}/cancel"),
         ("GET", f"{task}/artifacts"),
-        ("GET", f"{task}/artifacts/{estate.artifact}"),
-        ("GET", f"{task}/artifacts/{estate.artifact}/receipt"),
-        ("GET", f"/generations/{estate.generation}"),
-        ("GET", f"/voices/{estate.voice}"),
+        ("GET", f"{task}/artifacts/{resources.artifact}"),
+        ("GET", f"{task}/artifacts/{resources.artifact}/receipt"),
+        ("GET", f"/generations/{resources.generation}"),
+        ("GET", f"/voices/{resources.voice}"),
     ]
 
 
-def absent(path: str, estate: Estate) -> str:
+def absent(path: str, resources: UserResources) -> str:
     """The same path, with ids that never were."""
-    for known in (estate.task, estate.generation, estate.voice):
+    for known in (resources.task, resources.generation, resources.voice):
         path = path.replace(known, to_text(new_id()))
     return path
 
 
-async def test_another_users_things_are_answered_as_if_they_never_were(studio: Studio) -> None:
-    mine = await Estate.of(studio, "alice")
-    strangers = [studio.user("mallory"), studio.user("alice", "other")]
+async def test_another_users_things_are_answered_as_if_they_never_were(
+    speech: SpeechDeployment,
+) -> None:
+    mine = await UserResources.of(speech, "alice")
+    strangers = [speech.user("mallory"), speech.user("alice", "other")]
     deletions = [
         ("DELETE", f"/voices/{mine.voice}"),
         ("DELETE", f"/tasks/{mine.task}/artifacts/{mine.artifact}"),
@@ -70,19 +72,19 @@ async def test_another_users_things_are_answered_as_if_they_never_were(studio: S
     for stranger in strangers:
         headers = stranger | {"X-Request-Id": "the-same"}
         for method, path in [*routes(mine), *deletions]:
-            foreign = await studio.http.request(method, path, headers=headers)
-            never = await studio.http.request(method, absent(path, mine), headers=headers)
+            foreign = await speech.http.request(method, path, headers=headers)
+            never = await speech.http.request(method, absent(path, mine), headers=headers)
             assert foreign.status_code == 404, (method, path, foreign.text)
             assert _said(foreign.json()) == _said(never.json()), (method, path)
-        taken = await studio.generate(mine.voice, headers)
-        never = await studio.generate(to_text(new_id()), headers)
-        malformed = await studio.generate("no id at all", headers)
+        taken = await speech.generate(mine.voice, headers)
+        never = await speech.generate(to_text(new_id()), headers)
+        malformed = await speech.generate("no id at all", headers)
         assert (taken.status_code, taken.json()["code"]) == (404, "voice_not_found")
         assert _said(taken.json()) == _said(never.json()) == _said(malformed.json())
         for path in ("/tasks", "/generations", "/voices"):
-            assert (await studio.http.get(path, headers=stranger)).json()["items"] == []
+            assert (await speech.http.get(path, headers=stranger)).json()["items"] == []
     for method, path in routes(mine):
-        own = await studio.http.request(method, path, headers=mine.headers)
+        own = await speech.http.request(method, path, headers=mine.headers)
         assert own.status_code == 200, (method, path, own.text)
 
 
@@ -90,17 +92,17 @@ def _said(problem: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in problem.items() if name != "timestamp"}
 
 
-async def test_an_admin_is_a_user_like_others(studio: Studio) -> None:
-    mine = await Estate.of(studio, "alice")
+async def test_an_admin_is_a_user_like_others(speech: SpeechDeployment) -> None:
+    mine = await UserResources.of(speech, "alice")
     # The deployment's key is of the user `dev`, and has every scope.
-    assert (await studio.http.get(f"/tasks/{mine.task}")).status_code == 404
-    assert (await studio.http.get("/tasks")).json()["items"] == []
+    assert (await speech.http.get(f"/tasks/{mine.task}")).status_code == 404
+    assert (await speech.http.get("/tasks")).json()["items"] == []
 
 
-async def test_a_key_of_a_users_reads_what_is_the_users(studio: Studio) -> None:
-    mine = await Estate.of(studio, "alice")
-    key = await studio.deployment.create_key(user="alice")
-    read = await studio.http.get(f"/tasks/{mine.task}", headers={"Authorization": f"Bearer {key}"})
+async def test_a_key_of_a_users_reads_what_is_the_users(speech: SpeechDeployment) -> None:
+    mine = await UserResources.of(speech, "alice")
+    key = await speech.deployment.create_key(user="alice")
+    read = await speech.http.get(f"/tasks/{mine.task}", headers={"Authorization": f"Bearer {key}"})
     assert read.json()["id"] == mine.task
 
 
@@ -127,16 +129,16 @@ async def counts(connection: asyncpg.Connection[asyncpg.Record]) -> dict[str, in
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def connection(studio: Studio) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    opened = await asyncpg.connect(studio.deployment.settings.database_url)
+async def connection(speech: SpeechDeployment) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    opened = await asyncpg.connect(speech.deployment.settings.database_url)
     yield opened
     await opened.close()
 
 
 async def test_the_database_shows_the_role_one_users_rows_and_nobody_none(
-    studio: Studio, connection: asyncpg.Connection[asyncpg.Record]
+    speech: SpeechDeployment, connection: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    dora, erik = await Estate.of(studio, "dora"), await Estate.of(studio, "erik")
+    dora, erik = await UserResources.of(speech, "dora"), await UserResources.of(speech, "erik")
     nothing = dict.fromkeys(TABLES, 0)
     async with acting_for(connection, None, None):
         assert await counts(connection) == nothing
@@ -199,13 +201,13 @@ async def test_the_role_cannot_step_over_the_wall_nor_write(
 
 
 async def test_what_the_surface_reads_is_read_behind_the_wall(
-    studio: Studio, connection: asyncpg.Connection[asyncpg.Record]
+    speech: SpeechDeployment, connection: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     """Were the first wall forgotten, the second would still stand: the policies alone, changed to
     show nothing, make everything vanish for its reader, and for nobody else."""
-    mine = await Estate.of(studio, "fay")
+    mine = await UserResources.of(speech, "fay")
     repository, reader = (
-        studio.deployment.engine.extension(SpeechRepository),
+        speech.deployment.engine.extension(SpeechRepository),
         SpeechReader("default", "fay"),
     )
     assert (await repository.task(reader, mine.task)).spoken.id == mine.generation
@@ -224,7 +226,7 @@ async def test_what_the_surface_reads_is_read_behind_the_wall(
         with pytest.raises(VoiceNotFound):
             await repository.voice(reader, mine.voice)
         assert list(await repository.tasks(reader)) == list(await repository.voices(reader)) == []
-        assert (await studio.deployment.engine.get(mine.task)).terminal
+        assert (await speech.deployment.engine.get(mine.task)).terminal
     finally:
         for wall in walls:
             await connection.execute(

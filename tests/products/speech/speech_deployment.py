@@ -26,7 +26,7 @@ REMOTE_TOKEN = "the-remotes-own-token"
 Headers = dict[str, str]
 
 
-class Studio:
+class SpeechDeployment:
     """One remote, and a deployment that has texts spoken by it."""
 
     def __init__(self, deployment: Deployment, remote: TtsRemote) -> None:
@@ -81,7 +81,9 @@ class Studio:
 
 
 @asynccontextmanager
-async def a_studio(dsn: str, folder: Path, **settings: Any) -> AsyncIterator[Studio]:
+async def speech_deployment(
+    dsn: str, folder: Path, **settings: Any
+) -> AsyncIterator[SpeechDeployment]:
     """Without a worker: ``deployment.start_remote_worker()`` hires one."""
     async with (
         TtsRemote(folder / "remote", bearer=REMOTE_TOKEN) as remote,
@@ -96,7 +98,7 @@ async def a_studio(dsn: str, folder: Path, **settings: Any) -> AsyncIterator[Stu
             },
         ) as deployment,
     ):
-        yield Studio(deployment, remote)
+        yield SpeechDeployment(deployment, remote)
 
 
 def a_wav(seconds: float = 1.5, *, rate: int = 8_000) -> bytes:

@@ -1,16 +1,15 @@
-"""A worker, a poller and an engine around jobs that a remote does."""
+"""A deployment whose jobs a fake remote does: an engine, remote calls, workers with a poller."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from coatcheck import Engine, Job, Service, Settings
+from coatcheck import Job, Service
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.core.remote.context import RemoteRetryPolicy
@@ -22,17 +21,17 @@ from coatcheck.domain.job import JobView
 from coatcheck.domain.remote_work import Destination, OperatorRemote, RemoteWork, encode_work
 from coatcheck.maintenance.remote_poller import Poller
 from coatcheck.remotes import RemoteResult
-from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.worker.worker import Worker
+from tests.deployment import Deployment
 from tests.remotes.fake_service import SECRETS, FakeService
-from tests.sealed_secrets import SECRET_KEY, store_secrets
+from tests.sealed_secrets import store_secrets
 from tests.waiting import eventually_async
 
 ENDPOINT = "studio.post__render"
 SOUND = b"RIFF....WAVE" * 100
 
 
-class BlobKeeper:
+class HeldResultStore:
     """Stores a result under one key for each job, and can be held up on the way."""
 
     def __init__(self) -> None:
@@ -60,34 +59,23 @@ class BlobKeeper:
         return StoredOutput(b'{"bytes": %d}' % stored.size, artifact)
 
 
-class Bureau:
-    """A context manager. ``calls`` is what a server has; workers bring their own."""
+class RenderDeployment(Deployment):
+    """A deployment without a server whose jobs ``remote`` does. ``calls`` is what a server has;
+    workers bring their own."""
 
-    def __init__(self, dsn: str, folder: Path, remote: FakeService, **overrides: Any) -> None:
-        self.dsn = dsn
-        self.remote = remote
-        self.settings = Settings(
-            **{
-                "database_url": dsn,
-                "blob_url": (folder / "blobs").as_uri(),
-                "temp_dir": folder / "temp",
-                "drain_seconds": 0.0,
-                "egress_allow": parse_allow("127.0.0.1"),
-                "public_url": "https://coats.example",
-                "secret_keys": (SECRET_KEY,),
-                **overrides,
-            }
+    def __init__(self, dsn: str, folder: Path, remote: FakeService, **settings: Any) -> None:
+        super().__init__(
+            dsn, folder, **{"servers": 0, "public_url": "https://coats.example", **settings}
         )
+        self.remote = remote
         self.blobs = BlobContainer.open(self.settings.blob_url)
-        self.keeper = BlobKeeper()
+        self.result_store = HeldResultStore()
         self.to = Destination(target=remote.definition())
         self.operators: dict[str, OperatorRemote] = {}
-        self._closing = AsyncExitStack()
-        self._workers: list[tuple[Worker, asyncio.Task[None]]] = []
 
     async def __aenter__(self) -> Self:
-        self.engine = await self._closing.enter_async_context(await Engine.connect(self.settings))
-        self.calls = await self.another_desk()
+        await super().__aenter__()
+        self.calls = await self.open_remote_calls()
         return self
 
     async def __aexit__(
@@ -96,38 +84,33 @@ class Bureau:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.keeper.may_end.set()
-        for worker, _ in self._workers:
-            worker.stop()
-        await asyncio.gather(*(task for _, task in self._workers))
-        await self._closing.aclose()
+        self.result_store.may_end.set()
+        await super().__aexit__(kind, error, trace)
 
-    async def another_desk(self, **options: Any) -> RemoteCalls:
+    async def open_remote_calls(self, **options: Any) -> RemoteCalls:
         return await self._closing.enter_async_context(
             RemoteCalls(
                 self.settings,
-                {ENDPOINT: self.keeper},
+                {ENDPOINT: self.result_store},
                 blobs=lambda: self.blobs,
                 operators=self.operators,
                 **options,
             )
         )
 
-    async def work(self, *, polling: bool = True, faults_max: int = 3) -> Worker:
-        """A worker for what is handed in; with ``polling``, it looks after what it spawned."""
-        calls = await self.another_desk(retry_policy=RemoteRetryPolicy(faults_max))
-        worker = Worker(self.settings, [studio()], remote_calls=calls)
-        self._workers.append((worker, asyncio.create_task(worker.run())))
-        await worker.ready.wait()
+    async def start_render_worker(self, *, polling: bool = True, faults_max: int = 3) -> Worker:
+        """A worker for what is submitted; with ``polling``, it looks after what it spawned."""
+        calls = await self.open_remote_calls(retry_policy=RemoteRetryPolicy(faults_max))
+        worker = await self.run_worker(Worker(self.settings, [studio()], remote_calls=calls))
         if polling:
-            line = Connection(self.dsn, name="tests poller")
-            poller = Poller(line, calls)
-            self._closing.push_async_callback(line.close)
+            connection = Connection(self.dsn, name="tests poller")
+            poller = Poller(connection, calls)
+            self._closing.push_async_callback(connection.close)
             self._closing.push_async_callback(poller.stop)
             poller.start()
         return worker
 
-    async def hand_in(self, name: str = "a", **options: Any) -> str:
+    async def submit(self, name: str = "a", **options: Any) -> str:
         stored_as = ""
         if self.to.target is not None:
             stored_as = await store_secrets(
@@ -140,7 +123,7 @@ class Bureau:
         payload = encode_work(to, b'{"text": "hello"}')
         return (await self.engine.submit(ENDPOINT, payload, **options)).id
 
-    async def when(self, job_id: str, state: Callable[[JobView], bool], what: str) -> JobView:
+    async def wait_for(self, job_id: str, state: Callable[[JobView], bool], what: str) -> JobView:
         async def look() -> JobView | None:
             view = await self.engine.get(job_id)
             return view if state(view) else None
@@ -149,10 +132,10 @@ class Bureau:
         return found
 
     async def parked(self, job_id: str) -> JobView:
-        return await self.when(job_id, lambda job: job.execution_id is not None, "it is parked")
+        return await self.wait_for(job_id, lambda job: job.execution_id is not None, "it is parked")
 
     async def ended(self, job_id: str) -> JobView:
-        return await self.when(job_id, lambda job: job.terminal, "it ended")
+        return await self.wait_for(job_id, lambda job: job.terminal, "it ended")
 
     async def stored(self) -> list[str]:
         return [key async for page in self.blobs.keys_under("renders") for key in page]

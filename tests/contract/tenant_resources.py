@@ -19,9 +19,9 @@ from coatcheck.http.routing import EVERY_METHOD, Route
 from coatcheck.products.batches.blob_keys import export_key
 from coatcheck.products.speech.model import generation_of
 from tests.all_products import SURFACES
-from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch
-from tests.contract.chat_estate import ended_chats, waiting_chat
-from tests.contract.speech_estate import a_voice, ended_task, waiting_task
+from tests.contract.batch_resources import BatchResources, open_batch, stuck_batch
+from tests.contract.chat_resources import ended_chats, waiting_chat
+from tests.contract.speech_resources import a_voice, ended_task, waiting_task
 from tests.contract.things_service import things
 from tests.deployment import Deployment, bearer
 from tests.products.graphs.archives import post, zipped
@@ -35,7 +35,7 @@ HOSTED = "/api/v1/orgs/{org}/workspaces/default/hosted-services/{service}"
 
 
 @dataclass(frozen=True, slots=True)
-class Possession:
+class TenantResource:
     """Something of the caller's, the like of another organisation's, and what there is none of."""
 
     own: str
@@ -44,98 +44,98 @@ class Possession:
 
 
 @dataclass
-class Estate:
+class TenantResources:
     """What requests are about. The organisations' services have an upstream that answers."""
 
     deployment: Deployment
     upstream_url: str
-    ended_job: Possession
-    waiting_job: Possession
-    ended_graph_job: Possession
-    waiting_graph_job: Possession
-    ended_chat: Possession
-    waiting_chat: Possession
-    ended_task: Possession
-    waiting_task: Possession
-    voice: Possession
-    key_id: Possession
-    delivery: Possession
-    usage_report: Possession
-    webhook_endpoint: Possession
+    ended_job: TenantResource
+    waiting_job: TenantResource
+    ended_graph_job: TenantResource
+    waiting_graph_job: TenantResource
+    ended_chat: TenantResource
+    waiting_chat: TenantResource
+    ended_task: TenantResource
+    waiting_task: TenantResource
+    voice: TenantResource
+    key_id: TenantResource
+    delivery: TenantResource
+    usage_report: TenantResource
+    webhook_endpoint: TenantResource
     """One that is fetched from."""
-    blob_token: Possession
-    upload_token: Possession
-    batches: Mapping[str, BatchEstate]
-    org: Possession = Possession(OWN, FOREIGN, ABSENT)
-    service: Possession = Possession("mine", "theirs", "nothing")
-    workspace: Possession = Possession("default", "private", "nowhere")
+    blob_token: TenantResource
+    upload_token: TenantResource
+    batches: Mapping[str, BatchResources]
+    org: TenantResource = TenantResource(OWN, FOREIGN, ABSENT)
+    service: TenantResource = TenantResource("mine", "theirs", "nothing")
+    workspace: TenantResource = TenantResource("default", "private", "nowhere")
     changed: bool = False
     """Whether a call was let in that may have changed something."""
 
     @classmethod
-    async def built(cls, deployment: Deployment, upstream_url: str) -> Estate:
+    async def built(cls, deployment: Deployment, upstream_url: str) -> TenantResources:
         await deployment.create_org(FOREIGN)
         await deployment.start_worker(things)
         await deployment.start_gateway_worker()
         stranger = await deployment.create_key(FOREIGN)
-        estate = cls(
+        resources = cls(
             deployment,
             upstream_url,
-            ended_job=Possession(
+            ended_job=TenantResource(
                 await ended_job(deployment, OWN), await ended_job(deployment, FOREIGN), fresh_id()
             ),
-            waiting_job=Possession(
+            waiting_job=TenantResource(
                 await waiting_job(deployment, OWN),
                 await waiting_job(deployment, FOREIGN),
                 fresh_id(),
             ),
-            ended_graph_job=Possession(
+            ended_graph_job=TenantResource(
                 await ended_graph_job(deployment, deployment.key),
                 await ended_graph_job(deployment, stranger),
                 fresh_id(),
             ),
-            waiting_graph_job=Possession(
+            waiting_graph_job=TenantResource(
                 await waiting_graph_job(deployment, deployment.key),
                 await waiting_graph_job(deployment, stranger),
                 fresh_id(),
             ),
-            ended_chat=Possession(
+            ended_chat=TenantResource(
                 *await ended_chats(deployment, deployment.key, stranger), fresh_id()
             ),
-            waiting_chat=Possession(
+            waiting_chat=TenantResource(
                 await waiting_chat(deployment, deployment.key),
                 await waiting_chat(deployment, stranger),
                 fresh_id(),
             ),
-            ended_task=Possession(
+            ended_task=TenantResource(
                 await ended_task(deployment, deployment.key),
                 await ended_task(deployment, stranger),
                 fresh_id(),
             ),
-            waiting_task=Possession(
+            waiting_task=TenantResource(
                 await waiting_task(deployment, deployment.key),
                 await waiting_task(deployment, stranger),
                 fresh_id(),
             ),
-            voice=Possession(
+            voice=TenantResource(
                 await a_voice(deployment, deployment.key),
                 await a_voice(deployment, stranger),
                 fresh_id(),
             ),
-            key_id=Possession(
+            key_id=TenantResource(
                 key_id_of(await deployment.create_key()), key_id_of(stranger), fresh_id()
             ),
-            delivery=Possession(
+            delivery=TenantResource(
                 await delivery(deployment, OWN),
                 await delivery(deployment, FOREIGN),
                 f"msg_{fresh_id()}",
             ),
-            usage_report=Possession(
+            usage_report=TenantResource(
                 await usage_report(deployment, OWN),
                 await usage_report(deployment, FOREIGN),
                 fresh_id(),
             ),
-            webhook_endpoint=Possession(
+            webhook_endpoint=TenantResource(
                 await webhook_endpoint(deployment, OWN),
                 await webhook_endpoint(deployment, FOREIGN),
                 fresh_id(),
@@ -143,24 +143,24 @@ class Estate:
             blob_token=await blob_token(deployment),
             upload_token=await upload_token(deployment),
             batches={
-                OWN: await BatchEstate.built(deployment, OWN, deployment.key),
-                FOREIGN: await BatchEstate.built(deployment, FOREIGN, stranger),
-                ABSENT: BatchEstate.absent(fresh_id()),
+                OWN: await BatchResources.built(deployment, OWN, deployment.key),
+                FOREIGN: await BatchResources.built(deployment, FOREIGN, stranger),
+                ABSENT: BatchResources.absent(fresh_id()),
             },
         )
-        await estate.register(OWN, "mine", deployment.key)
-        await estate.register(FOREIGN, "theirs", stranger)
-        return estate
+        await resources.register(OWN, "mine", deployment.key)
+        await resources.register(FOREIGN, "theirs", stranger)
+        return resources
 
-    def of_batches(self, kind: str) -> Possession:
+    def of_batches(self, kind: str) -> TenantResource:
         """One of the kinds of things that an organisation has of batches."""
-        return Possession(*(getattr(self.batches[org], kind) for org in (OWN, FOREIGN, ABSENT)))
+        return TenantResource(*(getattr(self.batches[org], kind) for org in (OWN, FOREIGN, ABSENT)))
 
     @property
-    def generation(self) -> Possession:
+    def generation(self) -> TenantResource:
         """What the task that has ended was to say."""
         task = self.ended_task
-        return Possession(*map(generation_id, (task.own, task.foreign, task.absent)))
+        return TenantResource(*map(generation_id, (task.own, task.foreign, task.absent)))
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -240,18 +240,18 @@ def generation_id(task: str) -> str:
     return ids.to_text(generation_of(ids.from_text(task)))
 
 
-async def blob_token(deployment: Deployment) -> Possession:
+async def blob_token(deployment: Deployment) -> TenantResource:
     """Of a blob; of one that is there, signed by a stranger; of one that is not there."""
     key = export_key(await deployment.engine.deployment(), ids.new_id(), ids.new_id())
     await deployment.engine.blobs.put(key, b"an export")
-    return Possession(
+    return TenantResource(
         await token_of(deployment.engine.signer.signed_get(key, TOKEN_SECONDS)),
         await token_of(stranger_of(deployment).signed_get(key, TOKEN_SECONDS)),
         await token_of(deployment.engine.signer.signed_get(f"{key}x", TOKEN_SECONDS)),
     )
 
 
-async def upload_token(deployment: Deployment) -> Possession:
+async def upload_token(deployment: Deployment) -> TenantResource:
     """Of an upload; of the same, signed by a stranger; of one that was never made."""
     upload_id = ids.new_id()
     deployment_id = await deployment.engine.deployment()
@@ -264,7 +264,7 @@ async def upload_token(deployment: Deployment) -> Possession:
         blob_key=key,
         life_seconds=TOKEN_SECONDS,
     )
-    return Possession(
+    return TenantResource(
         await token_of(deployment.engine.signer.signed_put(key, TOKEN_SECONDS, "text/plain")),
         await token_of(stranger_of(deployment).signed_put(key, TOKEN_SECONDS, "text/plain")),
         await token_of(deployment.engine.signer.signed_put(absent, TOKEN_SECONDS, "text/plain")),

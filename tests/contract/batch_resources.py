@@ -17,7 +17,7 @@ TALK = {"service": "things", "endpoint": "/talk", "tasks": [{}]}
 
 
 @dataclass(frozen=True)
-class BatchEstate:
+class BatchResources:
     """Ids, all of one organisation."""
 
     batch: str
@@ -28,7 +28,7 @@ class BatchEstate:
     dead_letter: str
 
     @classmethod
-    async def built(cls, deployment: Deployment, org: str, key: str) -> BatchEstate:
+    async def built(cls, deployment: Deployment, org: str, key: str) -> BatchResources:
         batch = await created(deployment, key, TALK, 201)
         export = await posted(deployment, key, f"{JOBS}/{batch['id']}/exports", None, 202)
         stuck = await stuck_batch(deployment, org, key)
@@ -42,7 +42,7 @@ class BatchEstate:
         )
 
     @classmethod
-    def absent(cls, fresh: str) -> BatchEstate:
+    def absent(cls, fresh: str) -> BatchResources:
         """What there is none of."""
         task = hashlib.sha256(fresh.encode()).hexdigest()[:32]
         return cls(fresh, task, fresh, fresh, fresh, fresh)

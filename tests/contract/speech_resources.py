@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.deployment import Deployment, bearer
-from tests.products.speech.studio import a_wav
+from tests.products.speech.speech_deployment import a_wav
 
 RECORDING = {"file": ("me.wav", a_wav(1.0), "audio/wav")}
 

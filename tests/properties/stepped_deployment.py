@@ -62,7 +62,7 @@ _MOMENTS: Final = """
 """
 
 
-class Ground:
+class SteppedDeployment:
     """One database, cleared for each history."""
 
     def __init__(self, dsn: str, folder: Path, tables: Sequence[str]) -> None:
@@ -151,10 +151,12 @@ async def _made(make: Any) -> Any:
 
 
 @contextmanager
-def ground(databases: Databases, folder: Path, tables: Sequence[str]) -> Iterator[Ground]:
+def stepped_deployment(
+    databases: Databases, folder: Path, tables: Sequence[str]
+) -> Iterator[SteppedDeployment]:
     """A database of its own, and what stands on it."""
     with databases.shared() as dsn:
-        stood_on = Ground(dsn, folder, tables)
+        stood_on = SteppedDeployment(dsn, folder, tables)
         try:
             yield stood_on
         finally:

@@ -13,12 +13,10 @@ from standardwebhooks import Webhook
 from coatcheck import Ticket
 from coatcheck.core.queries import maintenance, webhooks
 from coatcheck.core.webhooks import WebhookSecrets
-from coatcheck.db.connection import Connection
 from coatcheck.domain.webhooks import target_id
 from coatcheck.egress import Guard
 from coatcheck.maintenance.webhooks import LEASE_SECONDS, WebhookDeliverer
 from tests.all_products import payloads
-from tests.db.edge_guard import AsyncpgConnection
 from tests.deployment import PEPPER, Deployment
 from tests.egress.upstream_server import Answer, Request, UpstreamServer, plain
 from tests.waiting import eventually_async
@@ -27,12 +25,12 @@ ORG = "default"
 LOG = f"/api/v1/orgs/{ORG}/webhooks/deliveries"
 
 
-class PostOffice:
+class WebhookDeliveries:
     """What a test does with webhooks. The deliverers of a test are stopped at its end."""
 
-    def __init__(self, deployment: Deployment, sql: AsyncpgConnection) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
-        self.sql = sql
+        self.sql = deployment.sql
 
     # Delivering
 
@@ -96,9 +94,7 @@ class PostOffice:
     async def forget_jobs(self) -> None:
         """Let the retention of every job end."""
         await self.sql.execute("UPDATE jobs SET expires_at = now()")
-        line = Connection(self.deployment.settings.database_url, name="forgetting")
-        await maintenance.prune(line, 500)
-        await line.close()
+        await maintenance.prune(self.deployment.connection, 500)
         assert await self.sql.fetchval("SELECT count(*) FROM jobs") == 0
 
     async def delivery_of(self, ticket: Ticket) -> dict[str, Any]:

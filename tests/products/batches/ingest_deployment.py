@@ -1,17 +1,15 @@
-"""Batches with staged lists, made through the engine and taken in by this process."""
+"""A deployment with batches whose lists are staged, and ingested when the test says so."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
 import asyncpg
 
-from coatcheck import Engine, Settings
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import upload_key
 from coatcheck.blobs.pieces import store_pieces
@@ -24,6 +22,7 @@ from coatcheck.products.batches.ingest import Ingester, IngestReport, IngestRequ
 from coatcheck.products.batches.model import BatchView, NewBatch, NewPart
 from coatcheck.products.batches.repository import BatchRepository
 from tests.db.edge_guard import unguarded
+from tests.deployment import Deployment
 
 ORG = "acme"
 OWNER = "dev"
@@ -62,40 +61,27 @@ def new_batch(**changes: Any) -> NewBatch:
     return replace(plain, **changes)
 
 
-class Intake:
-    """An engine, a container, and somebody who takes lists in when told to. A context manager."""
+class IngestDeployment(Deployment):
+    """A deployment without a server or a worker: the test says when a list is ingested."""
 
-    def __init__(self, dsn: str, folder: Path, blob_url: str | None = None) -> None:
-        self.dsn = dsn
-        self.settings = Settings(
-            database_url=dsn,
-            blob_url=blob_url or (folder / "blobs").as_uri(),
-            temp_dir=folder / "temp",
-        )
+    def __init__(self, dsn: str, folder: Path, **settings: Any) -> None:
+        super().__init__(dsn, folder, servers=0, **settings)
         self.blobs = BlobContainer.open(self.settings.blob_url)
 
     async def __aenter__(self) -> Self:
-        self.engine = await (await Engine.connect(self.settings)).__aenter__()
+        await super().__aenter__()
         self.batches = self.engine.extension(BatchRepository)
-        self.line = Connection(self.dsn, name="tests ingest", server_settings=PINNED_PLANS)
-        self._notify_db = Connection(self.dsn, name="tests notify")
-        self.notifier = Notifier(self._notify_db)
-        self.sql = await asyncpg.connect(self.dsn)
+        self.ingest_connection = Connection(
+            self.dsn, name="tests ingest", server_settings=PINNED_PLANS
+        )
+        notifying = Connection(self.dsn, name="tests notify")
+        self.notifier = Notifier(notifying)
+        self._closing.push_async_callback(self.ingest_connection.close)
+        self._closing.push_async_callback(notifying.close)
+        self._closing.push_async_callback(self.notifier.drain)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.sql.close()
-        await self.notifier.drain()
-        await self._notify_db.close()
-        await self.line.close()
-        await self.engine.__aexit__(kind, error, trace)
-
-    # Handing in
+    # Submitting
 
     async def staged(self, batch: UUID, data: bytes, *, piece_bytes: int | None = None) -> NewPart:
         """A list as the body of a request would be staged: in pieces."""
@@ -119,29 +105,34 @@ class Intake:
         upload = new_id()
         key = upload_key(DEPLOYMENT, upload)
         await uploads.create(
-            self.line, org=ORG, upload_id=upload, owner=OWNER, blob_key=key, life_seconds=3600
+            self.ingest_connection,
+            org=ORG,
+            upload_id=upload,
+            owner=OWNER,
+            blob_key=key,
+            life_seconds=3600,
         )
         await self.blobs.put(key, data)
         return NewPart(new_id(), "upload", source_key=key, source_bytes=len(data), upload=upload)
 
     async def create(self, data: bytes, **changes: Any) -> tuple[NewBatch, NewPart]:
-        """A batch whose list waits to be taken in."""
+        """A batch whose list waits to be ingested."""
         new = new_batch(**changes)
         part = await self.staged(new.uuid, data)
         await self.batches.create(new, part)
         return new, part
 
-    # Taking in
+    # Ingesting
 
-    async def take_in(self, part: NewPart | UUID) -> IngestReport:
+    async def ingest(self, part: NewPart | UUID) -> IngestReport:
         """Do what a worker does for the part's job."""
         uuid = part if isinstance(part, UUID) else part.uuid
         return await self.ingester().ingest(IngestRequest(ORG, uuid))
 
     def ingester(self) -> Ingester:
-        return Ingester(self.line, self.blobs, self.notifier)
+        return Ingester(self.ingest_connection, self.blobs, self.notifier)
 
-    # Looking
+    # Reading
 
     async def view(self, new: NewBatch) -> BatchView:
         return await self.batches.get(to_text(new.uuid), org=ORG)
