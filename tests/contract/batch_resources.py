@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coatcheck.domain.ids import from_text
-from coatcheck.products.batches.queries import ingest
+from coatcheck.products.batches import ingest_repository as ingest
 from tests.deployment import Deployment, bearer
 from tests.waiting import eventually_async
 

@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.batch_repository import batches
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import connected
+
+__all__ = ["batches", "connection", "worker"]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BatchView, task_id
-from coatcheck.products.batches.queries import batches
+from coatcheck.products.batches.repository import read
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG
 
@@ -35,9 +35,7 @@ class LongRun:
         return UUID(bytes=task_id(self.run, index))
 
     async def view(self, line: Connection) -> BatchView:
-        found = await batches.get(line, self.org, self.batch)
-        assert found is not None
-        return found
+        return await read(line, self.org, self.batch)
 
 
 async def put_long_run(

@@ -7,10 +7,11 @@ from datetime import timedelta
 from coatcheck.core.queries import artifacts, maintenance, reports
 from coatcheck.db.connection import Connection
 from coatcheck.domain.artifacts import ArtifactRecord, BlobToDelete, Disposal
-from coatcheck.domain.ids import new_id
+from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
-from coatcheck.products.batches.queries import batches, removal
+from coatcheck.products.batches import removal
+from coatcheck.products.batches.repository import BatchRepository
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import put_long_run
@@ -165,7 +166,7 @@ async def test_only_a_job_that_has_ended_has_its_artifact_taken_away(
 
 
 async def test_tasks_that_are_removed_leave_records_that_are_closed(
-    connection: AsyncpgConnection, worker: Claimer
+    batches: BatchRepository, connection: AsyncpgConnection, worker: Claimer
 ) -> None:
     made = await put_long_run(connection, [State.COMPLETED] * 3, keys=["a word of the payload"])
     await connection.execute(
@@ -177,7 +178,7 @@ async def test_tasks_that_are_removed_leave_records_that_are_closed(
     there = await artifacts.record(worker.line, made.org, made.task(2), "file")
     assert there is not None
     assert there.queue_key == "", "its flow tells of its payload"
-    assert await batches.delete(worker.line, made.org, made.batch)
+    await batches.delete(to_text(made.batch), org=made.org)
     [deleted] = await removal.deleted(worker.line, None, 10)
     [run] = await removal.runs(worker.line, deleted)
     tasks = removal.last_tasks(run, 2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
-from coatcheck.products.batches.queries import sql, tasks
+from coatcheck.products.batches.queries import sql
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 from tests.db.rows import ENDPOINT, ORG
 
 TASKS = 3_000
@@ -37,15 +37,18 @@ async def test_failures_are_counted_up_to_a_number_by_one_range_of_an_index(
         """
     )
     await connection.execute("VACUUM ANALYZE jobs")
-    plan = await explain(connection, sql("tasks/failures"), ORG, run, COUNTED_MAX, 50)
+    of_run = {"org": ORG, "run": run}
+    plan = await explain_query(
+        connection, sql, "tasks/failures", **of_run, tasks_max=COUNTED_MAX, codes_max=50
+    )
     assert plan.indexes("jobs") == {"jobs_run_ended"}
     assert plan.rows_read("jobs") <= COUNTED_MAX + OVERHEAD
 
     line = Connection(dsn, name="tests")
     try:
-        some = await tasks.failures(line, ORG, run, tasks_max=COUNTED_MAX, codes_max=1)
-        every = await tasks.failures(line, ORG, run, tasks_max=TASKS, codes_max=50)
+        some = await sql.fetch(line, "tasks/failures", **of_run, tasks_max=COUNTED_MAX, codes_max=1)
+        every = await sql.fetch(line, "tasks/failures", **of_run, tasks_max=TASKS, codes_max=50)
     finally:
         await line.close()
-    assert (some.counted, [code for code, _ in some.by_code]) == (COUNTED_MAX, ["common"])
-    assert every.by_code == [("common", 2_000), ("rare", 1_000)]
+    assert [(row["code"], row["counted"]) for row in some] == [("common", COUNTED_MAX)]
+    assert [(row["code"], row["tasks"]) for row in every] == [("common", 2_000), ("rare", 1_000)]

@@ -12,7 +12,7 @@ from coatcheck.domain.ids import new_id
 from coatcheck.products.batches.model import task_id
 from coatcheck.products.batches.queries import sql
 from tests.db.edge_guard import AsyncpgConnection, unguarded
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 
 ORG = "acme"
 PARTS = 2_000
@@ -72,7 +72,7 @@ async def test_lost_lists_are_found_without_reading_those_that_are_in(
         """
     )
     await connection.execute("VACUUM batch_parts")
-    plan = await explain(connection, sql("ingest/lost"), 200)
+    plan = await explain_query(connection, sql, "ingest/lost", parts_max=200)
 
     assert plan.indexes("batch_parts") == {"batch_parts_pending"}
     assert plan.rows_read("batch_parts") == 3
@@ -84,7 +84,7 @@ async def test_a_lost_latch_is_looked_for_among_the_runs_that_go_on(
     connection: AsyncpgConnection,
 ) -> None:
     await put_history(connection)
-    plan = await explain(connection, sql("ingest/latch_missed"), 200)
+    plan = await explain_query(connection, sql, "ingest/latch_missed", runs_max=200)
 
     assert plan.rows_read("runs") == 0
     assert plan.sequential_scans("batch_parts") == 0
@@ -95,7 +95,7 @@ async def test_an_order_is_a_few_rows_however_many_parts_there_are(
 ) -> None:
     await put_history(connection)
     part = await connection.fetchval("SELECT id FROM batch_parts LIMIT 1")
-    plan = await explain(connection, sql("ingest/snapshot"), ORG, part)
+    plan = await explain_query(connection, sql, "ingest/snapshot", org=ORG, part=part)
 
     assert plan.rows_read("batch_parts") <= 2
     assert plan.rows_read("runs") <= 2
@@ -112,7 +112,9 @@ async def test_dead_letters_are_read_by_their_own_index(connection: AsyncpgConne
     )
     await connection.execute("VACUUM batch_parts")
     newest = await connection.fetchval("SELECT 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid")
-    plan = await explain(connection, sql("ingest/dead_letters"), ORG, None, newest, 2)
+    plan = await explain_query(
+        connection, sql, "ingest/dead_letters", org=ORG, owner=None, after=newest, limit=2
+    )
 
     assert plan.indexes("batch_parts") == {"batch_parts_failed"}
     assert plan.rows_read("batch_parts") <= 5
@@ -134,8 +136,16 @@ async def test_a_rerun_reads_no_more_tasks_than_it_takes(connection: AsyncpgConn
             [(ORG, task_id(run, index), run, index) for index in range(TASKS)],
         )
     await connection.execute("ANALYZE jobs")
-    plan = await explain(
-        connection, sql("ingest/select_ended"), ORG, run, "failed", None, 5_000, 100
+    plan = await explain_query(
+        connection,
+        sql,
+        "ingest/select_ended",
+        org=ORG,
+        run=run,
+        state="failed",
+        error_codes=None,
+        first=5_000,
+        tasks_max=100,
     )
 
     assert plan.indexes("jobs") == {"jobs_run_ended"}

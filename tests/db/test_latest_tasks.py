@@ -13,11 +13,10 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import TaskStatus, TaskView
 from coatcheck.products.batches.queries import sql
-from coatcheck.products.batches.queries.tasks import RunPlace
-from coatcheck.products.batches.task_repository import TaskRepository
+from coatcheck.products.batches.task_repository import RunPlace, TaskRepository
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import LongRun, put_long_run
-from tests.db.plans import Plan, explain
+from tests.db.plans import Plan, explain_query
 from tests.db.rows import ORG
 
 MANY = 40_000
@@ -81,8 +80,8 @@ async def rerun(connection: AsyncpgConnection) -> tuple[LongRun, UUID]:
     return first, second
 
 
-async def explained(line: Connection, name: str, *arguments: Any) -> Plan:
-    return await line.run(lambda it: explain(it, sql(name), *arguments))
+async def explained(line: Connection, name: str, **arguments: Any) -> Plan:
+    return await line.run(lambda it: explain_query(it, sql, name, **arguments))
 
 
 async def test_what_is_latest_is_told_by_index_wherever_one_looks(
@@ -91,7 +90,16 @@ async def test_what_is_latest_is_told_by_index_wherever_one_looks(
     first, second = rerun
     middle = MANY // 2
     place = RunPlace(first.batch, first.run, 1, 0, 3)
-    ended = await explained(line, "tasks/latest_ended", ORG, *place, "failed", None, middle, LIMIT)
+    ended = await explained(
+        line,
+        "tasks/latest_ended",
+        org=ORG,
+        **place._asdict(),
+        state="failed",
+        error_codes=None,
+        after=middle,
+        scanned_max=LIMIT,
+    )
     assert ended.indexes("jobs") == {"jobs_run_ended"}
     assert ended.rows_read("jobs") <= LIMIT
     assert ended.indexes("batch_positions") == {"batch_positions_pkey", "batch_positions_task"}
@@ -99,16 +107,31 @@ async def test_what_is_latest_is_told_by_index_wherever_one_looks(
     assert ended.buffers < LIMIT * 12
 
     positions = list(range(middle, middle + LIMIT))
-    latest = await explained(line, "positions/latest", ORG, first.batch, positions, 3)
+    latest = await explained(
+        line,
+        "tasks/latest_of_positions",
+        org=ORG,
+        batch=first.batch,
+        positions=positions,
+        before=3,
+    )
     assert latest.indexes("batch_positions") == {"batch_positions_pkey"}
     assert latest.rows_read("batch_positions") <= LIMIT
     assert latest.buffers < LIMIT * 6
 
-    of_tasks = await explained(line, "positions/of_tasks", ORG, second, positions[:10])
+    of_tasks = await explained(
+        line, "tasks/positions_of", org=ORG, run=second, numbers=positions[:10]
+    )
     assert of_tasks.indexes("batch_positions") == {"batch_positions_task"}
     numbers = list(range(0, LIMIT * EVERY, EVERY))
     exported = await explained(
-        line, "exports/ended_by_index", ORG, first.run, "failed", numbers, 1_000_000
+        line,
+        "exports/ended_by_index",
+        org=ORG,
+        run=first.run,
+        state="failed",
+        numbers=numbers,
+        bytes_max=1_000_000,
     )
     assert exported.indexes("jobs") == {"jobs_run_ended"}
     assert exported.rows_read("jobs") <= LIMIT
@@ -119,10 +142,10 @@ async def test_counts_over_all_runs_read_no_task(
 ) -> None:
     first, _ = rerun
     for name, arguments in (
-        ("batches/get", (ORG, first.batch)),
-        ("batches/list", (ORG, "user:ann", UUID(int=2**128 - 1), LIMIT)),
+        ("batches/get", {"batch": first.batch}),
+        ("batches/list", {"owner": "user:ann", "after": UUID(int=2**128 - 1), "limit": LIMIT}),
     ):
-        plan = await explained(line, name, *arguments)
+        plan = await explained(line, name, org=ORG, **arguments)
         assert plan.rows_read("jobs") == 0, name
         assert plan.rows_read("batch_positions") == 0, name
         assert plan.buffers < 200, name
@@ -212,6 +235,14 @@ async def test_positions_go_with_their_tasks(
     made = await put_long_run(connection, [State.FAILED] * 3)
     second = await put_rerun(connection, made, [State.COMPLETED] * 3, [0, 1, 2])
     async with unguarded(connection):
-        await line.fetch(sql("removal/delete_tasks"), ORG, second, [new_id()], 3, 1)
+        await sql.fetch(
+            line,
+            "removal/delete_tasks",
+            org=ORG,
+            run=second,
+            ids=[new_id()],
+            tasks_before=3,
+            tasks_after=1,
+        )
     left = await connection.fetch("SELECT task_index FROM batch_positions")
     assert [row["task_index"] for row in left] == [0]

@@ -22,7 +22,7 @@ from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.task_repository import TaskRepository
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import LongRun, put_long_run
-from tests.db.plans import Plan, explain
+from tests.db.plans import Plan, explain_query
 from tests.db.rows import ORG
 
 MANY = 40_000
@@ -261,28 +261,28 @@ async def long_run(connection: AsyncpgConnection) -> LongRun:
 async def test_a_page_reads_what_it_shows_wherever_it_begins(
     line: Connection, long_run: LongRun
 ) -> None:
-    common: list[Any] = [ORG, long_run.run, RESULT_INLINE_BYTES_MAX]
+    common: dict[str, Any] = {"org": ORG, "result_bytes_max": RESULT_INLINE_BYTES_MAX}
     middle = MANY // 2
     ids = [long_run.task(index) for index in range(middle, middle + LIMIT)]
-    place = (run_queue_key(long_run.run, "a"), "2020-01-01", UUID(int=0))
-    asked: dict[str, tuple[str, list[Any]]] = {
-        "ended": ("jobs_run_ended", ["failed", middle, LIMIT]),
-        "queued": ("jobs_ready", [long_run.batch, *place, LIMIT]),
-        "scheduled": ("jobs_run_postponed", [middle, LIMIT]),
-        "running": ("jobs_run_held", [-1, LIMIT]),
+    place = {
+        "after_queue_key": run_queue_key(long_run.run, "a"),
+        "after_run_at": "2020-01-01",
+        "after_id": UUID(int=0),
+    }
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
+        "ended": ("jobs_run_ended", {"state": "failed", "after": middle}),
+        "queued": ("jobs_ready", {"batch": long_run.batch, **place}),
+        "scheduled": ("jobs_run_postponed", {"after": middle}),
+        "running": ("jobs_run_held", {"after": -1}),
     }
     for name, (index, arguments) in asked.items():
-        statement = sql(f"tasks/{name}")
+        every = {**common, **arguments, "run": long_run.run, "limit": LIMIT}
         plan = await line.run(
-            lambda it, statement=statement, arguments=arguments: explain(
-                it, statement, *common, *arguments
-            )
+            lambda it, name=name, every=every: explain_query(it, sql, f"tasks/{name}", **every)
         )
         _check_page(plan, index, name)
     by_ids = await line.run(
-        lambda it: explain(
-            it, sql("tasks/by_ids"), ORG, [long_run.run], RESULT_INLINE_BYTES_MAX, ids
-        )
+        lambda it: explain_query(it, sql, "tasks/by_ids", **common, runs=[long_run.run], ids=ids)
     )
     _check_page(by_ids, "jobs_pkey", "by_ids")
 

@@ -130,7 +130,7 @@ def products_imported(folder: Path) -> set[str]:
         ),
         "batches": (
             "coatcheck.products.batches.repository",
-            "coatcheck.products.batches.queries.batches",
+            "coatcheck.products.batches.task_repository",
         ),
     }.items():
         if any(name == each or name.startswith(f"{each}.") for name in modules for each in theirs):

@@ -10,16 +10,18 @@ import pytest
 
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.notifications import CANCEL, NotificationListener, Notifier
+from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
-from coatcheck.products.batches import maintenance
+from coatcheck.products.batches import maintenance, removal
 from coatcheck.products.batches.maintenance import BatchCanceller, RunCompleter
 from coatcheck.products.batches.model import BatchState
-from coatcheck.products.batches.queries import batches, removal, sql
+from coatcheck.products.batches.queries import sql
+from coatcheck.products.batches.repository import BatchRepository
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 from tests.db.rows import ORG, connected, put_queue
 from tests.products.batches.recount import counters_equal_recounts
 from tests.waiting import eventually_async
@@ -55,8 +57,8 @@ async def worker(dsn: str) -> AsyncIterator[Claimer]:
         yield registered
 
 
-async def cancel(line: Connection, made: LongRun) -> None:
-    assert await batches.cancel(line, made.org, made.batch)
+async def cancel(batches: BatchRepository, made: LongRun) -> None:
+    await batches.cancel(to_text(made.batch), org=made.org)
 
 
 async def tick_to_the_end(canceller: BatchCanceller) -> int:
@@ -75,6 +77,7 @@ async def complete(line: Connection, notifier: Notifier) -> None:
 
 @pytest.mark.parametrize("keys", [(), ("a", "b/c")])
 async def test_waiting_tasks_end_in_small_steps_and_the_run_completes_as_cancelled(
+    batches: BatchRepository,
     dsn: str,
     connection: AsyncpgConnection,
     line: Connection,
@@ -85,7 +88,7 @@ async def test_waiting_tasks_end_in_small_steps_and_the_run_completes_as_cancell
     monkeypatch.setattr(maintenance, "_TASKS_MAX", 100)
     made = await put_long_run(connection, WAITING * 200 + [State.COMPLETED] * 5, keys=keys)
     other = await put_long_run(connection, WAITING * 5, keys=keys)
-    await cancel(line, made)
+    await cancel(batches, made)
     assert await tick_to_the_end(BatchCanceller(line, notifier)) >= 4
     view = await counters_equal_recounts(dsn, ORG, made.batch)
     assert (view.current.counts.cancelled, view.current.counts.pending) == (600, 0)
@@ -100,14 +103,19 @@ async def test_waiting_tasks_end_in_small_steps_and_the_run_completes_as_cancell
 
 
 async def test_running_tasks_are_asked_to_stop_through_their_holder(
-    dsn: str, connection: AsyncpgConnection, line: Connection, notifier: Notifier, worker: Claimer
+    batches: BatchRepository,
+    dsn: str,
+    connection: AsyncpgConnection,
+    line: Connection,
+    notifier: Notifier,
+    worker: Claimer,
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 3)
     held = await worker.claim(2)
     heard: list[str] = []
     listener = NotificationListener(dsn, {CANCEL: heard.append}, on_gap=lambda: None)
     await listener.start()
-    await cancel(line, made)
+    await cancel(batches, made)
     canceller = BatchCanceller(line, notifier)
     await tick_to_the_end(canceller)
 
@@ -132,10 +140,14 @@ async def test_running_tasks_are_asked_to_stop_through_their_holder(
 
 
 async def test_what_a_claim_held_at_one_look_is_found_at_the_next(
-    dsn: str, connection: AsyncpgConnection, line: Connection, notifier: Notifier
+    batches: BatchRepository,
+    dsn: str,
+    connection: AsyncpgConnection,
+    line: Connection,
+    notifier: Notifier,
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 3)
-    await cancel(line, made)
+    await cancel(batches, made)
     canceller = BatchCanceller(line, notifier)
     async with connected(dsn) as rival, rival.transaction():
         await rival.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", made.task(1))
@@ -148,10 +160,15 @@ async def test_what_a_claim_held_at_one_look_is_found_at_the_next(
 
 @pytest.mark.parametrize("part_state", ["pending", "failed"])
 async def test_a_run_that_was_being_taken_in_is_latched_with_what_was_written(
-    dsn: str, connection: AsyncpgConnection, line: Connection, notifier: Notifier, part_state: str
+    batches: BatchRepository,
+    dsn: str,
+    connection: AsyncpgConnection,
+    line: Connection,
+    notifier: Notifier,
+    part_state: str,
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 4, latched=False, part_state=part_state)
-    await cancel(line, made)
+    await cancel(batches, made)
     canceller = BatchCanceller(line, notifier)
     await tick_to_the_end(canceller)
     await tick_to_the_end(canceller)
@@ -166,10 +183,10 @@ async def test_a_run_that_was_being_taken_in_is_latched_with_what_was_written(
 
 
 async def test_a_chunk_that_is_being_written_is_waited_for_and_counted(
-    dsn: str, connection: AsyncpgConnection, line: Connection
+    batches: BatchRepository, dsn: str, connection: AsyncpgConnection, line: Connection
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 4, latched=False, part_state="pending")
-    await cancel(line, made)
+    await cancel(batches, made)
     run = removal.CancellingRun(ORG, made.run, made.batch)
     async with connected(dsn) as writer:
         writing = writer.transaction()
@@ -202,6 +219,7 @@ async def test_runs_that_were_not_cancelled_are_left_alone(
 
 
 async def test_more_cancelled_runs_than_one_look_takes_are_all_ended(
+    batches: BatchRepository,
     connection: AsyncpgConnection,
     line: Connection,
     notifier: Notifier,
@@ -210,7 +228,7 @@ async def test_more_cancelled_runs_than_one_look_takes_are_all_ended(
     monkeypatch.setattr(maintenance, "_CANCEL_RUNS_MAX", 2)
     made = [await put_long_run(connection, WAITING) for _ in range(5)]
     for each in made:
-        await cancel(line, each)
+        await cancel(batches, each)
     await tick_to_the_end(BatchCanceller(line, notifier))
     for each in made:
         assert (await each.view(line)).current.counts.cancelled == 3
@@ -225,13 +243,17 @@ async def test_a_step_reads_its_own_tasks_only(
     await connection.execute("VACUUM ANALYZE jobs")
     chunk = 100
     plan = await line.run(
-        lambda it: explain(it, sql("removal/cancel_waiting"), ORG, made.run, chunk)
+        lambda it: explain_query(
+            it, sql, "removal/cancel_waiting", org=ORG, run=made.run, rows_max=chunk
+        )
     )
     assert plan.indexes("jobs") == {"jobs_ready", "jobs_run_postponed", "jobs_pkey"}
     assert plan.sequential_scans("jobs") == 0
     assert plan.rows_read("jobs") <= 5 * chunk
     plan = await line.run(
-        lambda it: explain(it, sql("removal/request_cancel"), ORG, made.run, chunk)
+        lambda it: explain_query(
+            it, sql, "removal/request_cancel", org=ORG, run=made.run, rows_max=chunk
+        )
     )
     assert plan.rows_read("jobs") == 0
     assert plan.sequential_scans("jobs") == 0

@@ -16,17 +16,18 @@ from coatcheck.core.queries import usage
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.notifications import Notifier
 from coatcheck.domain.errors import BlobStoreUnavailable
-from coatcheck.domain.ids import new_id
+from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import maintenance
 from coatcheck.products.batches.blob_keys import export_key, list_key
 from coatcheck.products.batches.maintenance import BatchCanceller, BatchRemover, RunCompleter
-from coatcheck.products.batches.queries import batches, sql
+from coatcheck.products.batches.queries import sql
+from coatcheck.products.batches.repository import BatchRepository
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run, rows_left
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 from tests.db.rows import ORG, connected, put_queue
 
 ENDED = [State.COMPLETED, State.FAILED, State.CANCELLED]
@@ -67,8 +68,8 @@ def folder(tmp_path: Any) -> BlobContainer:
     return BlobContainer.open((tmp_path / "blobs").as_uri())
 
 
-async def delete(line: Connection, made: LongRun) -> None:
-    assert await batches.delete(line, made.org, made.batch)
+async def delete(batches: BatchRepository, made: LongRun) -> None:
+    await batches.delete(to_text(made.batch), org=made.org)
 
 
 async def keys_of(container: BlobContainer) -> set[str]:
@@ -166,7 +167,11 @@ async def give_blobs(
 
 
 async def test_nothing_is_left_of_a_deleted_batch_in_any_table_or_store(
-    container: BlobContainer, connection: AsyncpgConnection, line: Connection, notifier: Notifier
+    batches: BatchRepository,
+    container: BlobContainer,
+    connection: AsyncpgConnection,
+    line: Connection,
+    notifier: Notifier,
 ) -> None:
     made = await put_long_run(connection, ENDED * 1_000)
     other = await put_long_run(connection, ENDED)
@@ -174,7 +179,7 @@ async def test_nothing_is_left_of_a_deleted_batch_in_any_table_or_store(
     await container.put(kept, b"of another batch")
     given = await give_blobs(connection, container, made)
     assert await keys_of(container) == {kept, *given}
-    await delete(line, made)
+    await delete(batches, made)
     await remove(connection, BatchRemover(line, notifier, container))
     assert await rows_left(connection, made) == {}
     assert await keys_of(container) == {kept}
@@ -182,6 +187,7 @@ async def test_nothing_is_left_of_a_deleted_batch_in_any_table_or_store(
 
 
 async def test_a_live_run_is_cancelled_first_and_removed_when_its_last_task_has_stopped(
+    batches: BatchRepository,
     folder: BlobContainer,
     connection: AsyncpgConnection,
     line: Connection,
@@ -212,6 +218,7 @@ async def test_a_live_run_is_cancelled_first_and_removed_when_its_last_task_has_
 
 
 async def test_what_the_tasks_used_is_summed_up_under_the_usage_flow_of_their_run(
+    batches: BatchRepository,
     folder: BlobContainer,
     connection: AsyncpgConnection,
     line: Connection,
@@ -221,7 +228,7 @@ async def test_what_the_tasks_used_is_summed_up_under_the_usage_flow_of_their_ru
     made = await put_long_run(connection, [State.QUEUED] * 3)
     await connection.execute("UPDATE runs SET usage_flow = 'docs.v1'")
     await worker.complete(*await worker.claim(3))
-    await delete(line, made)
+    await delete(batches, made)
     remover = BatchRemover(line, notifier, folder)
     for _ in range(5):
         await BatchCanceller(line, notifier).tick()
@@ -235,6 +242,7 @@ async def test_what_the_tasks_used_is_summed_up_under_the_usage_flow_of_their_ru
 
 @pytest.mark.parametrize("retention", ["ended", "not ended"])
 async def test_a_batch_goes_when_its_retention_ends(
+    batches: BatchRepository,
     folder: BlobContainer,
     connection: AsyncpgConnection,
     line: Connection,
@@ -250,10 +258,12 @@ async def test_a_batch_goes_when_its_retention_ends(
     await remover.tick()
     await remove(connection, remover)
     assert (await rows_left(connection, made) == {}) == (retention == "ended")
-    assert (await batches.get(line, ORG, made.batch) is None) == (retention == "ended")
+    listed = [view.uuid for view in await batches.list(ORG, owner=None)]
+    assert listed == ([] if retention == "ended" else [made.batch])
 
 
 async def test_a_store_that_is_away_loses_no_blob_and_is_tried_again(
+    batches: BatchRepository,
     folder: BlobContainer,
     connection: AsyncpgConnection,
     line: Connection,
@@ -262,9 +272,9 @@ async def test_a_store_that_is_away_loses_no_blob_and_is_tried_again(
 ) -> None:
     made = await put_long_run(connection, ENDED * 1_000)
     await give_blobs(connection, folder, made)
-    await delete(line, made)
+    await delete(batches, made)
     other = await put_long_run(connection, ENDED)
-    await delete(line, other)
+    await delete(batches, other)
     remover = BatchRemover(line, notifier, folder)
     working = folder.delete
     refused: set[str] = set()
@@ -290,6 +300,7 @@ async def test_a_store_that_is_away_loses_no_blob_and_is_tried_again(
 
 
 async def test_ten_thousands_of_tasks_go_in_small_steps_while_others_claim(
+    batches: BatchRepository,
     folder: BlobContainer,
     connection: AsyncpgConnection,
     line: Connection,
@@ -299,7 +310,7 @@ async def test_ten_thousands_of_tasks_go_in_small_steps_while_others_claim(
 ) -> None:
     made = await put_long_run(connection, ENDED * 10_000)
     await put_queue(connection, 400, org="globex")
-    await delete(line, made)
+    await delete(batches, made)
     remover = BatchRemover(line, notifier, folder)
     done = 0
     ticks = 0
@@ -317,6 +328,7 @@ async def test_ten_thousands_of_tasks_go_in_small_steps_while_others_claim(
 
 
 async def test_a_batch_that_cannot_go_yet_holds_up_no_other(
+    batches: BatchRepository,
     folder: BlobContainer,
     connection: AsyncpgConnection,
     line: Connection,
@@ -327,7 +339,7 @@ async def test_a_batch_that_cannot_go_yet_holds_up_no_other(
     stuck = [await put_long_run(connection, [State.PROCESSING]) for _ in range(3)]
     free = [await put_long_run(connection, ENDED) for _ in range(3)]
     for each in (*stuck, *free):
-        await delete(line, each)
+        await delete(batches, each)
     remover = BatchRemover(line, notifier, folder)
     for _ in range(30):
         await remover.tick()
@@ -345,13 +357,16 @@ async def test_a_step_reads_the_tasks_that_it_removes(
     await connection.execute("VACUUM ANALYZE jobs, artifacts, job_events")
     chunk = [made.task(index) for index in range(5_900, 6_000)]
     for statement, arguments in (
-        ("task_blobs", [ORG, chunk]),
-        ("delete_tasks", [ORG, made.run, chunk, 6_000, 5_900]),
-        ("runs", [ORG, made.batch]),
+        ("task_blobs", {"ids": chunk}),
+        (
+            "delete_tasks",
+            {"run": made.run, "ids": chunk, "tasks_before": 6_000, "tasks_after": 5_900},
+        ),
+        ("runs", {"batch": made.batch}),
     ):
         plan = await line.run(
-            lambda it, statement=statement, arguments=arguments: explain(
-                it, sql(f"removal/{statement}"), *arguments
+            lambda it, statement=statement, arguments=arguments: explain_query(
+                it, sql, f"removal/{statement}", org=ORG, **arguments
             )
         )
         for table in ("jobs", "artifacts", "job_events"):

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from coatcheck.domain.ids import to_text
-from coatcheck.products.batches.dead_letter_repository import ingest_job
+from coatcheck.products.batches import ingest_repository as ingest
+from coatcheck.products.batches.ingest_repository import ingest_job
 from coatcheck.products.batches.maintenance import RESUBMITS_MAX, IngestReconciler
 from coatcheck.products.batches.model import BatchState, NewPart
-from coatcheck.products.batches.queries import ingest
-from coatcheck.products.batches.queries.task_copy import TaskBlock, encode
+from coatcheck.products.batches.task_copy import TaskBlock, encode
 from tests.db.edge_guard import unguarded
 from tests.products.batches.ingest_deployment import ORG, OWNER, IngestDeployment
 
@@ -141,7 +141,7 @@ async def test_a_reconciler_that_comes_late_leaves_a_list_that_was_redriven(
     (lost,) = await ingest.lost_parts(deployment.ingest_connection, 10)
     await reconciler.tick()
     again = ingest_job(ORG, part.uuid, None)
-    assert await ingest.redrive(deployment.ingest_connection, ORG, part.uuid, None, again)
+    assert await ingest.redrive(deployment.ingest_connection, part.uuid, None, again)
 
     assert not await ingest.fail_part(
         deployment.ingest_connection, ORG, lost.part, "boom", "it went off", lost.ingest_job

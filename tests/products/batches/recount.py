@@ -10,7 +10,7 @@ import asyncpg
 from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BatchView, RunView, TaskStatus, task_status
-from coatcheck.products.batches.queries import batches
+from coatcheck.products.batches.repository import read
 
 
 async def recounted(dsn: str, org: str, run: RunView) -> Counter[TaskStatus]:
@@ -47,10 +47,9 @@ async def counters_equal_recounts(dsn: str, org: str, batch: UUID) -> BatchView:
     """
     line = Connection(dsn, name="recount")
     try:
-        view = await batches.get(line, org, batch)
+        view = await read(line, org, batch)
     finally:
         await line.close()
-    assert view is not None, "there is no such batch"
     for run in view.runs:
         counted = await recounted(dsn, org, run)
         shown = Counter(

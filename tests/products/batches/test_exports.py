@@ -22,17 +22,18 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
 from coatcheck.domain.webhooks import INTERNAL
+from coatcheck.products.batches import export_repository as exports
 from coatcheck.products.batches import exporter
 from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.maintenance import BatchSweeper, ExportExpirer
 from coatcheck.products.batches.model import EXPORT_ENDPOINT, ExportView
-from coatcheck.products.batches.queries import batches, exports, sql
+from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.repository import BatchRepository
 from coatcheck.worker.worker import Worker
 from tests.blobs.stores import BlobStore
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 from tests.db.rows import ORG, connected
 from tests.deployment import Deployment
 from tests.markdown import REPOSITORY
@@ -309,7 +310,7 @@ async def test_an_export_and_its_job_come_into_being_together_or_not_at_all(
     assert job is not None
     assert json.loads(job["payload"]) == {"export": to_text(export.uuid)}
     assert (job["request_id"], job["state"], job["webhook"]) == ("r-1", "queued", INTERNAL)
-    assert await batches.delete(line, ORG, made.batch)
+    await engine.extension(BatchRepository).delete(to_text(made.batch), org=ORG)
     with pytest.raises(JobNotFound):
         await engine.extension(BatchRepository).exports.create(view, view.current, request_id=None)
     assert await connection.fetchval("SELECT count(*) FROM batch_exports") == 1
@@ -375,7 +376,7 @@ async def test_an_export_that_is_no_longer_wanted_leaves_no_blob(
         self: BlobContainer, key: str, *given: Any, **named: Any
     ) -> Any:
         answer = await put(self, key, *given, **named)
-        assert await batches.delete(line, ORG, made.batch)
+        await engine.extension(BatchRepository).delete(to_text(made.batch), org=ORG)
         stored.append(key)
         return answer
 
@@ -438,8 +439,16 @@ async def test_a_chunk_reads_its_own_tasks_only(
     made = await put_long_run(connection, MIXED * 1_000)
     await connection.execute("VACUUM ANALYZE jobs")
     plan = await line.run(
-        lambda it: explain(
-            it, sql("exports/ended"), ORG, made.run, "completed", 1_000, 50, 1_000_000
+        lambda it: explain_query(
+            it,
+            sql,
+            "exports/ended",
+            org=ORG,
+            run=made.run,
+            state="completed",
+            after=1_000,
+            rows_max=50,
+            bytes_max=1_000_000,
         )
     )
     assert plan.indexes("jobs") == {"jobs_run_ended"}

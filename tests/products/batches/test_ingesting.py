@@ -14,9 +14,8 @@ import pytest
 from coatcheck.domain.errors import FailJob, RetryLater, TargetUnreachable
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX
-from coatcheck.products.batches import task_lists
+from coatcheck.products.batches import task_copy, task_lists
 from coatcheck.products.batches.model import BatchState, task_id
-from coatcheck.products.batches.queries import task_copy
 from tests.db.edge_guard import unguarded
 from tests.products.batches.ingest_deployment import (
     ENDPOINT,

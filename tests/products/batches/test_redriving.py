@@ -10,10 +10,10 @@ import pytest
 from coatcheck.domain.errors import FailJob, InvalidParameter, NotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.webhooks import INTERNAL
-from coatcheck.products.batches.dead_letter_repository import ingest_job
+from coatcheck.products.batches import ingest_repository as ingest
+from coatcheck.products.batches.ingest_repository import ingest_job
 from coatcheck.products.batches.model import INGEST_ENDPOINT, BatchState, NewBatch, NewPart
-from coatcheck.products.batches.queries import ingest
-from coatcheck.products.batches.queries.task_copy import TaskBlock, encode
+from coatcheck.products.batches.task_copy import TaskBlock, encode
 from tests.products.batches.ingest_deployment import ORG, OWNER, IngestDeployment, new_batch
 
 
@@ -58,11 +58,9 @@ async def test_a_redrive_whose_answer_was_lost_is_not_done_twice(
 ) -> None:
     _, part = await dead_letter(deployment)
     job = ingest_job(ORG, part.uuid, None)
-    first = await ingest.redrive(deployment.ingest_connection, ORG, part.uuid, OWNER, job)
-    again = await ingest.redrive(deployment.ingest_connection, ORG, part.uuid, OWNER, job)
+    first = await ingest.redrive(deployment.ingest_connection, part.uuid, OWNER, job)
+    again = await ingest.redrive(deployment.ingest_connection, part.uuid, OWNER, job)
 
-    assert first is not None
-    assert again is not None
     assert (first.redrives, again.redrives) == (1, 1)
     jobs = await deployment.sql.fetchval("SELECT count(*) FROM jobs WHERE id = $1", job.uuid)
     assert jobs == 1

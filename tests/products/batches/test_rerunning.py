@@ -10,8 +10,10 @@ import pytest
 
 from coatcheck.domain.errors import TargetUnreachable
 from coatcheck.domain.ids import new_id, to_text
+from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches import rerun as rerunning
 from coatcheck.products.batches.errors import NothingToRerun
+from coatcheck.products.batches.ingest_repository import RepeatedTask
 from coatcheck.products.batches.model import (
     BatchState,
     BatchView,
@@ -24,8 +26,6 @@ from coatcheck.products.batches.model import (
     TaskStatus,
     task_id,
 )
-from coatcheck.products.batches.queries import ingest
-from coatcheck.products.batches.queries.ingest import RepeatedTask
 from tests.db.edge_guard import unguarded
 from tests.products.batches.ingest_deployment import ORG, IngestDeployment, new_batch
 from tests.products.batches.recount import counters_equal_recounts

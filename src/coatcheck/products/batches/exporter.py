@@ -29,7 +29,6 @@ from coatcheck.core.queries import reports
 from coatcheck.core.upstream_calls import shown_result
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import PINNED_PLANS, Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import BlobStoreUnavailable, FailJob, RetryLater
 from coatcheck.domain.ids import InvalidId, from_text, to_text
@@ -37,11 +36,11 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.job import Job
+from coatcheck.products.batches import export_repository as exports
 from coatcheck.products.batches.blob_keys import export_key
+from coatcheck.products.batches.export_repository import ExportRun, PartBadLine, PendingExport
 from coatcheck.products.batches.model import MirrorRun, TaskStatus, mirrored_after
-from coatcheck.products.batches.queries import exports, tasks
-from coatcheck.products.batches.queries.exports import ExportRun, PartBadLine, PendingExport
-from coatcheck.products.batches.queries.tasks import RunPlace
+from coatcheck.products.batches.task_repository import RunPlace, latest_ended
 from coatcheck.settings import Settings
 from coatcheck.worker.reports import JobReporter
 
@@ -323,13 +322,11 @@ class Exporter:
             uuid = from_text(export)
         except InvalidId as error:
             raise FailJob("there is no such export", code="export_not_found") from error
-        pending = await retried(lambda: exports.get_pending(self._db, claimed.org, uuid))
+        pending = await exports.get_pending(self._db, claimed.org, uuid)
         if pending is None:
             return {"tasks": 0}  # another attempt has written it, or its batch was deleted
-        key = export_key(await retried(lambda: reports.deployment(self._db)), pending.batch, uuid)
-        runs = await retried(
-            lambda: exports.runs(self._db, claimed.org, pending.batch, pending.run_number)
-        )
+        key = export_key(await reports.deployment(self._db), pending.batch, uuid)
+        runs = await exports.runs(self._db, claimed.org, pending.batch, pending.run_number)
         content = _Content(self._db, claimed, pending, runs, job.check_cancelled)
         try:
             stored = await self._blobs.put(
@@ -347,19 +344,16 @@ class Exporter:
         finally:
             content.stopped = True
         crash_point("export.uploaded_not_marked")
-        counts = await retried(
-            lambda: exports.complete(
-                self._db,
-                claimed,
-                uuid,
-                key,
-                stored.size,
-                stored.sha256,
-                content.tasks,
-                keep_seconds=self._keep_seconds,
-            )
-        )
-        if not counts:
+        if not await exports.complete(
+            self._db,
+            claimed,
+            uuid,
+            key,
+            stored.size,
+            stored.sha256,
+            content.tasks,
+            keep_seconds=self._keep_seconds,
+        ):
             await self._blobs.delete([key])  # the lease was lost, or the batch was deleted
             return {"tasks": 0}
         return {"tasks": content.tasks}
@@ -476,16 +470,14 @@ class _Content:
 
     async def _read(self, run: ExportRun, state: State, after: int) -> _Chunk:
         """Read the next tasks of a run, and the number of the last; None if there are no more."""
-        rows = await retried(
-            lambda: exports.ended(
-                self._db,
-                self._job.org,
-                run.uuid,
-                state,
-                after=after,
-                rows_max=_ROWS_MAX,
-                bytes_max=_CHUNK_BYTES,
-            )
+        rows = await exports.ended(
+            self._db,
+            self._job.org,
+            run.uuid,
+            state,
+            after=after,
+            rows_max=_ROWS_MAX,
+            bytes_max=_CHUNK_BYTES,
         )
         return rows, rows[-1]["task_index"] if rows else None
 
@@ -502,39 +494,26 @@ class _Content:
             self._export.run_number + 1,
         )
         org = self._job.org
-        scanned = await retried(
-            lambda: tasks.latest_ended(
-                self._db, org, place, state, after=after, scanned_max=_ROWS_MAX
-            )
+        scanned = await latest_ended(
+            self._db, org, place, state, after=after, scanned_max=_ROWS_MAX
         )
         if not scanned.latest:
             return [], scanned.last if scanned.more else None
-        rows = await retried(
-            lambda: exports.ended_by_index(
-                self._db, org, run.uuid, state, scanned.latest, bytes_max=_CHUNK_BYTES
-            )
+        rows = await exports.ended_by_index(
+            self._db, org, run.uuid, state, scanned.latest, bytes_max=_CHUNK_BYTES
         )
         return rows, scanned.last if len(rows) == len(scanned.latest) else rows[-1]["task_index"]
 
     async def _runs_now(self) -> Sequence[ExportRun]:
         """Read the runs again: one that has not ended may repeat more tasks of earlier ones."""
         pending = self._export
-        return await retried(
-            lambda: exports.runs(self._db, self._job.org, pending.batch, pending.run_number)
-        )
+        return await exports.runs(self._db, self._job.org, pending.batch, pending.run_number)
 
     async def _bad_lines(self, pack: ZipStream) -> AsyncIterator[bytes]:
         for run in reversed(self._runs):
             after = (0, 0)
-            while rows := await retried(
-                partial(
-                    exports.bad_lines,
-                    self._db,
-                    self._job.org,
-                    run.uuid,
-                    after=after,
-                    limit=_ROWS_MAX,
-                )
+            while rows := await exports.bad_lines(
+                self._db, self._job.org, run.uuid, after=after, limit=_ROWS_MAX
             ):
                 self._check_needed()
                 pack.write(bad_line_lines(rows, run.uuid), len(rows))
@@ -546,10 +525,7 @@ class _Content:
         if self.tasks - self._shown < _SHOWN_EVERY_TASKS:
             return
         self._shown = self.tasks
-        ours = await retried(
-            lambda: exports.update_progress(self._db, self._job, self._export.uuid, self.tasks)
-        )
-        if not ours:
+        if not await exports.update_progress(self._db, self._job, self._export.uuid, self.tasks):
             raise _ExportStopped
 
     def _check_needed(self) -> None:

@@ -1,7 +1,7 @@
 """Ingests a list: writes its lines as tasks, chunk by chunk, and resumes where it stopped.
 
 Between chunks, all state is in the database. A worker that takes over after a crash, or runs beside
-one that lost its lease, reads a snapshot and continues (``queries/ingest.py``).
+one that lost its lease, reads a snapshot and continues (``ingest_repository.py``).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX, RUN_TASKS_MAX
+from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches import rerun, task_lists
+from coatcheck.products.batches.ingest_repository import Overtaken
 from coatcheck.products.batches.lines import Block, RateKey, parse, reading_ahead, too_long
 from coatcheck.products.batches.model import INGEST_ENDPOINT, IngestSnapshot
-from coatcheck.products.batches.queries import ingest
-from coatcheck.products.batches.queries.ingest import Overtaken
-from coatcheck.products.batches.queries.task_copy import TaskBlock, TaskChunk, TooManyTasks, encode
+from coatcheck.products.batches.task_copy import TaskBlock, TaskChunk, TooManyTasks, encode
 from coatcheck.products.batches.task_lists import ListUnusable
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.job_stats import job_stats_of

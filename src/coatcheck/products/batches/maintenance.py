@@ -19,13 +19,13 @@ from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
 from coatcheck.maintenance.loop import Loop
 from coatcheck.maintenance.retention import BlobKind, OrphanBlobSweeper, whole
+from coatcheck.products.batches import export_repository as batch_exports
+from coatcheck.products.batches import ingest_repository as ingest
+from coatcheck.products.batches import removal, repository
 from coatcheck.products.batches.blob_keys import export_of, exports_of, list_of_piece, lists_of
-from coatcheck.products.batches.dead_letter_repository import ingest_job
+from coatcheck.products.batches.ingest_repository import LostPart, ingest_job
 from coatcheck.products.batches.model import INGEST_ENDPOINT
-from coatcheck.products.batches.queries import batches, ingest, removal
-from coatcheck.products.batches.queries import exports as batch_exports
-from coatcheck.products.batches.queries.ingest import LostPart
-from coatcheck.products.batches.queries.removal import CancellingRun, DeletedBatch, OldRun
+from coatcheck.products.batches.removal import CancellingRun, DeletedBatch, OldRun
 from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class RunCompleter(Loop):
         self._notifier = notifier
 
     async def tick(self) -> float:
-        completed = await batches.complete(self._db, _RUN_COMPLETER_RUNS_MAX)
+        completed = await repository.complete(self._db, _RUN_COMPLETER_RUNS_MAX)
         if completed:
             crash_point("batch.completed_not_notified")
         for run in completed:
@@ -55,7 +55,7 @@ class RunCompleter(Loop):
                 run.status,
                 extra={"batch_id": to_text(run.batch), "run_id": to_text(run.run)},
             )
-        await batches.notify_successes(self._db, _SUCCESSES_SECONDS)
+        await repository.notify_successes(self._db, _SUCCESSES_SECONDS)
         if completed:
             self._notifier.notify(CHANGED, {run.batch.hex for run in completed})
         return 0.0 if len(completed) == _RUN_COMPLETER_RUNS_MAX else _RUN_COMPLETER_POLL_SECONDS

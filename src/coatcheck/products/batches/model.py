@@ -13,9 +13,13 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from coatcheck.domain.ids import to_text
+from coatcheck.domain.ids import new_id, to_text
+from coatcheck.domain.job import NewJob
+from coatcheck.domain.lanes import Lane
 from coatcheck.domain.service_definition import endpoint_key, engine_name
 from coatcheck.domain.states import HELD, State
+from coatcheck.domain.webhooks import INTERNAL
+from coatcheck.encoding import encode
 
 BATCHES_SERVICE: Final = "batches"
 """The service that ingests lists of tasks and writes exports."""
@@ -23,11 +27,38 @@ INGEST_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/
 EXPORT_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/export"))
 """The engine's endpoints of the internal jobs that ingest and export."""
 
+_INTERNAL_RETRIES: Final = 5
+_INTERNAL_KEEP_SECONDS: Final = 3_600
+"""Retention of these jobs. Nobody reads them; the time only has to be long enough for maintenance
+to copy the error of a failed one."""
+
 PartSource = Literal["inline", "upload", "pieces", "rerun"]
 
 ABANDONED_BATCH_SECONDS: Final = 14 * 86_400
 """How long a list that failed waits before its batch is removed, and how long an open batch waits
 for more tasks before it is closed."""
+
+
+def internal_job(
+    org: str, lane: Lane, endpoint: str, payload: object, request_id: str | None
+) -> NewJob:
+    """A job of the built-in service. No caller can read it."""
+    options = {
+        "keep_completed_seconds": _INTERNAL_KEEP_SECONDS,
+        "keep_failed_seconds": _INTERNAL_KEEP_SECONDS,
+        "webhook": INTERNAL,
+    }
+    return NewJob(
+        org=org,
+        uuid=new_id(),
+        lane=lane.value,
+        endpoint=endpoint,
+        queue_key="",
+        failures_max=_INTERNAL_RETRIES,
+        payload=encode(payload),
+        request_id=request_id,
+        options=encode(options).decode(),
+    )
 
 
 class BatchState(StrEnum):

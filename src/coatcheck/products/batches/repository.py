@@ -1,119 +1,71 @@
-"""Creates, reads and changes batches and their exports, for the routes and for Python programs."""
+"""Creates, reads, changes and completes batches, for routes, maintenance and Python programs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 from uuid import UUID
 
+import asyncpg
+
 from coatcheck.core.extension import EngineContext, EngineExtension
+from coatcheck.core.queries import limits, uploads, webhooks
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import PINNED_PLANS, Connection
-from coatcheck.db.errors import retried
-from coatcheck.db.notifications import CHANGED, READY, Notifier
-from coatcheck.domain.errors import InvalidParameter, JobNotFound
-from coatcheck.domain.ids import InvalidId, from_text, new_id, to_text
-from coatcheck.domain.job import NewJob
+from coatcheck.db.connection import PINNED_PLANS, Connection, RawConnection
+from coatcheck.db.crashing import fetch_or_die
+from coatcheck.db.notifications import CHANGED, READY
+from coatcheck.db.queries import in_transaction
+from coatcheck.domain.errors import InvalidParameter, JobNotFound, UploadMissing
+from coatcheck.domain.ids import InvalidId, from_text, new_id, newest_possible
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.webhooks import INTERNAL
+from coatcheck.domain.limits import RUN_TASKS_MAX, RUNS_MAX
+from coatcheck.domain.runs import run_queue_key
+from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
-from coatcheck.products.batches.dead_letter_repository import DeadLetterRepository, ingest_job
+from coatcheck.products.batches import ingest_repository as ingest
+from coatcheck.products.batches.errors import (
+    BatchAlreadyEnded,
+    BatchNotOpen,
+    BatchStillRuns,
+    NothingToRerun,
+    TooManyRuns,
+)
+from coatcheck.products.batches.export_repository import ExportRepository
+from coatcheck.products.batches.ingest_repository import DeadLetterRepository
 from coatcheck.products.batches.model import (
     DEFAULT_SOURCE,
-    EXPORT_ENDPOINT,
     INGEST_ENDPOINT,
+    BatchState,
     BatchView,
     Created,
-    ExportView,
     KnownKey,
+    MirrorRun,
     NewBatch,
     NewPart,
     NewTask,
     RerunSource,
     RunView,
     Selection,
+    TaskCounts,
+    TaskStatus,
+    mirrored_after,
+    task_id,
 )
-from coatcheck.products.batches.queries import batches
-from coatcheck.products.batches.queries import exports as export_store
-from coatcheck.products.batches.task_repository import TaskRepository
+from coatcheck.products.batches.queries import sql
+from coatcheck.products.batches.task_copy import NOTIFIES_FAILURES
+from coatcheck.products.batches.task_repository import EarlierRun, TaskRepository, earlier_runs
 from coatcheck.telemetry.job_stats import job_stats_of
 
-_RETRIES: Final = 5
-_KEEP_SECONDS: Final = 3_600
-"""Retention of the job that writes an export. Nobody reads the job; the time only has to be long
-enough for maintenance to copy its error into the export."""
-_LISTED_MAX: Final = 100
-
-
-class ExportRepository:
-    """Creates and reads exports. Callers pass a batch that they have read, and so may see."""
-
-    def __init__(self, db: Connection, notifier: Notifier) -> None:
-        self._db = db
-        self._notifier = notifier
-
-    async def create(
-        self, view: BatchView, run: RunView | None, *, request_id: str | None
-    ) -> ExportView:
-        """Request an export of the ended tasks of a run; for None, of the batch as a whole: each
-        task once, with its latest result. The request is durable when this returns.
-
-        If the run has not ended, the export has the tasks that ended before it was written. Raises
-        JobNotFound if the batch was deleted meanwhile.
-        """
-        export = new_id()
-        job = self._job(view, export, request_id)
-        last = run or view.current
-        await retried(
-            lambda: export_store.create(
-                self._db, job, export, view.uuid, last.uuid, all_runs=run is None
-            )
-        )
-        self._notifier.notify(READY, [EXPORT_ENDPOINT])
-        return await self._get(view, export)
-
-    async def get(self, view: BatchView, export_id: str) -> ExportView:
-        """Read an export. Raises JobNotFound, also if it has expired."""
-        try:
-            export = from_text(export_id)
-        except InvalidId as error:
-            raise JobNotFound("there is no such export") from error
-        return await self._get(view, export)
-
-    async def list(self, view: BatchView) -> Sequence[ExportView]:
-        """The newest exports of a batch."""
-        return await retried(
-            lambda: export_store.list_exports(self._db, view.org, view.uuid, _LISTED_MAX)
-        )
-
-    async def _get(self, view: BatchView, export: UUID) -> ExportView:
-        found = await retried(lambda: export_store.get(self._db, view.org, view.uuid, export))
-        if found is None:
-            raise JobNotFound("there is no such export")
-        return found
-
-    @staticmethod
-    def _job(view: BatchView, export: UUID, request_id: str | None) -> NewJob:
-        options = {
-            "keep_completed_seconds": _KEEP_SECONDS,
-            "keep_failed_seconds": _KEEP_SECONDS,
-            "webhook": INTERNAL,
-        }
-        return NewJob(
-            view.org,
-            new_id(),
-            str(Lane.BULK),
-            EXPORT_ENDPOINT,
-            "",
-            _RETRIES,
-            encode({"export": to_text(export)}),
-            request_id=request_id,
-            options=encode(options).decode(),
-        )
-
-
 _PAGE_ROWS_MAX: Final = 200
+_VIEW_COLUMNS: Final = 19
+_EARLIER_COLUMNS: Final = 5
+_STATES: Final = {
+    TaskStatus.SUCCEEDED: "completed",
+    TaskStatus.FAILED: "failed",
+    TaskStatus.CANCELLED: "cancelled",
+}
+"""The final states of tasks, as values of ``jobs.state``."""
 
 
 class BatchRepository(EngineExtension):
@@ -139,14 +91,12 @@ class BatchRepository(EngineExtension):
 
         An open batch accepts more tasks afterwards.
         """
-        inserted = await retried(
-            lambda: batches.create(self._db, new, part, tasks, len(tasks), None)
-        )
-        crash_point("submit.committed_not_answered")
-        if inserted.created:
+        created = await self._create(new, part, tasks)
+        if created.created:
             self._job_stats.submitted({(new.org, new.lane): len(tasks)})
-            self._ready(new)
-        return _created(inserted, new.fingerprint)
+            # None wakes workers of every endpoint, and has them read the limits again.
+            self._notifier.notify(READY, None if _is_limited(new) else [new.endpoint])
+        return created
 
     async def create(self, new: NewBatch, part: NewPart | None) -> Created:
         """Create a batch whose tasks a worker ingests; ``part`` is None for an open one without
@@ -154,14 +104,59 @@ class BatchRepository(EngineExtension):
 
         Raises UploadMissing if the part's upload cannot be used.
         """
-        ingest = None if part is None else _ingest(new.org, part.uuid, new.request_id)
-        inserted = await retried(lambda: batches.create(self._db, new, part, None, 0, ingest))
-        crash_point("submit.committed_not_answered")
-        if inserted.created:
+        created = await self._create(new, part, None)
+        if created.created:
             self._notifier.notify(READY, [INGEST_ENDPOINT])
             if _is_limited(new):
                 self._notifier.notify(READY, None)
-        return _created(inserted, new.fingerprint)
+        return created
+
+    async def _create(
+        self, new: NewBatch, part: NewPart | None, tasks: Sequence[NewTask] | None
+    ) -> Created:
+        """Create a batch with its first part, or find the batch that holds its key. ``tasks`` are
+        all tasks of the part; None if a worker ingests them."""
+        job = (
+            ingest.ingest_job(new.org, part.uuid, new.request_id)
+            if part is not None and tasks is None
+            else None
+        )
+
+        async def insert(connection: RawConnection) -> Created:
+            target = await _add_webhook_target(connection, new)
+            if not await sql.fetch(
+                connection, "batches/create", **_new_columns(new, part, tasks, target)
+            ):
+                found = await sql.first(
+                    connection,
+                    "batches/find_existing",
+                    org=new.org,
+                    batch=new.uuid,
+                    idempotency_key=new.idempotency_key,
+                )
+                if found is None:
+                    # The batch that held the key was deleted since.
+                    raise asyncpg.SerializationError("the idempotency key became free")
+                return _known(found, new.uuid, new.fingerprint)
+            if _is_limited(new):
+                await limits.set_run_limits(
+                    connection,
+                    new.org,
+                    new.run,
+                    concurrency=new.concurrency,
+                    per_second=new.rate_per_second,
+                    key_per_second=new.rate_key_per_second,
+                )
+            if part is not None and part.upload is not None:
+                await _use_upload(connection, new.org, part.upload, new.owner, new.uuid)
+            if job is not None and part is not None:
+                await ingest.submit_job(connection, job, part.uuid)
+            crash_point("batch.inserted_not_committed")
+            return Created(new.uuid, True)
+
+        created = await in_transaction(self._db, insert)
+        crash_point("submit.committed_not_answered")
+        return created
 
     async def add(
         self,
@@ -179,43 +174,66 @@ class BatchRepository(EngineExtension):
 
         Raises BatchNotOpen, JobNotFound, UploadMissing. ``endpoint`` and ``lane`` are the batch's.
         """
-        ingest = _ingest(org, part.uuid, request_id) if tasks is None else None
-        inserted = await retried(
-            lambda: batches.add_part(self._db, org, batch, part, tasks, len(tasks or ()), ingest)
-        )
-        if inserted is None:
-            raise JobNotFound("there is no such batch")
-        if inserted.created:
+        job = ingest.ingest_job(org, part.uuid, request_id) if tasks is None else None
+
+        async def insert(connection: RawConnection) -> Created:
+            locked = await _lock(connection, org, batch)
+            known = await _known_part(connection, org, batch, part)
+            if known is not None:
+                return known
+            if locked["closed_at"] is not None:
+                raise BatchNotOpen(
+                    "The batch is closed: it accepts no more tasks."
+                    if locked["is_open"]
+                    else "The batch was not created as an open one (`type: open`)."
+                )
+            if locked["tasks"] + len(tasks or ()) > RUN_TASKS_MAX:
+                raise BatchNotOpen(f"A run has at most {RUN_TASKS_MAX} tasks.")
+            await _add_part(connection, org, locked, locked["run_id"], part, tasks)
+            if part.upload is not None:
+                await _use_upload(connection, org, part.upload, locked["owner"], batch)
+            if job is not None:
+                await ingest.submit_job(connection, job, part.uuid)
+            crash_point("batch.inserted_not_committed")
+            return Created(part.uuid, True)
+
+        created = await in_transaction(self._db, insert)
+        if created.created:
             if tasks is not None:
                 self._job_stats.submitted({(org, lane): len(tasks)})
             self._notifier.notify(READY, [INGEST_ENDPOINT if tasks is None else endpoint])
             self._changed(batch)
-        return _created(inserted, part.fingerprint)
+        return created
 
     async def find_key(self, org: str, idempotency_key: str) -> KnownKey | None:
         """The batch that holds an idempotency key."""
-        return await retried(lambda: batches.find_key(self._read_db, org, idempotency_key))
+        row = await sql.first(
+            self._read_db, "batches/find_key", org=org, idempotency_key=idempotency_key
+        )
+        return None if row is None else KnownKey(*row)
 
     async def find_part_key(self, org: str, batch: UUID, idempotency_key: str) -> KnownKey | None:
         """The part of a batch that holds an idempotency key: added tasks, or a rerun."""
-        return await retried(lambda: batches.find_part(self._read_db, org, batch, idempotency_key))
+        row = await sql.first(
+            self._read_db,
+            "batches/find_part",
+            org=org,
+            batch=batch,
+            idempotency_key=idempotency_key,
+            part=None,
+        )
+        return None if row is None else KnownKey(*row)
 
     # Reading
 
     async def get(self, batch_id: str, *, org: str) -> BatchView:
         """Read a batch. Raises JobNotFound; another organisation's id gets the same error as an id
         that does not exist."""
-        view = await retried(partial(batches.get, self._read_db, org, _uuid(batch_id)))
-        if view is None:
-            raise JobNotFound("there is no such batch")
-        return view
+        return await read(self._read_db, org, _uuid(batch_id))
 
     async def get_of_run(self, run: UUID, *, org: str) -> BatchView:
         """Read the batch of a run. Raises JobNotFound."""
-        view = await retried(lambda: batches.get_of_run(self._read_db, org, run))
-        if view is None:
-            raise JobNotFound("there is no such batch")
-        return view
+        return _view(await sql.fetch(self._read_db, "batches/get_of_run", org=org, run=run))
 
     async def list(
         self, org: str, *, owner: str | None, after: str | None = None, limit: int = 50
@@ -226,34 +244,60 @@ class BatchRepository(EngineExtension):
         """
         if not 1 <= limit <= _PAGE_ROWS_MAX:
             raise InvalidParameter("limit", f"must be 1 to {_PAGE_ROWS_MAX}")
-        older_than = None if after is None else _uuid(after)
-        return await retried(
-            lambda: batches.list_page(
-                self._read_db, org, owner=owner, after=older_than, limit=limit
-            )
+        rows = await sql.fetch(
+            self._read_db,
+            "batches/list",
+            org=org,
+            owner=owner,
+            after=newest_possible() if after is None else _uuid(after),
+            limit=limit,
         )
+        return [
+            replace(_view([row[:-_EARLIER_COLUMNS]]), earlier=TaskCounts(*row[-_EARLIER_COLUMNS:]))
+            for row in rows
+        ]
 
     # Changing
 
     async def close(self, batch_id: str, *, org: str) -> BatchView:
         """Close an open batch. It accepts no more tasks, and completes when those it has end."""
         batch = _uuid(batch_id)
-        return await self._after(
-            batch, org, await retried(lambda: batches.close(self._db, org, batch))
-        )
+
+        async def change(connection: RawConnection) -> None:
+            locked = await _lock(connection, org, batch)
+            await sql.fetch(connection, "batches/close", org=org, run=locked["run_id"])
+            await ingest.latch(connection, org, locked["run_id"])
+
+        await in_transaction(self._db, change)
+        return await self._after(batch_id, org)
 
     async def cancel(self, batch_id: str, *, org: str) -> BatchView:
         """Cancel the batch's run: no more of its tasks start. Raises BatchAlreadyEnded."""
         batch = _uuid(batch_id)
-        found = await retried(lambda: batches.cancel(self._db, org, batch))
+
+        async def change(connection: RawConnection) -> None:
+            locked = await _lock(connection, org, batch)
+            if locked["completed_at"] is not None:
+                raise BatchAlreadyEnded("The batch has ended.")
+            await _stop(connection, org, locked["run_id"])
+            crash_point("batch.cancel_not_committed")
+
+        await in_transaction(self._db, change)
         self._notifier.notify(READY, None)  # a limit now stops the run: claims must read it
-        return await self._after(batch, org, found)
+        return await self._after(batch_id, org)
 
     async def delete(self, batch_id: str, *, org: str) -> None:
-        """Delete a batch with all its tasks. Nobody can read it from now on. Raises JobNotFound."""
+        """Delete a batch with all its tasks. Nobody can read it from now on; maintenance removes
+        its data. Raises JobNotFound."""
         batch = _uuid(batch_id)
-        if not await retried(lambda: batches.delete(self._db, org, batch)):
-            raise JobNotFound("there is no such batch")
+
+        async def change(connection: RawConnection) -> None:
+            locked = await _lock(connection, org, batch)
+            await sql.fetch(connection, "batches/delete", org=org, batch=batch)
+            if locked["completed_at"] is None:
+                await _stop(connection, org, locked["run_id"])
+
+        await in_transaction(self._db, change)
         self._notifier.notify(READY, None)
         self._changed(batch)
 
@@ -269,7 +313,8 @@ class BatchRepository(EngineExtension):
     ) -> tuple[BatchView, Created]:
         """Rerun tasks of the batch, as a new run. Without a selection or a source: all tasks.
 
-        ``source.run`` is one of its runs. Raises BatchStillRuns, NothingToRerun.
+        ``source.run`` is one of its runs. Raises BatchStillRuns, NothingToRerun and TooManyRuns.
+        Lists whose ingest failed move to the new run; the old run then ends as cancelled.
         """
         batch = _uuid(batch_id)
         run = new_id()
@@ -280,52 +325,335 @@ class BatchRepository(EngineExtension):
             idempotency_key=idempotency_key,
             fingerprint=asked.encode() if idempotency_key is not None else None,
         )
-        ingest = _ingest(org, part.uuid, request_id)
-        inserted = await retried(
-            lambda: batches.rerun(
-                self._db,
-                org,
-                batch,
-                run,
-                part,
-                selection,
-                ingest,
-                lambda moved: _ingest(org, moved, request_id),
-                source,
+        job = ingest.ingest_job(org, part.uuid, request_id)
+        has_selection = bool(selection.statuses or selection.error_codes)
+        of_all = source.all_runs or (source.run is None and not has_selection)
+
+        async def insert(connection: RawConnection) -> Created:
+            locked = await _lock(connection, org, batch)
+            known = await _known_part(connection, org, batch, part)
+            if known is not None:
+                return Created(run, True) if known.created else known
+            stuck = await _check_rerunnable(connection, org, locked)
+            number = locked["number"] + 1
+            parent = source.run or locked["run_id"]
+            runs = await earlier_runs(connection, org, batch, number)
+            if has_selection:
+                if stuck:
+                    await _check_ended(connection, org, locked["run_id"])
+                if of_all:
+                    await _check_latest_selected(connection, org, batch, runs, selection)
+                else:
+                    await _check_selected(connection, org, parent, selection)
+            elif not stuck and not _tasks_of(runs, None if of_all else parent):
+                raise NothingToRerun("There are no tasks to rerun.")
+            await sql.fetch(
+                connection,
+                "batches/rerun",
+                org=org,
+                batch=batch,
+                run=run,
+                number=number,
+                parent=parent,
+                selection=_selection_json(selection),
+                all_runs=of_all,
             )
-        )
+            await limits.set_run_limits(
+                connection,
+                org,
+                run,
+                concurrency=locked["concurrency"],
+                per_second=locked["rate_per_second"],
+                key_per_second=locked["rate_key_per_second"],
+            )
+            before = number if of_all else None
+            await _add_part(connection, org, locked, run, part, None, source_before=before)
+            await ingest.submit_job(connection, job, part.uuid)
+            if stuck:
+                moved = await sql.fetch(
+                    connection,
+                    "batches/move_failed_parts",
+                    org=org,
+                    old_run=locked["run_id"],
+                    new_run=run,
+                    repeats_old_run=not of_all and parent == locked["run_id"],
+                )
+                for row in moved:
+                    again = ingest.ingest_job(org, row["id"], request_id)
+                    await ingest.submit_job(connection, again, row["id"])
+                await _stop(connection, org, locked["run_id"])
+            crash_point("rerun.inserted_not_committed")
+            return Created(run, True)
+
+        created = await in_transaction(self._db, insert)
         self._notifier.notify(READY, None)
-        view = await self._after(batch, org, inserted is not None)
-        assert inserted is not None
-        return view, _created(inserted, part.fingerprint)
+        return await self._after(batch_id, org), created
 
-    async def _after(self, batch: UUID, org: str, found: bool) -> BatchView:
+    async def _after(self, batch_id: str, org: str) -> BatchView:
         """Read the batch after a change, and wake everybody who waits for it."""
-        view = await retried(partial(batches.get, self._read_db, org, batch)) if found else None
-        if view is None:
-            raise JobNotFound("there is no such batch")
-        self._changed(batch)
+        view = await self.get(batch_id, org=org)
+        self._changed(view.uuid)
         return view
-
-    def _ready(self, new: NewBatch) -> None:
-        # None wakes workers of every endpoint, and has them read the limits again.
-        self._notifier.notify(READY, None if _is_limited(new) else [new.endpoint])
 
     def _changed(self, batch: UUID) -> None:
         self._notifier.notify(CHANGED, [batch.hex])
 
 
-def _ingest(org: str, part: UUID, request_id: str | None) -> batches.StoredIngest:
-    return batches.StoredIngest(part, ingest_job(org, part, request_id))
+async def read(db: Connection, org: str, batch: UUID) -> BatchView:
+    """Read a batch on any connection. Raises JobNotFound."""
+    return _view(await sql.fetch(db, "batches/get", org=org, batch=batch))
+
+
+# For maintenance
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedRun:
+    """A run that has just completed."""
+
+    org: str
+    batch: UUID
+    run: UUID
+    status: str
+
+
+async def complete(db: Connection, runs_max: int) -> list[CompletedRun]:
+    """Complete the runs whose tasks have all ended."""
+    text, values = sql.bound("batches/complete", runs_max=runs_max)
+    rows = await fetch_or_die(db, "batch.completed_not_committed", text, *values)
+    return [CompletedRun(*row) for row in rows]
+
+
+async def notify_successes(db: Connection, seconds: float) -> bool:
+    """Write webhook deliveries for tasks that succeeded, at most one per run in ``seconds``.
+
+    Returns whether some runs have to wait for their next delivery.
+    """
+    return bool(await sql.value(db, "batches/notify_successes", seconds=seconds))
+
+
+# Steps of a transaction
+
+
+async def _lock(connection: RawConnection, org: str, batch: UUID) -> asyncpg.Record:
+    """Lock a batch and its current run. Raises JobNotFound."""
+    await sql.fetch(connection, "batches/lock", org=org, batch=batch)
+    row = await sql.first(connection, "batches/lock_run", org=org, batch=batch)
+    if row is None:
+        raise JobNotFound("there is no such batch")
+    return row
+
+
+async def _known_part(
+    connection: RawConnection, org: str, batch: UUID, part: NewPart
+) -> Created | None:
+    row = await sql.first(
+        connection,
+        "batches/find_part",
+        org=org,
+        batch=batch,
+        idempotency_key=part.idempotency_key,
+        part=part.uuid,
+    )
+    return None if row is None else _known(row, part.uuid, part.fingerprint)
+
+
+async def _stop(connection: RawConnection, org: str, run: UUID) -> None:
+    """Stop the claims of a run's tasks; maintenance cancels those that wait."""
+    await sql.fetch(connection, "batches/cancel", org=org, run=run)
+    await limits.stop_run(connection, org, run)
+
+
+async def _check_rerunnable(connection: RawConnection, org: str, locked: asyncpg.Record) -> bool:
+    """Returns whether the ingest of some of the run's lists failed, so that it does not end by
+    itself. Raises BatchStillRuns and TooManyRuns."""
+    left = await sql.first(connection, "batches/parts_left", org=org, run=locked["run_id"])
+    assert left is not None, "an aggregate has one row"
+    stuck = bool(
+        locked["closed_at"] is not None and locked["cancel_requested_at"] is None and left["failed"]
+    )
+    if locked["completed_at"] is None and not stuck:
+        raise BatchStillRuns("The batch's run has not ended; rerun it afterwards.")
+    if left["waiting"]:  # the rest of the list would be in no run
+        raise BatchStillRuns("A list of the batch is still being ingested.")
+    if locked["number"] >= RUNS_MAX:
+        raise TooManyRuns(f"A batch has at most {RUNS_MAX:,} runs; submit the tasks as a new job.")
+    return stuck
+
+
+async def _check_ended(connection: RawConnection, org: str, run: UUID) -> None:
+    """Raise BatchStillRuns if tasks of the run have not ended. The rerun would end the run, and its
+    selection, which goes by how tasks ended, would miss them."""
+    if await sql.value(connection, "batches/tasks_left", org=org, run=run):
+        raise BatchStillRuns(
+            "Tasks of the batch have not ended: rerun all of them, or use the filter later."
+        )
+
+
+async def _check_selected(
+    connection: RawConnection, org: str, run: UUID, selection: Selection
+) -> None:
+    filters = _filters(selection)
+    if not await sql.value(connection, "batches/has_selected", org=org, run=run, **filters):
+        raise NothingToRerun("No task of the run matches the filter.")
+
+
+async def _check_latest_selected(
+    connection: RawConnection,
+    org: str,
+    batch: UUID,
+    runs: Sequence[EarlierRun],
+    selection: Selection,
+) -> None:
+    mirrors = [MirrorRun(run.number, run.uuid, run.mirrored, run.tasks) for run in runs]
+    for run in reversed(runs):
+        if await sql.value(
+            connection,
+            "batches/has_latest",
+            org=org,
+            batch=batch,
+            run=run.uuid,
+            number=run.number,
+            mirrored_after=mirrored_after(mirrors, run.number),
+            before=runs[-1].number + 1,
+            **_filters(selection),
+        ):
+            return
+    raise NothingToRerun("No task's latest result matches the filter.")
+
+
+def _filters(selection: Selection) -> dict[str, list[str] | None]:
+    statuses = [each for each in selection.statuses or _STATES if each in _STATES]
+    return {
+        "states": [_STATES[status] for status in statuses],
+        "error_codes": list(selection.error_codes) or None,
+    }
+
+
+def _tasks_of(runs: Sequence[EarlierRun], only: UUID | None) -> int:
+    return sum(run.tasks for run in runs if only is None or run.uuid == only)
+
+
+def _selection_json(selection: Selection) -> str | None:
+    if not selection.statuses and not selection.error_codes:
+        return None
+    return encode(
+        {"status": list(selection.statuses), "error_code": list(selection.error_codes)}
+    ).decode()
+
+
+async def _add_webhook_target(connection: RawConnection, new: NewBatch) -> UUID | None:
+    if new.webhook_url is None:
+        return None
+    target = target_id(new.org, new.webhook_url)
+    await webhooks.upsert_targets(connection, [(new.org, target, new.webhook_url)])
+    return target
+
+
+async def _use_upload(
+    connection: RawConnection, org: str, upload: UUID, owner: str, batch: UUID
+) -> None:
+    used = await uploads.use(connection, org=org, upload_id=upload, owner=owner, used_by=batch)
+    if used is None:
+        raise UploadMissing("The upload was already used, or it has expired.")
+
+
+async def _add_part(
+    connection: RawConnection,
+    org: str,
+    locked: asyncpg.Record,
+    run: UUID,
+    part: NewPart,
+    tasks: Sequence[NewTask] | None,
+    *,
+    source_before: int | None = None,
+) -> None:
+    notifies = locked["webhook_target"] is not None and "task.failed" in locked["webhook_events"]
+    first = locked["tasks"] if run == locked["run_id"] else 0
+    await sql.fetch(
+        connection,
+        "batches/add_part",
+        org=org,
+        batch=locked["id"],
+        run=run,
+        part=part.uuid,
+        idempotency_key=part.idempotency_key,
+        fingerprint=part.fingerprint,
+        webhook=NOTIFIES_FAILURES if notifies else None,
+        source_before=source_before,
+        **_source_columns(part),
+        **_task_columns(run, tasks, first),
+    )
+
+
+def _new_columns(
+    new: NewBatch, part: NewPart | None, tasks: Sequence[NewTask] | None, target: UUID | None
+) -> dict[str, Any]:
+    notifies = target is not None and "task.failed" in new.webhook_events
+    return {
+        "org": new.org,
+        "batch": new.uuid,
+        "run": new.run,
+        "owner": new.owner,
+        "service": new.service,
+        "service_endpoint": new.service_endpoint,
+        "endpoint": new.endpoint,
+        "usage_queue_key": new.usage_queue_key,
+        "lane": new.lane,
+        "failures_max": new.failures_max,
+        "is_open": new.is_open,
+        "payload_prefix": new.payload_prefix,
+        "payload_suffix": new.payload_suffix,
+        "concurrency": new.concurrency,
+        "rate_per_second": new.rate_per_second,
+        "rate_key": new.rate_key,
+        "rate_key_per_second": new.rate_key_per_second,
+        "webhook_target": target,
+        "webhook_events": list(new.webhook_events),
+        "metadata": new.metadata,
+        "keep_seconds": new.keep_seconds,
+        "idempotency_key": new.idempotency_key,
+        "fingerprint": new.fingerprint,
+        "request_id": new.request_id,
+        "part": None if part is None else part.uuid,
+        "webhook": NOTIFIES_FAILURES if notifies else None,
+        "secrets": new.secrets,
+        **_source_columns(part or NewPart(new.uuid, "inline")),
+        **_task_columns(new.run, tasks, 0),
+    }
+
+
+def _source_columns(part: NewPart) -> dict[str, Any]:
+    return {
+        "source": part.source,
+        "source_key": part.source_key,
+        "source_pieces": part.source_pieces,
+        "source_bytes": part.source_bytes,
+        "source_etag": part.source_etag,
+        "upload": part.upload,
+    }
+
+
+def _task_columns(run: UUID, tasks: Sequence[NewTask] | None, first: int) -> dict[str, Any]:
+    rows = tasks or ()
+    return {
+        "is_whole": tasks is not None,
+        "ids": [UUID(bytes=task_id(run, first + number)) for number in range(len(rows))],
+        "payloads": [task.payload for task in rows],
+        "custom_ids": [task.custom_id for task in rows],
+        "queue_keys": [run_queue_key(run, task.key) for task in rows],
+    }
 
 
 def _is_limited(new: NewBatch) -> bool:
     return bool(new.concurrency or new.rate_per_second or new.rate_key_per_second)
 
 
-def _created(inserted: batches.Inserted, fingerprint: bytes | None) -> Created:
-    mismatch = not inserted.created and inserted.fingerprint != fingerprint
-    return Created(inserted.uuid, inserted.created, mismatch)
+def _known(row: asyncpg.Record, new: UUID, fingerprint: bytes | None) -> Created:
+    """What holds the key of a submission: ``new`` itself, sent twice, or an earlier one."""
+    if row["id"] == new:
+        return Created(new, True)
+    return Created(row["id"], False, mismatch=row["fingerprint"] != fingerprint)
 
 
 def _uuid(batch_id: str) -> UUID:
@@ -333,3 +661,19 @@ def _uuid(batch_id: str) -> UUID:
         return from_text(batch_id)
     except InvalidId as error:
         raise JobNotFound("there is no such batch") from error
+
+
+def _view(rows: Sequence[asyncpg.Record | Sequence[Any]]) -> BatchView:
+    """A batch of its rows, one for each run. Raises JobNotFound if there are none."""
+    if not rows:
+        raise JobNotFound("there is no such batch")
+    runs = [_run(row[_VIEW_COLUMNS:]) for row in rows]
+    columns_of_batch = (*rows[0][:_VIEW_COLUMNS], runs)
+    return BatchView(*columns_of_batch)
+
+
+def _run(row: Sequence[Any]) -> RunView:
+    run, number, parent, selection, status, *counts = row[:10]
+    return RunView(
+        run, number, parent, selection, BatchState(status), TaskCounts(*counts), *row[10:]
+    )

@@ -16,6 +16,9 @@ import msgspec
 
 from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
+from coatcheck.products.batches import ingest_repository as ingest
+from coatcheck.products.batches import task_repository
+from coatcheck.products.batches.ingest_repository import RepeatedTask
 from coatcheck.products.batches.model import (
     IngestSnapshot,
     MirrorRun,
@@ -23,12 +26,7 @@ from coatcheck.products.batches.model import (
     TaskStatus,
     mirrored_after,
 )
-from coatcheck.products.batches.queries import ingest
-from coatcheck.products.batches.queries import positions as batch_positions
-from coatcheck.products.batches.queries import tasks as batch_tasks
-from coatcheck.products.batches.queries.ingest import RepeatedTask
-from coatcheck.products.batches.queries.positions import EarlierRun
-from coatcheck.products.batches.queries.tasks import RunPlace
+from coatcheck.products.batches.task_repository import EarlierRun, RunPlace
 
 CHUNK_TASKS: Final = 5_000
 _HALF: Final = 32
@@ -73,7 +71,7 @@ async def chunks(
     With ``room``, a chunk has at most that many tasks. Raises Overtaken and TooManyTasks.
     """
     tasks_max = CHUNK_TASKS if room is None else min(room, CHUNK_TASKS)
-    runs = await batch_positions.earlier_runs(db, snapshot.org, snapshot.batch, snapshot.run_number)
+    runs = await task_repository.earlier_runs(db, snapshot.org, snapshot.batch, snapshot.run_number)
     source = _Source(db, snapshot, runs)
     is_last = False
     while not is_last:
@@ -183,7 +181,7 @@ class _Source:
             )
             return found, found[-1] if found else first, len(found) == tasks_max
         later = [run for run in self._mirrors() if run.number < before]
-        return await batch_tasks.latest_ended(
+        return await task_repository.latest_ended(
             self.db,
             snapshot.org,
             RunPlace(
@@ -204,7 +202,7 @@ class _Source:
         positions = (
             numbers
             if mirrors
-            else await batch_positions.of_tasks(self.db, self.snapshot.org, run, numbers)
+            else await task_repository.positions_of(self.db, self.snapshot.org, run, numbers)
         )
         return [
             (TaskPlace(run, number), position)
@@ -213,7 +211,7 @@ class _Source:
 
     async def _latest(self, positions: Sequence[int], before: int) -> list[TaskPlace]:
         snapshot = self.snapshot
-        return await batch_positions.latest(
+        return await task_repository.latest_of_positions(
             self.db, snapshot.org, snapshot.batch, self._mirrors(), positions, before
         )
 

@@ -1,4 +1,4 @@
-"""Reads the tasks of a batch: a page at a time, or one by its id.
+"""Reads the tasks of batches: a page at a time, one by its id, or the latest of a position.
 
 The cost of a page depends on its length, not on where in a run it begins. In the order of their
 numbers, tasks are found by ids that are computed. By status, they are one range of an index.
@@ -9,6 +9,10 @@ For a batch as a whole, a page has each task once, with its latest result. In th
 positions, the newest run of each position is looked up. By status, the runs are scanned, newest
 first, and tasks that a later run has repeated are skipped. The number of tasks that are scanned for
 a page is limited, so a page may be short or empty although it is not the last.
+
+A task keeps its position in the batch through all reruns (``schema/0001_batches.sql``). The latest
+task of a position is in the newest run that has the position: a run that mirrors it, where the
+task's number is its position, or a run that a row of ``batch_positions`` names.
 """
 
 from __future__ import annotations
@@ -18,15 +22,16 @@ import binascii
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NamedTuple
 from uuid import UUID
 
+import asyncpg
 import msgspec
 
-from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotFound
+from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX, page_result_bytes_max
+from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.products.batches.model import (
@@ -38,9 +43,7 @@ from coatcheck.products.batches.model import (
     TaskView,
     mirrored_after,
 )
-from coatcheck.products.batches.queries import positions as batch_positions
-from coatcheck.products.batches.queries import tasks as task_store
-from coatcheck.products.batches.queries.tasks import Failures, QueuePlace, RunPlace, ScannedTasks
+from coatcheck.products.batches.queries import sql
 
 FAILURES_COUNTED_MAX: Final = 20_000
 """How many failed tasks of a run are counted by error code: the first ones."""
@@ -58,8 +61,47 @@ _ENDS: Final = {
 }
 
 Number = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 TaskPage = tuple[Sequence[TaskView], str | None]
 """Tasks, and the cursor of the next page; None on the last page."""
+
+
+class Failures(NamedTuple):
+    """Counts of failed tasks by error code, most frequent first, and how many were counted."""
+
+    by_code: Sequence[tuple[str, int]]
+    counted: int
+
+
+class ScannedTasks(NamedTuple):
+    """Scanned tasks: the numbers of those that are the latest of their position, the number of the
+    last one scanned, and whether there may be more."""
+
+    latest: Sequence[int]
+    last: int
+    more: bool
+
+
+class RunPlace(NamedTuple):
+    """A run among those of its batch, to find which of its tasks are the latest of their positions.
+    Later runs have all positions below ``mirrored_after``; only runs below ``before`` count."""
+
+    batch: UUID
+    run: UUID
+    number: int
+    mirrored_after: int
+    before: int
+
+
+class EarlierRun(NamedTuple):
+    """A run that a rerun may repeat. Its ``new_tasks`` are not in any run before it."""
+
+    number: int
+    uuid: UUID
+    tasks: int
+    mirrored: int
+    new_tasks: int
 
 
 class _AfterTask(msgspec.Struct, frozen=True, array_like=True, tag="n"):
@@ -118,22 +160,12 @@ class TaskRepository:
             raise _invalid_cursor()
         if status is None:
             return await self._by_number(view, run, cursor.index + 1, limit)
-        found = await retried(
-            lambda: (
-                task_store.running(
-                    self._db, view.org, run.uuid, after=cursor.index, limit=limit + 1
-                )
-                if status is TaskStatus.RUNNING
-                else task_store.ended(
-                    self._db,
-                    view.org,
-                    run.uuid,
-                    _ENDS[status],
-                    after=cursor.index,
-                    limit=limit + 1,
-                )
-            )
-        )
+        arguments = {"org": view.org, "run": run.uuid, "after": cursor.index}
+        if status is TaskStatus.RUNNING:
+            found = await self._views("tasks/running", limit + 1, **arguments)
+        else:
+            state = _ENDS[status].value
+            found = await self._views("tasks/ended", limit + 1, **arguments, state=state)
         return _cut(found, limit)
 
     async def page_of_all_runs(
@@ -176,18 +208,15 @@ class TaskRepository:
         end = min(first + limit, total)
         if first >= end:
             return [], None
-        positions = range(first, end)
-        places = await retried(
-            lambda: batch_positions.latest(
-                self._db,
-                view.org,
-                view.uuid,
-                _mirrors(view),
-                positions,
-                view.current.number + 1,
-            )
+        places = await latest_of_positions(
+            self._db,
+            view.org,
+            view.uuid,
+            _mirrors(view),
+            range(first, end),
+            view.current.number + 1,
         )
-        found = await retried(lambda: task_store.by_place(self._db, view.org, places, limit))
+        found = await self._at(view, places, limit)
         return found, _encoded(_AfterTask(end - 1)) if end < total else None
 
     async def _latest_ended(
@@ -205,7 +234,14 @@ class TaskRepository:
                 if not left:
                     here = _InRun(run.number, _AfterTask(index))
                     return await self._shown(view, places, limit), _encoded(here)
-                scanned = await self._scan(view, run, status, index, min(left, SCANNED_STEP))
+                scanned = await latest_ended(
+                    self._db,
+                    view.org,
+                    _place(view, run),
+                    _ENDS[status],
+                    after=index,
+                    scanned_max=min(left, SCANNED_STEP),
+                )
                 left -= min(left, SCANNED_STEP) if scanned.more else 0
                 places += [
                     (run.number, TaskPlace(run.uuid, each))
@@ -223,27 +259,10 @@ class TaskRepository:
                 index = scanned.last
         return await self._shown(view, places, limit), None
 
-    async def _scan(
-        self, view: BatchView, run: RunView, status: TaskStatus, after: int, scanned_max: int
-    ) -> ScannedTasks:
-        return await retried(
-            lambda: task_store.latest_ended(
-                self._db,
-                view.org,
-                _place(view, run),
-                _ENDS[status],
-                after=after,
-                scanned_max=scanned_max,
-            )
-        )
-
     async def _shown(
         self, view: BatchView, places: Sequence[tuple[int, TaskPlace]], limit: int
     ) -> Sequence[TaskView]:
-        if not places:
-            return []
-        page = [place for _, place in places]
-        return await retried(lambda: task_store.by_place(self._db, view.org, page, limit))
+        return await self._at(view, [place for _, place in places], limit) if places else []
 
     async def failures_of_all_runs(self, view: BatchView) -> Failures:
         """The error codes of a batch's failed tasks, by their latest results, with counts."""
@@ -254,31 +273,30 @@ class TaskRepository:
                 break
             if run.completed_at is not None and not _latest_of(run, TaskStatus.FAILED):
                 continue
-            by_code, scanned = await retried(
-                partial(
-                    task_store.latest_failures,
-                    self._db,
-                    view.org,
-                    _place(view, run),
-                    scanned_max=left,
-                )
+            rows = await sql.fetch(
+                self._db,
+                "tasks/latest_failures",
+                org=view.org,
+                **_place(view, run)._asdict(),
+                scanned_max=left,
             )
-            left -= scanned
-            counts.update(by_code)
+            left -= sum(row["seen"] for row in rows)
+            counts.update({row["code"]: row["tasks"] for row in rows if row["tasks"]})
         commonest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return Failures(commonest[:_CODES_MAX], counts.total())
 
     async def failures(self, view: BatchView, run: RunView) -> Failures:
         """The error codes of a run's failed tasks, most frequent first, with counts."""
-        return await retried(
-            lambda: task_store.failures(
-                self._db,
-                view.org,
-                run.uuid,
-                tasks_max=FAILURES_COUNTED_MAX,
-                codes_max=_CODES_MAX,
-            )
+        rows = await sql.fetch(
+            self._db,
+            "tasks/failures",
+            org=view.org,
+            run=run.uuid,
+            tasks_max=FAILURES_COUNTED_MAX,
+            codes_max=_CODES_MAX,
         )
+        counted = int(rows[0]["counted"]) if rows else 0
+        return Failures([(row["code"], row["tasks"]) for row in rows], counted)
 
     async def get(self, view: BatchView, task_id: str) -> TaskView:
         """Read a task of any run of the batch, with its payload as ``input``, and its result unless
@@ -289,52 +307,169 @@ class TaskRepository:
         """
         if len(task_id) != _ID_CHARACTERS or not _HEXADECIMAL.issuperset(task_id):
             raise JobNotFound("there is no such task")
-        uuid = UUID(task_id)
-        found = await retried(lambda: task_store.get(self._db, view.org, view.uuid, uuid))
-        if found is None:
+        row = await sql.first(
+            self._db,
+            "tasks/get",
+            org=view.org,
+            batch=view.uuid,
+            task=UUID(task_id),
+            result_bytes_max=RESULT_INLINE_BYTES_MAX,
+        )
+        if row is None:
             raise JobNotFound("there is no such task")
-        return found
+        return _view(row)
 
     async def _by_number(self, view: BatchView, run: RunView, first: int, limit: int) -> TaskPage:
         there = min(limit, run.counts.total - first)
         if there <= 0:
             return [], None
-        found = await retried(
-            lambda: task_store.by_index(self._db, view.org, run.uuid, first, there)
-        )
+        places = [TaskPlace(run.uuid, index) for index in range(first, first + there)]
+        found = await self._at(view, places, there)
         more = first + there < run.counts.total
         return found, _encoded(_AfterTask(first + there - 1)) if more else None
 
     async def _pending(
         self, view: BatchView, run: RunView, cursor: _AfterTask | _AfterPlace, limit: int
     ) -> TaskPage:
-        in_queue: Sequence[tuple[TaskView, QueuePlace]] = []
+        queued: Sequence[asyncpg.Record] = []
         if cursor == _START or isinstance(cursor, _AfterPlace):
-            place = (
-                QueuePlace(cursor.queue_key, cursor.run_at, cursor.uuid)
+            start = (
+                cursor
                 if isinstance(cursor, _AfterPlace)
-                else None
+                else _AfterPlace(run_queue_key(run.uuid), _LONG_AGO, UUID(int=0))
             )
-            in_queue = await retried(
-                lambda: task_store.queued(
-                    self._db, view.org, view.uuid, run.uuid, after=place, limit=limit + 1
-                )
+            queued = await sql.fetch(
+                self._db,
+                "tasks/queued",
+                org=view.org,
+                batch=view.uuid,
+                run=run.uuid,
+                after_queue_key=start.queue_key,
+                after_run_at=start.run_at,
+                after_id=start.uuid,
+                result_bytes_max=page_result_bytes_max(limit + 1),
+                limit=limit + 1,
             )
-            if len(in_queue) > limit:
-                _, last = in_queue[limit - 1]
-                return [task for task, _ in in_queue[:limit]], _encoded(_AfterPlace(*last))
-        after = cursor.index if isinstance(cursor, _AfterTask) else _START.index
-        room = limit - len(in_queue)
-        later = await retried(
-            lambda: task_store.scheduled(self._db, view.org, run.uuid, after=after, limit=room + 1)
+        page = [_view(row[:-2]) for row in queued[:limit]]
+        room = limit - len(page)
+        if len(queued) <= limit:
+            after = cursor.index if isinstance(cursor, _AfterTask) else _START.index
+            later = await self._views(
+                "tasks/scheduled", room + 1, org=view.org, run=run.uuid, after=after
+            )
+            if len(later) <= room:
+                return page + later, None
+            if room:
+                return page + later[:room], _encoded(_AfterTask(later[room - 1].index))
+        last = queued[limit - 1]  # the page is full: others start on the next
+        return page, _encoded(_AfterPlace(last["flow"], last["run_at"], last["id"]))
+
+    async def _at(
+        self, view: BatchView, places: Sequence[TaskPlace], limit: int
+    ) -> Sequence[TaskView]:
+        """The tasks at these places, in this order. ``limit`` is the length of the page."""
+        rows = await sql.fetch(
+            self._db,
+            "tasks/by_ids",
+            org=view.org,
+            runs=list({place.run for place in places}),
+            ids=[place.uuid for place in places],
+            result_bytes_max=page_result_bytes_max(limit),
         )
-        page = [task for task, _ in in_queue]
-        if len(later) <= room:
-            return page + later, None
-        if room:
-            return page + later[:room], _encoded(_AfterTask(later[room - 1].index))
-        _, last = in_queue[-1]  # the page is full: tasks that wait for a retry start on the next
-        return page, _encoded(_AfterPlace(*last))
+        return [_view(row) for row in rows]
+
+    async def _views(self, name: str, limit: int, **arguments: Any) -> list[TaskView]:
+        """The tasks that a statement selects."""
+        bytes_max = page_result_bytes_max(limit)
+        rows = await sql.fetch(self._db, name, limit=limit, result_bytes_max=bytes_max, **arguments)
+        return [_view(row) for row in rows]
+
+
+# The latest tasks of positions, also for reruns and exports
+
+
+async def latest_ended(
+    db: Connection,
+    org: str,
+    place: RunPlace,
+    state: State,
+    *,
+    after: int,
+    scanned_max: int,
+    error_codes: Sequence[str] = (),
+) -> ScannedTasks:
+    """Tasks of a run that ended in ``state`` and that no later run has repeated. The scan starts
+    after the number ``after`` and covers the next ``scanned_max`` that ended in ``state``."""
+    rows = await sql.fetch(
+        db,
+        "tasks/latest_ended",
+        org=org,
+        **place._asdict(),
+        state=state.value,
+        error_codes=list(error_codes) or None,
+        after=after,
+        scanned_max=scanned_max,
+    )
+    return ScannedTasks(
+        [row["task_index"] for row in rows if row["is_latest"]],
+        rows[-1]["task_index"] if rows else after,
+        len(rows) == scanned_max,
+    )
+
+
+async def earlier_runs(
+    db: Connection | RawConnection, org: str, batch: UUID, before: int
+) -> list[EarlierRun]:
+    """The runs of a batch with numbers below ``before``, oldest first."""
+    rows = await sql.fetch(db, "tasks/earlier_runs", org=org, batch=batch, before=before)
+    return [EarlierRun(*row) for row in rows]
+
+
+async def positions_of(db: Connection, org: str, run: UUID, numbers: Sequence[int]) -> list[int]:
+    """The positions of a run's tasks with these numbers."""
+    rows = await sql.fetch(db, "tasks/positions_of", org=org, run=run, numbers=list(numbers))
+    return [row["position"] for row in rows]
+
+
+async def latest_of_positions(
+    db: Connection,
+    org: str,
+    batch: UUID,
+    runs: Sequence[MirrorRun],
+    positions: Sequence[int],
+    before: int,
+) -> list[TaskPlace]:
+    """The latest tasks of positions, among the runs with numbers below ``before``.
+
+    ``runs`` has all of these runs, and one of them has each position.
+    """
+    newest_first = sorted((run for run in runs if run.number < before), reverse=True)
+    named = {}
+    if any(run.mirrored < run.tasks for run in newest_first):
+        rows = await sql.fetch(
+            db,
+            "tasks/latest_of_positions",
+            org=org,
+            batch=batch,
+            positions=list(positions),
+            before=before,
+        )
+        named = {row["position"]: row for row in rows}
+    found = []
+    for position in positions:
+        mirror = next((run for run in newest_first if run.mirrored > position), None)
+        row = named.get(position)
+        if row is not None and (mirror is None or row["run_number"] > mirror.number):
+            found.append(TaskPlace(row["run_id"], row["task_index"]))
+        else:
+            assert mirror is not None, "every position belongs to a run"
+            found.append(TaskPlace(mirror.uuid, position))
+    return found
+
+
+def _view(row: asyncpg.Record | Sequence[Any]) -> TaskView:
+    uuid, index, custom_id, state, *rest = row
+    return TaskView(uuid, index, custom_id, State(state), *rest)
 
 
 def _mirrors(view: BatchView) -> list[MirrorRun]:

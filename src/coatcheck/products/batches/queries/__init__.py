@@ -1,4 +1,4 @@
-"""The queries of batches: files of named statements, and the functions that call them."""
+"""The statements of batches: files of named SQL, which the repositories beside this folder call."""
 
 from coatcheck.db.queries import Queries
 

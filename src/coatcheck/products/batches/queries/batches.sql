@@ -1,43 +1,40 @@
 -- name: add_part
 -- Add a part to a run, and, if the request has them, its tasks. The transaction has locked the run.
 --
--- $1 org   $2 batch   $3 run   $4 part   $5 source   $6 its key   $7 pieces   $8 bytes   $9 upload
--- $10 idempotency key   $11 fingerprint   $12 whether this statement writes all tasks of the part
--- $13 lines   $14-$17 tasks: ids, payloads, custom ids, flows   $18 jobs.webhook of the tasks
--- $19 ETag of the source   $20 for a rerun of the whole batch: of runs with numbers below this
+-- :is_whole: whether :ids and the other arrays are all tasks of the part. :source_before: a rerun of the
+-- whole batch repeats tasks of runs with numbers below this.
 WITH run AS (
     UPDATE runs AS r
-    SET tasks = r.tasks + cardinality($14::uuid[]), lines = r.lines + $13::bigint,
-        bad_lines = r.bad_lines + $13::bigint - cardinality($14::uuid[])
-    WHERE r.org_id = $1 AND r.id = $3
-    RETURNING r.org_id, r.id, r.tasks - cardinality($14::uuid[]) AS first
+    SET tasks = r.tasks + cardinality(:ids::uuid[]), lines = r.lines + cardinality(:ids::uuid[])
+    WHERE r.org_id = :org AND r.id = :run
+    RETURNING r.org_id, r.id, r.tasks - cardinality(:ids::uuid[]) AS first
 ),
 part AS (
     INSERT INTO batch_parts (
         org_id, id, batch_id, run_id, position, source, source_key, source_pieces, source_bytes,
-        upload_id, idempotency_key, fingerprint, state, lines, bad_lines, tasks, source_etag,
-        source_before
+        upload_id, idempotency_key, fingerprint, state, lines, tasks, source_etag, source_before
     )
-    SELECT $1, $4, $2, $3, (
+    SELECT :org, :part, :batch, :run, (
                SELECT coalesce(max(p.position), 0) + 1
                FROM batch_parts AS p
-               WHERE p.org_id = $1 AND p.run_id = $3
-           ), $5::text, $6::text, $7::integer, $8::bigint, $9::uuid, $10::text, $11::bytea,
-           CASE WHEN $12::boolean THEN 'done' ELSE 'pending' END, $13, $13 - cardinality($14::uuid[]),
-           cardinality($14::uuid[]), $19::text, $20::integer
+               WHERE p.org_id = :org AND p.run_id = :run
+           ), :source::text, :source_key::text, :source_pieces::integer, :source_bytes::bigint,
+           :upload::uuid, :idempotency_key::text, :fingerprint::bytea,
+           CASE WHEN :is_whole::boolean THEN 'done' ELSE 'pending' END, cardinality(:ids::uuid[]),
+           cardinality(:ids::uuid[]), :source_etag::text, :source_before::integer
 ),
 written AS (
     INSERT INTO jobs (
         org_id, id, lane, endpoint, flow, failures_max, payload, owner, request_id, run_id,
         task_index, custom_id, webhook
     )
-    SELECT $1, t.id, b.lane, b.endpoint, t.flow, b.failures_max, t.payload, b.owner, b.request_id,
-           r.id, r.first + t.number - 1, t.custom_id, $18::smallint
+    SELECT :org, t.id, b.lane, b.endpoint, t.flow, b.failures_max, t.payload, b.owner, b.request_id,
+           r.id, r.first + t.number - 1, t.custom_id, :webhook::smallint
     FROM batches AS b
     CROSS JOIN run AS r
-    CROSS JOIN unnest($14::uuid[], $15::bytea[], $16::text[], $17::text[]) WITH ORDINALITY
-        AS t (id, payload, custom_id, flow, number)
-    WHERE b.org_id = $1 AND b.id = $2
+    CROSS JOIN unnest(:ids::uuid[], :payloads::bytea[], :custom_ids::text[], :queue_keys::text[])
+        WITH ORDINALITY AS t (id, payload, custom_id, flow, number)
+    WHERE b.org_id = :org AND b.id = :batch
 )
 SELECT r.first FROM run AS r
 
@@ -47,11 +44,11 @@ SELECT r.first FROM run AS r
 UPDATE runs
 SET cancel_requested_at = coalesce(cancel_requested_at, now()),
     closed_at = coalesce(closed_at, now())
-WHERE org_id = $1 AND id = $2
+WHERE org_id = :org AND id = :run
 
 -- name: close
 -- Close a run, so that it accepts no more tasks. A repeat changes nothing.
-UPDATE runs SET closed_at = coalesce(closed_at, now()) WHERE org_id = $1 AND id = $2
+UPDATE runs SET closed_at = coalesce(closed_at, now()) WHERE org_id = :org AND id = :run
 
 -- name: complete
 -- Complete the runs whose tasks have all ended: once, with everything that must be true then. The
@@ -61,8 +58,6 @@ UPDATE runs SET closed_at = coalesce(closed_at, now()) WHERE org_id = $1 AND id 
 --
 -- Every change of a batch locks the batch and then its run. To hold a run while waiting for its batch
 -- could deadlock. So a run whose batch is being changed right now is left for the next tick.
---
--- $1 runs at most
 WITH ended AS MATERIALIZED (
     SELECT r.org_id, r.id AS run_id, r.group_id AS batch_id, r.number, r.total, r.succeeded, r.failed,
            r.cancelled, r.succeeded_told, r.webhook_target,
@@ -71,7 +66,7 @@ WITH ended AS MATERIALIZED (
     JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.group_id
     WHERE r.completed_at IS NULL AND r.latched_at IS NOT NULL
       AND r.succeeded + r.failed + r.cancelled = r.total
-    LIMIT $1::integer
+    LIMIT :runs_max::integer
     FOR UPDATE OF b, r SKIP LOCKED
 ),
 runs_done AS (
@@ -128,14 +123,7 @@ SELECT e.org_id, e.batch_id, e.run_id, e.status FROM ended AS e
 -- A part whose tasks are written here is done. A batch that is not open is closed from the start. If
 -- it has nothing left to ingest, it is latched at once: its total is the number of its tasks.
 --
--- $1 org   $2 batch   $3 run   $4 owner   $5 service   $6 its endpoint   $7 engine's endpoint
--- $8 usage flow   $9 lane   $10 failures allowed   $11 open   $12, $13 before and after each input
--- $14 concurrency   $15 rate   $16 rate key   $17 rate of each key   $18 webhook target
--- $19 webhook events   $20 metadata   $21 seconds to keep   $22 key   $23 fingerprint   $24 request
--- $25 part   $26 source   $27 its key   $28 pieces   $29 bytes   $30 upload   $31 lines
--- $32-$35 tasks: ids, payloads, custom ids, flows   $36 jobs.webhook of the tasks
--- $37 whether this statement writes all tasks of the part   $38 ETag of the source
--- $39 secrets for the calls of its tasks
+-- :is_whole: whether :ids and the other arrays are all tasks of the part. :part is NULL without a part.
 WITH created AS (
     INSERT INTO batches (
         org_id, id, current_run, owner, service, service_endpoint, endpoint, lane, failures_max,
@@ -144,8 +132,10 @@ WITH created AS (
         request_id
     )
     VALUES (
-        $1, $2, $3, $4, $5, $6, $7, $9::text::job_lane, $10, $11, $12, $13, $14, $15, $16, $17,
-        $19::text[], $20, $21, $22, $23, $24
+        :org, :batch, :run, :owner, :service, :service_endpoint, :endpoint, :lane::text::job_lane,
+        :failures_max, :is_open, :payload_prefix, :payload_suffix, :concurrency, :rate_per_second,
+        :rate_key, :rate_key_per_second, :webhook_events::text[], :metadata, :keep_seconds,
+        :idempotency_key, :fingerprint, :request_id
     )
     ON CONFLICT DO NOTHING
     RETURNING org_id, id, lane
@@ -153,36 +143,36 @@ WITH created AS (
 run AS (
     INSERT INTO runs (
         org_id, id, group_id, number, lane, endpoint, service, service_endpoint, usage_flow,
-        webhook_target, secrets_id, tasks, lines, bad_lines, total, closed_at, latched_at
+        webhook_target, secrets_id, tasks, lines, total, closed_at, latched_at
     )
-    SELECT c.org_id, $3, c.id, 1, c.lane, $7, $5, $6, $8, $18, $39::uuid, cardinality($32::uuid[]), $31::bigint,
-           $31::bigint - cardinality($32),
-           CASE WHEN $37::boolean AND NOT $11 THEN cardinality($32) END,
-           CASE WHEN NOT $11 THEN now() END,
-           CASE WHEN $37 AND NOT $11 THEN now() END
+    SELECT c.org_id, :run, c.id, 1, c.lane, :endpoint, :service, :service_endpoint, :usage_queue_key,
+           :webhook_target, :secrets::uuid, cardinality(:ids::uuid[]), cardinality(:ids),
+           CASE WHEN :is_whole::boolean AND NOT :is_open THEN cardinality(:ids) END,
+           CASE WHEN NOT :is_open THEN now() END,
+           CASE WHEN :is_whole AND NOT :is_open THEN now() END
     FROM created AS c
 ),
 part AS (
     INSERT INTO batch_parts (
         org_id, id, batch_id, run_id, position, source, source_key, source_pieces, source_bytes,
-        upload_id, state, lines, bad_lines, tasks, source_etag
+        upload_id, state, lines, tasks, source_etag
     )
-    SELECT c.org_id, $25, c.id, $3, 1, $26::text, $27::text, $28::integer, $29::bigint, $30::uuid,
-           CASE WHEN $37 THEN 'done' ELSE 'pending' END, $31, $31 - cardinality($32),
-           cardinality($32), $38::text
+    SELECT c.org_id, :part, c.id, :run, 1, :source::text, :source_key::text, :source_pieces::integer,
+           :source_bytes::bigint, :upload::uuid, CASE WHEN :is_whole THEN 'done' ELSE 'pending' END,
+           cardinality(:ids), cardinality(:ids), :source_etag::text
     FROM created AS c
-    WHERE $25::uuid IS NOT NULL
+    WHERE :part::uuid IS NOT NULL
 ),
 written AS (
     INSERT INTO jobs (
         org_id, id, lane, endpoint, flow, failures_max, payload, owner, request_id, run_id,
         task_index, custom_id, webhook
     )
-    SELECT c.org_id, t.id, c.lane, $7, t.flow, $10, t.payload, $4, $24, $3, t.number - 1,
-           t.custom_id, $36::smallint
+    SELECT c.org_id, t.id, c.lane, :endpoint, t.flow, :failures_max, t.payload, :owner, :request_id,
+           :run, t.number - 1, t.custom_id, :webhook::smallint
     FROM created AS c
-    CROSS JOIN unnest($32::uuid[], $33::bytea[], $34::text[], $35::text[]) WITH ORDINALITY
-        AS t (id, payload, custom_id, flow, number)
+    CROSS JOIN unnest(:ids::uuid[], :payloads::bytea[], :custom_ids::text[], :queue_keys::text[])
+        WITH ORDINALITY AS t (id, payload, custom_id, flow, number)
 )
 SELECT c.id FROM created AS c
 
@@ -192,7 +182,7 @@ SELECT c.id FROM created AS c
 WITH deleted AS (
     UPDATE batches
     SET deleted_at = now(), updated_at = now(), idempotency_key = NULL
-    WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL
+    WHERE org_id = :org AND id = :batch AND deleted_at IS NULL
     RETURNING org_id, id
 ),
 hidden AS (
@@ -208,27 +198,29 @@ SELECT d.id FROM deleted AS d
 -- idempotency key.
 SELECT b.id, b.fingerprint
 FROM batches AS b
-WHERE b.org_id = $1 AND b.id = $2
+WHERE b.org_id = :org AND b.id = :batch
 UNION ALL
 SELECT b.id, b.fingerprint
 FROM batches AS b
-WHERE b.org_id = $1 AND b.idempotency_key = $3
+WHERE b.org_id = :org AND b.idempotency_key = :idempotency_key
 LIMIT 1
 
 -- name: find_key
 -- The batch that holds an idempotency key.
-SELECT b.id, b.fingerprint FROM batches AS b WHERE b.org_id = $1 AND b.idempotency_key = $2
+SELECT b.id, b.fingerprint
+FROM batches AS b
+WHERE b.org_id = :org AND b.idempotency_key = :idempotency_key
 
 -- name: find_part
 -- The part of a batch that prevented an insert: it has the same id (our own statement, sent twice), or
--- the same idempotency key.   $1 org   $2 batch   $3 idempotency key   $4 part
-SELECT p.id, p.run_id, p.fingerprint
+-- the same idempotency key.
+SELECT p.id, p.fingerprint
 FROM batch_parts AS p
-WHERE p.org_id = $1 AND p.id = $4::uuid
+WHERE p.org_id = :org AND p.id = :part::uuid
 UNION ALL
-SELECT p.id, p.run_id, p.fingerprint
+SELECT p.id, p.fingerprint
 FROM batch_parts AS p
-WHERE p.org_id = $1 AND p.batch_id = $2 AND p.idempotency_key = $3
+WHERE p.org_id = :org AND p.batch_id = :batch AND p.idempotency_key = :idempotency_key
 LIMIT 1
 
 -- name: get
@@ -238,7 +230,7 @@ SELECT /* include batches/view_columns */,
 FROM batches AS b
 JOIN runs AS r ON r.org_id = b.org_id AND r.group_id = b.id
 /* include batches/run_joins */
-WHERE b.org_id = $1 AND b.id = $2 AND b.deleted_at IS NULL
+WHERE b.org_id = :org AND b.id = :batch AND b.deleted_at IS NULL
 ORDER BY r.number
 
 -- name: get_of_run
@@ -249,37 +241,33 @@ FROM runs AS one
 JOIN batches AS b ON b.org_id = one.org_id AND b.id = one.group_id
 JOIN runs AS r ON r.org_id = b.org_id AND r.group_id = b.id
 /* include batches/run_joins */
-WHERE one.org_id = $1 AND one.id = $2 AND b.deleted_at IS NULL
+WHERE one.org_id = :org AND one.id = :run AND b.deleted_at IS NULL
 ORDER BY r.number
 
 -- name: has_latest
 -- Whether a run has a task that is the latest of its position, ended in one of these states, and has
 -- one of these error codes.
---
--- $1 org   $2 batch   $3 run   $4-$6 as in tasks/is_latest   $7 states   $8 error codes, or NULL
 SELECT EXISTS (
     SELECT
     FROM jobs AS seen
     LEFT JOIN batch_positions AS own
-        ON own.org_id = $1 AND own.run_id = $3 AND own.task_index = seen.task_index
-    WHERE seen.org_id = $1 AND seen.run_id = $3 AND seen.run_id IS NOT NULL
+        ON own.org_id = :org AND own.run_id = :run AND own.task_index = seen.task_index
+    WHERE seen.org_id = :org AND seen.run_id = :run AND seen.run_id IS NOT NULL
       AND seen.state IN ('completed', 'failed', 'cancelled')
-      AND seen.state = ANY ($7::text[]::job_state[])
-      AND ($8::text[] IS NULL OR seen.error_code = ANY ($8))
+      AND seen.state = ANY (:states::text[]::job_state[])
+      AND (:error_codes::text[] IS NULL OR seen.error_code = ANY (:error_codes))
       AND /* include tasks/is_latest */
 )
 
 -- name: has_selected
 -- Whether a run has a task that ended in one of these states, with one of these error codes.
---
--- $1 org   $2 run   $3 states   $4 error codes, or NULL
 SELECT EXISTS (
     SELECT
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.run_id = $2 AND j.run_id IS NOT NULL
+    WHERE j.org_id = :org AND j.run_id = :run AND j.run_id IS NOT NULL
       AND j.state IN ('completed', 'failed', 'cancelled')
-      AND j.state = ANY ($3::text[]::job_state[])
-      AND ($4::text[] IS NULL OR j.error_code = ANY ($4))
+      AND j.state = ANY (:states::text[]::job_state[])
+      AND (:error_codes::text[] IS NULL OR j.error_code = ANY (:error_codes))
 )
 
 -- name: list
@@ -288,23 +276,21 @@ SELECT EXISTS (
 --
 -- Two branches, of which the planner drops one: with an OR, the few batches of one owner would be
 -- searched among all batches.
---
--- $1 org   $2 owner, or NULL   $3 older than this id   $4 how many
 WITH page AS MATERIALIZED (
     (
         SELECT b.*
         FROM batches AS b
-        WHERE b.org_id = $1 AND b.deleted_at IS NULL AND b.id < $3 AND $2::text IS NULL
+        WHERE b.org_id = :org AND b.deleted_at IS NULL AND b.id < :after AND :owner::text IS NULL
         ORDER BY b.id DESC
-        LIMIT $4
+        LIMIT :limit
     )
     UNION ALL
     (
         SELECT b.*
         FROM batches AS b
-        WHERE b.org_id = $1 AND b.owner = $2 AND b.deleted_at IS NULL AND b.id < $3
+        WHERE b.org_id = :org AND b.owner = :owner AND b.deleted_at IS NULL AND b.id < :after
         ORDER BY b.id DESC
-        LIMIT $4
+        LIMIT :limit
     )
 )
 SELECT /* include batches/view_columns */,
@@ -335,9 +321,7 @@ ORDER BY b.id DESC
 -- A single statement that had to wait for the batch would join the new version of the batch with the
 -- old snapshot of the runs. After a rerun the current run is not among those, and the batch would
 -- seem not to exist.
---
--- $1 org   $2 batch
-SELECT FROM batches WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE
+SELECT FROM batches WHERE org_id = :org AND id = :batch AND deleted_at IS NULL FOR UPDATE
 
 -- name: lock_run
 -- A batch and its current run, locked, so that changes of a run's parts and tasks come one after the
@@ -348,7 +332,7 @@ SELECT b.id, b.owner, b.endpoint, b.lane::text AS lane, b.failures_max, b.reques
        r.completed_at
 FROM batches AS b
 JOIN runs AS r ON r.org_id = b.org_id AND r.id = b.current_run
-WHERE b.org_id = $1 AND b.id = $2 AND b.deleted_at IS NULL
+WHERE b.org_id = :org AND b.id = :batch AND b.deleted_at IS NULL
 FOR UPDATE OF b, r
 
 -- name: move_failed_parts
@@ -357,10 +341,8 @@ FOR UPDATE OF b, r
 --
 -- Their positions follow the rerun's own part. A part that is a rerun itself keeps its source run if
 -- the new run repeats the old one; otherwise it stays behind, because it could repeat the same tasks.
---
--- $1 org   $2 old run   $3 new run   $4 whether the new run repeats the old one
 UPDATE batch_parts AS p
-SET run_id = $3, state = 'pending', position = p.position + 1, redrives = p.redrives + 1,
+SET run_id = :new_run, state = 'pending', position = p.position + 1, redrives = p.redrives + 1,
     error_code = NULL, error_message = NULL, ingest_job = NULL, updated_at = now(),
     source_run = CASE WHEN p.source = 'rerun' THEN coalesce(p.source_run, old.parent_run) END,
     source_selection = CASE
@@ -368,16 +350,14 @@ SET run_id = $3, state = 'pending', position = p.position + 1, redrives = p.redr
         ELSE p.source_selection
     END
 FROM runs AS old
-WHERE p.org_id = $1 AND p.run_id = $2 AND p.state = 'failed'
-  AND (p.source <> 'rerun' OR $4::boolean)
+WHERE p.org_id = :org AND p.run_id = :old_run AND p.state = 'failed'
+  AND (p.source <> 'rerun' OR :repeats_old_run::boolean)
   AND old.org_id = p.org_id AND old.id = p.run_id
 RETURNING p.id
 
 -- name: notify_successes
 -- Write webhook deliveries for the tasks that succeeded since the last one: one per run, at most every
--- $1 seconds.
---
--- Returns whether some runs have to wait for their next delivery.
+-- :seconds. Returns whether some runs have to wait for their next delivery.
 WITH untold AS MATERIALIZED (
     SELECT r.org_id, r.id AS run_id, r.webhook_target
     FROM runs AS r
@@ -394,7 +374,7 @@ due AS MATERIALIZED (
     WHERE r.completed_at IS NULL AND r.succeeded > r.succeeded_told
       AND (
           r.succeeded_told_at IS NULL
-          OR r.succeeded_told_at < now() - $1::double precision * interval '1 second'
+          OR r.succeeded_told_at < now() - :seconds::double precision * interval '1 second'
       )
     FOR UPDATE OF r SKIP LOCKED
 ),
@@ -418,30 +398,29 @@ SELECT (SELECT count(*) FROM untold) > (SELECT count(*) FROM due) AS is_early
 -- Whether some of a run's parts wait for their ingest, and whether the ingest of some failed.
 --
 -- A separate statement, after lock_run: a statement that had to wait for the lock would still see
--- the parts as they were before it.   $1 org   $2 run
+-- the parts as they were before it.
 SELECT coalesce(bool_or(p.state = 'pending'), false) AS waiting,
        coalesce(bool_or(p.state = 'failed'), false) AS failed
 FROM batch_parts AS p
-WHERE p.org_id = $1 AND p.run_id = $2 AND p.state <> 'done'
+WHERE p.org_id = :org AND p.run_id = :run AND p.state <> 'done'
 
 -- name: rerun
 -- Create a new run of a batch, and make it the current one. The transaction has locked the batch.
---
--- $1 org   $2 batch   $3 run   $4 number   $5 parent   $6 selection   $7 whether of all runs
 WITH run AS (
     INSERT INTO runs (
         org_id, id, group_id, number, parent_run, selection, closed_at, repeats_all, lane, endpoint,
         service, service_endpoint, usage_flow, webhook_target, secrets_id
     )
-    SELECT $1, $3, $2, $4, $5, $6::text::jsonb, now(), $7::boolean, r.lane, r.endpoint, r.service,
-           r.service_endpoint, r.usage_flow, r.webhook_target, r.secrets_id
+    SELECT :org, :run, :batch, :number, :parent, :selection::text::jsonb, now(), :all_runs::boolean,
+           r.lane, r.endpoint, r.service, r.service_endpoint, r.usage_flow,
+           r.webhook_target, r.secrets_id
     FROM batches AS b
     JOIN runs AS r ON r.org_id = b.org_id AND r.id = b.current_run
-    WHERE b.org_id = $1 AND b.id = $2
+    WHERE b.org_id = :org AND b.id = :batch
 )
 UPDATE batches
-SET current_run = $3, completed_at = NULL, expires_at = NULL, updated_at = now()
-WHERE org_id = $1 AND id = $2
+SET current_run = :run, completed_at = NULL, expires_at = NULL, updated_at = now()
+WHERE org_id = :org AND id = :batch
 
 -- name: run_columns
 -- The columns of a run `r`, in the order of RunView. get and list include them, with the joins
@@ -495,21 +474,15 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS stuck ON true
 
--- name: set_ingest_job
--- Record the job that ingests a part.
-UPDATE batch_parts SET ingest_job = $3, updated_at = now() WHERE org_id = $1 AND id = $2
-
 -- name: tasks_left
 -- Whether a run has tasks that have not ended, by its row and the deltas that were not summed up yet.
---
--- $1 org   $2 run
 SELECT r.tasks > r.succeeded + r.failed + r.cancelled + coalesce((
            SELECT sum(d.completed + d.failed + d.cancelled)
            FROM usage_deltas AS d
            WHERE d.org_id = r.org_id AND d.run_id = r.id
        ), 0) AS some
 FROM runs AS r
-WHERE r.org_id = $1 AND r.id = $2
+WHERE r.org_id = :org AND r.id = :run
 
 -- name: view_columns
 -- The columns of a batch `b`, in the order of BatchView. get and list include them.

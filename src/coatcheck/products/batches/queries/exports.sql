@@ -1,69 +1,55 @@
 -- name: bad_lines
 -- The invalid lines of a run's lists, in order: those that are stored of each part.
---
--- $1 org   $2 run   $3 $4 after this part and line   $5 rows at most
 SELECT p.position, l.line, l.code, l.message
 FROM batch_parts AS p
 JOIN batch_bad_lines AS l ON l.org_id = p.org_id AND l.part_id = p.id
-WHERE p.org_id = $1 AND p.run_id = $2 AND p.position >= $3::integer
-  AND (p.position, l.line) > ($3::integer, $4::bigint)
+WHERE p.org_id = :org AND p.run_id = :run AND p.position >= :after_part::integer
+  AND (p.position, l.line) > (:after_part::integer, :after_line::bigint)
 ORDER BY p.position, l.line
-LIMIT $5
+LIMIT :limit
 
 -- name: complete
 -- pending -> completed, when the blob is complete. Fenced by the lease of the job that wrote it. Sent
 -- again after its response was lost, it returns the same row. No row: the lease is lost, or the batch
 -- was deleted; the caller then deletes the blob. An export expires with its batch at the latest.
---
--- $1 org   $2 export   $3 job   $4 lease   $5 blob key   $6 bytes   $7 sha256   $8 tasks
--- $9 seconds to keep
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $3 AND j.lease = $4
+    WHERE j.org_id = :org AND j.id = :job AND j.lease = :lease
     FOR SHARE
 )
 UPDATE batch_exports AS e
-SET state = 'completed', blob_key = $5, bytes = $6, sha256 = $7, tasks_written = $8,
+SET state = 'completed', blob_key = :blob_key, bytes = :size, sha256 = :sha256, tasks_written = :tasks,
     completed_at = now(),
-    expires_at = least(now() + $9::integer * interval '1 second', b.expires_at)
+    expires_at = least(now() + :keep_seconds::integer * interval '1 second', b.expires_at)
 FROM held AS h, batches AS b
-WHERE e.org_id = $1 AND e.id = $2 AND h.id = e.export_job
-  AND (e.state = 'pending' OR e.blob_key = $5)
+WHERE e.org_id = :org AND e.id = :export AND h.id = e.export_job
+  AND (e.state = 'pending' OR e.blob_key = :blob_key)
   AND b.org_id = e.org_id AND b.id = e.batch_id AND b.deleted_at IS NULL
 RETURNING e.id
 
 -- name: create
--- Create an export and the job that writes it, in one statement. If the batch is being removed, no
--- export is written; its job finds none, and ends. Sent again after its response was lost, the
--- statement does nothing.
---
--- $1-$12 as in jobs/submit, one job   $13 export   $14 batch   $15 run   $16 whether of all runs
-WITH created AS (
-    /* include coatcheck.core:jobs/submit */
-)
+-- Create an export, after the job that writes it, in the same transaction. If the batch is being removed,
+-- no export is written; its job finds none, and ends. A repeat changes nothing.
 INSERT INTO batch_exports (org_id, id, batch_id, run_id, export_job, all_runs)
-SELECT b.org_id, $13::uuid, b.id, $15::uuid, c.id, $16::boolean
-FROM created AS c
-JOIN batches AS b ON b.org_id = ($1::text[])[1] AND b.id = $14::uuid AND b.deleted_at IS NULL
-RETURNING id
+SELECT b.org_id, :export::uuid, b.id, :run::uuid, :job::uuid, :all_runs::boolean
+FROM batches AS b
+WHERE b.org_id = :org AND b.id = :batch AND b.deleted_at IS NULL
+ON CONFLICT DO NOTHING
 
 -- name: delete
 -- Delete the rows of exports whose blobs were deleted before.
---
--- $1 orgs   $2 ids
 DELETE FROM batch_exports AS e
-USING unnest($1::text[], $2::uuid[]) AS gone (org_id, id)
+USING unnest(:orgs::text[], :ids::uuid[]) AS gone (org_id, id)
 WHERE e.org_id = gone.org_id AND e.id = gone.id
 
 -- name: ended
--- A chunk of a run's tasks that ended in one state, in order: one range of jobs_run_ended. At most $5
--- rows, and no more rows after the results have $6 bytes. The length of a result is known without
--- reading the result.
---
--- $1 org   $2 run   $3 state   $4 after this number   $5 rows at most   $6 bytes
+-- A chunk of a run's tasks that ended in one state, in order: one range of jobs_run_ended. At most
+-- :rows_max rows, and no more rows after the results have :bytes_max bytes. The length of a result is
+-- known without reading the result.
 SELECT /* include exports/task_columns */
 FROM (
-    SELECT j.id, j.run_id, j.task_index, j.custom_id, j.finished_at, j.result, j.error_code, j.error_message,
+    SELECT j.id, j.run_id, j.task_index, j.custom_id, j.finished_at, j.result, j.error_code,
+           j.error_message,
            j.failures + j.crashes + CASE WHEN j.state = 'completed' THEN 1 ELSE 0 END AS attempts,
            sum(octet_length(j.result)) OVER (
                ORDER BY j.task_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -71,23 +57,22 @@ FROM (
     FROM (
         SELECT *
         FROM jobs
-        WHERE org_id = $1 AND run_id = $2 AND state IN ('completed', 'failed', 'cancelled')
-          AND state = $3::text::job_state AND task_index > $4::integer
+        WHERE org_id = :org AND run_id = :run AND state IN ('completed', 'failed', 'cancelled')
+          AND state = :state::text::job_state AND task_index > :after::integer
         ORDER BY task_index
-        LIMIT $5
+        LIMIT :rows_max
     ) AS j
 ) AS chunk
-WHERE coalesce(chunk.bytes_before, 0) < $6::bigint
+WHERE coalesce(chunk.bytes_before, 0) < :bytes_max::bigint
 ORDER BY chunk.task_index
 
 -- name: ended_by_index
 -- Tasks of a run by their numbers, which ended in one state, with the columns of ended: one range
 -- of jobs_run_ended, or single keys of it.
---
--- $1 org   $2 run   $3 state   $4 numbers   $5 bytes
 SELECT /* include exports/task_columns */
 FROM (
-    SELECT j.id, j.run_id, j.task_index, j.custom_id, j.finished_at, j.result, j.error_code, j.error_message,
+    SELECT j.id, j.run_id, j.task_index, j.custom_id, j.finished_at, j.result, j.error_code,
+           j.error_message,
            j.failures + j.crashes + CASE WHEN j.state = 'completed' THEN 1 ELSE 0 END AS attempts,
            sum(octet_length(j.result)) OVER (
                ORDER BY j.task_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -95,12 +80,12 @@ FROM (
     FROM (
         SELECT *
         FROM jobs
-        WHERE org_id = $1 AND run_id = $2 AND state IN ('completed', 'failed', 'cancelled')
-          AND state = $3::text::job_state AND task_index = ANY ($4::integer[])
+        WHERE org_id = :org AND run_id = :run AND state IN ('completed', 'failed', 'cancelled')
+          AND state = :state::text::job_state AND task_index = ANY (:numbers::integer[])
         ORDER BY task_index
     ) AS j
 ) AS chunk
-WHERE coalesce(chunk.bytes_before, 0) < $5::bigint
+WHERE coalesce(chunk.bytes_before, 0) < :bytes_max::bigint
 ORDER BY chunk.task_index
 
 -- name: expired
@@ -109,25 +94,23 @@ SELECT e.org_id, e.id, e.blob_key
 FROM batch_exports AS e
 WHERE e.expires_at <= now()
 ORDER BY e.expires_at
-LIMIT $1
+LIMIT :rows_max
 
 -- name: fail_lost
 -- pending -> failed, for exports whose job ended without writing them, or does not exist any more.
---
--- $1 rows at most   $2 seconds to keep
 WITH lost AS MATERIALIZED (
     SELECT e.org_id, e.id, j.error_code, j.error_message
     FROM batch_exports AS e
     LEFT JOIN jobs AS j ON j.org_id = e.org_id AND j.id = e.export_job
     WHERE e.state = 'pending' AND (j.id IS NULL OR j.state IN ('completed', 'failed', 'cancelled'))
     ORDER BY e.created_at
-    LIMIT $1::integer
+    LIMIT :rows_max::integer
     FOR UPDATE OF e SKIP LOCKED
 )
 UPDATE batch_exports AS e
 SET state = 'failed', error_code = coalesce(l.error_code, 'export_lost'),
     error_message = coalesce(l.error_message, 'the export was not written; ask for another'),
-    expires_at = now() + $2::integer * interval '1 second'
+    expires_at = now() + :keep_seconds::integer * interval '1 second'
 FROM lost AS l
 WHERE e.org_id = l.org_id AND e.id = l.id
 RETURNING e.id, e.batch_id
@@ -136,25 +119,23 @@ RETURNING e.id, e.batch_id
 -- An export of a batch, unless it has expired.
 SELECT /* include exports/view_columns */
 FROM batch_exports AS e
-WHERE e.org_id = $1 AND e.batch_id = $2 AND e.id = $3
+WHERE e.org_id = :org AND e.batch_id = :batch AND e.id = :export
   AND (e.expires_at IS NULL OR e.expires_at > now())
 
 -- name: get_pending
 -- Everything that writing an export needs, in the order of PendingExport. No row: it was written, or
 -- its batch was deleted.
---
--- $1 org   $2 export
 SELECT e.id, e.batch_id, e.run_id, b.service, b.service_endpoint, b.endpoint,
        r.number, now() AS begun_at, e.all_runs
 FROM batch_exports AS e
 JOIN batches AS b ON b.org_id = e.org_id AND b.id = e.batch_id AND b.deleted_at IS NULL
 JOIN runs AS r ON r.org_id = e.org_id AND r.id = e.run_id
-WHERE e.org_id = $1 AND e.id = $2 AND e.state = 'pending'
+WHERE e.org_id = :org AND e.id = :export AND e.state = 'pending'
 
 -- name: known
 -- Those of these blobs that belong to an export that has not expired.
 SELECT e.blob_key
-FROM unnest($1::uuid[], $2::text[]) AS b (id, blob_key)
+FROM unnest(:ids::uuid[], :keys::text[]) AS b (id, blob_key)
 JOIN batch_exports AS e ON e.id = b.id AND e.blob_key = b.blob_key
 WHERE e.expires_at IS NULL OR e.expires_at > now()
 
@@ -162,29 +143,27 @@ WHERE e.expires_at IS NULL OR e.expires_at > now()
 -- The exports of a batch, newest first.
 SELECT /* include exports/view_columns */
 FROM batch_exports AS e
-WHERE e.org_id = $1 AND e.batch_id = $2 AND (e.expires_at IS NULL OR e.expires_at > now())
+WHERE e.org_id = :org AND e.batch_id = :batch AND (e.expires_at IS NULL OR e.expires_at > now())
 ORDER BY e.id DESC
-LIMIT $3
+LIMIT :limit
 
 -- name: of_batch
 -- Exports of a batch that is being removed.
 SELECT e.org_id, e.id, e.blob_key
 FROM batch_exports AS e
-WHERE e.org_id = $1 AND e.batch_id = $2
+WHERE e.org_id = :org AND e.batch_id = :batch
 ORDER BY e.id
-LIMIT $3
+LIMIT :rows_max
 
 -- name: runs
 -- The runs of a batch up to one of them, newest first, in the order of ExportRun: an export of the
 -- whole batch reads their tasks.
---
--- $1 org   $2 batch   $3 number of the last run
 SELECT r.id, r.number, CASE r.number WHEN 1 THEN r.tasks ELSE r.mirrored END AS mirrored, r.tasks,
        CASE r.number WHEN 1 THEN r.tasks ELSE r.new_tasks END AS new_tasks, r.completed_at,
        r.succeeded - r.replaced_succeeded, r.failed - r.replaced_failed,
        r.cancelled - r.replaced_cancelled
 FROM runs AS r
-WHERE r.org_id = $1 AND r.group_id = $2 AND r.number <= $3
+WHERE r.org_id = :org AND r.group_id = :batch AND r.number <= :number
 ORDER BY r.number DESC
 
 -- name: task_columns
@@ -197,23 +176,21 @@ chunk.id, chunk.task_index, chunk.custom_id, chunk.attempts, chunk.finished_at, 
                'sha256', encode(a.sha256, 'hex')
            ) ORDER BY a.name)::text
            FROM artifacts AS a
-           WHERE a.org_id = $1 AND a.job_id = chunk.id
+           WHERE a.org_id = :org AND a.job_id = chunk.id
        ) AS artifacts,
        coalesce((
            SELECT p.position
            FROM batch_positions AS p
-           WHERE p.org_id = $1 AND p.run_id = $2 AND p.task_index = chunk.task_index
+           WHERE p.org_id = :org AND p.run_id = :run AND p.task_index = chunk.task_index
        ), chunk.task_index) AS position, chunk.run_id
 
 -- name: update_progress
 -- Record how many tasks are in the export so far. Fenced by the lease of the job that writes it.
---
--- $1 org   $2 export   $3 job   $4 lease   $5 tasks
 UPDATE batch_exports AS e
-SET tasks_written = $5
+SET tasks_written = :tasks
 FROM jobs AS j
-WHERE e.org_id = $1 AND e.id = $2 AND e.state = 'pending'
-  AND j.org_id = e.org_id AND j.id = e.export_job AND j.id = $3 AND j.lease = $4
+WHERE e.org_id = :org AND e.id = :export AND e.state = 'pending'
+  AND j.org_id = e.org_id AND j.id = e.export_job AND j.id = :job AND j.lease = :lease
 RETURNING e.id
 
 -- name: view_columns

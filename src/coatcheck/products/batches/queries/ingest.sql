@@ -11,38 +11,36 @@
 -- In a run after the first, these tasks are new to the batch: their positions follow all existing
 -- ones (schema/0001_batches.sql).
 --
--- $1 org   $2 run   $3 part   $4 the run's tasks before   $5 the part's offset before
--- $6 bytes ingested   $7 lines   $8 invalid ones   $9 tasks   $10 whether it is the last chunk
--- $11-$13 invalid lines: number, code, message
+-- :run_tasks and :part_offset are the counts before.
 WITH whole AS MATERIALIZED (
     SELECT sum(CASE WHEN every.number = 1 THEN every.tasks ELSE every.new_tasks END)::integer
                AS tasks
     FROM runs AS this
     JOIN runs AS every ON every.org_id = this.org_id AND every.group_id = this.group_id
-    WHERE this.org_id = $1 AND this.id = $2 AND this.number > 1
+    WHERE this.org_id = :org AND this.id = :run AND this.number > 1
 ),
 run AS (
     UPDATE runs AS r
-    SET tasks = r.tasks + $9::integer, lines = r.lines + $7::bigint,
-        bad_lines = r.bad_lines + $8::bigint,
-        new_tasks = CASE WHEN r.number > 1 THEN r.new_tasks + $9 ELSE 0 END,
+    SET tasks = r.tasks + :tasks::integer, lines = r.lines + :lines::bigint,
+        bad_lines = r.bad_lines + :bad_lines::bigint,
+        new_tasks = CASE WHEN r.number > 1 THEN r.new_tasks + :tasks ELSE 0 END,
         mirrored = CASE
             WHEN r.number > 1 AND r.mirrored = r.tasks AND whole.tasks = r.tasks
-            THEN r.mirrored + $9 ELSE r.mirrored
+            THEN r.mirrored + :tasks ELSE r.mirrored
         END
     FROM whole
-    WHERE r.org_id = $1 AND r.id = $2 AND r.tasks = $4::integer AND r.latched_at IS NULL
+    WHERE r.org_id = :org AND r.id = :run AND r.tasks = :run_tasks::integer AND r.latched_at IS NULL
       AND r.cancel_requested_at IS NULL
     RETURNING r.org_id, r.id, r.group_id, r.number, r.mirrored, whole.tasks AS first_position
 ),
 part AS (
     UPDATE batch_parts AS p
-    SET source_offset = p.source_offset + $6::bigint, lines = p.lines + $7,
-        bad_lines = p.bad_lines + $8, tasks = p.tasks + $9, updated_at = now(),
-        state = CASE WHEN $10::boolean AND p.tasks + $9 > 0 THEN 'done' ELSE 'pending' END
+    SET source_offset = p.source_offset + :size::bigint, lines = p.lines + :lines,
+        bad_lines = p.bad_lines + :bad_lines, tasks = p.tasks + :tasks, updated_at = now(),
+        state = CASE WHEN :is_last::boolean AND p.tasks + :tasks > 0 THEN 'done' ELSE 'pending' END
     FROM run AS r
-    WHERE p.org_id = r.org_id AND p.run_id = r.id AND p.id = $3 AND p.state = 'pending'
-      AND p.source_offset = $5::bigint
+    WHERE p.org_id = r.org_id AND p.run_id = r.id AND p.id = :part AND p.state = 'pending'
+      AND p.source_offset = :part_offset::bigint
     RETURNING p.org_id, p.id, p.upload_id, p.state
 ),
 released AS (
@@ -54,77 +52,72 @@ notified AS (
     INSERT INTO batch_bad_lines (org_id, part_id, line, code, message)
     SELECT p.org_id, p.id, bad.line, bad.code, bad.message
     FROM part AS p
-    CROSS JOIN unnest($11::bigint[], $12::text[], $13::text[]) AS bad (line, code, message)
+    CROSS JOIN unnest(:bad_numbers::bigint[], :bad_codes::text[], :bad_messages::text[])
+        AS bad (line, code, message)
 ),
 placed AS (
     INSERT INTO batch_positions (org_id, batch_id, position, run_number, run_id, task_index)
-    SELECT r.org_id, r.group_id, r.first_position + at, r.number, r.id, $4 + at
+    SELECT r.org_id, r.group_id, r.first_position + at, r.number, r.id, :run_tasks + at
     FROM part AS p
     CROSS JOIN run AS r
-    CROSS JOIN generate_series(0, $9 - 1) AS at
-    WHERE r.number > 1 AND r.mirrored < $4 + $9
+    CROSS JOIN generate_series(0, :tasks - 1) AS at
+    WHERE r.number > 1 AND r.mirrored < :run_tasks + :tasks
 )
 SELECT p.id FROM part AS p
 
 -- name: assign_job
 -- Assign another job to a pending part, if the part has not changed since the reconciler read it.
---
--- $1 org   $2 part   $3 the job before   $4 the job from now on
 UPDATE batch_parts AS p
-SET ingest_job = $4, redrives = p.redrives + 1, updated_at = now()
+SET ingest_job = :job, redrives = p.redrives + 1, updated_at = now()
 FROM runs AS r
-WHERE p.org_id = $1 AND p.id = $2 AND p.state = 'pending'
-  AND p.ingest_job IS NOT DISTINCT FROM $3::uuid
+WHERE p.org_id = :org AND p.id = :part AND p.state = 'pending'
+  AND p.ingest_job IS NOT DISTINCT FROM :old_job::uuid
   AND r.org_id = p.org_id AND r.id = p.run_id AND r.cancel_requested_at IS NULL
 RETURNING p.id
 
 -- name: bad_lines
 -- The invalid lines of a run's lists: the lists in their order, and the lines in theirs.
---
--- $1 org   $2 run   $3, $4 after this list's position and this line   $5 how many
 SELECT p.position, bad.line, bad.code, bad.message
 FROM batch_parts AS p
 CROSS JOIN LATERAL (
     SELECT l.line, l.code, l.message
     FROM batch_bad_lines AS l
     WHERE l.org_id = p.org_id AND l.part_id = p.id
-      AND l.line > CASE WHEN p.position = $3::integer THEN $4::bigint ELSE 0 END
+      AND l.line > CASE WHEN p.position = :after_position::integer THEN :after_line::bigint ELSE 0 END
     ORDER BY l.line
-    LIMIT $5::integer
+    LIMIT :limit::integer
 ) AS bad
-WHERE p.org_id = $1 AND p.run_id = $2 AND p.position >= $3 AND p.bad_lines > 0
+WHERE p.org_id = :org AND p.run_id = :run AND p.position >= :after_position AND p.bad_lines > 0
 ORDER BY p.position, bad.line
-LIMIT $5
+LIMIT :limit
 
 -- name: dead_letters
 -- An organisation's parts whose ingest failed, newest first: of one owner, or of all.
---
--- $1 org   $2 owner, or NULL   $3 older than this id   $4 how many
 SELECT p.id, p.batch_id, p.run_id, p.source, p.error_code, p.error_message, p.lines, p.tasks,
        p.redrives, p.created_at, p.updated_at AS failed_at
 FROM batch_parts AS p
 JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id AND b.deleted_at IS NULL
-WHERE p.org_id = $1 AND p.state = 'failed' AND p.id < $3 AND ($2::text IS NULL OR b.owner = $2)
+WHERE p.org_id = :org AND p.state = 'failed' AND p.id < :after
+  AND (:owner::text IS NULL OR b.owner = :owner)
 ORDER BY p.id DESC
-LIMIT $4
+LIMIT :limit
 
 -- name: fail_part
 -- pending -> failed, for a part whose ingest failed. It waits for a redrive, a rerun or a DELETE. The
 -- tasks that were ingested before stay, and run.
 --
--- $1 org   $2 part   $3 error code   $4 message   $5 the part's job, or NULL: a part that was assigned
--- to another job since is left to that one
+-- With :job, a part that was assigned to another job since is left to that one.
 UPDATE batch_parts AS p
-SET state = 'failed', error_code = $3, error_message = $4, updated_at = now()
-WHERE p.org_id = $1 AND p.id = $2 AND p.state = 'pending'
-  AND ($5::uuid IS NULL OR p.ingest_job = $5)
+SET state = 'failed', error_code = :code, error_message = :message, updated_at = now()
+WHERE p.org_id = :org AND p.id = :part AND p.state = 'pending'
+  AND (:job::uuid IS NULL OR p.ingest_job = :job)
 RETURNING p.batch_id
 
 -- name: known_lists
 -- Those of these stored lists that a part still needs, because its ingest has not ended or failed. The
 -- pieces of the others are orphans.
 SELECT p.source_key
-FROM unnest($1::uuid[], $2::text[]) AS b (id, source_key)
+FROM unnest(:parts::uuid[], :keys::text[]) AS b (id, source_key)
 JOIN batch_parts AS p ON p.id = b.id AND p.source_key = b.source_key
 WHERE p.state <> 'done'
 
@@ -134,11 +127,9 @@ WHERE p.state <> 'done'
 --
 -- A separate statement, after the one that made a part done or closed the run: both lock the run, so
 -- the second of them sees what the first has done.
---
--- $1 org   $2 run
 UPDATE runs AS r
 SET total = r.tasks, latched_at = now()
-WHERE r.org_id = $1 AND r.id = $2 AND r.closed_at IS NOT NULL AND r.latched_at IS NULL
+WHERE r.org_id = :org AND r.id = :run AND r.closed_at IS NOT NULL AND r.latched_at IS NULL
   AND NOT EXISTS (
       SELECT
       FROM batch_parts AS p
@@ -149,8 +140,6 @@ RETURNING r.group_id AS batch_id
 -- name: latch_missed
 -- Latch the runs whose latch was missed: the process that ingested the last part, or closed the run,
 -- died before it.
---
--- $1 runs at most
 UPDATE runs AS r
 SET total = r.tasks, latched_at = now()
 FROM (
@@ -162,7 +151,7 @@ FROM (
           FROM batch_parts AS p
           WHERE p.org_id = u.org_id AND p.run_id = u.id AND p.state <> 'done'
       )
-    LIMIT $1::integer
+    LIMIT :runs_max::integer
     FOR UPDATE SKIP LOCKED
 ) AS left_open
 WHERE r.org_id = left_open.org_id AND r.id = left_open.id
@@ -171,26 +160,22 @@ RETURNING r.group_id AS batch_id
 -- name: lock_failed
 -- Lock the run of a failed part, as every change of a run's parts and tasks does. No row if the run
 -- was cancelled. Also finds a part that this job was assigned to before, for a repeat.
---
--- $1 org   $2 part   $3 the batch's owner, or NULL for any   $4 the job
 SELECT r.id
 FROM batch_parts AS p
 JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id AND b.deleted_at IS NULL
 JOIN runs AS r ON r.org_id = p.org_id AND r.id = p.run_id
-WHERE p.org_id = $1 AND p.id = $2 AND (p.state = 'failed' OR p.ingest_job = $4)
-  AND r.cancel_requested_at IS NULL AND ($3::text IS NULL OR b.owner = $3)
+WHERE p.org_id = :org AND p.id = :part AND (p.state = 'failed' OR p.ingest_job = :job)
+  AND r.cancel_requested_at IS NULL AND (:owner::text IS NULL OR b.owner = :owner)
 FOR UPDATE OF r
 
 -- name: lock_run
 -- Lock a run for the transaction that writes a chunk, and count its tasks.
---
--- $1 org   $2 run
-SELECT r.tasks FROM runs AS r WHERE r.org_id = $1 AND r.id = $2 FOR UPDATE
+SELECT r.tasks FROM runs AS r WHERE r.org_id = :org AND r.id = :run FOR UPDATE
 
 -- name: lost
 -- Pending parts that no job ingests: their job was lost, or ended without them.
 --
--- Oldest first.   $1 parts at most
+-- Oldest first.
 SELECT p.org_id, p.id, p.batch_id, p.ingest_job, p.redrives, b.request_id, j.state::text,
        j.error_code, j.error_message
 FROM batch_parts AS p
@@ -200,20 +185,18 @@ LEFT JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.ingest_job
 WHERE p.state = 'pending' AND r.cancel_requested_at IS NULL AND b.deleted_at IS NULL
   AND (j.id IS NULL OR j.state IN ('completed', 'failed', 'cancelled'))
 ORDER BY p.updated_at
-LIMIT $1::integer
+LIMIT :parts_max::integer
 
 -- name: queue_next
 -- retrying -> queued, for the job of the run's next part. It found other parts before it, and waits
 -- with growing delays: so any number of waiting parts costs few attempts. No webhook is written: it is
 -- an internal job.
---
--- $1 org   $2 run
 UPDATE jobs AS j
 SET state = 'queued', run_at = now(), updated_at = now()
 FROM (
     SELECT p.org_id, p.ingest_job
     FROM batch_parts AS p
-    WHERE p.org_id = $1 AND p.run_id = $2 AND p.state = 'pending' AND p.state <> 'done'
+    WHERE p.org_id = :org AND p.run_id = :run AND p.state = 'pending' AND p.state <> 'done'
     ORDER BY p.position
     LIMIT 1
 ) AS following
@@ -223,20 +206,18 @@ RETURNING j.id
 -- name: redrive
 -- failed -> pending, for a part that another job now ingests from where it stopped. Its error stays
 -- recorded until then. Sent again after its response was lost, it returns the same row.
---
--- $1 org   $2 part   $3 run   $4 the job
 WITH was AS MATERIALIZED (
     SELECT p.id, p.state, p.updated_at
     FROM batch_parts AS p
-    WHERE p.org_id = $1 AND p.id = $2 AND p.run_id = $3
-      AND (p.state = 'failed' OR p.ingest_job = $4)
+    WHERE p.org_id = :org AND p.id = :part AND p.run_id = :run
+      AND (p.state = 'failed' OR p.ingest_job = :job)
     FOR UPDATE
 )
 UPDATE batch_parts AS p
 SET state = CASE w.state WHEN 'failed' THEN 'pending' ELSE w.state END,
-    redrives = p.redrives + (w.state = 'failed')::integer, ingest_job = $4, updated_at = now()
+    redrives = p.redrives + (w.state = 'failed')::integer, ingest_job = :job, updated_at = now()
 FROM was AS w
-WHERE p.org_id = $1 AND p.id = w.id
+WHERE p.org_id = :org AND p.id = w.id
 RETURNING p.id, p.batch_id, p.run_id, p.source, p.error_code, p.error_message, p.lines, p.tasks,
           p.redrives, p.created_at, w.updated_at
 
@@ -250,18 +231,14 @@ RETURNING p.id, p.batch_id, p.run_id, p.source, p.error_code, p.error_message, p
 -- The copies keep their positions. The tasks that they replace are counted in their run by how they
 -- ended: from this commit on, the copies are the latest tasks (schema/0001_batches.sql).
 --
--- $1 org   $2 run   $3 part   $4 the run's tasks before   $5 the part's offset before
--- $6 the offset after   $7 whether it is the last chunk
--- $8 ids of the tasks to copy, in order   $9 ids of the copies, as many   $10 the run's flow
--- $11 jobs.webhook of the copies   $12 the tasks' positions, in order of $8
--- $13 ids of the tasks that the copies replace, the latest of these positions: NULL if that is the
--- copied task itself
+-- :copies are the ids of the copies of :sources. :replaced are the latest tasks of the :positions, which
+-- the copies replace: NULL if that is the copied task itself.
 WITH old AS MATERIALIZED (
     SELECT j.payload, j.custom_id, j.flow, j.run_id, j.state, t.position, t.replaced,
            row_number() OVER (ORDER BY t.number) AS number
-    FROM unnest($8::uuid[], $12::integer[], $13::uuid[])
+    FROM unnest(:sources::uuid[], :positions::integer[], :replaced::uuid[])
         WITH ORDINALITY AS t (id, position, replaced, number)
-    JOIN jobs AS j ON j.org_id = $1 AND j.id = t.id
+    JOIN jobs AS j ON j.org_id = :org AND j.id = t.id
 ),
 run AS (
     UPDATE runs AS r
@@ -271,20 +248,21 @@ run AS (
             ELSE r.mirrored
         END
     FROM (
-        SELECT count(*)::integer AS tasks, bool_and(o.position = $4::integer + o.number - 1) AS in_place
+        SELECT count(*)::integer AS tasks,
+               bool_and(o.position = :run_tasks::integer + o.number - 1) AS in_place
         FROM old AS o
     ) AS taken
-    WHERE r.org_id = $1 AND r.id = $2 AND r.tasks = $4::integer AND r.latched_at IS NULL
+    WHERE r.org_id = :org AND r.id = :run AND r.tasks = :run_tasks::integer AND r.latched_at IS NULL
       AND r.cancel_requested_at IS NULL
     RETURNING r.org_id, r.id, r.number, r.mirrored, taken.tasks
 ),
 part AS (
     UPDATE batch_parts AS p
-    SET source_offset = $6::bigint, lines = p.lines + r.tasks, tasks = p.tasks + r.tasks,
-        updated_at = now(), state = CASE WHEN $7::boolean THEN 'done' ELSE 'pending' END
+    SET source_offset = :next_offset::bigint, lines = p.lines + r.tasks, tasks = p.tasks + r.tasks,
+        updated_at = now(), state = CASE WHEN :is_last::boolean THEN 'done' ELSE 'pending' END
     FROM run AS r
-    WHERE p.org_id = r.org_id AND p.run_id = r.id AND p.id = $3 AND p.state = 'pending'
-      AND p.source_offset = $5::bigint
+    WHERE p.org_id = r.org_id AND p.run_id = r.id AND p.id = :part AND p.state = 'pending'
+      AND p.source_offset = :part_offset::bigint
     RETURNING p.org_id, p.id, p.batch_id
 ),
 written AS (
@@ -292,21 +270,21 @@ written AS (
         org_id, id, lane, endpoint, flow, failures_max, payload, owner, request_id, run_id,
         task_index, custom_id, webhook
     )
-    SELECT p.org_id, ($9::uuid[])[o.number], b.lane, b.endpoint, $10::text || substr(o.flow, 33),
-           b.failures_max, o.payload, b.owner, b.request_id, $2, $4 + o.number - 1, o.custom_id,
-           $11::smallint
+    SELECT p.org_id, (:copies::uuid[])[o.number], b.lane, b.endpoint,
+           :queue_key::text || substr(o.flow, 33), b.failures_max, o.payload, b.owner, b.request_id,
+           :run, :run_tasks + o.number - 1, o.custom_id, :webhook::smallint
     FROM part AS p
     JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id
     CROSS JOIN old AS o
-    ORDER BY ($9::uuid[])[o.number]
+    ORDER BY (:copies::uuid[])[o.number]
 ),
 placed AS (
     INSERT INTO batch_positions (org_id, batch_id, position, run_number, run_id, task_index)
-    SELECT p.org_id, p.batch_id, o.position, r.number, r.id, $4 + o.number - 1
+    SELECT p.org_id, p.batch_id, o.position, r.number, r.id, :run_tasks + o.number - 1
     FROM part AS p
     CROSS JOIN run AS r
     CROSS JOIN old AS o
-    WHERE r.mirrored < $4 + r.tasks
+    WHERE r.mirrored < :run_tasks + r.tasks
 ),
 replaced AS (
     UPDATE runs AS b
@@ -324,7 +302,7 @@ replaced AS (
             UNION ALL
             SELECT j.run_id, j.state
             FROM old AS o
-            JOIN jobs AS j ON j.org_id = $1 AND j.id = o.replaced
+            JOIN jobs AS j ON j.org_id = :org AND j.id = o.replaced
         ) AS latest
         GROUP BY latest.run_id
     ) AS was
@@ -334,16 +312,18 @@ SELECT r.tasks FROM part AS p CROSS JOIN run AS r
 
 -- name: select_ended
 -- The numbers of a run's next tasks that ended in one state, with one of some error codes.
---
--- $1 org   $2 run   $3 state   $4 error codes, or NULL   $5 first number   $6 how many
 SELECT j.task_index
 FROM jobs AS j
-WHERE j.org_id = $1 AND j.run_id = $2 AND j.run_id IS NOT NULL
+WHERE j.org_id = :org AND j.run_id = :run AND j.run_id IS NOT NULL
   AND j.state IN ('completed', 'failed', 'cancelled')
-  AND j.state = $3::text::job_state AND j.task_index >= $5::integer
-  AND ($4::text[] IS NULL OR j.error_code = ANY ($4))
+  AND j.state = :state::text::job_state AND j.task_index >= :first::integer
+  AND (:error_codes::text[] IS NULL OR j.error_code = ANY (:error_codes))
 ORDER BY j.task_index
-LIMIT $6::integer
+LIMIT :tasks_max::integer
+
+-- name: set_job
+-- Record the job that ingests a part.
+UPDATE batch_parts SET ingest_job = :job, updated_at = now() WHERE org_id = :org AND id = :part
 
 -- name: snapshot
 -- Everything that the ingest of a part needs, in the order of IngestSnapshot.
@@ -351,8 +331,6 @@ LIMIT $6::integer
 -- A part is next if no part before it is pending. A failed part does not delay it: if that is redriven
 -- later, its tasks follow those that exist by then. A rerun also waits for the earlier runs: one that
 -- it replaces may still be stopping.
---
--- $1 org   $2 part
 SELECT p.org_id, p.batch_id, p.run_id, p.id, p.source, p.source_key, p.source_pieces,
        p.source_bytes, p.upload_id, p.state,
        NOT EXISTS (
@@ -383,4 +361,4 @@ CROSS JOIN LATERAL (
            CASE WHEN p.source_run IS NULL THEN r.selection ELSE p.source_selection END AS selection
 ) AS taken_from
 LEFT JOIN runs AS parent ON parent.org_id = r.org_id AND parent.id = taken_from.run
-WHERE p.org_id = $1 AND p.id = $2
+WHERE p.org_id = :org AND p.id = :part

@@ -1,10 +1,8 @@
 -- name: cancel_runs
 -- Cancel the runs of a deleted batch that have not ended, before they are removed.
---
--- $1 org   $2 batch
 UPDATE runs
 SET cancel_requested_at = now()
-WHERE org_id = $1 AND group_id = $2 AND completed_at IS NULL AND cancel_requested_at IS NULL
+WHERE org_id = :org AND group_id = :batch AND completed_at IS NULL AND cancel_requested_at IS NULL
 RETURNING id
 
 -- name: cancel_waiting
@@ -12,25 +10,25 @@ RETURNING id
 -- one job, with usage and webhooks. Tasks that a claim holds right now are skipped; request_cancel
 -- asks them to stop later.
 --
--- $1 org   $2 run   $3 rows at most, of the queued ones and of the others
+-- :rows_max of the queued ones, and as many of the others.
 WITH queued AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
     FROM jobs AS j
-    WHERE j.state = 'queued' AND j.org_id = $1 AND j.run_id = $2
-      AND j.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
-      AND j.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
-      AND j.flow >= replace($2::uuid::text, '-', '')
-      AND j.flow < replace($2::uuid::text, '-', '') || '0'
+    WHERE j.state = 'queued' AND j.org_id = :org AND j.run_id = :run
+      AND j.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
+      AND j.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
+      AND j.flow >= replace(:run::uuid::text, '-', '')
+      AND j.flow < replace(:run::uuid::text, '-', '') || '0'
     ORDER BY j.flow, j.run_at, j.id
-    LIMIT $3::integer
+    LIMIT :rows_max::integer
     FOR UPDATE OF j SKIP LOCKED
 ),
 postponed AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.run_id = $2 AND j.state IN ('staged', 'retrying')
+    WHERE j.org_id = :org AND j.run_id = :run AND j.state IN ('staged', 'retrying')
     ORDER BY j.task_index
-    LIMIT $3::integer
+    LIMIT :rows_max::integer
     FOR UPDATE OF j SKIP LOCKED
 ),
 waiting AS (
@@ -62,19 +60,16 @@ SELECT count(*) AS tasks, min(c.lane)::text AS lane FROM changed AS c
 -- name: cancelling
 -- Cancelled runs that have not completed, one page of them: among the runs that have not ended, which
 -- are few.
---
--- $1 $2 after this organisation and run   $3 rows at most
 SELECT r.org_id, r.id, r.group_id AS batch_id
 FROM runs AS r
-WHERE r.completed_at IS NULL AND r.cancel_requested_at IS NOT NULL AND (r.org_id, r.id) > ($1, $2::uuid)
+WHERE r.completed_at IS NULL AND r.cancel_requested_at IS NOT NULL
+  AND (r.org_id, r.id) > (:after_org, :after_run::uuid)
 ORDER BY r.org_id, r.id
-LIMIT $3
+LIMIT :rows_max
 
 -- name: close_idle
 -- Close open runs that got no tasks for long. Their owners have forgotten them, and they would never
 -- end. The reconciler latches them.
---
--- $1 runs at most   $2 seconds
 WITH idle AS MATERIALIZED (
     SELECT r.org_id, r.id
     FROM runs AS r
@@ -86,11 +81,11 @@ WITH idle AS MATERIALIZED (
         LIMIT 1
     ) AS last ON true
     WHERE r.closed_at IS NULL
-      AND r.created_at < now() - $2::double precision * interval '1 second'
+      AND r.created_at < now() - :seconds::double precision * interval '1 second'
       AND coalesce(last.created_at, r.created_at)
-          < now() - $2::double precision * interval '1 second'
+          < now() - :seconds::double precision * interval '1 second'
     ORDER BY r.created_at
-    LIMIT $1::integer
+    LIMIT :runs_max::integer
     FOR UPDATE OF r SKIP LOCKED
 )
 UPDATE runs AS r
@@ -101,20 +96,18 @@ RETURNING r.group_id AS batch_id
 
 -- name: delete_parts
 -- Delete parts with their invalid lines and their uploads. Their lists were deleted before.
---
--- $1 org   $2 parts   $3 uploads
 WITH parts_gone AS (
-    DELETE FROM batch_parts AS p USING unnest($2::uuid[]) AS t (id)
-    WHERE p.org_id = $1 AND p.id = t.id
+    DELETE FROM batch_parts AS p USING unnest(:parts::uuid[]) AS t (id)
+    WHERE p.org_id = :org AND p.id = t.id
     RETURNING p.id
 ),
 lines_gone AS (
-    DELETE FROM batch_bad_lines AS l USING unnest($2::uuid[]) AS t (id)
-    WHERE l.org_id = $1 AND l.part_id = t.id
+    DELETE FROM batch_bad_lines AS l USING unnest(:parts::uuid[]) AS t (id)
+    WHERE l.org_id = :org AND l.part_id = t.id
 ),
 uploads_gone AS (
-    DELETE FROM uploads AS u USING unnest($3::uuid[]) AS t (id)
-    WHERE u.org_id = $1 AND u.id = t.id
+    DELETE FROM uploads AS u USING unnest(:uploads::uuid[]) AS t (id)
+    WHERE u.org_id = :org AND u.id = t.id
 )
 SELECT count(*) AS parts FROM parts_gone
 
@@ -122,15 +115,13 @@ SELECT count(*) AS parts FROM parts_gone
 -- Delete the last tasks of a run with everything that belongs to them, and record how many tasks the
 -- run still has, so that the next step knows where to continue. Their blobs were deleted before; the
 -- records of their artifacts say so from this commit on.
---
--- $1 org   $2 run   $3 ids   $4 tasks before   $5 tasks after
 WITH moved AS MATERIALIZED (
-    UPDATE runs SET tasks = $5::integer
-    WHERE org_id = $1 AND id = $2 AND tasks = $4::integer
+    UPDATE runs SET tasks = :tasks_after::integer
+    WHERE org_id = :org AND id = :run AND tasks = :tasks_before::integer
     RETURNING org_id
 ),
 old AS MATERIALIZED (
-    SELECT m.org_id, t.id FROM moved AS m CROSS JOIN unnest($3::uuid[]) AS t (id)
+    SELECT m.org_id, t.id FROM moved AS m CROSS JOIN unnest(:ids::uuid[]) AS t (id)
 ),
 jobs_gone AS (
     DELETE FROM jobs AS j USING old AS o WHERE j.org_id = o.org_id AND j.id = o.id
@@ -141,7 +132,8 @@ events_gone AS (
 ),
 positions_gone AS (
     DELETE FROM batch_positions AS p USING moved AS m
-    WHERE p.org_id = m.org_id AND p.run_id = $2 AND p.task_index >= $5 AND p.task_index < $4
+    WHERE p.org_id = m.org_id AND p.run_id = :run
+      AND p.task_index >= :tasks_after AND p.task_index < :tasks_before
 ),
 remote_calls_gone AS (
     DELETE FROM remote_calls AS c USING old AS o WHERE c.org_id = o.org_id AND c.job_id = o.id
@@ -161,13 +153,11 @@ SELECT count(*) AS tasks FROM jobs_gone
 
 -- name: deleted
 -- Deleted batches, whose data is to be removed: one page of them.
---
--- $1 $2 after this time and id   $3 rows at most
 SELECT b.org_id, b.id, b.deleted_at
 FROM batches AS b
-WHERE b.deleted_at IS NOT NULL AND (b.deleted_at, b.id) > ($1::timestamptz, $2::uuid)
+WHERE b.deleted_at IS NOT NULL AND (b.deleted_at, b.id) > (:after_time::timestamptz, :after_batch::uuid)
 ORDER BY b.deleted_at, b.id
-LIMIT $3
+LIMIT :rows_max
 
 -- name: end_ingest
 -- End the ingest of a cancelled run: its parts are done, and it is latched with the tasks written so
@@ -175,11 +165,9 @@ LIMIT $3
 --
 -- A writer of a chunk locks the run first, and writes nothing to a cancelled one. This statement locks
 -- it first as well, and so waits for a chunk that is being written. A repeat changes nothing.
---
--- $1 org   $2 run
 WITH run AS MATERIALIZED (
     SELECT r.org_id, r.id FROM runs AS r
-    WHERE r.org_id = $1 AND r.id = $2 AND r.cancel_requested_at IS NOT NULL
+    WHERE r.org_id = :org AND r.id = :run AND r.cancel_requested_at IS NOT NULL
     FOR UPDATE
 ),
 latched AS (
@@ -209,14 +197,12 @@ SELECT (SELECT count(*) FROM latched) AS latched, (SELECT count(*) FROM ended) A
 -- long: they would never end.
 --
 -- The newest run of each is locked first. The chunk of a rerun, which changes older runs, does so too.
---
--- $1 batches at most   $2 seconds that a failed list waits for an action
 WITH old AS MATERIALIZED (
     SELECT b.org_id, b.id
     FROM batches AS b
     WHERE b.expires_at IS NOT NULL AND b.expires_at <= now() AND b.deleted_at IS NULL
     ORDER BY b.expires_at
-    LIMIT $1::integer
+    LIMIT :batches_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 stuck AS MATERIALIZED (
@@ -225,8 +211,8 @@ stuck AS MATERIALIZED (
         SELECT p.org_id, p.batch_id, p.run_id
         FROM batch_parts AS p
         WHERE p.state = 'failed'
-          AND p.updated_at < now() - $2::double precision * interval '1 second'
-        LIMIT $1::integer
+          AND p.updated_at < now() - :abandoned_seconds::double precision * interval '1 second'
+        LIMIT :batches_max::integer
     ) AS p
     JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id AND b.current_run = p.run_id
     WHERE b.deleted_at IS NULL
@@ -256,12 +242,10 @@ SELECT d.id FROM deleted AS d
 -- name: finish
 -- Delete a batch of which nothing else is left, with its runs and their limits. Not before the usage of
 -- its tasks is summed up, because the sums are recorded under the batch.
---
--- $1 org   $2 batch
 WITH settled AS MATERIALIZED (
     SELECT b.org_id, b.id
     FROM batches AS b
-    WHERE b.org_id = $1 AND b.id = $2 AND b.deleted_at IS NOT NULL
+    WHERE b.org_id = :org AND b.id = :batch AND b.deleted_at IS NOT NULL
       AND NOT EXISTS (
           SELECT FROM runs AS r
           JOIN usage_deltas AS d ON d.org_id = r.org_id AND d.run_id = r.id
@@ -283,27 +267,23 @@ SELECT count(*) AS batches FROM batch_gone
 
 -- name: parts
 -- Parts of a run that is being removed, with the keys of their lists.
---
--- $1 org   $2 run   $3 rows at most
 SELECT p.id, p.source, p.source_key, p.upload_id, u.blob_key AS upload_key
 FROM batch_parts AS p
 LEFT JOIN uploads AS u ON u.org_id = p.org_id AND u.id = p.upload_id
-WHERE p.org_id = $1 AND p.run_id = $2
+WHERE p.org_id = :org AND p.run_id = :run
 ORDER BY p.position
-LIMIT $3
+LIMIT :rows_max
 
 -- name: request_cancel
 -- dispatching, processing, finalizing -> cancel_requested, for tasks of a cancelled run. Returns each
 -- task with the worker that holds it, which is then notified. A remote call is made due at once. No
 -- webhook is written: webhooks report the ends of tasks.
---
--- $1 org   $2 run   $3 rows at most
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.run_id = $2
+    WHERE j.org_id = :org AND j.run_id = :run
       AND j.state IN ('dispatching', 'processing', 'finalizing')
-    LIMIT $3::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 remote_calls_made AS MATERIALIZED (
@@ -329,8 +309,6 @@ RETURNING j.id, h.lease >> 40 AS boot
 -- name: runs
 -- The runs of a batch that is being removed: how many tasks each still has, and whether it is quiet. In
 -- a quiet run nothing waits, runs or is being ingested, and that cannot change any more.
---
--- $1 org   $2 batch
 SELECT r.id, r.tasks,
        r.latched_at IS NOT NULL
        AND NOT EXISTS (
@@ -350,13 +328,11 @@ SELECT r.id, r.tasks,
        ) AS is_quiet
 FROM batches AS b
 JOIN runs AS r ON r.org_id = b.org_id AND r.group_id = b.id
-WHERE b.org_id = $1 AND b.id = $2
+WHERE b.org_id = :org AND b.id = :batch
 ORDER BY r.number
 
 -- name: task_blobs
 -- The blob keys of the tasks' artifacts.
---
--- $1 org   $2 ids
 SELECT a.blob_key
-FROM unnest($2::uuid[]) AS t (id)
-JOIN artifacts AS a ON a.org_id = $1 AND a.job_id = t.id
+FROM unnest(:ids::uuid[]) AS t (id)
+JOIN artifacts AS a ON a.org_id = :org AND a.job_id = t.id

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from coatcheck.core.queries import limits
 from coatcheck.db.connection import Connection, RawConnection
+from coatcheck.db.queries import in_transaction
 from coatcheck.products.batches.model import ABANDONED_BATCH_SECONDS, task_id
 from coatcheck.products.batches.queries import sql
 
@@ -63,15 +64,17 @@ async def cancelling(
     db: Connection, after: CancellingRun | None, rows_max: int
 ) -> list[CancellingRun]:
     """Cancelled runs that have not completed, after the run ``after``."""
-    place = ("", UUID(int=0)) if after is None else (after.org, after.uuid)
-    rows = await db.fetch(sql("removal/cancelling"), *place, rows_max)
+    org, run = ("", UUID(int=0)) if after is None else (after.org, after.uuid)
+    rows = await sql.fetch(
+        db, "removal/cancelling", after_org=org, after_run=run, rows_max=rows_max
+    )
     return [CancellingRun(*row) for row in rows]
 
 
 async def end_ingest(db: Connection, run: CancellingRun) -> None:
     """End the ingest of a cancelled run: the tasks written so far are its total. A repeat does
     nothing."""
-    await db.fetch(sql("removal/end_ingest"), run.org, run.uuid)
+    await sql.fetch(db, "removal/end_ingest", org=run.org, run=run.uuid)
 
 
 async def cancel_waiting(
@@ -79,14 +82,17 @@ async def cancel_waiting(
 ) -> tuple[int, str | None]:
     """Cancel waiting tasks: up to ``rows_max`` in the queue, and up to ``rows_max`` that wait for
     their time. Returns how many, and their lane."""
-    rows = await db.fetch(sql("removal/cancel_waiting"), run.org, run.uuid, rows_max)
-    tasks, lane = rows[0]
+    ((tasks, lane),) = await sql.fetch(
+        db, "removal/cancel_waiting", org=run.org, run=run.uuid, rows_max=rows_max
+    )
     return tasks, lane
 
 
 async def request_cancel(db: Connection, run: CancellingRun, rows_max: int) -> list[RunningTask]:
     """Ask running tasks to stop. Returns those that were not asked before."""
-    rows = await db.fetch(sql("removal/request_cancel"), run.org, run.uuid, rows_max)
+    rows = await sql.fetch(
+        db, "removal/request_cancel", org=run.org, run=run.uuid, rows_max=rows_max
+    )
     return [RunningTask(*row) for row in rows]
 
 
@@ -96,18 +102,24 @@ async def request_cancel(db: Connection, run: CancellingRun, rows_max: int) -> l
 async def expire(db: Connection, rows_max: int) -> int:
     """Delete batches whose retention has ended, or whose failed ingest nobody has acted on for
     long. Returns how many."""
-    return len(await db.fetch(sql("removal/expire"), rows_max, float(ABANDONED_BATCH_SECONDS)))
+    seconds = float(ABANDONED_BATCH_SECONDS)
+    return len(
+        await sql.fetch(db, "removal/expire", batches_max=rows_max, abandoned_seconds=seconds)
+    )
 
 
 async def close_idle(db: Connection, rows_max: int) -> int:
     """Close open runs that got no new tasks for long. Returns how many."""
-    return len(await db.fetch(sql("removal/close_idle"), rows_max, float(ABANDONED_BATCH_SECONDS)))
+    seconds = float(ABANDONED_BATCH_SECONDS)
+    return len(await sql.fetch(db, "removal/close_idle", runs_max=rows_max, seconds=seconds))
 
 
 async def deleted(db: Connection, after: DeletedBatch | None, rows_max: int) -> list[DeletedBatch]:
     """Deleted batches, after the batch ``after``."""
-    place = (_LONG_AGO, UUID(int=0)) if after is None else (after.deleted_at, after.uuid)
-    rows = await db.fetch(sql("removal/deleted"), *place, rows_max)
+    time, batch = (_LONG_AGO, UUID(int=0)) if after is None else (after.deleted_at, after.uuid)
+    rows = await sql.fetch(
+        db, "removal/deleted", after_time=time, after_batch=batch, rows_max=rows_max
+    )
     return [DeletedBatch(*row) for row in rows]
 
 
@@ -116,24 +128,23 @@ async def cancel_runs(db: Connection, batch: DeletedBatch) -> int:
     many."""
 
     async def cancel(connection: RawConnection) -> int:
-        async with connection.transaction():
-            rows = await connection.fetch(sql("removal/cancel_runs"), batch.org, batch.uuid)
-            for row in rows:
-                await limits.stop_run(connection, batch.org, row["id"])
+        rows = await sql.fetch(connection, "removal/cancel_runs", org=batch.org, batch=batch.uuid)
+        for row in rows:
+            await limits.stop_run(connection, batch.org, row["id"])
         return len(rows)
 
-    return await db.run(cancel)
+    return await in_transaction(db, cancel)
 
 
 async def runs(db: Connection, batch: DeletedBatch) -> list[OldRun]:
     """The runs of the batch, oldest first."""
-    rows = await db.fetch(sql("removal/runs"), batch.org, batch.uuid)
+    rows = await sql.fetch(db, "removal/runs", org=batch.org, batch=batch.uuid)
     return [OldRun(*row) for row in rows]
 
 
 async def task_blobs(db: Connection, org: str, tasks: Sequence[UUID]) -> list[str]:
     """The blob keys of the tasks' artifacts."""
-    rows = await db.fetch(sql("removal/task_blobs"), org, tasks)
+    rows = await sql.fetch(db, "removal/task_blobs", org=org, ids=tasks)
     return [row["blob_key"] for row in rows]
 
 
@@ -145,34 +156,35 @@ def last_tasks(run: OldRun, most: int) -> list[UUID]:
 
 async def delete_tasks(db: Connection, org: str, run: OldRun, tasks: Sequence[UUID]) -> None:
     """Delete the ``last_tasks`` of a run, with everything that belongs to them but their blobs."""
-    await db.fetch(
-        sql("removal/delete_tasks"),
-        org,
-        run.uuid,
-        tasks,
-        run.tasks,
-        run.tasks - len(tasks),
+    await sql.fetch(
+        db,
+        "removal/delete_tasks",
+        org=org,
+        run=run.uuid,
+        ids=tasks,
+        tasks_before=run.tasks,
+        tasks_after=run.tasks - len(tasks),
     )
 
 
 async def parts(db: Connection, org: str, run: OldRun, rows_max: int) -> list[OldPart]:
     """Parts of a run."""
-    rows = await db.fetch(sql("removal/parts"), org, run.uuid, rows_max)
+    rows = await sql.fetch(db, "removal/parts", org=org, run=run.uuid, rows_max=rows_max)
     return [OldPart(*row) for row in rows]
 
 
 async def delete_parts(db: Connection, org: str, old: Sequence[OldPart]) -> None:
     """Delete parts with their invalid lines and uploads, whose blobs were deleted before."""
-    await db.fetch(
-        sql("removal/delete_parts"),
-        org,
-        [part.uuid for part in old],
-        [part.upload for part in old if part.upload is not None],
+    await sql.fetch(
+        db,
+        "removal/delete_parts",
+        org=org,
+        parts=[part.uuid for part in old],
+        uploads=[part.upload for part in old if part.upload is not None],
     )
 
 
 async def finish(db: Connection, batch: DeletedBatch) -> bool:
     """Delete a batch of which nothing else is left. Returns false if its usage is not summed up
     yet."""
-    rows = await db.fetch(sql("removal/finish"), batch.org, batch.uuid)
-    return bool(rows[0]["batches"])
+    return bool(await sql.value(db, "removal/finish", org=batch.org, batch=batch.uuid))
