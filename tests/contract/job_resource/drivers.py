@@ -61,6 +61,7 @@ class Shared(Enum):
     CANCELLED_AT_ONCE = auto()
     """What no worker has yet is cancelled when the answer comes; else soon after it."""
     ENDED_CANNOT_BE_CANCELLED = auto()
+    ADMINS_LIST_ALL = auto()
     PRIVATE_AMONG_ADMINS = auto()
     """Somebody else's job is not found, even by an admin of the same organisation."""
     KEY_OF_ITS_USER = auto()
@@ -343,6 +344,7 @@ class Speech(Driver):
     lacks: ClassVar = {
         Shared.DURABLE_EVENTS: "a remote speaks, and says nothing meanwhile",
         Shared.LEAVES_ARTIFACTS: "the audio belongs to the generation, which outlives the task",
+        Shared.ADMINS_LIST_ALL: "a user sees their own alone, whoever they are",
         Shared.ENDED_CANNOT_BE_CANCELLED: "the seed answers a task that has ended unchanged",
     }
 

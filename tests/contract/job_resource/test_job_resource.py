@@ -111,7 +111,13 @@ def urls_of(body: dict[str, Any]) -> dict[str, str]:
 async def test_a_known_key_answers_the_job_that_it_made(driver: Driver, caller: Caller) -> None:
     key = secrets.token_hex(8)
     job_id = await driver.accepted(caller, headers=keyed(key))
-    for spelling in ({"Idempotency-Key": f'"{key}"'}, {"X-Idempotency-Key": key}):
+    for spelling in (
+        {"Idempotency-Key": key},
+        {"Idempotency-Key": f'"{key}"'},
+        {"X-Idempotency-Key": key},
+        {"X-Idempotency-Key": f'"{key}"'},
+        {"Idempotency-Key": key, "X-Idempotency-Key": f'"{key}"'},
+    ):
         again = await driver.submit(caller, headers=spelling)
         assert driver.id_of(caller, again) == job_id
         assert again.status_code == 202
@@ -177,9 +183,28 @@ async def test_keys_of_two_users_make_two_jobs(
     await colleague.clear()
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, '"open'])
-async def test_a_key_that_is_none_is_refused(driver: Driver, caller: Caller, key: str) -> None:
-    problem(await driver.submit(caller, headers=keyed(key)), 400, "invalid_parameter")
+@products_with(Shared.KEY_OF_ITS_USER)
+async def test_keys_of_two_products_make_two_jobs(driver: Driver, caller: Caller) -> None:
+    key = secrets.token_hex(8)
+    other = await another_product_s_job(caller, idempotency_key=key)
+    answer = await driver.submit(caller, headers=keyed(key))
+    assert "idempotent-replayed" not in answer.headers
+    assert driver.id_of(caller, answer) != other
+
+
+async def another_product_s_job(caller: Caller, **options: Any) -> str:
+    """A job of the same user that is none of the driver's."""
+    ticket = await caller.served.deployment.engine.submit(
+        "elsewhere.post__work", {}, org=caller.org, owner=f"user:{caller.user}", **options
+    )
+    return ticket.id
+
+
+async def test_a_key_that_is_none_is_refused(driver: Driver, caller: Caller) -> None:
+    for key in ("", "x" * 256, '"open'):
+        refused = await driver.submit(caller, headers=keyed(key))
+        problem(refused, 400, "invalid_parameter")
+        assert named_in(refused) == [("Idempotency-Key", "header")]
 
 
 @products_with(Shared.KEY_OPTIONAL)
@@ -210,17 +235,39 @@ async def test_who_waits_gets_the_whole_job_once_it_has_ended(
 
 
 async def test_who_waits_in_vain_gets_202(driver: Driver, caller: Caller) -> None:
-    for options in ({"headers": {"Prefer": "wait=0"}},):
-        answer = await driver.submit(caller, **options)
-        assert answer.status_code == 202, answer.text
-        assert answer.headers["preference-applied"] == "wait=0"
-        assert int(answer.headers["retry-after"]) >= 1
+    answer = await driver.submit(caller, headers={"Prefer": "wait=0"})
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["preference-applied"] == "wait=0"
+    assert int(answer.headers["retry-after"]) >= 1
+    assert answer.json()["terminal"] is False
     path = driver.status(caller, driver.id_of(caller, answer))
     for asked in ({"params": {"wait": "0"}}, {"headers": {"Prefer": "wait=0.01"}}):
         read = await caller.get(path, **asked)
         assert (read.status_code, read.json()["terminal"]) == (202, False)
+        assert int(read.headers["retry-after"]) >= 1
         assert read.headers.get("preference-applied") == asked.get("headers", {}).get("Prefer")
     problem(await caller.get(path, params={"wait": "soon"}), 400, "invalid_parameter")
+
+
+async def test_a_read_that_waits_is_answered_at_the_end(driver: Driver, caller: Caller) -> None:
+    path = driver.status(caller, await driver.accepted(caller))
+    held = await holding(caller, path, headers={"Prefer": "wait=60"})
+    async with caller.served.working(driver.product, driver.services):
+        answer = await held
+    assert (answer.status_code, answer.headers["preference-applied"]) == (200, "wait=60")
+    assert answer.json()[driver.state] == driver.words.completed
+
+
+async def holding(caller: Caller, path: str, **options: Any) -> asyncio.Task[httpx2.Response]:
+    """A read, once the server holds its answer."""
+    before = caller.served.held
+    reading = asyncio.create_task(caller.get(path, **options))
+
+    async def is_held() -> bool:
+        return caller.served.held > before
+
+    await eventually_async(is_held, "the server holds the answer")
+    return reading
 
 
 async def test_a_plain_read_says_when_to_come_again(driver: Driver, caller: Caller) -> None:
@@ -233,8 +280,12 @@ async def test_a_plain_read_says_when_to_come_again(driver: Driver, caller: Call
 
 
 async def test_a_failure_is_shown_with_its_reason(driver: Driver, caller: Caller) -> None:
-    job = await driver.job(caller, await ended(driver, caller, "fail"))
-    assert job["terminal"] is True
+    async with caller.served.working(driver.product, driver.services):
+        answer = await driver.submit(caller, "one", "fail", headers={"Prefer": "wait=60"})
+    job = answer.json()
+    assert answer.status_code == 200, answer.text
+    assert (job[driver.state], job["terminal"]) == (driver.words.failed, True)
+    assert await driver.job(caller, driver.id_of(caller, answer)) == job
     assert not driver.ended_well(job)
     assert driver.reason(job)
 
@@ -254,6 +305,10 @@ async def test_an_etag_changes_with_the_state(driver: Driver, caller: Caller) ->
     changed = await caller.get(path, headers={"If-None-Match": etag})
     assert (changed.status_code, changed.json()["terminal"]) == (200, True)
     assert changed.headers["etag"] != etag
+    ended = {"headers": {"If-None-Match": changed.headers["etag"]}, "params": {"wait": "60"}}
+    assert (await caller.get(path, **ended)).status_code == 304  # it can change no more
+    for other in ('"other"', 'W/"other"', "", "no tag"):
+        assert (await caller.get(path, headers={"If-None-Match": other})).status_code == 200
 
 
 async def test_a_conditional_read_holds_until_something_changes(
@@ -264,15 +319,9 @@ async def test_a_conditional_read_holds_until_something_changes(
     etag = (await caller.get(path)).headers["etag"]
     in_vain = await caller.get(path, params={"wait": "0.2"}, headers={"If-None-Match": etag})
     assert (in_vain.status_code, in_vain.content) == (304, b"")
-    before = caller.served.held
-    held = asyncio.create_task(
-        caller.get(path, params={"wait": "60"}, headers={"If-None-Match": etag})
-    )
-
-    async def is_held() -> bool:
-        return caller.served.held > before
-
-    await eventually_async(is_held, "the server holds the answer")
+    if driver.has(Shared.UNFINISHED_IS_200):
+        assert int(in_vain.headers["retry-after"]) >= 1
+    held = await holding(caller, path, params={"wait": "60"}, headers={"If-None-Match": etag})
     await cancelled(driver, caller, job_id)
     answer = await held
     assert answer.status_code == (200 if answer.json()["terminal"] else 202)
@@ -323,8 +372,17 @@ async def test_a_stream_resumes_without_loss_or_repeat(driver: Driver, caller: C
                 rest = await events_of(answer)
             assert [each for each in rest if each.id is not None] == durable[at + 1 :]
             assert rest[-1] == whole[-1]
-    for bad in ({"headers": {"Last-Event-ID": "first"}}, {"params": {"after": "-1"}}):
-        problem(await caller.get(path, **bad), 400, "invalid_parameter")
+    for bad in ("x", "-1", "1.5", "9" * 30):
+        refused = await caller.get(path, headers={"Last-Event-ID": bad})
+        problem(refused, 400, "invalid_parameter")
+        assert named_in(refused) == [("Last-Event-ID", "header")]
+        refused = await caller.get(path, params={"after": bad})
+        problem(refused, 400, "invalid_parameter")
+        assert named_in(refused) == [("after", "query")]
+
+
+def named_in(refused: httpx2.Response) -> list[tuple[str, str]]:
+    return [(each["field"], each["location"]) for each in refused.json()["details"]]
 
 
 async def test_the_stream_of_a_job_that_has_ended_is_its_end(
@@ -429,6 +487,26 @@ async def test_a_list_has_every_job_once_newest_first(
 
 
 @products_with(Shared.LIST)
+async def test_an_admin_lists_everybodys_jobs_and_others_their_own(
+    driver: Driver, caller: Caller, served: Served
+) -> None:
+    key = await served.deployment.create_key(caller.org, "bob", USER_SCOPES)
+    user = Caller(served, caller.org, "bob", key)
+    first, second = await driver.accepted(caller), await driver.accepted(user)
+    await another_product_s_job(caller)
+    await another_product_s_job(user)
+
+    async def listed(by: Caller) -> list[str]:
+        items = (await by.get(driver.listed(by))).json()["items"]
+        return [item[driver.id_in_job] for item in items]
+
+    assert await listed(user) == [second]
+    all_of_them = driver.has(Shared.ADMINS_LIST_ALL)
+    assert await listed(caller) == ([second, first] if all_of_them else [first])
+    await user.clear()
+
+
+@products_with(Shared.LIST)
 async def test_a_list_refuses_what_it_cannot_read(driver: Driver, caller: Caller) -> None:
     for name, value in (
         ("cursor", "x"),
@@ -440,7 +518,7 @@ async def test_a_list_refuses_what_it_cannot_read(driver: Driver, caller: Caller
     ):
         answer = await caller.get(driver.listed(caller), params={name: value})
         problem(answer, 400, "invalid_parameter")
-        assert answer.json()["details"][0]["field"] == name
+        assert named_in(answer) == [(name, "query")]
     assert (await caller.get(driver.listed(caller), params={"limit": 200})).status_code == 200
 
 
@@ -467,6 +545,15 @@ async def test_a_colleague_s_job_is_as_if_it_were_not(
     key = await served.deployment.create_key(caller.org, "bob", scopes)
     colleague = Caller(served, caller.org, "bob", key)
     await assert_absent(driver, colleague, theirs, absent)
+
+
+async def test_another_product_s_job_is_as_if_it_were_not(driver: Driver, caller: Caller) -> None:
+    await assert_absent(driver, caller, await another_product_s_job(caller), to_text(new_id()))
+
+
+async def test_what_is_no_id_names_no_job(driver: Driver, caller: Caller) -> None:
+    for job_id in ("x", "0" * 25, "0" * 27, "8" + "0" * 25):
+        problem(await caller.get(driver.status(caller, job_id)), 404, "job_not_found")
 
 
 async def assert_absent(driver: Driver, caller: Caller, theirs: str, absent: str) -> None:
@@ -545,6 +632,26 @@ async def test_reads_and_submissions_are_counted_and_limited(
     for answer in over:
         problem(answer, 429, "rate_limited")
         assert int(answer.headers["retry-after"]) >= 1
+
+
+async def test_a_full_backlog_takes_known_keys_only(
+    driver: Driver, caller: Caller, served: Served
+) -> None:
+    await served.deployment.limit_org(caller.org, backlog_max=1)
+    key = secrets.token_hex(8)
+    job_id = await driver.accepted(caller, headers=keyed(key))
+
+    async def full() -> bool:
+        answer = await driver.submit(caller)
+        if answer.status_code == 202:  # its jobs are counted now and then
+            driver.id_of(caller, answer)
+            return False
+        problem(answer, 429, "queue_full")
+        return int(answer.headers["retry-after"]) >= 1
+
+    await eventually_async(full, "the backlog is full")
+    again = await driver.submit(caller, headers=keyed(key))
+    assert (again.status_code, driver.id_of(caller, again)) == (202, job_id)
 
 
 # What a job leaves

@@ -5,33 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from tests.contract.raw import send
-from tests.deployment import Deployment, bearer
+from tests.deployment import Deployment
 from tests.products.batches.asking import ADD, JOBS, NDJSON, know_sums, lines, problem, told
 
 TASKS = ADD | {"tasks": [{"a": 1}]}
 KEY = {"Idempotency-Key": "order-7"}
-
-
-async def test_a_known_key_answers_the_job_that_it_made(deployment: Deployment) -> None:
-    await know_sums(deployment)
-    first = await deployment.http.post(JOBS, json=TASKS, headers=KEY)
-    again = await deployment.http.post(JOBS, json=TASKS, headers={"X-Idempotency-Key": '"order-7"'})
-    assert told(again, 202)["id"] == told(first, 201)["id"]
-    assert again.headers["Idempotent-Replayed"] == "true"
-    assert "Idempotency-Mismatch" not in again.headers
-    assert again.headers["Location"] == first.headers["Location"]
-
-
-async def test_another_payload_under_a_known_key_is_told(deployment: Deployment) -> None:
-    await know_sums(deployment)
-    first = told(await deployment.http.post(JOBS, json=TASKS, headers=KEY), 201)
-    other = await deployment.http.post(JOBS, json=TASKS | {"concurrency": 1}, headers=KEY)
-    assert told(other, 202)["id"] == first["id"]
-    assert other.headers["Idempotency-Mismatch"] == "true"
-    strict = await deployment.http.post(
-        JOBS, json=TASKS | {"concurrency": 1}, headers=KEY | {"Prefer": "handling=strict"}
-    )
-    problem(strict, 422, "idempotency_mismatch")
 
 
 async def test_a_known_key_is_answered_before_a_list_is_read(deployment: Deployment) -> None:
@@ -78,22 +56,3 @@ async def test_of_many_at_once_one_makes_the_job(deployment: Deployment) -> None
     assert len({told(answer, 202)["id"] for answer in answers}) == 1
     stored = [key async for page in deployment.engine.blobs.keys_under("lists") for key in page]
     assert len(stored) == 1  # those who came too late left nothing
-
-
-async def test_keys_are_each_callers_own(deployment: Deployment) -> None:
-    await know_sums(deployment)
-    first = told(await deployment.http.post(JOBS, json=TASKS, headers=KEY), 201)
-    colleague = bearer(await deployment.create_key(user="colleague"))
-    theirs = told(await deployment.http.post(JOBS, json=TASKS, headers=KEY | colleague), 201)
-    assert theirs["id"] != first["id"]
-
-
-async def test_a_full_queue_refuses_new_jobs_but_not_known_keys(deployment: Deployment) -> None:
-    await know_sums(deployment)
-    await deployment.create_org("small", backlog_max=1)
-    own = bearer(await deployment.create_key("small"))
-    key = own | KEY
-    first = told(await deployment.http.post(JOBS, json=TASKS, headers=key), 201)
-    problem(await deployment.http.post(JOBS, json=TASKS, headers=own), 429, "queue_full")
-    again = told(await deployment.http.post(JOBS, json=TASKS, headers=key), 202)
-    assert again["id"] == first["id"]

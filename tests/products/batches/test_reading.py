@@ -23,32 +23,6 @@ from tests.products.gateway.sse import following
 from tests.products.gateway.test_draining import until_asked
 
 
-async def test_a_submit_that_waits_is_answered_the_ended_job(
-    working_deployment: Deployment,
-) -> None:
-    answer = await working_deployment.http.post(
-        JOBS, json=ADD | {"tasks": [{"a": 1}]}, headers={"Prefer": "wait=60"}
-    )
-    job = told(answer, 200)
-    assert (job["status"], job["counts"]["succeeded"]) == ("completed", 1)
-    assert answer.headers["Preference-Applied"] == "wait=60"
-    assert "Retry-After" not in answer.headers
-
-
-async def test_a_wait_that_is_too_short_is_202_with_when_to_come_again(
-    deployment: Deployment,
-) -> None:
-    await know_sums(deployment)
-    answer = await deployment.http.post(
-        JOBS, params={"wait": "0"}, json=ADD | {"tasks": [{"a": 1}]}
-    )
-    job = told(answer, 202)
-    assert int(answer.headers["Retry-After"]) >= 1
-    polled = await deployment.http.get(job["urls"]["poll"], params={"wait": "0.05"})
-    assert told(polled, 202)["status"] == "running"
-    assert told(await deployment.http.get(job["urls"]["poll"]), 200)["status"] == "running"
-
-
 async def test_a_job_as_it_was_is_304_and_one_that_moved_is_not(
     working_deployment: Deployment,
 ) -> None:
@@ -139,34 +113,6 @@ async def test_a_server_that_stops_lets_its_waiters_go(deployment: Deployment) -
     assert (await poll).status_code == 202
 
 
-async def test_jobs_are_listed_newest_first_page_by_page(deployment: Deployment) -> None:
-    await know_sums(deployment)
-    ids = [(await submit(deployment.http, [{"a": n}]))["id"] for n in range(5)]
-    shown, query = [], {"limit": 2}
-    while True:
-        page = told(await deployment.http.get(JOBS, params=query), 200)
-        shown += [job["id"] for job in page["items"]]
-        if page["next"] is None:
-            break
-        query["cursor"] = page["next"]
-    assert shown == sorted(ids, reverse=True)
-
-
-async def test_a_list_has_what_is_the_callers_and_an_admins_has_all(deployment: Deployment) -> None:
-    await know_sums(deployment)
-    mine = await submit(deployment.http, [{"a": 1}])
-    colleague = bearer(
-        await deployment.create_key(user="colleague", scopes={Scope.READ, Scope.SUBMIT})
-    )
-    theirs = told(
-        await deployment.http.post(JOBS, json=ADD | {"tasks": [{"a": 2}]}, headers=colleague), 201
-    )
-    own = told(await deployment.http.get(JOBS, headers=colleague), 200)
-    assert [job["id"] for job in own["items"]] == [theirs["id"]]
-    every = told(await deployment.http.get(JOBS), 200)
-    assert {job["id"] for job in every["items"]} == {mine["id"], theirs["id"]}
-
-
 async def test_an_admin_sees_and_steers_what_a_colleague_handed_in_and_others_do_not(
     deployment: Deployment,
 ) -> None:
@@ -182,11 +128,3 @@ async def test_an_admin_sees_and_steers_what_a_colleague_handed_in_and_others_do
     cancel = theirs["urls"]["cancel"]
     problem(await deployment.http.post(cancel, headers=somebody), 404, "job_not_found")
     assert (await deployment.http.post(cancel)).status_code in (200, 202)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [{"limit": "0"}, {"limit": "201"}, {"limit": "x"}, {"cursor": "x"}, {"offset": "1"}],
-)
-async def test_a_wrong_page_is_refused(deployment: Deployment, query: dict[str, str]) -> None:
-    problem(await deployment.http.get(JOBS, params=query), 400, "invalid_parameter")

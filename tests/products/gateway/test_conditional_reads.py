@@ -7,45 +7,10 @@ import asyncio
 import pytest
 
 from tests.deployment import Deployment
-from tests.products.gateway.asking import end_of, hand_in
+from tests.products.gateway.asking import hand_in
 from tests.products.gateway.docs_service import gates
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-async def test_a_job_as_it_was_is_304_at_once(shared: Deployment) -> None:
-    ticket = await hand_in(shared.http, "/process")
-    await end_of(shared.http, ticket)
-    seen = await shared.http.get(ticket["poll_url"])
-    tag = seen.headers["etag"]
-    for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
-        for wait in ({}, {"wait": "30"}):
-            answer = await shared.http.get(
-                ticket["poll_url"], params=wait, headers={"If-None-Match": known}
-            )
-            assert (answer.status_code, answer.content) == (304, b"")
-            assert answer.headers["etag"] == tag
-
-
-async def test_another_tag_is_answered_the_job(shared: Deployment) -> None:
-    ticket = await hand_in(shared.http, "/process")
-    await end_of(shared.http, ticket)
-    for known in ('"other"', 'W/"other"', "", "no tag"):
-        answer = await shared.http.get(ticket["poll_url"], headers={"If-None-Match": known})
-        assert (answer.status_code, answer.json()["status"]) == (200, "completed")
-
-
-async def test_a_job_that_does_not_change_is_304_when_the_time_is_up(
-    shared: Deployment, gate: str
-) -> None:
-    ticket, tag = await processing(shared, gate)
-    answer = await shared.http.get(
-        ticket["poll_url"], params={"wait": "0.1"}, headers={"If-None-Match": tag}
-    )
-    assert (answer.status_code, answer.headers["etag"]) == (304, tag)
-    assert int(answer.headers["retry-after"]) >= 1
-    gates.opened[gate].set()
-    await shared.http.post(ticket["cancel_url"])
 
 
 async def test_a_change_ends_the_wait(shared: Deployment, gate: str) -> None:

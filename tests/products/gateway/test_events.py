@@ -8,7 +8,7 @@ import pytest
 
 from coatcheck.http import event_stream
 from tests.deployment import Deployment
-from tests.products.gateway.asking import end_of, hand_in, problem
+from tests.products.gateway.asking import end_of, hand_in
 from tests.products.gateway.docs_service import gates
 from tests.products.gateway.sse import Event, following
 from tests.waiting import eventually_async
@@ -34,16 +34,6 @@ async def test_an_ended_job_tells_its_story_and_the_stream_closes(shared: Deploy
     assert chunks(events) == ["chunk 0", "chunk 1"]
     assert events[-2].data == {"fraction": 1.0, "note": "2 of 2"}
     assert events[-1].data == job
-
-
-async def test_only_what_is_kept_has_an_id_and_ids_grow(shared: Deployment) -> None:
-    ticket = await hand_in(shared.http, "/talk")
-    async with following(shared.http, ticket["events_url"]) as stream:
-        events = await stream.rest()
-    for event in events:
-        assert (event.id is not None) == (event.name in ("log", "chunk", "alert"))
-    ids = [int(event.id) for event in events if event.id is not None]
-    assert ids == sorted(set(ids))
 
 
 async def test_a_running_job_is_followed_state_by_state(shared: Deployment, gate: str) -> None:
@@ -138,19 +128,6 @@ async def test_a_head_request_follows_nothing(shared: Deployment, gate: str) -> 
     gates.opened[gate].set()
     assert (answer.status_code, answer.content) == (200, b"")
     assert answer.headers["content-type"] == "text/event-stream"
-
-
-@pytest.mark.parametrize("given", ["x", "-1", "1.5", "9" * 30])
-async def test_what_is_no_events_id_is_refused(shared: Deployment, given: str) -> None:
-    ticket = await hand_in(shared.http, "/process")
-    answer = await shared.http.get(ticket["events_url"], headers={"Last-Event-ID": given})
-    found = problem(answer, 400, "invalid_parameter")
-    assert [(each["field"], each["location"]) for each in found["details"]] == [
-        ("Last-Event-ID", "header")
-    ]
-    answer = await shared.http.get(ticket["events_url"], params={"after": given})
-    found = problem(answer, 400, "invalid_parameter")
-    assert [(each["field"], each["location"]) for each in found["details"]] == [("after", "query")]
 
 
 def chunks(events: list[Event]) -> list[object]:

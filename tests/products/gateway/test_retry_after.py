@@ -6,8 +6,7 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.products.gateway import paths
-from tests.products.gateway.asking import end_of, hand_in
-from tests.products.gateway.docs_service import gates
+from tests.products.gateway.asking import end_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -19,12 +18,3 @@ async def test_it_is_shorter_once_jobs_of_the_kind_were_seen_to_be_quick(
     await end_of(shared.http, first.json())
     later = await shared.http.post(paths.submit("/echo"), json={})
     assert (first.headers["retry-after"], later.headers["retry-after"]) == ("2", "1")
-
-
-async def test_every_answer_about_a_job_that_goes_on_has_one(shared: Deployment, gate: str) -> None:
-    ticket = await hand_in(shared.http, "/held", {"gate": gate})
-    answer = await shared.http.get(ticket["poll_url"])
-    assert int(answer.headers["retry-after"]) >= 1
-    gates.opened[gate].set()
-    await end_of(shared.http, ticket)
-    assert "retry-after" not in (await shared.http.get(ticket["poll_url"])).headers

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.deployment import Deployment
@@ -16,39 +14,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 APPLIED = "preference-applied"
 
 
-async def test_a_submit_that_waits_answers_the_whole_job(shared: Deployment) -> None:
-    answer = await shared.http.post(
-        paths.submit("/analyze"), json={"content": "a b"}, headers={"Prefer": "wait=30"}
-    )
-    assert answer.status_code == 200
-    job = answer.json()
-    assert (job["status"], job["terminal"]) == ("completed", True)
-    assert job["result_summary"]["result"] == {"entities": ["a", "b"]}
-    assert answer.headers[APPLIED] == "wait=30"
-    assert answer.headers["location"] == paths.job(job["id"])
-    assert answer.headers["etag"] == (await shared.http.get(paths.job(job["id"]))).headers["etag"]
-    assert "retry-after" not in answer.headers
-
-
 async def test_the_query_asks_for_the_same(shared: Deployment) -> None:
     answer = await shared.http.post(
         paths.submit("/analyze"), json={"content": "a"}, params={"wait": "30"}
     )
     assert (answer.status_code, answer.json()["status"]) == (200, "completed")
     assert APPLIED not in answer.headers
-
-
-async def test_a_submit_whose_time_is_up_answers_the_ticket(shared: Deployment, gate: str) -> None:
-    answer = await shared.http.post(
-        paths.submit("/held"), json={"gate": gate}, headers={"Prefer": "wait=0.1"}
-    )
-    gates.opened[gate].set()
-    assert answer.status_code == 202
-    assert answer.headers[APPLIED] == "wait=0.1"
-    assert int(answer.headers["retry-after"]) >= 1
-    ticket = answer.json()
-    assert ticket["terminal"] is False
-    assert "result_summary" not in ticket
 
 
 async def test_the_ticket_after_a_wait_shows_the_state_after_the_wait(
@@ -66,35 +37,6 @@ async def test_the_ticket_after_a_wait_shows_the_state_after_the_wait(
     gates.opened[gate].set()
     assert answer.status_code == 202
     assert answer.json()["status"] in ("dispatching", "processing")
-
-
-async def test_a_status_read_that_waits_answers_when_the_job_has_ended(
-    shared: Deployment, gate: str
-) -> None:
-    ticket = await hand_in(shared.http, "/held", {"gate": gate})
-    await gates.begun[gate].wait()
-    asked = asyncio.create_task(shared.http.get(ticket["poll_url"], headers={"Prefer": "wait=30"}))
-    plain = await shared.http.get(ticket["poll_url"])
-    assert (plain.status_code, plain.json()["terminal"]) == (200, False)
-    gates.opened[gate].set()
-    answer = await asked
-    assert (answer.status_code, answer.json()["result_summary"]) == (200, "let through")
-    assert answer.headers[APPLIED] == "wait=30"
-
-
-async def test_a_status_read_whose_time_is_up_answers_202(shared: Deployment, gate: str) -> None:
-    ticket = await hand_in(shared.http, "/held", {"gate": gate})
-    for options in ({"params": {"wait": "0.05"}}, {"headers": {"Prefer": "wait=0"}}):
-        answer = await shared.http.get(ticket["poll_url"], **options)
-        assert answer.status_code == 202
-        assert (answer.json()["terminal"], answer.json()["result_summary"]) == (False, None)
-        assert int(answer.headers["retry-after"]) >= 1
-    gates.opened[gate].set()
-
-
-async def test_a_failed_job_ends_the_wait_too(shared: Deployment) -> None:
-    answer = await shared.http.post(paths.submit("/fail"), json={}, headers={"Prefer": "wait=30"})
-    assert (answer.status_code, answer.json()["status"]) == (200, "failed")
 
 
 @pytest.mark.parametrize("given", ["61", "3600", "60.5"])

@@ -94,12 +94,6 @@ async def test_a_key_belongs_to_its_user_and_their_api_key(deployment: Deploymen
     assert len(jobs) == 3
 
 
-async def test_a_key_of_the_gateway_is_another_key(deployment: Deployment) -> None:
-    ticket = await deployment.engine.submit("demo.post__echo", {}, idempotency_key="k")
-    answer = await post(deployment.http, ARCHIVE, "k")
-    assert answer.json()["jobId"] != ticket.id
-
-
 async def test_the_first_submission_wins_and_another_operation_is_told_so(
     deployment: Deployment,
 ) -> None:
@@ -111,18 +105,6 @@ async def test_the_first_submission_wins_and_another_operation_is_told_so(
     strict = await post(deployment.http, ARCHIVE, "k", operation="parse", Prefer="handling=strict")
     assert strict.status_code == 422
     assert strict.json()["code"] == "idempotency_mismatch"
-
-
-async def test_who_is_strict_has_the_archive_compared(deployment: Deployment) -> None:
-    first = await post(deployment.http, ARCHIVE, "k")
-    lenient = await post(deployment.http, OTHER_ARCHIVE, "k")
-    assert lenient.json()["jobId"] == first.json()["jobId"]
-    same = await post(deployment.http, ARCHIVE, "k", Prefer="handling=strict")
-    assert same.status_code == 202
-    assert same.json()["jobId"] == first.json()["jobId"]
-    other = await post(deployment.http, OTHER_ARCHIVE, "k", Prefer="handling=strict")
-    assert other.status_code == 422
-    assert other.json()["code"] == "idempotency_mismatch"
 
 
 async def test_rivals_with_one_key_get_one_job_and_one_archive_is_kept(
@@ -279,12 +261,6 @@ async def test_a_job_of_another_user_is_not_there(deployment: Deployment) -> Non
     assert (await deployment.http.post(f"{poll}/cancel", headers=other)).status_code == 404
 
 
-async def test_a_job_of_another_surface_is_not_there(deployment: Deployment) -> None:
-    ticket = await deployment.engine.submit("demo.post__echo", {}, owner="user:dev")
-    answer = await deployment.http.get(f"/v1/graphs/jobs/{ticket.id}")
-    assert answer.status_code == 404
-
-
 async def test_a_waiting_job_can_be_cancelled_and_counts_as_failed(deployment: Deployment) -> None:
     poll = (await post(deployment.http, ARCHIVE, "k")).json()["urls"]["poll"]
     cancelled = await deployment.http.post(f"{poll}/cancel")
@@ -295,23 +271,6 @@ async def test_a_waiting_job_can_be_cancelled_and_counts_as_failed(deployment: D
     assert again.json()["errorCode"] == "cancelled"
     assert isinstance(again.json()["error"], str)
     assert (await deployment.http.post(f"{poll}/cancel")).status_code == 409
-
-
-async def test_archives_count_towards_the_backlog(deployment: Deployment) -> None:
-    await deployment.create_org("small", backlog_max=1)
-    key = bearer(await deployment.create_key("small"))
-    assert (await post(deployment.http, ARCHIVE, "a", **key)).status_code == 202
-    number = 0
-
-    async def full() -> bool:
-        nonlocal number
-        number += 1
-        answer = await post(deployment.http, ARCHIVE, f"b{number}", **key)
-        return answer.status_code == 429 and answer.json()["code"] == "queue_full"
-
-    await eventually_async(full, "the backlog is full")
-    # A poll is no new work.
-    assert (await post(deployment.http, ARCHIVE, "a", **key)).status_code == 202
 
 
 async def test_what_a_poll_says_of_retrying_is_set_for_each_operation(

@@ -15,12 +15,11 @@ import pytest
 
 from coatcheck.db.connection import Connection
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
-from coatcheck.domain.tenants import Scope
 from coatcheck.products.llm.context import LARGE_BODIES_OF_ONE_ORG_MAX
 from coatcheck.products.llm.model import LLM_PAYLOAD_BYTES_MAX, LlmRequest
 from coatcheck.products.llm.submit_routes import ChatSubmitter
 from tests.contract.raw import send
-from tests.deployment import Deployment, bearer
+from tests.deployment import Deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -194,30 +193,6 @@ async def test_a_known_key_answers_the_job_that_it_made(waiting: Deployment, key
     assert "idempotent-replayed" not in first.headers
 
 
-async def test_another_request_under_a_known_key_is_told(waiting: Deployment, key: str) -> None:
-    first = await queue(waiting, Idempotency_Key=key)
-    other = {**CHAT, "model": "mistral"}
-    again = await queue(waiting, other, Idempotency_Key=key)
-    assert again.json()["job_id"] == first.json()["job_id"]
-    assert again.headers["idempotency-mismatch"] == "true"
-    strict = await queue(waiting, other, Idempotency_Key=key, Prefer="handling=strict")
-    problem(strict, 422, "idempotency_mismatch")
-
-
-async def test_users_have_their_keys_to_themselves(waiting: Deployment, key: str) -> None:
-    first = await queue(waiting, Idempotency_Key=key)
-    other = bearer(await waiting.create_key(user="other"))
-    again = await queue(waiting, Idempotency_Key=key, **other)
-    assert again.json()["job_id"] != first.json()["job_id"]
-    assert "idempotent-replayed" not in again.headers
-
-
-async def test_a_key_is_not_that_of_another_surface(waiting: Deployment, key: str) -> None:
-    elsewhere = await waiting.engine.submit("docs.post__x", {}, idempotency_key=key)
-    answer = await queue(waiting, Idempotency_Key=key)
-    assert answer.json()["job_id"] != elsewhere.id
-
-
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -266,23 +241,6 @@ async def test_another_content_type_is_refused(waiting: Deployment) -> None:
 async def test_a_webhook_that_may_not_be_called_is_refused(waiting: Deployment, field: str) -> None:
     answer = await queue(waiting, {**CHAT, field: "https://169.254.169.254/latest"})
     assert field in problem(answer, 422, "url_forbidden")["detail"]
-
-
-async def test_reading_is_not_enough_to_queue(waiting: Deployment) -> None:
-    reader = bearer(await waiting.create_key(scopes=[Scope.READ]))
-    problem(await queue(waiting, **reader), 403, "missing_scope")
-
-
-async def test_a_full_queue_takes_known_keys_only(waiting: Deployment, key: str) -> None:
-    await waiting.create_org("full", backlog_max=1)
-    caller = bearer(await waiting.create_key(org="full"))
-    first = await queue(waiting, Idempotency_Key=key, **caller)
-    assert first.status_code == 202
-    full = await queue(waiting, **caller)
-    problem(full, 429, "queue_full")
-    assert int(full.headers["retry-after"]) > 0
-    again = await queue(waiting, Idempotency_Key=key, **caller)
-    assert again.json()["job_id"] == first.json()["job_id"]
 
 
 async def test_without_a_target_the_surface_says_what_to_set(dsn: str, tmp_path: Path) -> None:

@@ -45,18 +45,6 @@ async def test_a_task_that_is_spoken_is_cancelled_here_and_there(speech: SpeechD
     assert (generation.json()["status"], generation.json()["audio_url"]) == ("cancelled", None)
 
 
-async def test_a_task_that_is_completed_stays_so_when_it_is_cancelled(
-    speech: SpeechDeployment,
-) -> None:
-    task_id = await speech.submitted()
-    task = await speech.ended(task_id)
-    answer = await speech.http.post(f"/tasks/{task_id}/cancel", headers=speech.user())
-    assert answer.status_code == 200
-    after = answer.json()
-    assert after["status"] == "completed"
-    assert after["result"]["audio_object_key"] == task["result"]["audio_object_key"]
-
-
 async def test_what_the_remote_cannot_speak_fails_once_and_for_good(
     speech: SpeechDeployment,
 ) -> None:

@@ -75,19 +75,6 @@ async def test_what_cannot_be_spoken_is_refused(
     assert (await speech.http.get("/tasks", headers=speech.user())).json()["items"] == []
 
 
-async def test_a_task_that_nobody_has_taken_is_pending_and_cancelled_at_once(
-    speech: SpeechDeployment,
-) -> None:
-    bob = speech.user("bob")
-    task_id = await speech.submitted(bob)
-    task = await speech.task(task_id, bob)
-    assert (task["status"], task["modal_job_id"]) == ("pending", None)
-    waited = await speech.http.get(f"/tasks/{task_id}", params={"wait": 0.01}, headers=bob)
-    assert waited.status_code == 202
-    answer = await speech.http.post(f"/tasks/{task_id}/cancel", headers=bob)
-    assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
-
-
 async def test_the_remote_may_hear_the_voice_where_we_are_reached(speech: SpeechDeployment) -> None:
     bob = speech.user("bob")
     task_id = await speech.submitted(bob)

@@ -119,19 +119,6 @@ async def test_a_key_that_is_known_speaks_once(speech: SpeechDeployment) -> None
     assert (await speech.generate(voice)).status_code == 404
 
 
-async def test_who_waits_with_the_submission_is_answered_with_the_task(
-    speech: SpeechDeployment,
-) -> None:
-    answer = await speech.generate(await speech.voice(), Prefer="wait=60")
-    assert answer.status_code == 200
-    assert answer.json()["status"] == "completed"
-    known = answer.headers["etag"]
-    read = await speech.http.get(
-        answer.headers["location"], headers=speech.user() | {"If-None-Match": known}
-    )
-    assert read.status_code == 304
-
-
 async def test_tasks_are_listed_newest_first_a_page_at_a_time(speech: SpeechDeployment) -> None:
     carol = speech.user("carol")
     voice = await speech.voice(carol)
