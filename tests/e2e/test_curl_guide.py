@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from ast import literal_eval
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ DOCUMENTED_DATA = ".coatcheck"
 
 
 def commands(guide: str) -> list[str]:
-    (page,) = [page for page in pages("docs/how-to") if page.path.stem == guide]
+    (page,) = [page for page in pages("docs") if page.path.stem == guide]
     return [block.text for block in page.blocks("sh")]
 
 
@@ -46,7 +47,7 @@ def answers(up: Up, folder: Path, steps: list[str]) -> list[str]:
 @pytest.mark.slow
 def test_every_command_of_the_guide_to_collecting_works(shared_up: Up, tmp_path: Path) -> None:
     steps = commands("collect-results-over-http")
-    _, polled, waited, called, replayed, followed, cancelled, listed = answers(
+    _, polled, waited, called, replayed, followed, cancelled, anywhere, listed = answers(
         shared_up, tmp_path, steps
     )
     assert "id" in json.loads(polled)
@@ -58,9 +59,30 @@ def test_every_command_of_the_guide_to_collecting_works(shared_up: Up, tmp_path:
     assert first["job_id"] == second["job_id"]
     assert followed.count("event: end") == 2
     assert json.loads(cancelled)["code"] == "job_already_ended"
+    job = json.loads(anywhere)
+    assert (job["surface"], job["state"], job["result"]) == (
+        "gateway",
+        "completed",
+        {"message": "hello"},
+    )
     page, batch = (json.loads(answer) for answer in listed.split("\n")[:2])
     assert page["total"] >= 3  # the one that is handed in twice may not have ended yet
     assert len(batch["items"]) == 1
+
+
+@pytest.mark.slow
+def test_a_job_is_the_same_in_its_own_product_and_in_the_console(
+    shared_up: Up, tmp_path: Path
+) -> None:
+    _, job, task = answers(shared_up, tmp_path, commands("dialects"))
+    own, plain = (literal_eval(line) for line in job.split("\n") if line)
+    assert own["status"] == plain["state"] == "completed"
+    assert own["result_summary"] == plain["result"] == {"message": "hello"}
+    assert own["id"] == plain["id"]
+    own, plain = (literal_eval(line) for line in task.split("\n") if line)
+    assert (own["status"], plain["state"]) == ("succeeded", "completed")
+    assert own["result"] == plain["result"] == {"message": "hello"}
+    assert own["id"] == plain["task_id"]
 
 
 @pytest.mark.slow
