@@ -15,6 +15,7 @@ from scripts.reference.parts import Outdated, Parts, regenerated
 def parts() -> Parts:
     """What generates each part of each page, by the page's name in docs/reference."""
     return {
+        **http.PRODUCT_PARTS,
         "bounds": limits.PARTS,
         "cli": commands.parts(),
         "dialects": dialects.PARTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from importlib import import_module
 from importlib.metadata import distribution
@@ -50,11 +50,24 @@ def _routes() -> str:
     return "\n".join(_tag(tag) for tag in sorted(tags))
 
 
-def _tag(tag: str) -> str:
-    routes = sorted(
-        (route for route in declared_routes() if route.tag == tag),
-        key=lambda route: (shown_path(route), *route.methods),
+def _of_tag(tag: str, prefix: str = "/") -> Sequence[Route]:
+    found = [each for each in declared_routes() if each.tag == tag and each.path.startswith(prefix)]
+    return sorted(found, key=lambda route: (shown_path(route), *route.methods))
+
+
+def _short_table(tag: str, prefix: str = "/") -> str:
+    """The routes of a tag without what the page of all routes has besides."""
+    return table(
+        ["route", "access", "what it does"],
+        (
+            [code(_address(each)), access(each), prose(each.summary)]
+            for each in _of_tag(tag, prefix)
+        ),
     )
+
+
+def _tag(tag: str) -> str:
+    routes = _of_tag(tag)
     parameters = _parameters(routes)
     return f"## {tag}\n\n{_table(routes)}\n" + (f"{parameters}\n" if parameters else "")
 
@@ -155,4 +168,16 @@ def _kinds(kind: type[CoatcheckError]) -> Iterator[type[CoatcheckError]]:
 _INTERNAL: Final = "An unexpected error. The server's log has it under the request's id."
 
 ROUTE_PARTS = {"the routes": _routes}
+PRODUCT_PARTS = {
+    page: {f"routes of {tag}": partial(_short_table, tag, prefix)}
+    for page, tag, prefix in (
+        ("batches", "batches", "/"),
+        ("console", "console", "/"),
+        ("graphs", "graphs", "/"),
+        ("http", "gateway", "/"),
+        ("llm", "llm", "/jobs"),
+        ("speech", "speech", "/"),
+    )
+}
+"""The pages that begin with the routes of one tag, or with those below a path."""
 ERROR_PARTS = {"the errors": _errors}
