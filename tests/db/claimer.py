@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from coatcheck.core.queries import leases
+from coatcheck.core.queries import claims, leases
 from coatcheck.core.queries.leases import ClaimOrder, Cursor, FinishedJob, Settlement
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.claim_order import ClaimRotation
@@ -60,9 +60,11 @@ class Claimer:
         claimed, _ = await leases.exchange(self.line, order, [], KEEP_COMPLETED_SECONDS)
         return claimed
 
-    async def claim_limited(self, room: int | Mapping[Lane, int]) -> list[ClaimedJob]:
-        """Work of flows under a concurrency limit."""
-        return await leases.claim_limited(self.line, self.order(room))
+    async def claim_limited(
+        self, room: int | Mapping[Lane, int], *, holders: Collection[str] | None = None
+    ) -> list[ClaimedJob]:
+        """Work of flows under a limit; with ``holders``, of organisations that hold nothing."""
+        return await claims.claim_limited(self.line, self.order(room, holders=holders))
 
     async def complete(self, *jobs: ClaimedJob, result: bytes = b"null") -> int:
         """Hand jobs in as completed. How many were accepted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -103,7 +104,7 @@ def _text(value: Any) -> str:
             return str(value).lower()
         case bytes():
             return f"\\x{value.hex()}"
-        case str() | int() | float() | UUID():
+        case str() | int() | float() | UUID() | datetime():
             return str(value)
         case _:
             raise TypeError(f"no literal for {type(value)}")

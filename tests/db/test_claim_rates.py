@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.core.queries import leases
+from coatcheck.core.queries.claims import claim_limited
 from coatcheck.domain.limits import RATE_BURST_SECONDS
 from coatcheck.domain.states import TransitionEvent
 from tests.db.claimer import Claimer, claimer
@@ -178,7 +178,7 @@ async def test_a_server_that_crashed_remembers_its_rates(connection: AsyncpgConn
 
 async def look_again(worker: Claimer, *, claims: int) -> float | None:
     order = worker.order(ROOM)
-    assert len(await leases.claim_limited(worker.line, order)) == claims
+    assert len(await claim_limited(worker.line, order)) == claims
     return order.look_again_seconds
 
 

@@ -92,6 +92,17 @@ async def test_a_scarce_permit_is_always_used(
     assert taken == 12
 
 
+async def test_of_reserved_slots_each_organisation_that_holds_none_gets_one(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
+    for org in ("holder", "a", "b"):
+        for flow in ("first", "second"):
+            await put_queue(connection, 5, org=org, flow=flow)
+        await set_limit(worker.line, ConcurrencyLimit(org, "org", "", 9))
+    claimed = await worker.claim_limited(4, holders=["holder"])
+    assert sorted(job.org for job in claimed) == ["a", "b"]
+
+
 async def claim_both(worker: Claimer) -> list[ClaimedJob]:
     return await worker.claim(10) + await worker.claim_limited(10)
 

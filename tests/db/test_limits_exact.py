@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from coatcheck.core.queries import sql
-from coatcheck.core.queries.leases import LIMITED_CLAIM_LOCK
+from coatcheck.core.queries.claims import LimitedClaim
 from coatcheck.core.queries.limits import set_limit
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from tests.db.blocking import until_blocked
@@ -125,14 +125,9 @@ async def test_a_worker_waits_for_the_claim_before_it_to_commit(
     """The permit a rival has just taken is seen: the lock is taken before the claim's snapshot."""
     await put_queue(connection, 5, org="a")
     await set_limit(workers[0].line, ConcurrencyLimit("a", "org", "", 1))
-    rival = connection.transaction()
-    await rival.start()
-    await connection.execute(sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
-    taken = await connection.fetch(
-        sql("claims/claim_limited"), *workers[1].order(1).arguments(limited=True)
-    )
-    assert sum(row["id"] is not None for row in taken) == 1
+    await connection.execute(sql("claims/begin"))
+    assert len(await LimitedClaim(connection, workers[1].order(1)).claim()) == 1
     claim = asyncio.create_task(workers[0].claim_limited(5))
     await until_blocked(connection, "coatcheck test claimer")
-    await rival.commit()
+    await connection.execute("COMMIT")
     assert await claim == []

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from coatcheck.core.queries import sql
-from coatcheck.core.queries.leases import LIMITED_CLAIM_LOCK
+from coatcheck.core.queries.claims import LimitedClaim
 from coatcheck.core.queries.limits import set_limit
 from coatcheck.domain.job import ConcurrencyLimit
 from coatcheck.products.llm.queries import AssignedJob
@@ -114,14 +114,11 @@ async def test_under_a_limit_a_claim_waits_for_claims_of_other_kinds(
     await put_chats(connection, 5, "a:1")
     await put_queue(connection, 5)
     await set_limit(workers[0].worker.line, ConcurrencyLimit(ORG, "org", "", 1))
-    rival = connection.transaction()
-    await rival.start()
-    await connection.execute(sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
+    await connection.execute(sql("claims/begin"))
     order = workers[1].worker.order(1)
     order.endpoints, order.timeouts = [ENDPOINT], [60.0]
-    taken = await connection.fetch(sql("claims/claim_limited"), *order.arguments(limited=True))
-    assert sum(row["id"] is not None for row in taken) == 1
+    assert len(await LimitedClaim(connection, order).claim()) == 1
     claim = asyncio.create_task(workers[0].claim(offer()))
     await until_blocked(connection, "coatcheck test claimer")
-    await rival.commit()
+    await connection.execute("COMMIT")
     assert await claim == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coatcheck.core.queries import leases
+from coatcheck.core.queries import claims
 from coatcheck.domain.limits import QUEUES_SCANNED_MAX, RUN_QUEUES_SCANNED_MAX
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
@@ -109,7 +109,7 @@ async def test_a_flow_behind_many_that_wait_is_found_without_waiting_for_a_poll(
     await put_run(connection, 1, keys=["99999"], run=run, key_per_second=0.001)
     for _ in range(6):
         order = worker.order(10)
-        claimed = await leases.claim_limited(worker.line, order)
+        claimed = await claims.claim_limited(worker.line, order)
         if claimed:
             break
         assert order.look_again_seconds == 0
@@ -125,7 +125,7 @@ async def test_after_a_look_in_vain_there_is_a_pause_and_then_another(
     await connection.execute("UPDATE run_tokens SET next_look_at = now() + interval '1 hour'")
     await put_run(connection, 1, keys=["new"], run=run, key_per_second=0.001)
     order = worker.order(500)
-    assert await leases.claim_limited(worker.line, order) == []
+    assert await claims.claim_limited(worker.line, order) == []
     assert 0 < (order.look_again_seconds or 0) <= 3_600
     await connection.execute("UPDATE run_tokens SET next_look_at = now()")
     (job,) = await worker.claim_limited(500)
@@ -160,7 +160,7 @@ async def test_keys_that_are_due_and_have_no_work_do_not_hide_those_behind_them(
     )
     for _ in range(6):
         order = worker.order(1)
-        claimed = await leases.claim_limited(worker.line, order)
+        claimed = await claims.claim_limited(worker.line, order)
         if claimed:
             break
         assert order.look_again_seconds == 0

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from coatcheck.core.queries import leases
+from coatcheck.core.queries.claims import claim_limited
 from coatcheck.core.queries.leases import ClaimOrder, Cursor, FinishedJob, Settlement
 from coatcheck.core.queries.limits import sharing
 from coatcheck.crash import crash_point
@@ -410,7 +411,7 @@ class ExchangeLoop:
         if any(order.room):
             with self._claiming(order):
                 # Durable at once: a limit must hold even if PostgreSQL crashes.
-                claimed = await leases.claim_limited(self._db, order)
+                claimed = await claim_limited(self._db, order)
             self._look_again_in(order.look_again_seconds)
             self._take(claimed)
 

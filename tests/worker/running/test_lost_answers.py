@@ -7,6 +7,7 @@ answer. What the worker makes of it is what a user would see.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from coatcheck import Service, State
 from coatcheck.core.queries import leases
 from coatcheck.domain.errors import OutcomeUnknown
+from coatcheck.worker import exchange_loop
 from tests.deployment import Deployment
 
 
@@ -25,11 +27,13 @@ class LosesAnswers:
         monkeypatch: pytest.MonkeyPatch,
         name: str,
         when: Callable[[tuple[Any, ...], Any], object],
+        *,
+        module: ModuleType = leases,
     ) -> None:
-        self._real: Callable[..., Awaitable[Any]] = getattr(leases, name)
+        self._real: Callable[..., Awaitable[Any]] = getattr(module, name)
         self._when = when
         self.lost = 0
-        monkeypatch.setattr(leases, name, self)
+        monkeypatch.setattr(module, name, self)
 
     async def __call__(self, *arguments: Any) -> Any:
         answer = await self._real(*arguments)
@@ -103,7 +107,9 @@ async def test_a_failed_attempt_whose_answer_was_lost_counts_once(
 async def test_permits_of_a_limited_claim_whose_answer_was_lost_come_back(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = LosesAnswers(monkeypatch, "claim_limited", lambda _, answer: answer)
+    claim = LosesAnswers(
+        monkeypatch, "claim_limited", lambda _, answer: answer, module=exchange_loop
+    )
     service = Service("lab")
 
     @service.post("/greet", concurrency=1)

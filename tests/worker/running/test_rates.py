@@ -9,11 +9,13 @@ from uuid import UUID
 import pytest
 
 from coatcheck import Service
-from coatcheck.core.queries import leases
+from coatcheck.core.queries.claims import claim_limited
+from coatcheck.core.queries.leases import ClaimOrder
 from coatcheck.core.queries.limits import set_run_limits
 from coatcheck.db.notifications import READY
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import RATE_BURST_SECONDS
+from coatcheck.worker import exchange_loop
 from tests.deployment import Deployment
 from tests.waiting import eventually_async
 
@@ -99,14 +101,13 @@ async def test_a_worker_whose_runs_wait_for_nothing_does_not_look_again(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims: list[float | None] = []
-    claim_limited = leases.claim_limited
 
-    async def noted(line: Any, order: leases.ClaimOrder) -> Any:
+    async def noted(line: Any, order: ClaimOrder) -> Any:
         claimed = await claim_limited(line, order)
         claims.append(order.look_again_seconds)
         return claimed
 
-    monkeypatch.setattr(leases, "claim_limited", noted)
+    monkeypatch.setattr(exchange_loop, "claim_limited", noted)
     worker = await deployment.start_worker(scraper(), **NO_POLL)
     await put_run(deployment, 4, ["a"], per_second=5.0)
     await tell(deployment)

@@ -1,30 +1,30 @@
 -- name: ready_flows
 -- The flows to claim jobs from, organisations first: common table expressions included by
--- exchange and claim_limited, which share $1 to $10. Gives `served`, `listed` and `ended`.
+-- exchange and look, which share $1 to $9. Gives `served`, `listed` and `ended`.
 --
 -- Two loose scans of jobs_ready: each step of a recursion is one index probe, however long the
 -- backlog that it passes.
 --
 -- `pairs` looks for organisations. Each endpoint has its own scan, from the organisation after the
--- lane's cursor ($6) to the last one, and from the first one back to the cursor. A step finds the next
+-- lane's cursor ($5) to the last one, and from the first one back to the cursor. A step finds the next
 -- organisation; or the second flow of the same one, and then the rest of it is skipped. A scan ends
 -- when it has found an organisation for every job there is room for, when it has come full circle, or
--- after its part of $9 probes (`looks_max`, the same for every endpoint). Where one ended for that
+-- after its part of $8 probes (`looks_max`, the same for every endpoint). Where one ended for that
 -- last reason, `cuts`, no organisation after it counts: the other scans may have seen more of them.
 --
 -- `flows` looks for flows, in organisations that have several, of all of their endpoints: from where
--- the last claim of that organisation ended ($7, by organisation: an endpoint, and the first flow
+-- the last claim of that organisation ended ($6, by organisation: an endpoint, and the first flow
 -- that comes) round to there. All organisations advance a step at a time, each until it has a flow
--- for every job of its share, has come full circle, or has used its part of $9 probes.
+-- for every job of its share, has come full circle, or has used its part of $8 probes.
 --
--- $10 selects flows under a limit, or the others. `pairs` knows where a whole organisation or a whole
+-- $9 selects flows under a limit, or the others. `pairs` knows where a whole organisation or a whole
 -- endpoint is under a limit. An organisation that has limits on flows or on runs is `mixed`: `flows`
 -- finds out, and it takes up no room until then. A run that is under a limit
 -- (core/schema/0005_limits.sql) is one line, however many flows it has: the scan continues right
 -- behind all of them.
 --
 -- `listed` divides the room equally over organisations, and the share of each equally over its flows.
--- Where $8 has the organisations that hold a slot, those are left out, and each of the others gets one
+-- Where $7 has the organisations that hold a slot, those are left out, and each of the others gets one
 -- job. `ended` is where the next claim continues: the lane's organisation (no endpoint), and a flow
 -- for each organisation that has several. So everybody has a turn, even with more organisations or
 -- flows than room, and nobody gets an extra job twice in a row.
@@ -32,11 +32,11 @@
 -- x || chr(1) is the first text after x.
 asked AS MATERIALIZED (
     SELECT a.lane::job_lane AS lane, a.room, a.after_org COLLATE "C" AS after_org, a.turns, a.holders,
-           greatest($9::integer / greatest(cardinality($3::text[]), 1), 8) AS looks_max,
+           greatest($8::integer / greatest(cardinality($3::text[]), 1), 8) AS looks_max,
            -- Once per claim: most deployments have no limit.
            EXISTS (SELECT FROM concurrency_limits) AS any_limits,
            EXISTS (SELECT FROM run_limits) AS any_run_limits
-    FROM unnest($1::text[], $2::integer[], $6::text[], $7::jsonb[], $8::jsonb[])
+    FROM unnest($1::text[], $2::integer[], $5::text[], $6::jsonb[], $7::jsonb[])
         AS a (lane, room, after_org, turns, holders)
     WHERE a.room > 0
 ),
@@ -101,14 +101,14 @@ pairs AS (
             OFFSET 0  -- asked once for each organisation, and not wherever it is named
         ) AS limits
         CROSS JOIN LATERAL (
-            SELECT CASE WHEN $10::boolean THEN limited OR mixed ELSE NOT limited END
+            SELECT CASE WHEN $9::boolean THEN limited OR mixed ELSE NOT limited END
                    AND (a.holders ? ready.org_id) IS NOT TRUE
         ) AS choice (wanted)
         WHERE NOT p.wrapped OR a.after_org = '' OR ready.org_id <= a.after_org
     ) AS next ON true
     -- When the room is used up, one more probe: whether the last organisation has another flow.
     WHERE NOT p.gone_round AND NOT p.cut
-      AND (p.found < p.room OR p.found = p.room AND p.from_flow <> '' OR $10::boolean)
+      AND (p.found < p.room OR p.found = p.room AND p.from_flow <> '' OR $9::boolean)
 ),
 cuts AS MATERIALIZED (
     SELECT p.lane, p.wrapped, p.org_id FROM pairs AS p WHERE p.cut
@@ -141,7 +141,7 @@ flows AS (
                ORDER BY (e.endpoint < turn.endpoint) IS TRUE, e.endpoint
            ) || CASE WHEN turn.is_here THEN ARRAY[turn.endpoint] END AS endpoints,
            CASE WHEN turn.is_here THEN turn.flow END AS turn_flow,
-           $9::integer / o.org_count AS looks_max,
+           $8::integer / o.org_count AS looks_max,
            (o.room - 1) / least(o.room, greatest(o.certain_count, 1)) + 1 AS flows_max,
            1 AS stretch, NULL::text COLLATE "C" AS endpoint, NULL::text COLLATE "C" AS flow,
            NULL::text COLLATE "C" AS place, false AS of_run, false AS wanted, 0 AS looked, 0 AS found
@@ -165,7 +165,7 @@ flows AS (
         SELECT ready.flow, of_run,
                CASE WHEN of_run THEN split_part(ready.flow, '/', 1) || '0'
                     ELSE ready.flow || chr(1) END AS place,
-               NOT f.mixed OR $10::boolean = (
+               NOT f.mixed OR $9::boolean = (
                    of_run
                    OR (f.endpoints[f.stretch] = ANY (f.limited)) IS TRUE
                    OR EXISTS (
@@ -192,7 +192,7 @@ flows AS (
         WHERE f.turn_flow IS NULL OR f.stretch < cardinality(f.endpoints) OR ready.flow < f.turn_flow
     ) AS next ON true
     WHERE f.stretch <= cardinality(f.endpoints) AND f.looked < greatest(f.looks_max, 1)
-      AND (f.found < f.flows_max OR $10::boolean)
+      AND (f.found < f.flows_max OR $9::boolean)
 ),
 listed AS MATERIALIZED (
     SELECT s.lane, s.room, s.newcomers, s.endpoint, s.org_id, s.flow, s.of_run, s.wanted, s.place,
@@ -204,9 +204,9 @@ listed AS MATERIALIZED (
            ELSE 0 END AS quota,
            -- Whether the organisation's next turn begins right behind this line.
            s.several AND CASE
-               WHEN s.is_cut AND (s.flow_count < s.share OR $10::boolean)
+               WHEN s.is_cut AND (s.flow_count < s.share OR $9::boolean)
                    THEN s.looked = s.look_count
-               WHEN $10::boolean OR s.flow_count = 0 OR s.org_rank > s.room THEN false
+               WHEN $9::boolean OR s.flow_count = 0 OR s.org_rank > s.room THEN false
                WHEN s.flow_count >= s.share THEN s.wanted AND s.found = s.share
                ELSE s.wanted
                    AND s.found = coalesce(nullif(s.share % s.flow_count, 0), s.flow_count)
@@ -245,7 +245,7 @@ ended AS (
     -- one job more than the others.
     SELECT l.lane, l.org_id, NULL AS endpoint, NULL AS flow
     FROM listed AS l
-    WHERE NOT $10::boolean AND l.wanted AND l.found = 1
+    WHERE NOT $9::boolean AND l.wanted AND l.found = 1
       AND l.org_rank = CASE
           WHEN l.org_count >= l.room THEN l.room
           WHEN NOT EXISTS (SELECT FROM cuts AS c WHERE c.lane = l.lane) THEN l.room % l.org_count
@@ -254,7 +254,7 @@ ended AS (
     (
         SELECT DISTINCT ON (c.lane) c.lane, c.org_id, NULL, NULL
         FROM cuts AS c
-        WHERE $10::boolean
+        WHERE $9::boolean
            OR NOT EXISTS (SELECT FROM listed AS l WHERE l.lane = c.lane AND l.org_count >= l.room)
         ORDER BY c.lane, c.wrapped, c.org_id
     )
@@ -275,14 +275,14 @@ ended AS (
 --
 -- Claim. Each flow gives as many jobs as ready_flows allots to it; the rows are locked in one
 -- MATERIALIZED CTE, because a LIMIT inside an IN subquery may be re-run and claim too many.
--- Flows under a concurrency limit are left to claim_limited. The update finds the rows by ctid:
+-- Flows under a concurrency limit are left to take. The update finds the rows by ctid:
 -- this very statement has locked them, so they cannot move. A claim that began, and was planned,
 -- while a job was being created sees it, yet has the earlier now().
 --
--- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $5 lease
--- $6 the organisation that each lane's scan starts after   $7 where those with several flows continue
--- $8 organisations that hold a slot, for a lane that has room for others only
--- $9 organisations, and flows, to look at in a lane, at most   $10 false
+-- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $10 lease
+-- $5 the organisation that each lane's scan starts after   $6 where those with several flows continue
+-- $7 organisations that hold a slot, for a lane that has room for others only
+-- $8 organisations, and flows, to look at in a lane, at most   $9 false
 -- $11-$16 completed: org, id, lease, result, seconds since start, bytes of its payload
 -- $17 seconds to keep by default
 --
@@ -324,7 +324,7 @@ changed AS (
 ),
 claimed AS (
     UPDATE jobs AS j
-    SET state = 'dispatching', lease = $5::bigint, updated_at = now(),
+    SET state = 'dispatching', lease = $10::bigint, updated_at = now(),
         dispatched_at = greatest(now(), j.created_at),
         run_deadline = now() + coalesce(
             j.timeout_seconds,
@@ -361,158 +361,106 @@ SELECT e.org_id, NULL, e.lane::text, e.endpoint, e.flow, NULL, NULL, NULL, NULL,
        NULL, NULL
 FROM ended AS e
 
--- name: claim_limited
--- Claim jobs that are under a limit: of flows under a concurrency limit, and of runs with limits.
--- queued -> dispatching.
+-- name: lock
+-- Serialise claims under limits ("CoatLi"): they run one at a time. The lock is held until the
+-- transaction ends. It is taken before the snapshot of the look, so that the look counts every permit
+-- given out before it.
+SELECT pg_advisory_xact_lock(x'436F61744C69'::bigint)
+
+-- name: begin
+-- Begin the transaction of a claim under limits and take its lock. READ COMMITTED whatever the
+-- database's default is: every later statement has a snapshot of its own, younger than the lock.
+BEGIN ISOLATION LEVEL READ COMMITTED;
+/* include claims/lock */
+
+-- name: look
+-- The queues under a limit that have work, and the runs with limits, each as one row, with the limits
+-- and rates that apply to it. Reads at most as much as ready_flows: a run's queues are not read here.
 --
--- Exact with any number of workers: its transaction holds the advisory lock of lock_limits
--- from before this statement's snapshot until its commit, so no two of these see the same permit
--- or the same token free. A permit in use is a held job, counted here and stored nowhere. A token
--- is a moment in time (core/schema/0005_limits.sql), and each start moves it on. Starts are counted,
--- so a retry takes a token as well, and a released claim does not return it.
+-- A rate is a moment in time (core/schema/0005_limits.sql): `ahead_seconds` is how far it is ahead of
+-- the clock. All times are relative to `now`.
 --
--- Limits overlap (two flows of one org share its limit), so candidates are ordered round robin over
--- organisations, within one over its lines and within a run over its flows, and numbered within
--- every limit that applies; a candidate above any limit is left. The first in order is number 1
--- everywhere, so a pass with a free permit always claims a job.
+-- $1-$9 as in ready_flows; $9 true
 --
--- A lottery decides which organisation comes first, among those that could start something now, and
--- which of its lines. A cursor would not be fair here: permits come back in an order of their own,
--- and it may pass over the same line each time. An organisation's lot is a hash of its name and the
--- lease, which is new for every claim: so it has one, however many lines it has.
+-- Returns rows of two kinds: queues and runs; and where the next claim continues (no is_run).
+WITH RECURSIVE /* include claims/ready_flows */
+SELECT l.lane::text AS lane, l.endpoint, l.org_id, named.name,
+       (
+           SELECT min(c.held_max) FROM concurrency_limits AS c
+           WHERE c.org_id = l.org_id AND c.scope = 'org'
+       ) AS org_max,
+       (
+           SELECT c.held_max FROM concurrency_limits AS c
+           WHERE c.org_id = l.org_id AND c.scope = 'endpoint' AND c.name = l.endpoint
+       ) AS endpoint_max,
+       (
+           SELECT c.held_max FROM concurrency_limits AS c
+           WHERE c.org_id = '*' AND c.scope = 'endpoint' AND c.name = l.endpoint
+       ) AS shared_max,
+       CASE WHEN NOT l.of_run THEN (
+           SELECT c.held_max FROM concurrency_limits AS c
+           WHERE c.org_id = l.org_id AND c.scope = 'flow' AND c.name = l.flow
+       ) END AS queue_max,
+       r.held_max AS run_max, l.of_run AS is_run, r.per_second, r.key_per_second,
+       extract(epoch FROM t.in_step_at - statement_timestamp())::double precision AS ahead_seconds,
+       coalesce(t.looked_to, '') AS looked_to,
+       extract(
+           epoch FROM nullif(t.next_look_at, '-infinity') - statement_timestamp()
+       )::double precision AS next_look_seconds,
+       statement_timestamp() AS now
+FROM listed AS l
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN l.of_run THEN split_part(l.flow, '/', 1) ELSE l.flow END
+) AS named (name)
+LEFT JOIN run_limits AS r ON l.of_run AND r.org_id = l.org_id AND r.run = named.name
+LEFT JOIN run_tokens AS t
+    ON l.of_run AND t.org_id = l.org_id AND t.run = named.name AND t.flow = ''
+WHERE l.wanted
+UNION ALL
+SELECT e.lane::text, e.endpoint, e.org_id, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL
+FROM ended AS e
+
+-- name: held
+-- How many jobs of each queue are held. A permit in use is a held job: counted here, stored nowhere.
+-- Index: jobs_held.
+SELECT j.endpoint, j.org_id, j.flow, count(*) AS jobs
+FROM jobs AS j
+WHERE j.lease IS NOT NULL
+GROUP BY j.endpoint, j.org_id, j.flow
+
+-- name: run_keys
+-- The queues of runs that may start a task, at most `shares` of each run and some more.
 --
--- A run may have ten thousand flows. Those that have used tokens lately are found by the time of
--- their next one: `due`, longest waiting first. The others are found by a scan of the index from
--- where the last one ended, past at most $12 waiting flows: `looks`. A scan of all flows that found
--- nothing is followed by a pause that is long compared to its cost. So flows that wait for a token
--- are not scanned again and again, and those that never had one come first. A flow that is due and
--- has no work is deleted from run_tokens.
+-- A run may have ten thousand queues. With a rate per queue (`rated`), those that used it lately have a
+-- row in run_tokens, and the index run_tokens_next gives those that have a token now: `due`, longest
+-- waiting first. Some may have no work left: hence 20 more. The others are found by a loose scan of
+-- jobs_ready from where the last one ended (`looked_to`) round to there, past at most `passed_max`
+-- queues that wait for a token. It ends when it has found one for each job of the share.
 --
--- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $5 lease
--- $6 the organisation that each lane's scan starts after   $7 where those with several lines continue
--- $8 organisations that hold a slot, for a lane that has room for others only
--- $9 organisations, and lines, to look at in a lane, at most   $10 true
--- $11 seconds that a rate may be ahead   $12 waiting flows to pass in a run, at most
+-- `number` is the position of the run in the arguments, from 0 on.
 --
--- Returns rows of three kinds: claimed jobs, (no id) where the next claim continues, and (no lane) in
--- how many seconds, as timeout_seconds, there will be a token or a reason to scan again.
-WITH RECURSIVE /* include claims/ready_flows */,
-held AS MATERIALIZED (
-    SELECT j.endpoint, j.org_id, split_part(j.flow, '/', 1) AS run, count(*) AS jobs
-    FROM jobs AS j
-    WHERE j.lease IS NOT NULL
-    GROUP BY j.endpoint, j.org_id, split_part(j.flow, '/', 1)
+-- Returns rows of three kinds, in this order. Queues that a scan found (`has_work`), and its last step,
+-- with the counts up to there. Queues that are due, with or without work. And (no key) in how many
+-- seconds the next queue of the run will be as far ahead as one may be.
+WITH RECURSIVE runs AS MATERIALIZED (
+    SELECT r.lane::job_lane AS lane, r.endpoint COLLATE "C" AS endpoint,
+           r.org_id COLLATE "C" AS org_id, r.run COLLATE "C" AS run, r.share, r.rated,
+           r.looked_to COLLATE "C" AS looked_to, r.scanned, (r.number - 1)::integer AS number,
+           :now::timestamptz + :burst_seconds::double precision * interval '1 second' AS due_until
+    FROM unnest(
+        :lanes::text[], :endpoints::text[], :orgs::text[], :runs::text[], :shares::integer[],
+        :rated::boolean[], :looked_to::text[], :scans::boolean[]
+    ) WITH ORDINALITY
+        AS r (lane, endpoint, org_id, run, share, rated, looked_to, scanned, number)
 ),
-held_flows AS MATERIALIZED (
-    SELECT j.org_id, j.flow, count(*) AS jobs
-    FROM jobs AS j
-    WHERE j.lease IS NOT NULL
-    GROUP BY j.org_id, j.flow
-),
-lines AS MATERIALIZED (
-    SELECT DISTINCT ON (l.lane, l.endpoint, l.org_id, name)
-           l.lane, l.room, l.newcomers, l.endpoint, l.org_id, name AS line, l.of_run,
-           r.per_second, r.key_per_second, t.in_step_at, coalesce(t.looked_to, '') AS looked_to,
-           coalesce(t.next_look_at, '-infinity') AS next_look_at,
-           (
-               SELECT min(c.held_max - (
-                   SELECT coalesce(sum(h.jobs), 0) FROM held AS h WHERE h.org_id = c.org_id
-               ))
-               FROM concurrency_limits AS c
-               WHERE c.org_id = l.org_id AND c.scope = 'org'
-           )::integer AS org_free,
-           (
-               SELECT c.held_max - (
-                   SELECT coalesce(sum(h.jobs), 0) FROM held AS h
-                   WHERE h.endpoint = c.name AND h.org_id = c.org_id
-               )
-               FROM concurrency_limits AS c
-               WHERE c.org_id = l.org_id AND c.scope = 'endpoint' AND c.name = l.endpoint
-           )::integer AS endpoint_free,
-           (
-               SELECT c.held_max - (
-                   SELECT coalesce(sum(h.jobs), 0) FROM held AS h WHERE h.endpoint = c.name
-               )
-               FROM concurrency_limits AS c
-               WHERE c.org_id = '*' AND c.scope = 'endpoint' AND c.name = l.endpoint
-           )::integer AS shared_free,
-           r.held_max - CASE WHEN r.held_max > 0 THEN (
-               SELECT coalesce(sum(h.jobs), 0) FROM held AS h
-               WHERE h.org_id = r.org_id AND h.run = r.run
-           ) ELSE 0 END::integer AS run_free,
-           CASE WHEN NOT l.of_run THEN (
-               SELECT c.held_max - (
-                   SELECT coalesce(sum(h.jobs), 0) FROM held_flows AS h
-                   WHERE h.org_id = c.org_id AND h.flow = c.name
-               )
-               FROM concurrency_limits AS c
-               WHERE c.org_id = l.org_id AND c.scope = 'flow' AND c.name = l.flow
-           ) END::integer AS flow_free,
-           greatest(0, 1 + floor(r.per_second * ($11::double precision - greatest(
-               0, extract(epoch FROM t.in_step_at - statement_timestamp())::double precision
-           ))))::integer AS run_tokens
-    FROM listed AS l
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN l.of_run THEN split_part(l.flow, '/', 1) ELSE l.flow END
-    ) AS named (name)
-    LEFT JOIN run_limits AS r ON l.of_run AND r.org_id = l.org_id AND r.run = name
-    LEFT JOIN run_tokens AS t ON l.of_run AND t.org_id = l.org_id AND t.run = name AND t.flow = ''
-    WHERE l.wanted
-),
-unheld_lines AS MATERIALIZED (
-    SELECT l.*
-    FROM lines AS l
-    WHERE least(l.org_free, l.endpoint_free, l.shared_free, l.run_free, l.flow_free, 1) > 0
-),
-open_lines AS MATERIALIZED (
-    SELECT l.*, random() AS draw, hashtextextended(l.org_id, $5::bigint) AS org_draw,
-           least(
-               l.room, l.org_free, l.endpoint_free, l.shared_free, l.run_free, l.flow_free,
-               CASE WHEN l.per_second IS NOT NULL THEN l.run_tokens END
-           ) AS free
-    FROM unheld_lines AS l
-    WHERE l.per_second IS NULL OR l.run_tokens > 0
-),
-shares AS MATERIALIZED (
-    SELECT s.*, least(
-               s.free, (s.org_share - 1) / least(s.org_share, s.line_count) + 1
-           )::integer AS share
-    FROM (
-        SELECT c.*, CASE WHEN c.newcomers THEN 1 ELSE
-                   (c.room - 1) / least(c.room, max(c.org_lot) OVER (PARTITION BY c.lane)) + 1
-               END AS org_share
-        FROM (
-            SELECT l.*, dense_rank() OVER (
-                       PARTITION BY l.lane ORDER BY l.org_draw, l.org_id
-                   ) AS org_lot,
-                   count(*) OVER (PARTITION BY l.lane, l.org_id) AS line_count
-            FROM open_lines AS l
-        ) AS c
-    ) AS s
-    WHERE s.of_run
-),
-due AS MATERIALIZED (
-    SELECT r.*, t.flow, t.in_step_at AS key_in_step_at, (
-               -- Not EXISTS, which may be answered by reading all of them into a table.
-               SELECT true FROM jobs AS j
-               WHERE j.state = 'queued' AND j.lane = r.lane AND j.endpoint = r.endpoint
-                 AND j.org_id = r.org_id AND j.flow = t.flow
-               LIMIT 1
-           ) IS NOT NULL AS has_work
-    FROM shares AS r
-    CROSS JOIN LATERAL (
-        SELECT t.flow, t.in_step_at
-        FROM run_tokens AS t
-        WHERE t.org_id = r.org_id AND t.run = r.line AND t.flow <> ''
-          AND t.in_step_at <= statement_timestamp() + $11::double precision * interval '1 second'
-        ORDER BY t.in_step_at
-        LIMIT r.share + 20
-    ) AS t
-    WHERE r.key_per_second IS NOT NULL
-),
-looks AS MATERIALIZED (
-    SELECT r.*, look.flow, look.is_new, look.wrapped, look.gone_round, look.steps, look.found
-    FROM shares AS r
+found AS (
+    SELECT r.number, r.org_id, look.flow, NULL::double precision AS ahead_seconds,
+           look.is_new AS has_work, look.steps, look.found,
+           -- A scan that began behind the first queue and has passed the last one completes the round
+           -- with the queues before its start.
+           look.gone_round OR look.wrapped AND r.looked_to <> '' AS is_round
+    FROM runs AS r
     CROSS JOIN LATERAL (
         WITH RECURSIVE look AS (
             SELECT r.looked_to AS flow, false AS is_new, r.looked_to = '' AS wrapped,
@@ -523,256 +471,130 @@ looks AS MATERIALIZED (
                    k.steps + 1, k.found + coalesce(next.is_new, false)::integer
             FROM look AS k
             LEFT JOIN LATERAL (
-                SELECT ready.flow, r.key_per_second IS NULL OR (
+                SELECT ready.flow, NOT r.rated OR (
                            SELECT true FROM run_tokens AS t
-                           WHERE t.org_id = r.org_id AND t.run = r.line AND t.flow = ready.flow
+                           WHERE t.org_id = r.org_id AND t.run = r.run AND t.flow = ready.flow
                        ) IS NULL AS is_new
                 FROM (
                     SELECT j.flow
                     FROM jobs AS j
                     WHERE j.state = 'queued' AND j.lane = r.lane AND j.endpoint = r.endpoint
-                      AND j.org_id = r.org_id AND j.flow >= r.line AND j.flow < r.line || '0'
+                      AND j.org_id = r.org_id AND j.flow >= r.run AND j.flow < r.run || '0'
                       AND j.flow > k.flow
                     ORDER BY j.flow
                     LIMIT 1
                 ) AS ready
                 WHERE NOT k.wrapped OR r.looked_to = '' OR ready.flow <= r.looked_to
             ) AS next ON true
-            WHERE NOT k.gone_round AND k.steps - k.found < $12::integer
+            WHERE NOT k.gone_round AND k.steps - k.found < :passed_max::integer
               AND k.found < r.share
         )
-        SELECT * FROM look WHERE steps > 0
+        SELECT * FROM look
+        WHERE steps > 0 AND (is_new OR gone_round OR steps - found >= :passed_max::integer)
     ) AS look
-    WHERE r.key_per_second IS NULL OR r.next_look_at <= statement_timestamp()
+    WHERE r.scanned
 ),
-looked AS (
-    SELECT k.org_id, k.line, k.per_second, k.in_step_at, k.looked_to, k.next_look_at,
-           k.now_looked_to, k.found < k.share AND NOT k.is_round AS unfinished,
-           CASE WHEN k.found = 0 AND k.is_round AND k.key_per_second IS NOT NULL THEN
-               statement_timestamp() + CASE WHEN k.looked_to = '' THEN k.steps
-                   ELSE 4 * $12::integer END * interval '2.5 milliseconds'
-           END AS now_next_look_at
-    FROM (
-        SELECT DISTINCT ON (k.lane, k.endpoint, k.org_id, k.line) k.*, is_round,
-               CASE WHEN k.found < k.share AND is_round THEN '' ELSE k.flow END AS now_looked_to
-        FROM looks AS k
-        -- A scan that began behind the first flow and has passed the last one completes the round
-        -- with the flows before its start.
-        CROSS JOIN LATERAL (SELECT k.gone_round OR k.wrapped AND k.looked_to <> '') AS r (is_round)
-        ORDER BY k.lane, k.endpoint, k.org_id, k.line, k.steps DESC
-    ) AS k
-),
-flows_at_hand AS MATERIALIZED (
-    SELECT o.lane, o.room, o.newcomers, o.endpoint, o.org_id, o.line, o.line AS flow, o.of_run,
-           o.org_draw, o.draw, o.free, o.per_second, o.key_per_second, o.in_step_at, o.looked_to, o.next_look_at,
-           NULL::timestamptz AS key_in_step_at, o.org_free, o.endpoint_free, o.shared_free,
-           o.run_free, o.run_tokens, o.flow_free
-    FROM open_lines AS o
-    WHERE NOT o.of_run
+due AS (
+    SELECT r.number, r.org_id, t.flow,
+           extract(epoch FROM t.in_step_at - :now::timestamptz)::double precision AS ahead_seconds,
+           (
+               -- Not EXISTS, which may be answered by reading all of them into a table.
+               SELECT true FROM jobs AS j
+               WHERE j.state = 'queued' AND j.lane = r.lane AND j.endpoint = r.endpoint
+                 AND j.org_id = r.org_id AND j.flow = t.flow
+               LIMIT 1
+           ) IS NOT NULL AS has_work
+    FROM runs AS r
+    CROSS JOIN LATERAL (
+        SELECT t.flow, t.in_step_at
+        FROM run_tokens AS t
+        WHERE t.org_id = r.org_id AND t.run = r.run AND t.flow <> '' AND t.in_step_at <= r.due_until
+        ORDER BY t.in_step_at
+        LIMIT r.share + 20
+    ) AS t
+    WHERE r.rated
+)
+SELECT k.number, k.flow AS key, k.ahead_seconds, k.has_work, k.steps AS passed, k.found, k.is_round,
+       CASE WHEN k.has_work THEN (
+           SELECT c.held_max FROM concurrency_limits AS c
+           WHERE c.org_id = k.org_id AND c.scope = 'flow' AND c.name = k.flow
+       ) END AS queue_max
+FROM (
+    SELECT f.number, f.org_id, f.flow, f.ahead_seconds, f.has_work, f.steps, f.found, f.is_round
+    FROM found AS f
     UNION ALL
-    SELECT f.lane, f.room, f.newcomers, f.endpoint, f.org_id, f.line, f.flow, true, f.org_draw,
-           f.draw, f.free, f.per_second, f.key_per_second, f.in_step_at, f.looked_to, f.next_look_at,
-           f.key_in_step_at, f.org_free, f.endpoint_free, f.shared_free, f.run_free, f.run_tokens,
-           CASE WHEN EXISTS (SELECT FROM concurrency_limits AS c WHERE c.scope = 'flow') THEN (
-               SELECT c.held_max - (
-                   SELECT coalesce(sum(h.jobs), 0) FROM held_flows AS h
-                   WHERE h.org_id = c.org_id AND h.flow = c.name
-               )
-               FROM concurrency_limits AS c
-               WHERE c.org_id = f.org_id AND c.scope = 'flow' AND c.name = f.flow
-           ) END::integer
-    FROM (
-        SELECT d.lane, d.room, d.newcomers, d.endpoint, d.org_id, d.line, d.flow, d.org_draw,
-               d.draw, d.free,
-               d.per_second, d.key_per_second, d.in_step_at, d.looked_to, d.next_look_at,
-               d.key_in_step_at, d.org_free, d.endpoint_free, d.shared_free, d.run_free,
-               d.run_tokens
-        FROM due AS d
-        WHERE d.has_work
-        UNION ALL
-        SELECT k.lane, k.room, k.newcomers, k.endpoint, k.org_id, k.line, k.flow, k.org_draw,
-               k.draw, k.free,
-               k.per_second, k.key_per_second, k.in_step_at, k.looked_to, k.next_look_at,
-               NULL, k.org_free, k.endpoint_free, k.shared_free, k.run_free, k.run_tokens
-        FROM looks AS k
-        WHERE k.is_new
-    ) AS f
-),
-open_flows AS MATERIALIZED (
-    SELECT f.*,
-           CASE WHEN f.key_per_second IS NOT NULL THEN
-               greatest(0, 1 + floor(f.key_per_second * ($11::double precision - greatest(
-                   0,
-                   extract(epoch FROM f.key_in_step_at - statement_timestamp())::double precision
-               ))))::integer
-           END AS key_tokens,
-           count(*) OVER (PARTITION BY f.lane, f.endpoint, f.org_id, f.line) AS flow_count,
-           dense_rank() OVER (PARTITION BY f.lane ORDER BY f.org_draw, f.org_id) AS org_lot,
-           dense_rank() OVER (PARTITION BY f.lane, f.org_id ORDER BY f.draw) AS lot
-    FROM flows_at_hand AS f
-    WHERE least(f.flow_free, 1) > 0
-),
-shared_out AS MATERIALIZED (
-    SELECT f.*, least(f.free, (f.org_share - 1) / least(f.org_share, f.line_count) + 1) AS share
-    FROM (
-        SELECT o.*, max(o.lot) OVER (PARTITION BY o.lane, o.org_id) AS line_count,
-               CASE WHEN o.newcomers THEN 1 ELSE
-                   (o.room - 1) / least(o.room, max(o.org_lot) OVER (PARTITION BY o.lane)) + 1
-               END AS org_share
-        FROM open_flows AS o
-    ) AS f
-    WHERE f.org_lot <= f.room AND f.lot <= f.org_share
-),
-candidates AS MATERIALIZED (
-    SELECT f.*, ready.tid, ready.run_at, ready.id
-    FROM shared_out AS f
+    SELECT d.number, d.org_id, d.flow, d.ahead_seconds, d.has_work, NULL, NULL, NULL FROM due AS d
+    UNION ALL
+    SELECT r.number, r.org_id, NULL,
+           extract(epoch FROM t.in_step_at - :now::timestamptz)::double precision,
+           false, NULL, NULL, NULL
+    FROM runs AS r
+    CROSS JOIN LATERAL (
+        SELECT t.in_step_at
+        FROM run_tokens AS t
+        WHERE t.org_id = r.org_id AND t.run = r.run AND t.flow <> '' AND t.in_step_at > r.due_until
+        ORDER BY t.in_step_at
+        LIMIT 1
+    ) AS t
+    WHERE r.rated
+) AS k
+ORDER BY k.number, k.steps, k.ahead_seconds
+
+-- name: taken
+-- Claim the oldest jobs of queues, so many of each. queued -> dispatching. Common table expressions
+-- included by take, and by the claims of products: they give `claimed`.
+--
+-- The transaction has held its lock since before it looked, so what was free then still is. A job that
+-- somebody else has locked or changed meanwhile is not claimed; the queue then gives fewer.
+-- The rows are locked in one MATERIALIZED CTE and updated by ctid, as in exchange.
+--
+-- `pick` numbers the jobs: those of a queue follow each other, oldest first, after the number `before`
+-- it. A webhook for the phases of a job (4) gets this state if `shown` of that number is true, and not
+-- (5) if it is false.
+--
+-- :lease   :served endpoints, :timeouts of each
+-- :lanes, :endpoints, :orgs, :keys of the queues, :jobs of each, :before each   :shown of each pick
+picked AS MATERIALIZED (
+    SELECT ready.tid, (q.before + row_number() OVER (
+               PARTITION BY q.before ORDER BY ready.run_at, ready.id
+           ))::integer AS pick
+    FROM unnest(
+        :lanes::text[], :endpoints::text[], :orgs::text[], :keys::text[], :jobs::integer[],
+        :before::integer[]
+    ) AS q (lane, endpoint, org_id, flow, jobs, before)
     CROSS JOIN LATERAL (
         SELECT j.ctid AS tid, j.run_at, j.id
         FROM jobs AS j
-        WHERE j.state = 'queued' AND j.lane = f.lane AND j.endpoint = f.endpoint
-          AND j.org_id = f.org_id AND j.flow = f.flow
+        WHERE j.state = 'queued' AND j.lane = q.lane::job_lane AND j.endpoint = q.endpoint
+          AND j.org_id = q.org_id AND j.flow = q.flow
         ORDER BY j.run_at, j.id
-        LIMIT least(f.flow_free, f.key_tokens, (f.share + f.flow_count - 1) / f.flow_count)
+        LIMIT q.jobs
         FOR UPDATE SKIP LOCKED
     ) AS ready
 ),
-in_flow AS (
-    SELECT c.*, row_number() OVER (
-        PARTITION BY c.lane, c.endpoint, c.org_id, c.flow ORDER BY c.run_at, c.id
-    ) AS position_in_flow
-    FROM candidates AS c
-),
-in_line AS (
-    SELECT i.*, row_number() OVER (
-        PARTITION BY i.lane, i.endpoint, i.org_id, i.line
-        ORDER BY i.position_in_flow, i.key_in_step_at NULLS FIRST, i.flow
-    ) AS position
-    FROM in_flow AS i
-),
-in_organisation AS (
-    SELECT i.*, row_number() OVER (
-        PARTITION BY i.lane, i.org_id ORDER BY i.position, i.lot
-    ) AS position_in_org
-    FROM in_line AS i
-),
-in_order AS (
-    SELECT i.*,
-           row_number() OVER (ORDER BY i.lane, i.position_in_org, i.org_lot) AS turn,
-           row_number() OVER (PARTITION BY i.lane ORDER BY i.position_in_org, i.org_lot)
-               AS turn_in_lane
-    FROM in_organisation AS i
-    WHERE i.position_in_org <= i.org_share
-),
-permits AS (
-    SELECT o.*,
-           row_number() OVER (PARTITION BY o.org_id ORDER BY o.turn) AS in_org,
-           row_number() OVER (PARTITION BY o.endpoint, o.org_id ORDER BY o.turn) AS in_endpoint,
-           row_number() OVER (PARTITION BY o.endpoint ORDER BY o.turn) AS in_shared,
-           row_number() OVER (PARTITION BY o.org_id, o.line ORDER BY o.turn) AS in_run,
-           row_number() OVER (PARTITION BY o.org_id, o.flow ORDER BY o.turn) AS number_in_flow
-    FROM in_order AS o
-    WHERE o.turn_in_lane <= o.room
-),
-picked AS MATERIALIZED (
-    SELECT p.tid, p.turn::integer AS rank, p.org_id, p.line, p.flow, p.of_run, p.per_second,
-           p.key_per_second, p.in_step_at, p.key_in_step_at, p.looked_to, p.next_look_at
-    FROM permits AS p
-    WHERE (p.in_org <= p.org_free) IS NOT FALSE
-      AND (p.in_endpoint <= p.endpoint_free) IS NOT FALSE
-      AND (p.in_shared <= p.shared_free) IS NOT FALSE
-      AND (p.in_run <= p.run_free) IS NOT FALSE
-      AND (p.number_in_flow <= p.flow_free) IS NOT FALSE
-      AND (p.per_second IS NULL OR p.in_run <= p.run_tokens)
-      AND (p.number_in_flow <= p.key_tokens) IS NOT FALSE
-),
-spent AS (
-    SELECT m.org_id, m.line AS run, '' AS flow,
-           greatest(max(m.in_step_at), statement_timestamp())
-               + coalesce(ceil(1e6 * sum(m.starts) / max(m.per_second)), 0)
-               * interval '1 microsecond' AS in_step_at,
-           coalesce(max(m.now_looked_to), max(m.looked_to)) AS looked_to,
-           coalesce(max(m.now_next_look_at), max(m.next_look_at)) AS next_look_at
-    FROM (
-        SELECT p.org_id, p.line, p.per_second, p.in_step_at, p.looked_to, p.next_look_at,
-               NULL AS now_looked_to, NULL AS now_next_look_at, 1 AS starts
-        FROM picked AS p
-        WHERE p.of_run
-        UNION ALL
-        SELECT k.org_id, k.line, k.per_second, k.in_step_at, k.looked_to, k.next_look_at,
-               k.now_looked_to, k.now_next_look_at, 0
-        FROM looked AS k
-    ) AS m
-    GROUP BY m.org_id, m.line
-    HAVING max(m.now_looked_to) <> max(m.looked_to) OR max(m.now_next_look_at) IS NOT NULL
-        OR sum(m.starts) * max(m.per_second) > 0
-    UNION ALL
-    SELECT p.org_id, p.line, p.flow,
-           greatest(max(p.key_in_step_at), statement_timestamp())
-               + ceil(1e6 * count(*) / max(p.key_per_second)) * interval '1 microsecond',
-           '', '-infinity'
-    FROM picked AS p
-    WHERE p.key_per_second IS NOT NULL
-    GROUP BY p.org_id, p.line, p.flow
-),
-noted AS (
-    INSERT INTO run_tokens (org_id, run, flow, in_step_at, looked_to, next_look_at)
-    SELECT s.org_id, s.run, s.flow, s.in_step_at, s.looked_to, s.next_look_at FROM spent AS s
-    ON CONFLICT (org_id, run, flow) DO UPDATE
-    SET in_step_at = excluded.in_step_at, looked_to = excluded.looked_to,
-        next_look_at = excluded.next_look_at
-),
-forgotten AS (
-    DELETE FROM run_tokens AS t
-    USING (
-        SELECT d.org_id, d.line, d.flow
-        FROM due AS d
-        WHERE d.key_in_step_at <= statement_timestamp()
-        GROUP BY d.org_id, d.line, d.flow
-        HAVING NOT bool_or(d.has_work)
-    ) AS idle
-    WHERE t.org_id = idle.org_id AND t.run = idle.line AND t.flow = idle.flow
-),
-next_look AS (
-    SELECT min(n.at) AS at
-    FROM (
-        SELECT u.in_step_at - $11::double precision * interval '1 second' AS at
-        FROM unheld_lines AS u
-        WHERE u.per_second IS NOT NULL AND u.run_tokens = 0
-        UNION ALL
-        SELECT (
-            SELECT t.in_step_at - $11::double precision * interval '1 second'
-            FROM run_tokens AS t
-            WHERE t.org_id = o.org_id AND t.run = o.line AND t.flow <> ''
-              AND t.in_step_at
-                  > statement_timestamp() + $11::double precision * interval '1 second'
-            ORDER BY t.in_step_at
-            LIMIT 1
-        )
-        FROM shares AS o
-        WHERE o.key_per_second IS NOT NULL
-        UNION ALL
-        SELECT r.next_look_at FROM shares AS r
-        WHERE r.key_per_second IS NOT NULL AND r.next_look_at > statement_timestamp()
-        UNION ALL
-        -- They were ahead of others, and are deleted now or in a moment.
-        SELECT statement_timestamp() FROM due AS d WHERE NOT d.has_work
-        UNION ALL
-        SELECT statement_timestamp() FROM looked AS k WHERE k.unfinished
-    ) AS n
-),
 claimed AS (
     UPDATE jobs AS j
-    SET state = 'dispatching', lease = $5::bigint, updated_at = now(),
+    SET state = 'dispatching', lease = :lease::bigint, updated_at = now(),
         dispatched_at = greatest(now(), j.created_at),
+        webhook = CASE
+            WHEN j.webhook IN (4, 5) THEN
+                CASE (:shown::boolean[])[p.pick] WHEN true THEN 4 WHEN false THEN 5
+                     ELSE j.webhook END
+            ELSE j.webhook
+        END,
         run_deadline = now() + coalesce(
             j.timeout_seconds,
-            (SELECT s.timeout FROM served AS s WHERE s.endpoint = j.endpoint)
+            (
+                SELECT s.timeout
+                FROM unnest(:served::text[], :timeouts::double precision[]) AS s (endpoint, timeout)
+                WHERE s.endpoint = j.endpoint
+            )
         ) * interval '1 second'
     FROM picked AS p
     WHERE j.ctid = p.tid
     RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
               j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
-              j.timeout_seconds, j.request_id, j.traceparent, p.rank, j.run_id, j.webhook,
+              j.timeout_seconds, j.request_id, j.traceparent, p.pick, j.run_id, j.webhook,
               date_part('epoch', now() - greatest(j.run_at, j.created_at))::real AS waited
 ),
 moved AS (
@@ -783,18 +605,57 @@ moved AS (
 notified AS (
     /* include webhooks/write_deliveries_from_moved */
 )
+
+-- name: take
+-- Claim the jobs that a claim under limits has chosen, and move the rates of their runs on.
+--
+-- Each start that was claimed moves the moment of a rate on by the time between two starts, from `now`
+-- if it lies before that. Starts are counted, so a retry takes a token as well, and a released claim
+-- does not return it. The row of a run also notes where the scan of its queues ended. A queue that is
+-- due and has no work is deleted from run_tokens.
+--
+-- As taken, and
+-- :rate_orgs, :rate_runs, :rate_keys rows of run_tokens to write (the run's has no key), :per_second,
+-- :looked_to, :next_look_seconds of each   :now when the claim looked
+-- :idle_orgs, :idle_runs, :idle_keys rows to delete
+WITH /* include claims/taken */,
+spent AS (
+    INSERT INTO run_tokens AS t (org_id, run, flow, in_step_at, looked_to, next_look_at)
+    SELECT s.org_id, s.run, s.flow,
+           :now::timestamptz + coalesce(ceil(1e6 * sum(s.starts) / max(s.per_second)), 0)
+               * interval '1 microsecond',
+           max(s.looked_to),
+           coalesce(
+               :now::timestamptz + max(s.next_look_seconds) * interval '1 second', '-infinity'
+           )
+    FROM (
+        SELECT n.*, 0 AS starts
+        FROM unnest(
+            :rate_orgs::text[], :rate_runs::text[], :rate_keys::text[],
+            :per_second::double precision[], :looked_to::text[],
+            :next_look_seconds::double precision[]
+        ) AS n (org_id, run, flow, per_second, looked_to, next_look_seconds)
+        UNION ALL
+        SELECT c.org_id, split_part(c.flow, '/', 1), counted.flow, NULL, NULL, NULL, 1
+        FROM claimed AS c
+        CROSS JOIN LATERAL (VALUES (''), (c.flow)) AS counted (flow)
+        WHERE cardinality(:rate_orgs::text[]) > 0
+    ) AS s
+    GROUP BY s.org_id, s.run, s.flow
+    HAVING max(s.looked_to) IS NOT NULL
+    ON CONFLICT (org_id, run, flow) DO UPDATE
+    SET in_step_at = greatest(t.in_step_at, :now::timestamptz)
+            + (excluded.in_step_at - :now::timestamptz),
+        looked_to = excluded.looked_to, next_look_at = excluded.next_look_at
+),
+forgotten AS (
+    DELETE FROM run_tokens AS t
+    USING unnest(:idle_orgs::text[], :idle_runs::text[], :idle_keys::text[]) AS i (org_id, run, flow)
+    WHERE t.org_id = i.org_id AND t.run = i.run AND t.flow = i.flow
+)
 SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
-       c.timeout_seconds, c.request_id, c.rank, c.traceparent, c.waited
+       c.timeout_seconds, c.request_id, c.pick, c.traceparent, c.waited
 FROM claimed AS c
-UNION ALL
-SELECT e.org_id, NULL, e.lane::text, e.endpoint, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL
-FROM ended AS e
-UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       extract(epoch FROM n.at - statement_timestamp())::real, NULL, NULL, NULL, NULL
-FROM next_look AS n
-WHERE n.at IS NOT NULL
 
 -- name: mark_started
 -- Show that handlers are running: dispatching -> processing, for jobs that did not end at once.

@@ -100,7 +100,7 @@ WHERE a.lease >> 40 = 0
 --   rate_limit          its run, or its flow of it, has just used up its rate
 --   heartbeat_lost      its holder has been silent for half of the lane's time, or has no row
 --
--- A worker is judged by its own lease times. Held jobs are counted as claim_limited counts them,
+-- A worker is judged by its own lease times. Held jobs are counted as claims/held counts them,
 -- once, and only if a limit applies to any of the jobs.
 --
 -- $1 organisations, $2 ids   $3 lanes, $4 how long a job of each may wait, in seconds
@@ -190,7 +190,7 @@ WHERE w.boot = a.lease >> 40
 
 -- name: limits_on
 -- The concurrency limits that apply to a job `a`, and how many jobs each holds: included by stall
--- and explain, whose `held` counts as claim_limited does. `held` is not read without a limit.
+-- and explain, whose `held` counts as claims/held does. `held` is not read without a limit.
 SELECT c.org_id AS limit_org, c.scope, c.name, c.held_max, (
            SELECT coalesce(sum(h.jobs), 0)::bigint
            FROM held AS h

@@ -6,7 +6,7 @@ names (org, id, lease) in its own statement and changes nothing if the lease has
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,6 @@ import asyncpg
 import msgspec
 
 from coatcheck.core.queries import services, sql
-from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.crashing import fetch_or_die
 from coatcheck.domain.catalogue import VersionSpec
@@ -24,11 +23,10 @@ from coatcheck.domain.claim_order import ClaimRotation, QueuePosition
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane, LanePolicy
-from coatcheck.domain.limits import QUEUES_SCANNED_MAX, RATE_BURST_SECONDS, RUN_QUEUES_SCANNED_MAX
+from coatcheck.domain.limits import QUEUES_SCANNED_MAX
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.processes.identity import ProcessIdentity
 
-LIMITED_CLAIM_LOCK: Final = 0x436F_6174_4C69  # "CoatLi"
 _encode: Final = msgspec.json.Encoder().encode
 
 Cursor = tuple[str, str]
@@ -89,7 +87,7 @@ class ClaimOrder:
     _sent: dict[str, dict[str, QueuePosition]] = field(default_factory=dict)
 
     def arguments(self, *, limited: bool) -> list[Any]:
-        """The parameters of a claim: $1 to $10, and two more for flows under a limit."""
+        """The parameters of the scan for queues, and the lease for a claim without limits."""
         holders = self.holders or [None] * len(self.lanes)
         after = []
         for lane, room, others in zip(self.lanes, self.room, holders, strict=True):
@@ -105,33 +103,37 @@ class ClaimOrder:
             self.room,
             self.endpoints,
             self.timeouts,
-            self.lease,
             after,
             [_json(self._sent[lane] or None) for lane in self.lanes],
             [_json(None if each is None else dict.fromkeys(each, 1)) for each in holders],
             QUEUES_SCANNED_MAX,
             limited,
-            *([RATE_BURST_SECONDS, RUN_QUEUES_SCANNED_MAX] if limited else []),
+            *([] if limited else [self.lease]),
         ]
 
-    def move(self, ended: Sequence[asyncpg.Record], *, limited: bool) -> None:
-        """Remember where a claim ended, from rows of (org, no id, lane, endpoint, flow)."""
+    def is_for_newcomers(self, lane: str) -> bool:
+        """Whether only organisations that hold no slot may have the lane's room: one job each."""
+        return bool(self.holders) and self.holders[self.lanes.index(lane)] is not None
+
+    def move(
+        self, ended: Iterable[tuple[str, str, str | None, str | None]], *, limited: bool
+    ) -> None:
+        """Remember where a claim ended: in each lane an organisation, and for organisations with
+        several queues an endpoint and a queue key, as (lane, organisation, endpoint, key)."""
         after: dict[str, str] = {}
         places: dict[str, dict[str, QueuePosition]] = {}
-        for row in ended:
-            org, lane, endpoint = row[0], row[2], row[3]
-            if endpoint is None:
+        for lane, org, endpoint, key in ended:
+            if endpoint is None or key is None:
                 after[lane] = org
             else:
-                places.setdefault(lane, {})[org] = QueuePosition(endpoint, row[4])
+                places.setdefault(lane, {})[org] = QueuePosition(endpoint, key)
         for lane, sent in self._sent.items():
             self._turns(lane, limited=limited).move(sent, places.get(lane, {}), after.get(lane))
 
     def _turns(self, lane: str, *, limited: bool) -> ClaimRotation:
         """The rotation of a kind of claim: each kind skips the others' jobs, so it has its own."""
-        at = self.lanes.index(lane)
         kind = " limited" if limited else ""
-        if self.holders and self.holders[at] is not None:
+        if self.is_for_newcomers(lane):
             kind += " newcomers"
         return self.turns.setdefault(f"{lane}{kind}", ClaimRotation())
 
@@ -158,26 +160,10 @@ async def exchange(
         keep_completed_seconds,
     )
     accepted = {row[1] for row in rows if row[2] is None}
-    claimed = [row for row in rows if row[2] is not None]
-    return _claimed(claimed, order, limited=False), accepted
-
-
-async def claim_limited(db: Connection, order: ClaimOrder) -> list[ClaimedJob]:
-    """Claim jobs of flows under a limit, never more than the limits allow."""
-
-    async def claim(connection: RawConnection) -> list[asyncpg.Record]:
-        async with connection.transaction():
-            await connection.execute(sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
-            rows = await connection.fetch(
-                sql("claims/claim_limited"), *order.arguments(limited=True)
-            )
-            if any(row[1] is not None for row in rows):
-                crash_point("claim.limited_not_committed")
-            return rows
-
-    rows = await db.run(claim)
-    order.look_again_seconds = next((row[9] for row in rows if row[2] is None), None)
-    return _claimed([row for row in rows if row[2] is not None], order, limited=True)
+    order.move([(row[2], row[0], row[3], row[4]) for row in rows if row[1] is None], limited=False)
+    claimed = [row for row in rows if row[1] is not None and row[2] is not None]
+    claimed.sort(key=_rank)
+    return claimed_jobs(claimed, order.lease), accepted
 
 
 async def settle(
@@ -352,12 +338,8 @@ async def deregister(db: Connection, boot: int) -> None:
     await db.run(write)
 
 
-def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) -> list[ClaimedJob]:
-    """The jobs of a claim in turn; ``order`` remembers where the claim ended."""
-    lease = order.lease
-    order.move([row for row in rows if row[1] is None], limited=limited)
-    rows = [row for row in rows if row[1] is not None]
-    rows.sort(key=_rank)
+def claimed_jobs(rows: Iterable[asyncpg.Record], lease: int) -> list[ClaimedJob]:
+    """The jobs that rows of a claim statement describe, in the order of the rows."""
     claimed = []
     for row in rows:
         (

@@ -1,6 +1,6 @@
 -- name: any
 -- What workers have to know before they claim: whether there is any limit, because they skip
--- claim_limited otherwise; and whether there is more than one organisation, because only then they
+-- claims under limits otherwise; and whether there is more than one organisation, because only then they
 -- reserve slots for those that hold none.
 SELECT EXISTS (SELECT FROM concurrency_limits) OR EXISTS (SELECT FROM run_limits) AS limited,
        (/* include limits/shared */) AS shared
@@ -53,11 +53,6 @@ SELECT org_id, scope, name, held_max
 FROM concurrency_limits
 WHERE org_id IN ($1, '*')
 ORDER BY org_id, scope, name
-
--- name: lock_limits
--- Serialise claims under limits. Held until the transaction ends; taken before the claim's snapshot, so
--- that the claim counts every permit given out before it.
-SELECT pg_advisory_xact_lock($1::bigint)
 
 -- name: set
 -- Set or change how many jobs may be held at once, from the next claim on. A limit that code declared

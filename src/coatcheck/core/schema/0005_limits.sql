@@ -48,7 +48,7 @@ CREATE TABLE run_limits (
 --
 -- Logged, unlike rate_windows: it is written with a claim, which is logged as well, and a rate of one
 -- start per quarter of an hour would otherwise not survive a crash of the server. Only claims write here,
--- one at a time (sql/limits/lock_limits.sql), so there is no contention for the rows of a run.
+-- one at a time (claims/lock), so there is no contention for the rows of a run.
 
 CREATE TABLE run_tokens (
     org_id       text COLLATE "C" NOT NULL,

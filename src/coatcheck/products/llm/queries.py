@@ -18,7 +18,7 @@ import asyncpg
 import msgspec
 
 from coatcheck.core.queries import sql as core_sql
-from coatcheck.core.queries.leases import LIMITED_CLAIM_LOCK, ClaimOrder, Cursor
+from coatcheck.core.queries.leases import ClaimOrder, Cursor
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.queries import Queries
 from coatcheck.domain.job import ClaimedJob
@@ -225,7 +225,7 @@ async def _read_and_claim(
         return []
     if read.limited:
         await connection.execute("SET LOCAL synchronous_commit = on")
-        await connection.execute(core_sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
+        await connection.execute(core_sql("claims/lock"))
     most = min(free, max(order.room), _JOBS_PER_QUEUE_MAX)
     queues = await _read_queues(connection, order, most)
     left: dict[str, int] = {}

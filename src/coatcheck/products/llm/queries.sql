@@ -193,7 +193,7 @@ JOIN jobs AS j ON j.org_id = t.org_id AND j.id = t.job_id
 
 -- name: limits
 -- The concurrency limits of some organisations, and how many jobs each limit still allows. Counted as
--- in jobs/claim_limited, whose lock the transaction holds as well.
+-- in claims/held, by claims whose lock the transaction holds as well.
 --
 -- $1 organisations
 WITH held AS MATERIALIZED (
