@@ -547,8 +547,11 @@ async def test_a_colleague_s_job_is_as_if_it_were_not(
     await assert_absent(driver, colleague, theirs, absent)
 
 
-async def test_another_product_s_job_is_as_if_it_were_not(driver: Driver, caller: Caller) -> None:
-    await assert_absent(driver, caller, await another_product_s_job(caller), to_text(new_id()))
+async def test_another_product_s_job_is_not_found(driver: Driver, caller: Caller) -> None:
+    other = await another_product_s_job(caller)
+    for path in driver.reads(caller, other):
+        problem(await caller.get(path), 404, "job_not_found")
+    problem(await caller.post(driver.cancel(caller, other)), 404, "job_not_found")
 
 
 async def test_what_is_no_id_names_no_job(driver: Driver, caller: Caller) -> None:
