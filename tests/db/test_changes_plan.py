@@ -11,7 +11,7 @@ import pytest
 
 from coatcheck.core.queries import sql
 from coatcheck.core.queries.jobs import LISTING
-from coatcheck.products.speech.queries import sql as speech_sql
+from coatcheck.products.speech.repository import sql as speech_sql
 
 FIRST = UUID(int=0)
 WALKED = 100
@@ -38,15 +38,13 @@ async def test_a_look_reads_no_more_rows_than_it_walks(dsn: str, statement: str)
         )
         await connection.execute("ANALYZE")
         known = await connection.fetchval("SELECT pg_current_snapshot()::text")
-        arguments: dict[str, tuple[Any, ...]] = {
-            "org_jobs/changes": ("o", None, WALKED, known, None, FIRST, 50),
-            "changes": ("o", "u", 200, known, None, FIRST, 50, WALKED),
-        }
-        explained = await connection.fetchval(
-            "EXPLAIN (ANALYZE, FORMAT JSON) "
-            + (speech_sql if statement == "changes" else sql)(statement),
-            *arguments[statement],
+        window = {"since": known, "until": None, "after": FIRST, "limit": 50, "rows_max": WALKED}
+        text, values = (
+            speech_sql.bound(statement, org="o", user="u", characters_max=200, **window)
+            if statement == "changes"
+            else sql.bound(statement, org="o", reader=None, **window)
         )
+        explained = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", *values)
     finally:
         await connection.close()
     plan = nodes(json.loads(explained)[0]["Plan"])

@@ -12,14 +12,12 @@ import asyncpg
 import pytest
 
 from coatcheck import Engine, Submission
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_ids
-from coatcheck.products.speech import queries
 from coatcheck.products.speech.model import SPEECH_TYPES, SpeechReader
-from coatcheck.products.speech.queries import sql
-from coatcheck.products.speech.repository import SpeechRepository
-from tests.db.plans import explain
+from coatcheck.products.speech.repository import SpeechRepository, sql
+from tests.db.plans import explain_query
 from tests.db.rows import connected
 from tests.postgres_keeper import Databases, run
 
@@ -69,10 +67,10 @@ async def test_an_owner_that_is_no_superuser_is_not_held_and_reads_for_users_beh
         async with connected(dsn) as connection:
             assert await connection.fetchval("SELECT count(*) FROM jobs") == 3
             async with connection.transaction():
-                await connection.fetch(sql("set_user_role"), "default", "ann")
+                await sql.fetch(connection, "set_user_role", org="default", user="ann")
                 assert await connection.fetchval("SELECT count(id) FROM jobs") == 3
             async with connection.transaction():
-                await connection.fetch(sql("set_user_role"), "default", "bob")
+                await sql.fetch(connection, "set_user_role", org="default", user="bob")
                 assert await connection.fetchval("SELECT count(id) FROM jobs") == 0
 
 
@@ -104,21 +102,27 @@ async def test_a_users_page_reads_that_page_and_a_task_one_row(
         users,
     )
     mine = [each for each, user in zip(ids, users, strict=True) if user == "ann"]
-    line = Connection(dsn, name="tests", server_settings=PINNED_PLANS)
-    reader = SpeechReader("acme", "ann")
-    page = await queries.tasks(
-        line, reader, after=None, states=None, endpoints=SPEECH_TYPES, limit=20
-    )
+    async with Engine(dsn) as engine:
+        page = await engine.extension(SpeechRepository).tasks(SpeechReader("acme", "ann"), limit=20)
     assert [task.view.uuid for task in page] == sorted(mine, reverse=True)[:20]
-    await line.close()
 
     async with connection.transaction():
-        await connection.fetch(sql("set_user_role"), "acme", "ann")
-        newest = UUID(int=2**128 - 1)
-        listing = await explain(
-            connection, sql("tasks"), "acme", "ann", 200, newest, None, [*SPEECH_TYPES], 20
+        ann = {"org": "acme", "user": "ann"}
+        await sql.fetch(connection, "set_user_role", **ann)
+        listing = await explain_query(
+            connection,
+            sql,
+            "tasks",
+            **ann,
+            characters_max=200,
+            after=UUID(int=2**128 - 1),
+            states=None,
+            endpoints=[*SPEECH_TYPES],
+            limit=20,
         )
-        one = await explain(connection, sql("task"), "acme", "ann", 200, mine[0])
+        one = await explain_query(
+            connection, sql, "task", **ann, characters_max=200, generation=mine[0]
+        )
     for plan, most in ((listing, 20), (one, 1)):
         for table in ("generations", "jobs"):
             assert plan.sequential_scans(table) == 0

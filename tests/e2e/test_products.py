@@ -125,7 +125,6 @@ def products_imported(folder: Path) -> set[str]:
         ),
         "speech": (
             "coatcheck.products.speech.repository",
-            "coatcheck.products.speech.queries",
             "coatcheck.products.speech.model",
         ),
         "batches": (

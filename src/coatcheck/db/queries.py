@@ -105,7 +105,10 @@ class Queries:
 
 
 async def in_transaction(
-    db: Connection, work: Callable[[RawConnection], Awaitable[Result]]
+    db: Connection,
+    work: Callable[[RawConnection], Awaitable[Result]],
+    *,
+    readonly: bool = False,
 ) -> Result:
     """Run several statements as one transaction.
 
@@ -114,7 +117,7 @@ async def in_transaction(
     """
 
     async def attempt(connection: RawConnection) -> Result:
-        async with connection.transaction():
+        async with connection.transaction(readonly=readonly):
             return await work(connection)
 
     return await retried(lambda: db.run(attempt))

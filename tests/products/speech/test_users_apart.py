@@ -14,8 +14,7 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.products.speech.errors import GenerationNotFound, VoiceNotFound
 from coatcheck.products.speech.model import SpeechReader
-from coatcheck.products.speech.queries import sql
-from coatcheck.products.speech.repository import SpeechRepository
+from coatcheck.products.speech.repository import SpeechRepository, sql
 from tests.products.speech.speech_deployment import Headers, SpeechDeployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -115,7 +114,7 @@ async def acting_for(
         if org is None and user is None:
             await connection.execute("SET LOCAL ROLE coatcheck_user")
         else:
-            await connection.fetch(sql("set_user_role"), org, user)
+            await sql.fetch(connection, "set_user_role", org=org, user=user)
         yield
 
 

@@ -78,16 +78,19 @@ async def submit_atomically(
     """Create all of these jobs in one transaction."""
     jobs = _in_key_order(jobs)
 
-    async def insert(connection: RawConnection) -> dict[UUID, State]:
+    async def insert_all(connection: RawConnection) -> dict[UUID, State]:
         made: dict[UUID, State] = {}
         async with connection.transaction():
             for start in range(0, len(jobs), rows_max):
-                chunk = jobs[start : start + rows_max]
-                rows = await connection.fetch(_submit_statement(chunk), *columns(chunk))
-                made.update(created(rows))
+                made.update(await insert(connection, jobs[start : start + rows_max]))
         return made
 
-    return await db.run(insert)
+    return await db.run(insert_all)
+
+
+async def insert(connection: RawConnection, jobs: Sequence[NewJob]) -> dict[UUID, State]:
+    """Create jobs in the caller's transaction. Returns the states of the new ones."""
+    return created(await connection.fetch(_submit_statement(jobs), *columns(jobs)))
 
 
 async def copy(

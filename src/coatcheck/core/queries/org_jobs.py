@@ -13,7 +13,7 @@ import msgspec
 
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import sql
-from coatcheck.db.connection import Connection
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.job import JobView, NewJob
 from coatcheck.domain.org_jobs import (
@@ -115,17 +115,17 @@ async def changes(
     limit: int,
 ) -> Changes[OrgJob]:
     """The changes after the cursor among the newest ``rows_max`` jobs. Raises TookTooLong."""
-    rows = await job_store.fetch_in_time(
-        db,
+    _, values = sql.bound(
         "org_jobs/changes",
-        org,
-        reader,
-        rows_max,
-        cursor.since,
-        cursor.until,
-        cursor.after,
-        limit,
+        org=org,
+        reader=reader,
+        rows_max=rows_max,
+        since=cursor.since,
+        until=cursor.until,
+        after=cursor.after,
+        limit=limit,
     )
+    rows = await job_store.fetch_in_time(db, "org_jobs/changes", *values)
     found = [_job(tuple(row)[1:]) for row in rows if row["id"] is not None]
     return Changes(rows[0]["seen"], [(job.uuid, job) for job in found])
 
@@ -160,7 +160,7 @@ async def input_of(db: Connection, org: str, job_id: UUID) -> bytes | None:
     return rows[0]["payload"] if rows else None
 
 
-async def retry(db: Connection, old: UUID, new: NewJob) -> Retried | None:
+async def retry(db: Connection | RawConnection, old: UUID, new: NewJob) -> Retried | None:
     """Create ``new`` with the input of ``old``. None if there is no such job."""
     return retry_answer(await db.fetch(sql("org_jobs/retry"), *retry_arguments(old, new)))
 

@@ -19,33 +19,32 @@ WHERE r.org_id = $1 AND r.job_id = $2 AND r.spawned_at IS NOT NULL
 -- page of a stream of changes. It needs no column, no index and no write: a row names the transaction
 -- that wrote it, and a snapshot says of each transaction whether it had committed.
 --
--- Looks at the newest $3 jobs, backwards along the primary key; jobs/page_filter says why the ids
+-- Looks at the newest :rows_max jobs, backwards along the primary key; jobs/page_filter says why the ids
 -- have bounds. Tasks are left out. If nothing changed, one row has the snapshot.
 --
--- $1 org   $2 reader: theirs, and what anyone may read; NULL for all   $3 rows to look at
--- $4, $5 see jobs/horizon   $6 after this id   $7 rows at most
+-- :reader: theirs, and what anyone may read; NULL for all.
 WITH horizon AS MATERIALIZED (
     /* include lists/horizon */
 ),
 walked AS MATERIALIZED (
     SELECT j.id, j.state, j.owner, /* include lists/row_transaction */ AS written_by
     FROM jobs AS j, horizon AS h
-    WHERE j.org_id = $1 AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
+    WHERE j.org_id = :org AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
     ORDER BY j.id DESC
-    LIMIT $3
+    LIMIT :rows_max
 ),
 page AS MATERIALIZED (
     SELECT w.id
     FROM walked AS w, horizon AS h
-    WHERE w.id > $6::uuid AND ($2::text IS NULL OR w.owner IN ('*', $2))
+    WHERE w.id > :after::uuid AND (:reader::text IS NULL OR w.owner IN ('*', :reader))
       AND /* include lists/is_changed */
     ORDER BY w.id
-    LIMIT $7
+    LIMIT :limit
 )
 SELECT h.seen::text AS seen, /* include org_jobs/view_columns */
 FROM horizon AS h
 LEFT JOIN page AS p ON true
-LEFT JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = $1 AND j.id = p.id) AS j ON true
+LEFT JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = p.id) AS j ON true
 ORDER BY j.id
 
 -- name: filter

@@ -10,8 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.core.queries import sql as core_sql
-from coatcheck.core.queries.jobs import columns
+from coatcheck.core.queries import jobs
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.notifications import READY, Notifier
 from coatcheck.db.queries import in_transaction
@@ -103,7 +102,7 @@ class ExportRepository:
         last = run or view.current
 
         async def insert(connection: RawConnection) -> None:
-            await connection.fetch(core_sql("jobs/submit"), *columns([job]))
+            await jobs.insert(connection, [job])
             await sql.fetch(
                 connection,
                 "exports/create",

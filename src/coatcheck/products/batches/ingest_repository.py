@@ -15,8 +15,7 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.core.queries import sql as core_sql
-from coatcheck.core.queries.jobs import columns
+from coatcheck.core.queries import jobs
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.notifications import CHANGED, READY, Notifier
@@ -88,7 +87,7 @@ def ingest_job(org: str, part: UUID, request_id: str | None) -> NewJob:
 
 async def submit_job(connection: RawConnection, job: NewJob, part: UUID) -> None:
     """Submit the job that ingests a part, within the caller's transaction."""
-    await _submit(connection, job)
+    await jobs.insert(connection, [job])
     await sql.fetch(connection, "ingest/set_job", org=job.org, part=part, job=job.uuid)
 
 
@@ -105,14 +104,10 @@ async def assign_job(db: Connection, lost: LostPart, job: NewJob) -> bool:
             job=job.uuid,
         )
         if found:
-            await _submit(connection, job)
+            await jobs.insert(connection, [job])
         return bool(found)
 
     return await in_transaction(db, assign)
-
-
-async def _submit(connection: RawConnection, job: NewJob) -> None:
-    await connection.fetch(core_sql("jobs/submit"), *columns([job]))
 
 
 # Ingesting
@@ -344,7 +339,7 @@ async def redrive(db: Connection, part: UUID, owner: str | None, job: NewJob) ->
         )
         if row is None:
             raise NotFound("there is no such dead letter")
-        await _submit(connection, job)
+        await jobs.insert(connection, [job])
         return FailedPart(*row)
 
     return await in_transaction(db, change)

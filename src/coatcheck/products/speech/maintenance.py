@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from coatcheck.blobs import BlobContainer
 from coatcheck.db.connection import Connection
 from coatcheck.maintenance.loop import Loop
-from coatcheck.products.speech import queries
+from coatcheck.products.speech import repository
 from coatcheck.products.speech.blob_keys import OF_USERS
 
 UPLOAD_SECONDS_MAX: Final = 3_600.0
@@ -33,12 +33,12 @@ class VoiceCleanup(Loop):
     async def tick(self) -> float:
         if time.monotonic() >= self._unfinished_at:
             await self.drop_unfinished()
-        due = await queries.voices_to_remove(self._db, UPLOAD_SECONDS_MAX, _ROWS_MAX)
+        due = await repository.voices_to_remove(self._db, UPLOAD_SECONDS_MAX, _ROWS_MAX)
         # These voices are no longer visible. Blobs are deleted before rows: while there is a row,
         # the deletion is tried again.
         await self._blobs.delete([voice.blob_key for voice in due])
         if due:
-            await queries.delete_voice_rows(self._db, due)
+            await repository.delete_voice_rows(self._db, due)
         return 0.0 if len(due) == _ROWS_MAX else _POLL_SECONDS
 
     async def drop_unfinished(self) -> None:

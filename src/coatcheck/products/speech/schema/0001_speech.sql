@@ -1,7 +1,7 @@
 -- The speech product: voices and generations, visible to their own user only.
 --
 -- Reads on behalf of a user run under the role coatcheck_user, with the user set for the transaction
--- (products/speech/queries.py). The policies below extend those of core/schema/0012_row_security.sql.
+-- (products/speech/repository.py). The policies below extend those of core/schema/0012_row_security.sql.
 
 -- Reference audio. The row is created before the upload, and is visible once the upload is complete
 -- (ready_at). A voice that its user deleted, and an upload that was never completed, are removed together
