@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from coatcheck.core import Engine
     from coatcheck.core.explain import JobExplainer
     from coatcheck.core.remote.result_store import ResultStore
-    from coatcheck.core.webhook_payloads import JobRenderer, SubjectRenderer
+    from coatcheck.core.webhook_payloads import SubjectRenderer
     from coatcheck.db.notifications import Notifier
     from coatcheck.domain.remote_work import OperatorRemote
     from coatcheck.domain.webhooks import SubjectKind
@@ -98,10 +98,9 @@ class Product:
     """Headers that its routes read. Pages of other origins may send them (CORS)."""
     response_headers: tuple[str, ...] = ()
     """Headers that its routes answer with. Pages of other origins may read them (CORS)."""
-    job_adapter: Callable[[ServerContext], JobAdapter] | None = None
-    """Shows, cancels and retries its jobs where jobs of all products are listed: the console."""
-    job_payload: Callable[[ServerContext], JobRenderer] | None = None
-    """Makes the webhook payloads of its jobs."""
+    jobs: Callable[[ServerContext], JobAdapter] | None = None
+    """Its jobs, mostly a ``JobResource``. Shows, cancels and retries them where jobs of all
+    products are listed: the console. Makes their webhook payloads, if it is a resource."""
     subject_payloads: Callable[[ServerContext], Mapping[SubjectKind, SubjectRenderer]] | None = None
     """Makes the webhook payloads of subjects that are not jobs, by their kind."""
     adapts_other_jobs: bool = False

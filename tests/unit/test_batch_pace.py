@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from coatcheck.products.batches.jobs import retry_after
 from coatcheck.products.batches.model import BatchState, BatchView, RunView, TaskCounts
-from coatcheck.products.batches.responses import retry_after
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 

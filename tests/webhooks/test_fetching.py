@@ -8,7 +8,7 @@ from typing import Any
 from standardwebhooks import Webhook
 
 from coatcheck.domain.tenants import ALL_SCOPES, Scope
-from coatcheck.products.gateway import webhook_payloads
+from coatcheck.products.gateway.jobs import GatewayJobs
 from tests.deployment import bearer
 from tests.waiting import eventually_async
 from tests.webhooks.webhook_deliveries import ORG, WebhookDeliveries
@@ -193,19 +193,14 @@ async def test_one_that_cannot_be_made_holds_up_no_other(
 ) -> None:
     pulled = await Pulled.made(hooks)
     broken, fine = await hooks.job_ends(), await hooks.job_ends()
-    whole = webhook_payloads.renderer
+    whole = GatewayJobs.payload
 
-    def defective(scene: Any) -> Any:
-        render = whole(scene)
+    async def sometimes(jobs: GatewayJobs, event: Any, view: Any) -> Any:
+        if view is not None and view.id == broken:
+            raise RuntimeError("a secret of the customer's")
+        return await whole(jobs, event, view)
 
-        async def sometimes(notice: Any, view: Any) -> Any:
-            if view is not None and view.id == broken:
-                raise RuntimeError("a secret of the customer's")
-            return await render(notice, view)
-
-        return sometimes
-
-    monkeypatch.setattr(webhook_payloads, "renderer", defective)
+    monkeypatch.setattr(GatewayJobs, "payload", sometimes)
     replica = await hooks.deployment.start_server()
     answer = await replica.http.post(f"{pulled.path}/messages/take")
     (message,) = answer.json()["messages"]

@@ -8,6 +8,7 @@ from functools import partial
 from coatcheck.core.webhook_payloads import WebhookPayloads
 from coatcheck.http.app import ProductRoutes
 from coatcheck.http.context import ServerContext
+from coatcheck.http.job_resource import JobResource
 from coatcheck.http.routes import usage_reports, webhook_messages
 from coatcheck.http.routing import Route
 from coatcheck.product import Product, ProductContext, Products
@@ -23,7 +24,7 @@ def product_routes(products: Products) -> Sequence[ProductRoutes]:
                 {} if each.unrouted_formats is None else each.unrouted_formats(),
                 each.request_headers,
                 each.response_headers,
-                None if each.job_adapter is None else each.name,
+                None if each.jobs is None else each.name,
             )
             for each in routed
         ),
@@ -44,8 +45,9 @@ def _webhook_messages(products: Products, server: ServerContext) -> Sequence[Rou
 
 def webhook_payloads(products: Products, server: ServerContext) -> WebhookPayloads:
     """The webhook payloads: each product renders those of its jobs and of its other subjects."""
+    resources = {each.name: each.jobs(server) for each in products if each.jobs is not None}
     payloads = {
-        each.name: each.job_payload(server) for each in products if each.job_payload is not None
+        name: jobs.payload for name, jobs in resources.items() if isinstance(jobs, JobResource)
     }
     others = next((each.name for each in products if each.adapts_other_jobs), None)
     kinds = {**usage_reports.renderers(server.engine)}

@@ -6,7 +6,7 @@ decides how files are listed, served and deleted, and what their receipts contai
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -18,10 +18,9 @@ import msgspec
 
 from coatcheck import receipts
 from coatcheck.blobs.disposition import with_extension
-from coatcheck.core import Engine
 from coatcheck.domain.artifacts import ArtifactRecord
 from coatcheck.domain.errors import JobNotEnded, JobNotFound
-from coatcheck.domain.ids import InvalidId, from_text, to_text
+from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import Artifact, JobView
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.context import ServerContext
@@ -88,46 +87,6 @@ class ArtifactFinder(Protocol):
         """The record of the job's artifact ``name``, which may outlive the job. None if there is no
         record, or the caller may not see it."""
         ...
-
-
-class OwnedJobs:
-    """The finder for routes that the gate admits by scope, and whose path has the job's id.
-
-    ``job`` finds the job of a request. ``url`` makes the path of a job from its id. ``endpoints``
-    are the engine's endpoints that the product's jobs run on. ``shows`` decides whether the files
-    of a job are shown yet; without it they always are.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        job: Callable[[Request], Awaitable[JobView]],
-        url: Callable[[str], str],
-        endpoints: Collection[str],
-        *,
-        shows: Callable[[JobView], bool] | None = None,
-    ) -> None:
-        self._engine = engine
-        self._job = job
-        self._url = url
-        self._endpoints = endpoints
-        self._shows = shows
-
-    async def job(self, request: Request, _: Scope) -> ArtifactOwner:
-        view = await self._job(request)
-        shows = self._shows is None or self._shows(view)
-        return ArtifactOwner.of(view, self._url(view.id), shows=shows)
-
-    async def record(self, request: Request, name: str) -> ArtifactRecord | None:
-        try:
-            job = from_text(request.params["id"])
-        except InvalidId:
-            return None
-        principal = request.principal
-        record = await self._engine.artifact_repository.record(principal.org, job, name)
-        if record is None or record.endpoint not in self._endpoints:
-            return None
-        return record if principal.may_see(record.owner) else None
 
 
 class ArtifactResponses:

@@ -22,7 +22,6 @@ from coatcheck.http.auth import Authenticator
 from coatcheck.http.backlog import Backlog
 from coatcheck.http.billing import Subscriptions
 from coatcheck.http.gate import Gate
-from coatcheck.http.job_responses import JobResponses
 from coatcheck.http.large_responses import LargeResponses
 from coatcheck.http.lifecycle import Readiness, ServerDraining
 from coatcheck.http.memory_budget import BodyBudget, ByteBudget
@@ -46,7 +45,9 @@ class ServerContext:
     engine: Engine
     catalogue: Catalogue
     gate: Gate
-    responses: JobResponses
+    retry_after: RetryAfterEstimator
+    large_results: LargeResponses
+    """Responses with large results."""
     bodies: BodyBudget
     """Bounds the memory of request bodies."""
     large_responses: ByteBudget
@@ -145,13 +146,8 @@ async def open_server_context(
             engine=engine,
             catalogue=catalogue,
             gate=gate,
-            responses=JobResponses(
-                engine,
-                RetryAfterEstimator(engine.explainer.forecasts.eta_in_queue),
-                draining,
-                gate,
-                LargeResponses(engine, large_responses),
-            ),
+            retry_after=RetryAfterEstimator(engine.explainer.forecasts.eta_in_queue),
+            large_results=LargeResponses(engine, large_responses),
             bodies=BodyBudget(settings.body_memory_mb * _MIB),
             large_responses=large_responses,
             guard=guard_of(settings),

@@ -1,4 +1,4 @@
-"""Server-Sent Events: the events of one job, and the changes of many jobs.
+"""Server-Sent Events: the events of one job or batch, and the changes of many.
 
 Only stored events have an ``id``: log lines, output and alerts. A reader that lost its connection
 sends the last id that it saw, and then misses nothing and gets nothing twice. States and progress
@@ -13,7 +13,8 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -21,110 +22,99 @@ from coatcheck.core import Engine
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound, OutcomeUnknown
 from coatcheck.domain.job import JobEvent, JobView
-from coatcheck.domain.limits import EVENT_RESULT_BYTES_MAX, EVENTS_PAGE_BYTES_MAX
+from coatcheck.domain.limits import EVENTS_PAGE_BYTES_MAX
 from coatcheck.http.lifecycle import ServerDraining
+from coatcheck.http.response import RawHeaders, StreamResponse
+
+if TYPE_CHECKING:
+    from coatcheck.http.watching import Watched, WatchedResource
 
 KEEP_ALIVE_SECONDS: Final = 15.0
 RECONNECT_MILLISECONDS: Final = 1_000
 _PAGE_EVENTS: Final = 50
 KEEP_ALIVE: Final = b": still here\n\n"
 RECONNECT: Final = b"event: reconnect\ndata: {}\n\n"
+_HEADERS: Final[RawHeaders] = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # a proxy that buffers would delay the events
+]
 _encode: Final = msgspec.json.Encoder().encode
 
-Show = Callable[[JobView], Awaitable[Any]]
+V = TypeVar("V", bound="Watched")
 
 
-class EventStream:
-    """Streams the events of a job."""
+def response(pieces: AsyncIterator[bytes]) -> StreamResponse:
+    """A response that streams events."""
+    return StreamResponse(HTTPStatus.OK, pieces, _HEADERS, RECONNECT)
 
-    def __init__(self, engine: Engine, draining: ServerDraining) -> None:
-        self._engine = engine
-        self._draining = draining
 
-    async def follow(self, view: JobView, show: Show, *, after: int) -> AsyncIterator[bytes]:
-        """The events after the one with the number ``after``, until the job has ended."""
-        yield b"retry: %d\n\n" % RECONNECT_MILLISECONDS
-        try:
-            async with aclosing(self._events(view, show, after)) as events:
-                async for piece in events:
-                    yield piece
-        except JobNotFound:
-            return  # its retention ended meanwhile
-        except (DatabaseUnavailable, OutcomeUnknown):  # the same for a reader
-            yield RECONNECT
+async def follow(
+    resource: WatchedResource[V], draining: ServerDraining, view: V, after: int
+) -> AsyncIterator[bytes]:
+    """The events of one thing after the one with the number ``after``, until it has ended."""
+    yield b"retry: %d\n\n" % RECONNECT_MILLISECONDS
+    try:
+        async with aclosing(_events(resource, draining, view, after)) as events:
+            async for piece in events:
+                yield piece
+    except JobNotFound:
+        return  # it was deleted meanwhile
+    except (DatabaseUnavailable, OutcomeUnknown):  # the same for a reader
+        yield RECONNECT
 
-    async def _events(self, view: JobView, show: Show, after: int) -> AsyncGenerator[bytes, None]:
-        shown: JobView | None = None
-        sent_at = time.monotonic()
-        with self._engine.watch(view.id) as watch:
-            while True:
-                # The job before its events: if it has ended, all of its events are stored.
-                view = await self._engine.look(view.id, org=view.org)
-                pieces = []
-                if _moved(shown, view) and not view.terminal:
-                    pieces.append(event("state", await show(view)))
-                # A page at a time: the events of a job may not fit into memory.
-                while page := await self._page(view, after):
-                    after = page[-1].seq
-                    yield b"".join([*pieces, *map(_event_of, page)])
-                    sent_at = time.monotonic()
-                    pieces.clear()
-                    if len(page) < _PAGE_EVENTS and _size(page) < EVENTS_PAGE_BYTES_MAX:
-                        break
-                if _advanced(shown, view):
-                    data = {"fraction": _rounded(view.progress), "note": view.progress_note}
-                    pieces.append(event("progress", data))
-                shown = view
-                drained = self._draining.begun
-                if view.terminal:
-                    pieces.append(event("end", await show(await self._with_result(view))))
-                elif drained:
-                    pieces.append(RECONNECT)
-                elif not pieces and time.monotonic() - sent_at >= KEEP_ALIVE_SECONDS:
-                    pieces.append(KEEP_ALIVE)
-                if pieces:
-                    yield b"".join(pieces)
-                    sent_at = time.monotonic()
-                if view.terminal or drained:
-                    return
-                async with self._draining.cut_short():
-                    await watch.changed(KEEP_ALIVE_SECONDS)
 
-    async def _with_result(self, view: JobView) -> JobView:
-        """The job with its result, unless that is too long for an event. Readers then fetch it by
-        URL, where they share one copy in memory."""
-        if (view.result_bytes or 0) > EVENT_RESULT_BYTES_MAX:
-            return view
-        return await self._engine.with_result(view)
+async def _events(
+    resource: WatchedResource[V], draining: ServerDraining, view: V, after: int
+) -> AsyncGenerator[bytes, None]:
+    phase = progress = None
+    sent_at = time.monotonic()
+    with resource.engine.watch(view.id) as watch:
+        while True:
+            # The thing before its events: if it has ended, all of its events are stored.
+            view = await resource.read(view.id, view.org)
+            pieces = []
+            if not view.terminal and phase != resource.phase(view):
+                pieces.append(event("state", await resource.show(view)))
+            phase = resource.phase(view)
+            async for page in resource.events_after(view, after):
+                after = page[-1].seq
+                yield b"".join([*pieces, *map(_event_of, page)])
+                sent_at = time.monotonic()
+                pieces.clear()
+            reported = resource.progress(view)
+            if reported is not None and reported != progress:
+                pieces.append(event("progress", reported))
+            progress = reported
+            drained = draining.begun
+            if view.terminal:
+                pieces.append(event("end", await resource.show(await resource.at_end(view))))
+            elif drained:
+                pieces.append(RECONNECT)
+            elif not pieces and time.monotonic() - sent_at >= KEEP_ALIVE_SECONDS:
+                pieces.append(KEEP_ALIVE)
+            if pieces:
+                yield b"".join(pieces)
+                sent_at = time.monotonic()
+            if view.terminal or drained:
+                return
+            async with draining.cut_short():
+                await watch.changed(KEEP_ALIVE_SECONDS)
 
-    async def _page(self, view: JobView, after: int) -> Sequence[JobEvent]:
-        return await self._engine.events(
-            view.id,
-            org=view.org,
-            after=after,
-            limit=_PAGE_EVENTS,
-            bytes_max=EVENTS_PAGE_BYTES_MAX,
-        )
+
+async def pages(engine: Engine, view: JobView, after: int) -> AsyncIterator[Sequence[JobEvent]]:
+    """A job's stored events, a page at a time: all of them may not fit into memory."""
+    while page := await engine.events(
+        view.id, org=view.org, after=after, limit=_PAGE_EVENTS, bytes_max=EVENTS_PAGE_BYTES_MAX
+    ):
+        after = page[-1].seq
+        yield page
+        if len(page) < _PAGE_EVENTS and _size(page) < EVENTS_PAGE_BYTES_MAX:
+            return
 
 
 def _size(page: Sequence[JobEvent]) -> int:
     return sum(len(each.data) for each in page)
-
-
-def _rounded(progress: float | None) -> float | None:
-    """Without the digits beyond the column's single precision."""
-    return None if progress is None else round(progress, 6)
-
-
-def _moved(shown: JobView | None, view: JobView) -> bool:
-    return shown is None or (shown.state, shown.attempts) != (view.state, view.attempts)
-
-
-def _advanced(shown: JobView | None, view: JobView) -> bool:
-    if view.progress is None:
-        return False
-    before = (None, None) if shown is None else (shown.progress, shown.progress_note)
-    return before != (view.progress, view.progress_note)
 
 
 def event(name: str, data: Any) -> bytes:

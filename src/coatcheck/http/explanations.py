@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Final
@@ -12,6 +13,8 @@ import msgspec
 from coatcheck.domain.explanation import Blocker, BlockerKind, Explanation, Holder
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.tenants import Scope
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import Access, Handler, Parameter, ResponseSpec, Route
 
 HOLDERS_SHOWN_MAX: Final = 10
@@ -98,6 +101,29 @@ def _blocker(
         blocker.since,
         blocker.until,
     )
+
+
+def explanation_response(
+    request: Request, org: str, explanation: Explanation, *, unknown: int
+) -> Response:
+    """A response with an explanation, as far as the caller may see it. ``unknown`` is the
+    Retry-After if the explanation has none."""
+    if not explanation.retry_after and not explanation.terminal:
+        explanation = replace(explanation, retry_after=unknown)
+    caller = request.caller
+
+    def is_seen(holder: Holder) -> bool:
+        if caller is None or caller.org != org:
+            # A job of anonymous callers is opened by its id alone, so its id must not leak.
+            return False
+        return caller.may_see(holder.owner, admins_see_all=True)
+
+    for_operator = caller is not None and caller.is_operator
+    body = shown(explanation, is_seen, for_operator=for_operator)
+    headers = [(b"cache-control", b"no-store")]
+    if not explanation.terminal:
+        headers.append((b"retry-after", b"%d" % explanation.retry_after))
+    return json_response(body, headers=headers)
 
 
 def explain_route(

@@ -1,21 +1,22 @@
 """The interface by which the console shows, cancels and retries the jobs of any product.
 
 The console knows no product. Each product registers an adapter, which knows the names of its jobs,
-their paths, and how to cancel or retry one.
+their paths, and how to cancel or retry one. A ``JobResource`` is one; the defaults are right for
+most products.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coatcheck.core import Engine, Ticket
+from coatcheck.core import Ticket
 from coatcheck.core.org_jobs import OrgJobRepository
-from coatcheck.core.remote.calls import RemoteCalls
+from coatcheck.domain.job import JobView
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.tenants import Principal
+from coatcheck.http.context import ServerContext
 
 
 class JobLabel(NamedTuple):
@@ -42,23 +43,24 @@ class RetryRequest:
     request_id: str | None
 
 
-class JobAdapter(ABC):
-    """Adapts the jobs of one product. The defaults are right for most products."""
+class JobAdapter:
+    """Adapts the jobs of one product."""
 
     product: str
     """The name of the product. The console shows it as its field ``surface``."""
 
-    def __init__(self, engine: Engine, remote_calls: RemoteCalls) -> None:
-        self._engine = engine
-        self._remote_calls = remote_calls
+    def __init__(self, server: ServerContext) -> None:
+        self.engine = server.engine
+        self.remote_calls = server.remote_calls
 
-    @abstractmethod
     async def label(self, job: OrgJob, /) -> JobLabel:
         """The public names of the job's service and endpoint."""
+        return JobLabel(job.service, job.view.endpoint)
 
-    @abstractmethod
     def paths(self, job: OrgJob) -> JobPaths:
         """The job's paths."""
+        del job
+        return JobPaths(None)
 
     def result(self, job: OrgJob) -> bytes | None:
         """The result as the product's API shows it, as JSON; None if there is none, or it is not in
@@ -72,25 +74,27 @@ class JobAdapter(ABC):
     async def input(self, job: OrgJob) -> bytes:
         """The input that its caller submitted, as JSON, without what the product added to the
         payload. Raises InputNotKept."""
-        return await self._engine.extension(OrgJobRepository).input_of(job.view.org, job.uuid)
+        return await self.engine.extension(OrgJobRepository).input_of(job.view.org, job.uuid)
 
     def refusal(self, _: OrgJob, /) -> str | None:
         """Why jobs of this kind cannot be retried, and what to do instead; None if they can."""
         return None
 
-    async def cancel(self, job: OrgJob) -> None:
+    async def cancel(self, view: JobView) -> JobView:
         """Cancel the job, here and at the remote that runs it. Raises JobAlreadyEnded."""
-        after = await self._engine.cancel(job.id, org=job.view.org)
-        if after.execution_id is not None:
-            await self._remote_calls.cancel(after.org, after.uuid)
+        after = await self.engine.cancel(view.id, org=view.org)
+        if after.execution_id is None:
+            return after
+        await self.remote_calls.cancel(after.org, after.uuid)
+        return await self.engine.get(view.id, org=view.org)
 
     async def retry(self, job: OrgJob, order: RetryRequest) -> Ticket:
         """Submit a new job with the same input. Raises JobNotEnded, InputNotKept or
         NotRetryable."""
-        return await self._engine.extension(OrgJobRepository).retry(
+        return await self.engine.extension(OrgJobRepository).retry(
             job, idempotency_key=order.idempotency_key, request_id=order.request_id
         )
 
-    def stored_keys(self, _: Principal, key: str, /) -> Sequence[str]:
+    def stored_keys(self, _: Principal, _key: str, /) -> Sequence[str]:
         """The stored forms of an idempotency key that this caller may have sent."""
-        return [key]
+        return []

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from coatcheck.products.graphs.presenter import RESULT_INLINE_BYTES_MAX
+from coatcheck.products.graphs.analysis_request import RESULT_INLINE_BYTES_MAX
 from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
 from tests.deployment import Deployment
 from tests.products.graphs.archives import PROGRAM, post, zipped

@@ -17,7 +17,7 @@ import pytest
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import PIECE_BYTES, store_pieces
 from coatcheck.domain.ids import new_id
-from coatcheck.products.graphs.presenter import RESULT_INLINE_BYTES_MAX
+from coatcheck.products.graphs.analysis_request import RESULT_INLINE_BYTES_MAX
 from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
 from tests.blobs.stores import BlobStore
 from tests.deployment import Deployment

@@ -5,26 +5,26 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from coatcheck.domain.tenants import Scope
+from coatcheck.http.job_resource import PLAN_INACTIVE
 from coatcheck.http.pages import PAGE_PARAMETERS, read_page
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
 from coatcheck.products.batches import presenter, schemas
-from coatcheck.products.batches.context import BatchesContext
+from coatcheck.products.batches.jobs import BatchJobs
 from coatcheck.products.batches.presenter import DLQ
-from coatcheck.products.batches.task_routes import PAYMENT
 
 
 class DeadLetterRoutes:
     """The routes under /v1/dlq."""
 
-    def __init__(self, context: BatchesContext) -> None:
-        self._context = context
+    def __init__(self, jobs: BatchJobs) -> None:
+        self._jobs = jobs
 
     async def page(self, request: Request) -> Response:
         """List dead letters: of all the organisation's jobs for an admin, else of the caller's."""
         principal, asked = request.principal, read_page(request)
-        found = await self._context.batches.dead_letters.page(
+        found = await self._jobs.batches.dead_letters.page(
             principal.org,
             owner=principal.lists_jobs_of,
             after=asked.after_id,
@@ -36,9 +36,9 @@ class DeadLetterRoutes:
 
     async def redrive(self, request: Request) -> Response:
         """Retry the ingest of a list, from where it stopped."""
-        context, principal = self._context, request.principal
-        await context.gate.check_new_work(principal, jobs=0)
-        letter = await context.batches.dead_letters.redrive(
+        jobs, principal = self._jobs, request.principal
+        await jobs.gate.check_new_work(principal, jobs=0)
+        letter = await jobs.batches.dead_letters.redrive(
             principal.org,
             request.params["id"],
             principal.lists_jobs_of,
@@ -49,8 +49,8 @@ class DeadLetterRoutes:
         return json_response(shown, HTTPStatus.ACCEPTED, [location])
 
 
-def routes(context: BatchesContext) -> list[Route]:
-    letters = DeadLetterRoutes(context)
+def routes(jobs: BatchJobs) -> list[Route]:
+    letters = DeadLetterRoutes(jobs)
     return [
         Route(
             methods=("GET",),
@@ -81,7 +81,7 @@ def routes(context: BatchesContext) -> list[Route]:
                     schemas.DeadLetterItem,
                     headers={"Location": "The URL of its job."},
                 ),
-                PAYMENT,
+                PLAN_INACTIVE,
             ),
         ),
     ]

@@ -12,16 +12,15 @@ from typing import Final
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.bodies import check_content_type, read_as_written
-from coatcheck.http.job_responses import RETRY_AFTER_HEADER
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.http.watching import RETRY_AFTER_HEADER
 from coatcheck.products.batches import presenter, schemas
-from coatcheck.products.batches.context import BatchesContext, chosen_run
 from coatcheck.products.batches.exporter import file_name
+from coatcheck.products.batches.jobs import JOB, JOB_ID, BatchJobs, chosen_run
 from coatcheck.products.batches.model import ExportView
-from coatcheck.products.batches.read_routes import JOB, JOB_ID
 from coatcheck.products.batches.schemas import ExportRequest
 
 _PATH: Final = f"{JOB}/exports"
@@ -33,27 +32,27 @@ _RETRY_AFTER: Final = (b"retry-after", b"2")
 class ExportRoutes:
     """The routes of a job's exports."""
 
-    def __init__(self, context: BatchesContext) -> None:
-        self._context = context
+    def __init__(self, jobs: BatchJobs) -> None:
+        self._jobs = jobs
 
     async def create(self, request: Request) -> Response:
         """Request an export of the ended tasks of a run, or of the job as a whole."""
-        view = await self._context.job(request)
+        view = await self._jobs.find(request)
         run = chosen_run(view, await _requested_run(request), "body")
-        made = await self._context.batches.exports.create(view, run, request_id=request.request_id)
+        made = await self._jobs.batches.exports.create(view, run, request_id=request.request_id)
         shown = presenter.export(made, await self._url(made))
         headers = [(b"location", shown.urls.poll.encode("ascii")), _RETRY_AFTER]
         return json_response(shown, HTTPStatus.ACCEPTED, headers)
 
     async def show(self, request: Request) -> Response:
-        view = await self._context.job(request)
-        found = await self._context.batches.exports.get(view, request.params["export_id"])
+        view = await self._jobs.find(request)
+        found = await self._jobs.batches.exports.get(view, request.params["export_id"])
         headers = [_RETRY_AFTER] if found.state == "pending" else []
         return json_response(presenter.export(found, await self._url(found)), headers=headers)
 
     async def page(self, request: Request) -> Response:
-        view = await self._context.job(request)
-        found = await self._context.batches.exports.list(view)
+        view = await self._jobs.find(request)
+        found = await self._jobs.batches.exports.list(view)
         items = [presenter.export(each, await self._url(each)) for each in found]
         return json_response(schemas.ExportPage(items))
 
@@ -65,7 +64,7 @@ class ExportRoutes:
         if seconds < 1:
             return None
         name = file_name(export.batch, None if export.all_runs else export.run)
-        signed = await self._context.engine.signer.signed_get(
+        signed = await self._jobs.engine.signer.signed_get(
             export.blob_key, seconds, file_name=name, media_type=_ZIP
         )
         return signed.url
@@ -79,8 +78,8 @@ async def _requested_run(request: Request) -> str | None:
     return read_as_written(body, ExportRequest).run
 
 
-def routes(context: BatchesContext) -> list[Route]:
-    exports = ExportRoutes(context)
+def routes(jobs: BatchJobs) -> list[Route]:
+    exports = ExportRoutes(jobs)
     export_id = Parameter("export_id", "path", "The export's id.", ULID)
     return [
         Route(

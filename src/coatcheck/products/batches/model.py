@@ -222,6 +222,10 @@ class BatchView:
         return self.current.status
 
     @property
+    def terminal(self) -> bool:
+        return self.status.terminal
+
+    @property
     def whole(self) -> TaskCounts:
         """The counts over all runs: each task of the batch once, by its latest result."""
         return sum((run.latest for run in self.runs), self.earlier)

@@ -25,16 +25,16 @@ def _routes(context: ProductContext) -> Sequence[Route]:
     return product_routes.routes(context.server)
 
 
-def _job_adapter(server: ServerContext) -> JobAdapter:
-    from coatcheck.products.batches import routes as product_routes
+def _jobs(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.batches.jobs import BatchesJobAdapter
 
-    return product_routes.job_adapter(server)
+    return BatchesJobAdapter(server)
 
 
 def _subject_payloads(server: ServerContext) -> Mapping[SubjectKind, SubjectRenderer]:
-    from coatcheck.products.batches import routes as product_routes
+    from coatcheck.products.batches import webhook_payloads
 
-    return product_routes.payload_renderers(server)
+    return webhook_payloads.renderers(server.engine)
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ PRODUCT = Product(
     name="batches",
     services=("batches",),
     routes=_routes,
-    job_adapter=_job_adapter,
+    jobs=_jobs,
     subject_payloads=_subject_payloads,
     adapts_grouped_jobs=True,
     workers=_workers,

@@ -1,4 +1,4 @@
-"""Changes jobs: rerun, close, cancel, delete."""
+"""Changes jobs: rerun, close, delete."""
 
 from __future__ import annotations
 
@@ -8,40 +8,36 @@ from typing import Final
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.bodies import check_content_type, read_as_written
-from coatcheck.http.job_responses import IDEMPOTENCY_PARAMETERS, TICKET_HEADERS, WAIT_PARAMETERS
+from coatcheck.http.job_resource import IDEMPOTENCY_PARAMETERS, PLAN_INACTIVE, TICKET_HEADERS
 from coatcheck.http.parameters import read_idempotency_key, read_preferences
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
-from coatcheck.http.response import Response
+from coatcheck.http.response import Response, StreamResponse
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
+from coatcheck.http.watching import WAIT_PARAMETERS
 from coatcheck.products.batches import schemas
-from coatcheck.products.batches.context import BatchesContext, chosen_run, stored_key
+from coatcheck.products.batches.jobs import JOB, JOB_ID, BatchJobs, chosen_run
 from coatcheck.products.batches.model import DEFAULT_SOURCE, BatchView, RerunSource, Selection
-from coatcheck.products.batches.read_routes import JOB, JOB_ID
-from coatcheck.products.batches.responses import BatchResponses
 from coatcheck.products.batches.schemas import Rerun
 from coatcheck.products.batches.task_lists import replayed
-from coatcheck.products.batches.task_routes import PAYMENT
 
 
 class RunRoutes:
     """The routes that change a job that exists."""
 
-    def __init__(self, context: BatchesContext, responses: BatchResponses) -> None:
-        self._context = context
-        self._responses = responses
+    def __init__(self, jobs: BatchJobs) -> None:
+        self._jobs = jobs
 
-    async def rerun(self, request: Request) -> Response:
+    async def rerun(self, request: Request) -> Response | StreamResponse:
         """Start a new run of a job whose run has ended. A known key returns the job unchanged."""
-        context = self._context
+        jobs = self._jobs
         preferences = read_preferences(request)
-        given_key = read_idempotency_key(request)
-        view = await context.job(request)
-        key = None if given_key is None else stored_key(request.principal, "rerun", given_key)
-        if key is None or await context.batches.find_part_key(view.org, view.uuid, key) is None:
-            await context.gate.check_new_work(request.principal, jobs=0)
+        view = await jobs.find(request)
+        key = self._jobs.stored_key(request.principal, "rerun", read_idempotency_key(request))
+        if key is None or await jobs.batches.find_part_key(view.org, view.uuid, key) is None:
+            await jobs.gate.check_new_work(request.principal, jobs=0)
         selection, source = await _requested_tasks(request, view)
-        after, created = await context.batches.rerun(
+        after, created = await jobs.batches.rerun(
             view.id,
             selection,
             org=view.org,
@@ -52,27 +48,20 @@ class RunRoutes:
         headers = (
             [] if created.created else replayed(same=not created.mismatch, preferences=preferences)
         )
-        return await self._responses.submitted(
+        return await self._jobs.submitted(
             request, after, preferences, status=HTTPStatus.ACCEPTED, headers=headers
         )
 
-    async def close(self, request: Request) -> Response:
+    async def close(self, request: Request) -> Response | StreamResponse:
         """Close an open job, so that it accepts no more tasks. A repeat changes nothing."""
-        view = await self._context.job(request)
-        after = await self._context.batches.close(view.id, org=view.org)
-        return self._responses.job_response(after, HTTPStatus.OK)
-
-    async def cancel(self, request: Request) -> Response:
-        """Cancel a job's run: 200 if the job has ended, 202 while its tasks are being cancelled."""
-        view = await self._context.job(request)
-        after = await self._context.batches.cancel(view.id, org=view.org)
-        ended = after.completed_at is not None
-        return self._responses.job_response(after, HTTPStatus.OK if ended else HTTPStatus.ACCEPTED)
+        view = await self._jobs.find(request)
+        after = await self._jobs.batches.close(view.id, org=view.org)
+        return await self._jobs.shown(after, HTTPStatus.OK)
 
     async def delete(self, request: Request) -> Response:
         """Delete a job. Nobody can read it after the response; maintenance removes its data."""
-        view = await self._context.job(request)
-        await self._context.batches.delete(view.id, org=view.org)
+        view = await self._jobs.find(request)
+        await self._jobs.batches.delete(view.id, org=view.org)
         return Response(HTTPStatus.NO_CONTENT)
 
 
@@ -93,8 +82,8 @@ async def _requested_tasks(request: Request, view: BatchView) -> tuple[Selection
     return Selection(chosen.statuses, chosen.error_codes), source
 
 
-def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
-    runs = RunRoutes(context, responses)
+def routes(jobs: BatchJobs) -> list[Route]:
+    runs = RunRoutes(jobs)
     return [
         Route(
             methods=("POST",),
@@ -117,7 +106,7 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
                 ResponseSpec(
                     HTTPStatus.ACCEPTED, "The new run starts.", schemas.BatchJob, headers=_HEADERS
                 ),
-                PAYMENT,
+                PLAN_INACTIVE,
                 ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "The job's run has not ended (`batch_still_runs`), or no task matches the "
@@ -140,28 +129,6 @@ def routes(context: BatchesContext, responses: BatchResponses) -> list[Route]:
             tag="batches",
             parameters=(JOB_ID,),
             responses=(ResponseSpec(HTTPStatus.OK, "The job.", schemas.BatchJob),),
-        ),
-        Route(
-            methods=("POST",),
-            path=f"{JOB}/cancel",
-            name="cancel_batch",
-            summary="Cancel a job's run.",
-            handler=runs.cancel,
-            access=Scope.SUBMIT,
-            tag="batches",
-            parameters=(JOB_ID,),
-            responses=(
-                ResponseSpec(HTTPStatus.OK, "The job is cancelled.", schemas.BatchJob),
-                ResponseSpec(
-                    HTTPStatus.ACCEPTED, "Its tasks are being cancelled.", schemas.BatchJob
-                ),
-                ResponseSpec(
-                    HTTPStatus.CONFLICT,
-                    "The job has ended (`batch_already_ended`).",
-                    Problem,
-                    MEDIA_TYPE,
-                ),
-            ),
         ),
         Route(
             methods=("DELETE",),

@@ -14,7 +14,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.bodies import check_content_type, read_as_written
-from coatcheck.http.job_responses import IDEMPOTENCY_PARAMETERS, TICKET_HEADERS, WAIT_PARAMETERS
+from coatcheck.http.job_resource import IDEMPOTENCY_PARAMETERS, PLAN_INACTIVE, TICKET_HEADERS
 from coatcheck.http.parameters import (
     Preferences,
     check_webhook_url,
@@ -23,13 +23,13 @@ from coatcheck.http.parameters import (
 )
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
-from coatcheck.http.response import Response, json_response
+from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
+from coatcheck.http.watching import WAIT_PARAMETERS
 from coatcheck.products.batches import query_options, schemas, task_lists
-from coatcheck.products.batches.context import BatchesContext, stored_key
+from coatcheck.products.batches.jobs import BatchJobs
 from coatcheck.products.batches.model import Created, KnownKey, NewBatch
 from coatcheck.products.batches.presenter import JOBS
-from coatcheck.products.batches.responses import BatchResponses
 from coatcheck.products.batches.schemas import NewBatchBody, check_one_source, check_options
 from coatcheck.products.batches.targets import TaskTarget, find_target
 from coatcheck.products.batches.task_lists import (
@@ -41,7 +41,6 @@ from coatcheck.products.batches.task_lists import (
     is_task_list,
     replayed,
 )
-from coatcheck.products.batches.task_routes import PAYMENT
 
 _EVENTS: Final = ("completed",)
 
@@ -49,45 +48,41 @@ _EVENTS: Final = ("completed",)
 class BatchSubmitRoutes:
     """POST /v1/jobs."""
 
-    def __init__(
-        self, context: BatchesContext, responses: BatchResponses, lists: TaskListReader
-    ) -> None:
-        self._context = context
-        self._responses = responses
+    def __init__(self, jobs: BatchJobs, lists: TaskListReader) -> None:
+        self._jobs = jobs
         self._lists = lists
 
-    async def submit(self, request: Request) -> Response:
+    async def submit(self, request: Request) -> Response | StreamResponse:
         """Create a job. A known idempotency key is answered before any list is read."""
-        context, principal = self._context, request.principal
+        jobs, principal = self._jobs, request.principal
         preferences = read_preferences(request)
-        given_key = read_idempotency_key(request)
-        key = None if given_key is None else stored_key(principal, "job", given_key)
+        key = self._jobs.stored_key(principal, "job", read_idempotency_key(request))
         is_list = is_task_list(request)
         if not is_list:
             check_content_type(request, otherwise=task_lists.CONTENT_TYPE_HINT)
             query_options.refuse_options(request.query)
         if key is not None:
-            known = await context.batches.find_key(principal.org, key)
+            known = await jobs.batches.find_key(principal.org, key)
             if known is not None:
                 return await self._known(request, known, preferences, is_list=is_list)
-        await context.gate.check_new_work(principal, jobs=0)
+        await jobs.gate.check_new_work(principal, jobs=0)
         body = await self._read_body(request, is_list=is_list)
         check_options(body)
         await self._check_webhook(body, request.principal.org)
         target = await find_target(
-            context.catalogue,
+            jobs.server.catalogue,
             principal,
             body.service,
             body.version,
             body.endpoint,
             retries=body.retries,
-            timeout_seconds_max=context.gate.timeout_seconds_max(principal),
+            timeout_seconds_max=jobs.gate.timeout_seconds_max(principal),
         )
         batch = new_id()
         received = await self._receive(request, body, target, batch, preferences, is_list=is_list)
         new = self._new(request, body, target, batch, key, await fingerprint(request, received))
         created = await self._create(new, received)
-        view = await context.batches.get(to_text(created.uuid), org=principal.org)
+        view = await jobs.batches.get(to_text(created.uuid), org=principal.org)
         if not created.created:
             # Another request with this key was faster.
             headers = replayed(same=not created.mismatch, preferences=preferences)
@@ -96,20 +91,20 @@ class BatchSubmitRoutes:
             headers = []
             small = received is not None and received.tasks is not None
             status = HTTPStatus.CREATED if small else HTTPStatus.ACCEPTED
-        return await self._responses.submitted(
+        return await self._jobs.submitted(
             request, view, preferences, status=status, headers=headers
         )
 
     async def _known(
         self, request: Request, known: KnownKey, preferences: Preferences, *, is_list: bool
-    ) -> Response:
+    ) -> Response | StreamResponse:
         """Answer the existing job. A list is read and compared only with ``handling=strict``."""
-        context = self._context
+        jobs = self._jobs
         same = await is_same(request, known, preferences, is_list=is_list)
         headers = replayed(same=same, preferences=preferences)
-        view = await context.batches.get(to_text(known.uuid), org=request.principal.org)
+        view = await jobs.batches.get(to_text(known.uuid), org=request.principal.org)
         status = HTTPStatus.OK if view.status.terminal else HTTPStatus.ACCEPTED
-        return await self._responses.submitted(
+        return await self._jobs.submitted(
             request, view, preferences, status=status, headers=headers
         )
 
@@ -123,7 +118,7 @@ class BatchSubmitRoutes:
     async def _check_webhook(self, body: NewBatchBody, org: str) -> None:
         if body.webhook_url is None:
             return
-        await check_webhook_url("webhook_url", body.webhook_url, self._context.guard, org)
+        await check_webhook_url("webhook_url", body.webhook_url, self._jobs.server.receivers, org)
 
     async def _receive(
         self,
@@ -139,7 +134,7 @@ class BatchSubmitRoutes:
         org = request.principal.org
         frame = Frame(target.prefix, target.suffix, None if body.rate is None else body.rate.key)
         may_be_small = body.type == "closed" and not body.is_async and not preferences.respond_async
-        check_room = partial(self._context.gate.check_room, request.principal)
+        check_room = partial(self._jobs.gate.check_room, request.principal)
         if is_list:
             return await self._lists.body(
                 request, org, batch, frame, check_room, may_be_small=may_be_small
@@ -161,7 +156,7 @@ class BatchSubmitRoutes:
         key: str | None,
         fingerprint: bytes,
     ) -> NewBatch:
-        context, principal, spec = self._context, request.principal, target.spec
+        jobs, principal, spec = self._jobs, request.principal, target.spec
         per_second, rate_key, key_per_second = _rates(body)
         return NewBatch(
             org=principal.org,
@@ -185,9 +180,7 @@ class BatchSubmitRoutes:
             webhook_events=_events(body),
             metadata=body.metadata_json,
             keep_seconds=(
-                context.settings.batch_keep_seconds
-                if body.keep_seconds is None
-                else body.keep_seconds
+                jobs.settings.batch_keep_seconds if body.keep_seconds is None else body.keep_seconds
             ),
             idempotency_key=key,
             fingerprint=None if key is None else fingerprint,
@@ -200,11 +193,11 @@ class BatchSubmitRoutes:
             return body.retries
         if endpoint_retries is not None:
             return endpoint_retries
-        return self._context.settings.lanes[Lane(body.lane)].retries
+        return self._jobs.settings.lanes[Lane(body.lane)].retries
 
     async def _create(self, new: NewBatch, received: ReceivedTaskList | None) -> Created:
         """Create the job. If that fails, delete the stored list, so that none is left behind."""
-        batches = self._context.batches
+        batches = self._jobs.batches
         if received is None:
             return await batches.create(new, None)
         try:
@@ -238,10 +231,8 @@ def _events(body: NewBatchBody) -> list[str]:
     return [*dict.fromkeys(_EVENTS if body.webhook_events is None else body.webhook_events)]
 
 
-def routes(
-    context: BatchesContext, responses: BatchResponses, lists: TaskListReader
-) -> list[Route]:
-    batches = BatchSubmitRoutes(context, responses, lists)
+def routes(jobs: BatchJobs, lists: TaskListReader) -> list[Route]:
+    batches = BatchSubmitRoutes(jobs, lists)
     return [
         Route(
             methods=("POST",),
@@ -260,7 +251,7 @@ def routes(
                 NewBatchBody,
                 also={task_lists.MEDIA_TYPE: task_lists.SCHEMA},
             ),
-            responses=(_ENDED, _CREATED, _ACCEPTED, PAYMENT, _UPLOAD, _REFUSED),
+            responses=(_ENDED, _CREATED, _ACCEPTED, PLAN_INACTIVE, _UPLOAD, _REFUSED),
         )
     ]
 
@@ -301,14 +292,14 @@ _REFUSED: Final = ResponseSpec(
 class UploadRoutes:
     """POST /v1/uploads."""
 
-    def __init__(self, context: BatchesContext) -> None:
-        self._context = context
+    def __init__(self, jobs: BatchJobs) -> None:
+        self._jobs = jobs
 
     async def create(self, request: Request) -> Response:
         """Create a signed URL to upload a list to. It needs no other credential."""
-        context, principal = self._context, request.principal
-        await context.gate.check_new_work(principal, jobs=0)
-        upload, signed = await context.engine.extension(UploadRepository).create(
+        jobs, principal = self._jobs, request.principal
+        await jobs.gate.check_new_work(principal, jobs=0)
+        upload, signed = await jobs.engine.extension(UploadRepository).create(
             org=principal.org, owner=principal.owner
         )
         shown = schemas.Upload(
@@ -321,8 +312,8 @@ class UploadRoutes:
         return json_response(shown, HTTPStatus.CREATED)
 
 
-def upload_routes(context: BatchesContext) -> list[Route]:
-    uploads = UploadRoutes(context)
+def upload_routes(jobs: BatchJobs) -> list[Route]:
+    uploads = UploadRoutes(jobs)
     return [
         Route(
             methods=("POST",),
@@ -336,7 +327,7 @@ def upload_routes(context: BatchesContext) -> list[Route]:
             tag="batches",
             responses=(
                 ResponseSpec(HTTPStatus.CREATED, "Where to upload the list.", schemas.Upload),
-                PAYMENT,
+                PLAN_INACTIVE,
             ),
         )
     ]

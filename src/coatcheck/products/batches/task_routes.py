@@ -15,8 +15,8 @@ from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.artifacts import ArtifactOwner, artifact_routes, signed_seconds
 from coatcheck.http.bodies import check_content_type, read_as_written
-from coatcheck.http.context import ServerContext
-from coatcheck.http.job_responses import IDEMPOTENCY_PARAMETERS, TICKET_HEADERS
+from coatcheck.http.explanations import explain_route, explanation_response
+from coatcheck.http.job_resource import IDEMPOTENCY_PARAMETERS, PLAN_INACTIVE, TICKET_HEADERS
 from coatcheck.http.large_responses import Encode, LeftOutResult
 from coatcheck.http.pages import LIMIT, cursor_parameter, read_limit
 from coatcheck.http.parameters import (
@@ -28,19 +28,21 @@ from coatcheck.http.parameters import (
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, StreamResponse, encoded, json_response
+from coatcheck.http.retry_after import kind_of
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.batches import presenter, schemas, task_lists
-from coatcheck.products.batches.context import BatchesContext, chosen_run, stored_key
 from coatcheck.products.batches.errors import BatchNotOpen
-from coatcheck.products.batches.model import BatchView, Created, TaskStatus, TaskView
-from coatcheck.products.batches.presenter import poll_url
-from coatcheck.products.batches.read_routes import (
+from coatcheck.products.batches.explain_run import with_task_id
+from coatcheck.products.batches.jobs import (
     ANY_CURSOR,
     JOB,
     JOB_ID,
     RUN_OR_ALL,
+    BatchJobs,
+    chosen_run,
 )
-from coatcheck.products.batches.responses import BatchResponses
+from coatcheck.products.batches.model import BatchView, Created, TaskStatus, TaskView
+from coatcheck.products.batches.presenter import poll_url
 from coatcheck.products.batches.schemas import MoreTasks, check_one_source
 from coatcheck.products.batches.task_lists import (
     Frame,
@@ -60,22 +62,19 @@ TASK_PATH: Final = f"{_PATH}/{{task_id}}"
 class TaskRoutes:
     """The routes of a job's tasks."""
 
-    def __init__(
-        self, context: BatchesContext, responses: BatchResponses, lists: TaskListReader
-    ) -> None:
-        self._context = context
-        self._responses = responses
+    def __init__(self, jobs: BatchJobs, lists: TaskListReader) -> None:
+        self._jobs = jobs
         self._lists = lists
 
     # Reading
 
     async def page(self, request: Request) -> Response:
-        view = await self._context.job(request)
+        view = await self._jobs.find(request)
         status = read_choice(request.query, "status", _STATUSES)
         run = chosen_run(view, request.query.get("run"))
         filter_status = None if status is None else TaskStatus(status)
         after, limit = request.query.get("cursor"), read_limit(request.query)
-        tasks = self._context.batches.tasks
+        tasks = self._jobs.batches.tasks
         if run is None:
             page = tasks.page_of_all_runs(view, status=filter_status, after=after, limit=limit)
         else:
@@ -87,9 +86,9 @@ class TaskRoutes:
 
     async def failures(self, request: Request) -> Response:
         """Count the failed tasks by error code."""
-        view = await self._context.job(request)
+        view = await self._jobs.find(request)
         run = chosen_run(view, request.query.get("run"))
-        tasks = self._context.batches.tasks
+        tasks = self._jobs.batches.tasks
         found = await (
             tasks.failures_of_all_runs(view) if run is None else tasks.failures(view, run)
         )
@@ -128,17 +127,17 @@ class TaskRoutes:
     ) -> StreamResponse:
         assert task.result_bytes is not None
         stored = LeftOutResult(view.org, task.uuid, task.result_bytes)
-        return await self._context.large.response(
+        return await self._jobs.server.large_results.response(
             stored, (form, task.finished_at), body, HTTPStatus.OK, []
         )
 
     async def _task(self, request: Request) -> tuple[BatchView, TaskView]:
-        view = await self._context.job(request)
-        return view, await self._context.batches.tasks.get(view, request.params["task_id"])
+        view = await self._jobs.find(request)
+        return view, await self._jobs.batches.tasks.get(view, request.params["task_id"])
 
     async def _artifacts(self, view: BatchView, task: TaskView) -> list[schemas.TaskArtifact]:
-        engine = self._context.engine
-        seconds = signed_seconds(view.expires_at, self._context.settings.batch_url_seconds)
+        engine = self._jobs.engine
+        seconds = signed_seconds(view.expires_at, self._jobs.settings.batch_url_seconds)
         shown = []
         for artifact in await engine.artifacts(to_text(task.uuid), org=view.org):
             signed = await engine.sign_artifact(artifact, seconds)
@@ -154,47 +153,55 @@ class TaskRoutes:
             )
         return shown
 
+    async def explain(self, request: Request) -> Response:
+        view, task = await self._task(request)
+        engine = self._jobs.engine
+        job = await engine.get(to_text(task.uuid), org=view.org)
+        explanation = with_task_id(await engine.explainer.explain(job), task.id)
+        kind = kind_of(job.org, job.endpoint, job.queue_key)
+        unknown = self._jobs.server.retry_after.retry_after(kind, job.lane, job)
+        return explanation_response(request, view.org, explanation, unknown=unknown)
+
     # Adding
 
-    async def add(self, request: Request) -> Response:
+    async def add(self, request: Request) -> Response | StreamResponse:
         """Add tasks to an open job: 201 if they exist now, 202 if a worker ingests them."""
-        context, principal = self._context, request.principal
+        jobs, principal = self._jobs, request.principal
         preferences = read_preferences(request, in_query=False)
-        given_key = read_idempotency_key(request)
         is_list = is_task_list(request)
         if not is_list:
             check_content_type(request, otherwise=task_lists.CONTENT_TYPE_HINT)
-        view = await context.job(request)
-        key = None if given_key is None else stored_key(principal, "tasks", given_key)
+        view = await jobs.find(request)
+        key = self._jobs.stored_key(principal, "tasks", read_idempotency_key(request))
         if key is not None:
-            known = await context.batches.find_part_key(view.org, view.uuid, key)
+            known = await jobs.batches.find_part_key(view.org, view.uuid, key)
             if known is not None:
                 same = await is_same(request, known, preferences, is_list=is_list)
                 headers = [*preferences.headers, *replayed(same=same, preferences=preferences)]
-                return self._responses.job_response(view, HTTPStatus.OK, headers)
-        await context.gate.check_new_work(principal, jobs=0)
+                return await self._jobs.shown(view, HTTPStatus.OK, headers)
+        await jobs.gate.check_new_work(principal, jobs=0)
         if not view.is_open:
             # Checked before a list is read. The locked row tells later whether it was closed since.
             raise BatchNotOpen("The job was not created as an open one (`type: open`).")
         received = await self._receive(request, view, preferences, is_list=is_list)
         received = await task_lists.with_key(request, received, key)
         created = await self._add_part(request, view, received)
-        after = await context.batches.get(view.id, org=view.org)
+        after = await jobs.batches.get(view.id, org=view.org)
         if created.created:
             status = HTTPStatus.ACCEPTED if received.tasks is None else HTTPStatus.CREATED
-            return self._responses.job_response(after, status, preferences.headers)
+            return await self._jobs.shown(after, status, preferences.headers)
         headers = [
             *preferences.headers,
             *replayed(same=not created.mismatch, preferences=preferences),
         ]
-        return self._responses.job_response(after, HTTPStatus.OK, headers)
+        return await self._jobs.shown(after, HTTPStatus.OK, headers)
 
     async def _receive(
         self, request: Request, view: BatchView, preferences: Preferences, *, is_list: bool
     ) -> ReceivedTaskList:
         frame = Frame(view.payload_prefix, view.payload_suffix, view.rate_key)
         may_be_small = not preferences.respond_async
-        check_room = partial(self._context.gate.check_room, request.principal)
+        check_room = partial(self._jobs.gate.check_room, request.principal)
         if is_list:
             return await self._lists.body(
                 request, view.org, view.uuid, frame, check_room, may_be_small=may_be_small
@@ -213,7 +220,7 @@ class TaskRoutes:
     ) -> Created:
         """Add the part. If that fails, delete the stored list, so that none is left behind."""
         try:
-            created = await self._context.batches.add(
+            created = await self._jobs.batches.add(
                 view.org,
                 view.uuid,
                 received.part,
@@ -232,10 +239,8 @@ class TaskRoutes:
         return created
 
 
-def routes(
-    context: BatchesContext, responses: BatchResponses, lists: TaskListReader
-) -> list[Route]:
-    tasks = TaskRoutes(context, responses, lists)
+def routes(jobs: BatchJobs, lists: TaskListReader) -> list[Route]:
+    tasks = TaskRoutes(jobs, lists)
     return [
         Route(
             methods=("GET",),
@@ -273,7 +278,7 @@ def routes(
                 ),
                 ResponseSpec(HTTPStatus.CREATED, "The tasks exist.", schemas.BatchJob),
                 ResponseSpec(HTTPStatus.ACCEPTED, "A worker ingests the tasks.", schemas.BatchJob),
-                PAYMENT,
+                PLAN_INACTIVE,
                 ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "The job accepts no tasks (`batch_not_open`), or the upload cannot be used "
@@ -321,13 +326,17 @@ def routes(
             parameters=(JOB_ID, TASK_ID),
             responses=(ResponseSpec(HTTPStatus.OK, "The result.", schema={}),),
         ),
+        explain_route(
+            TASK_PATH,
+            "explain_batch_task",
+            tasks.explain,
+            tag="batches",
+            parameters=(JOB_ID, TASK_ID),
+        ),
     ]
 
 
 PREFER: Final = Parameter("Prefer", "header", "`respond-async`, `handling=strict` (RFC 7240).")
-PAYMENT: Final = ResponseSpec(
-    HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
-)
 TASK_ID: Final = Parameter(
     "task_id",
     "path",
@@ -342,19 +351,19 @@ _STATUS: Final = Parameter(
 class TaskFinder:
     """Finds the task in a path, for the routes of its files, which are kept as long as the job."""
 
-    def __init__(self, context: BatchesContext) -> None:
-        self._context = context
+    def __init__(self, jobs: BatchJobs) -> None:
+        self._jobs = jobs
 
     async def job(self, request: Request, _: Scope) -> ArtifactOwner:
-        view = await self._context.job(request)
-        task = await self._context.batches.tasks.get(view, request.params["task_id"])
+        view = await self._jobs.find(request)
+        task = await self._jobs.batches.tasks.get(view, request.params["task_id"])
         return ArtifactOwner(
             org=view.org,
             job=task.uuid,
             url=f"{poll_url(view.id)}/tasks/{task.id}",
             terminal=task.state.terminal,
             expires_at=view.expires_at,
-            url_seconds=self._context.settings.batch_url_seconds,
+            url_seconds=self._jobs.settings.batch_url_seconds,
         )
 
     async def record(self, request: Request, name: str) -> ArtifactRecord | None:
@@ -368,16 +377,16 @@ class TaskFinder:
                 job = UUID(request.params["task_id"])
             except ValueError:
                 return None
-        record = await self._context.engine.artifact_repository.record(principal.org, job, name)
+        record = await self._jobs.engine.artifact_repository.record(principal.org, job, name)
         if record is None or not principal.may_see(record.owner, admins_see_all=True):
             return None
         return record
 
 
-def file_routes(server: ServerContext, context: BatchesContext) -> list[Route]:
+def file_routes(jobs: BatchJobs) -> list[Route]:
     return artifact_routes(
-        server,
-        TaskFinder(context),
+        jobs.server,
+        TaskFinder(jobs),
         path=TASK_PATH,
         name="batch_task",
         tag="batches",

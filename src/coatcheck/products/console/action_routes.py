@@ -1,4 +1,4 @@
-"""Routes that cancel and retry jobs: one, or many at once."""
+"""Routes that retry a job, and that cancel or retry many at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.core import Ticket
-from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.errors import (
     CoatcheckError,
     FieldIssue,
@@ -22,10 +21,10 @@ from coatcheck.domain.states import State
 from coatcheck.domain.tenants import Principal, Scope
 from coatcheck.http.bodies import read_body
 from coatcheck.http.job_adapters import RetryRequest
-from coatcheck.http.job_responses import (
+from coatcheck.http.job_resource import (
     IDEMPOTENCY_PARAMETERS,
+    PLAN_INACTIVE,
     check_mismatch,
-    etag,
     replay_headers,
 )
 from coatcheck.http.parameters import read_idempotency_key, read_preferences
@@ -34,17 +33,9 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.console import schemas
-from coatcheck.products.console.context import (
-    JOB,
-    JOBS,
-    TAG,
-    ConsoleContext,
-    key_of_filtered,
-    stored_key,
-)
 from coatcheck.products.console.filters import in_utc, job_filter, read_states
+from coatcheck.products.console.jobs import JOB, JOB_ID, JOBS, TAG, OrgJobs, key_of_filtered
 from coatcheck.products.console.presenter import job_url
-from coatcheck.products.console.read_routes import JOB_ID
 
 _BODY_BYTES_MAX: Final = 64 * 1024
 _CONCURRENCY: Final = 8
@@ -58,38 +49,26 @@ Action = Callable[[OrgJob], Awaitable[str | None]]
 
 
 class OrgJobActionRoutes:
-    """The routes that cancel and retry jobs."""
+    """The routes that retry a job, or change many."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-        self.order = schemas.bulk_order([*context.adapters.all])
-
-    async def cancel(self, request: Request) -> Response:
-        """200 if the job is cancelled, 202 if it was asked to stop."""
-        context = self._context
-        job = await context.job(request)
-        await context.adapters.of(job).cancel(job)
-        after = await context.engine.extension(OrgJobRepository).get(job.view.org, job.uuid)
-        status = HTTPStatus.OK if after.view.terminal else HTTPStatus.ACCEPTED
-        return json_response(
-            await context.presenter.whole(after), status, [(b"etag", etag(after.view))]
-        )
+    def __init__(self, jobs: OrgJobs) -> None:
+        self._jobs = jobs
+        self.order = schemas.bulk_order([*jobs.adapters.all])
 
     async def retry(self, request: Request) -> Response:
         """202 with the new job; a known key returns the job that it created."""
-        context, principal = self._context, request.principal
+        jobs, principal = self._jobs, request.principal
         preferences = read_preferences(request, in_query=False)
         given_key = read_idempotency_key(request)
-        key = None if given_key is None else stored_key(principal, given_key)
-        job = await context.job(request)
-        knows = partial(context.engine.knows_key, org=principal.org)
-        await context.gate.check_unless_known(principal, key, knows)
+        key = None if given_key is None else jobs.retry_key(principal, given_key)
+        job = await jobs.job_of(request)
+        await jobs.check_new_work(request, key)
         ticket = await self._retried(job, principal, key, request.request_id)
         check_mismatch(ticket, preferences)
-        new = await context.engine.extension(OrgJobRepository).get(principal.org, ticket.uuid)
+        new = await jobs.repository.get(principal.org, ticket.uuid)
         location = job_url(principal.org, new.id).encode("ascii")
         headers = [(b"location", location), *preferences.headers, *replay_headers(ticket)]
-        return json_response(await context.presenter.whole(new), HTTPStatus.ACCEPTED, headers)
+        return json_response(await jobs.presenter.whole(new), HTTPStatus.ACCEPTED, headers)
 
     async def many(self, request: Request) -> Response:
         """Cancel or retry many jobs. Each has its own result; a failure does not stop the rest."""
@@ -98,7 +77,7 @@ class OrgJobActionRoutes:
             raise InvalidInput([FieldIssue("ids", "either `ids` or `filter` must be given")])
         principal = request.principal
         if order.action == "retry":
-            await self._context.gate.check_plan(principal)
+            await self._jobs.gate.check_plan(principal)
         action = self._action(order, principal, request.request_id)
         if order.ids is not None:
             named = list(dict.fromkeys(order.ids))
@@ -110,10 +89,10 @@ class OrgJobActionRoutes:
         return json_response(schemas.BulkAnswer(items, more))
 
     def _action(self, order: schemas.BulkOrder, principal: Principal, request_id: str) -> Action:
-        adapters, gate = self._context.adapters, self._context.gate
+        adapters, gate = self._jobs.adapters, self._jobs.gate
 
         async def cancel(job: OrgJob) -> None:
-            await adapters.of(job).cancel(job)
+            await adapters.of(job).cancel(job.view)
 
         async def retry(job: OrgJob) -> str:
             # A filter leaves out jobs that were retried already. But two concurrent requests find
@@ -127,7 +106,7 @@ class OrgJobActionRoutes:
     async def _retried(
         self, job: OrgJob, principal: Principal, key: str | None, request_id: str
     ) -> Ticket:
-        adapter = self._context.adapters.of(job)
+        adapter = self._jobs.adapters.of(job)
         refusal = adapter.refusal(job)
         if refusal is not None:
             if not job.view.terminal:
@@ -137,7 +116,7 @@ class OrgJobActionRoutes:
 
     async def _by_id(self, principal: Principal, action: Action, job_id: str) -> schemas.BulkItem:
         try:
-            job = await self._context.find(principal, job_id)
+            job = await self._jobs.find_id(principal, job_id)
         except CoatcheckError as error:
             return _failed(job_id, error)
         return await _applied(action, job)
@@ -155,7 +134,7 @@ class OrgJobActionRoutes:
         after = None
         empty_pages = 0
         while len(found) < order.limit and empty_pages < _EMPTY_PAGES_MAX:
-            page = await self._context.engine.extension(OrgJobRepository).page(
+            page = await self._jobs.repository.page(
                 job_filter, after=after, limit=min(_PAGE_ROWS, order.limit - len(found))
             )
             found += page.items
@@ -172,7 +151,7 @@ class OrgJobActionRoutes:
         requested = read_states(given.state, "body")
         return job_filter(
             principal,
-            self._context.adapters,
+            self._jobs.adapters,
             states=[state for state in eligible if requested is None or state in requested],
             lane=given.lane,
             surface=given.surface,
@@ -214,33 +193,9 @@ def _failed(job_id: str, error: CoatcheckError) -> schemas.BulkItem:
     return schemas.BulkItem(job_id, False, None, error.code, public_detail(error))
 
 
-def routes(context: ConsoleContext) -> list[Route]:
-    actions = OrgJobActionRoutes(context)
+def routes(jobs: OrgJobs) -> list[Route]:
+    actions = OrgJobActionRoutes(jobs)
     return [
-        Route(
-            methods=("POST",),
-            path=f"{JOB}/cancel",
-            name="cancel_org_job",
-            summary="Cancel a job.",
-            description="Work that a remote does for the job is cancelled there as well, if the "
-            "remote can do that.",
-            handler=actions.cancel,
-            access=Scope.SUBMIT,
-            operable=True,
-            tag=TAG,
-            parameters=(JOB_ID,),
-            responses=(
-                ResponseSpec(HTTPStatus.OK, "The job is cancelled.", schemas.OrgJobBody),
-                ResponseSpec(
-                    HTTPStatus.ACCEPTED,
-                    "The job is running and was asked to stop.",
-                    schemas.OrgJobBody,
-                ),
-                ResponseSpec(
-                    HTTPStatus.CONFLICT, "The job has already ended.", Problem, MEDIA_TYPE
-                ),
-            ),
-        ),
         Route(
             methods=("POST",),
             path=f"{JOB}/retry",
@@ -268,12 +223,7 @@ def routes(context: ConsoleContext) -> list[Route]:
                         "Idempotency-Mismatch": "`true`: the key was used to retry another job.",
                     },
                 ),
-                ResponseSpec(
-                    HTTPStatus.PAYMENT_REQUIRED,
-                    "The organisation's plan is not active.",
-                    Problem,
-                    MEDIA_TYPE,
-                ),
+                PLAN_INACTIVE,
                 ResponseSpec(
                     HTTPStatus.CONFLICT,
                     "The job has not ended (`job_not_ended`); or its input was deleted "
@@ -306,12 +256,7 @@ def routes(context: ConsoleContext) -> list[Route]:
             body=RequestBody("The action, and the jobs.", actions.order),
             responses=(
                 ResponseSpec(HTTPStatus.OK, "The result for each job.", schemas.BulkAnswer),
-                ResponseSpec(
-                    HTTPStatus.PAYMENT_REQUIRED,
-                    "The organisation's plan is not active.",
-                    Problem,
-                    MEDIA_TYPE,
-                ),
+                PLAN_INACTIVE,
                 ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     "The body is not valid; `details` says why.",

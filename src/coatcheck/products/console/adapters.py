@@ -8,7 +8,7 @@ from typing import Final
 from coatcheck.domain.errors import InputNotKept
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.http.context import ServerContext
-from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
+from coatcheck.http.job_adapters import JobAdapter
 from coatcheck.installed import reserved_services
 from coatcheck.product import Product
 
@@ -23,15 +23,8 @@ class PlainJobs(JobAdapter):
     """
 
     def __init__(self, server: ServerContext, product: str) -> None:
-        super().__init__(server.engine, server.remote_calls)
+        super().__init__(server)
         self.product = product
-
-    async def label(self, job: OrgJob, /) -> JobLabel:
-        return JobLabel(job.service, job.view.endpoint)
-
-    def paths(self, job: OrgJob) -> JobPaths:
-        del job
-        return JobPaths(None)
 
     def result(self, job: OrgJob) -> bytes | None:
         del job
@@ -44,9 +37,6 @@ class PlainJobs(JobAdapter):
     def refusal(self, _: OrgJob, /) -> str | None:
         return f"{_OFF}: retry the job on a server where the product is on."
 
-    def stored_keys(self, *_: object) -> Sequence[str]:
-        return []
-
 
 class JobAdapters:
     """The adapters of all products that are on."""
@@ -54,9 +44,7 @@ class JobAdapters:
     def __init__(self, server: ServerContext, products: Iterable[Product]) -> None:
         on = [*products]
         self._server = server
-        self.all = {
-            each.name: each.job_adapter(server) for each in on if each.job_adapter is not None
-        }
+        self.all = {each.name: each.jobs(server) for each in on if each.jobs is not None}
         """By the name of the product, which is also the name of a ``surface``."""
         adapting = [each for each in on if each.name in self.all]
         self._services = {each.name: each.services for each in adapting}

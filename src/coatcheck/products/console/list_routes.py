@@ -5,7 +5,6 @@ from __future__ import annotations
 from http import HTTPStatus
 from uuid import UUID
 
-from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
 from coatcheck.domain.ids import to_text
@@ -13,51 +12,44 @@ from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 from coatcheck.domain.org_jobs import OrgJob, OrgJobFilter
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.event_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
-from coatcheck.http.job_responses import CHANGES_PARAMETERS, changes_response
 from coatcheck.http.pages import PAGE_PARAMETERS, PAGE_ROWS, read_page
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
+from coatcheck.http.watching import CHANGES_PARAMETERS, changes_response
 from coatcheck.products.console import schemas
-from coatcheck.products.console.context import (
-    JOBS,
-    TAG,
-    ConsoleContext,
-    stored_key,
-)
 from coatcheck.products.console.filters import filter_parameters, query_filter
+from coatcheck.products.console.jobs import JOBS, TAG, OrgJobs
 
 
 class OrgJobListRoutes:
     """The routes that list jobs."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
+    def __init__(self, jobs: OrgJobs) -> None:
+        self._jobs = jobs
 
     async def page(self, request: Request) -> Response:
         """Jobs, newest first: all for an admin; for others their own and those open to anyone."""
-        context, query = self._context, request.query
+        jobs, query = self._jobs, request.query
         asked = read_page(request)
-        job_filter = query_filter(request, context.adapters)
+        job_filter = query_filter(request, jobs.adapters)
         text = query.get("q")
         if text is not None:
             found = await self._search(request, text)
             return json_response(
-                schemas.OrgJobPageBody([await context.presenter.item(job) for job in found], None)
+                schemas.OrgJobPageBody([await jobs.presenter.item(job) for job in found], None)
             )
-        page = await context.engine.extension(OrgJobRepository).page(
-            job_filter, after=asked.after, limit=asked.limit
-        )
-        items = [await context.presenter.item(job) for job in page.items]
+        page = await jobs.repository.page(job_filter, after=asked.after, limit=asked.limit)
+        items = [await jobs.presenter.item(job) for job in page.items]
         following = None if page.following is None else to_text(page.following)
         return json_response(schemas.OrgJobPageBody(items, following))
 
     async def events(self, request: Request) -> StreamResponse:
         """Stream the jobs of ``page`` as they change."""
-        context, principal = self._context, request.principal
+        jobs, principal = self._jobs, request.principal
 
         async def look(cursor: ChangeCursor) -> Changes[OrgJob]:
-            return await context.engine.extension(OrgJobRepository).changes(
+            return await jobs.repository.changes(
                 principal.org,
                 principal.lists_jobs_of,
                 cursor,
@@ -65,25 +57,25 @@ class OrgJobListRoutes:
                 limit=CHANGES_PAGE,
             )
 
-        return context.responses.changes(request, "job", look, context.presenter.item)
+        return jobs.changes(request, "job", look, jobs.presenter.item)
 
     async def _search(self, request: Request, text: str) -> list[OrgJob]:
         """The jobs with this id or idempotency key, or, among the newest jobs, this request id."""
         if not 1 <= len(text) <= IDEMPOTENCY_KEY_CHARACTERS_MAX or not text.isprintable():
             most = IDEMPOTENCY_KEY_CHARACTERS_MAX
             raise InvalidParameter("q", f"must have 1 to {most} printable characters")
-        context, principal = self._context, request.principal
-        console = context.engine.extension(OrgJobRepository)
+        jobs, principal = self._jobs, request.principal
+        console = jobs.repository
         found: dict[UUID, OrgJob] = {}
         try:
-            job = await context.find(principal, text)
+            job = await jobs.find_id(principal, text)
             found[job.uuid] = job
         except JobNotFound:
             keys = {
-                stored_key(principal, text),
+                jobs.retry_key(principal, text),
                 *(
                     key
-                    for adapter in context.adapters.all.values()
+                    for adapter in jobs.adapters.all.values()
                     for key in adapter.stored_keys(principal, text)
                 ),
             }
@@ -98,8 +90,8 @@ class OrgJobListRoutes:
         return list(found.values())
 
 
-def routes(context: ConsoleContext) -> list[Route]:
-    listing = OrgJobListRoutes(context)
+def routes(jobs: OrgJobs) -> list[Route]:
+    listing = OrgJobListRoutes(jobs)
     return [
         Route(
             methods=("GET",),
@@ -114,7 +106,7 @@ def routes(context: ConsoleContext) -> list[Route]:
             operable=True,
             tag=TAG,
             parameters=(
-                *filter_parameters(context.adapters),
+                *filter_parameters(jobs.adapters),
                 Parameter(
                     "q",
                     "query",

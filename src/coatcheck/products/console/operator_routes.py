@@ -16,7 +16,7 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ResponseSpec, Route
 from coatcheck.products.console import schemas
-from coatcheck.products.console.context import TAG
+from coatcheck.products.console.jobs import TAG
 
 OPERATOR: Final = "/api/v1/operator"
 OPERATORS_ONLY: Final = ResponseSpec(

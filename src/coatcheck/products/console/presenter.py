@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from coatcheck.core import Engine
-from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.org_jobs import Attempt, OrgJob
@@ -135,21 +133,13 @@ _NO_RESULT: Final = msgspec.Raw(b"null")
 
 
 class ConsolePresenter:
-    """Renders jobs for the console: a ``JobRepresentation`` of ``http/job_responses.py``."""
+    """Renders jobs for the console."""
 
-    shows_long_results = False
-
-    def __init__(self, engine: Engine, adapters: JobAdapters) -> None:
-        self._engine = engine
+    def __init__(self, adapters: JobAdapters) -> None:
         self._adapters = adapters
 
-    async def job(self, view: JobView) -> schemas.OrgJobBody:
-        """The job in its current state, with its result."""
-        return await self.whole(
-            await self._engine.extension(OrgJobRepository).get(view.org, view.uuid)
-        )
-
     async def whole(self, job: OrgJob) -> schemas.OrgJobBody:
+        """The job with its result."""
         adapter = self._adapters.of(job)
         result = adapter.result(job)
         return schemas.OrgJobBody(

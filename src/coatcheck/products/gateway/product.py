@@ -10,7 +10,6 @@ from coatcheck.product import Product, ProductContext
 
 if TYPE_CHECKING:
     from coatcheck.core.remote.result_store import ResultStore
-    from coatcheck.core.webhook_payloads import JobRenderer
     from coatcheck.domain.remote_work import OperatorRemote
     from coatcheck.http.context import ServerContext
     from coatcheck.http.job_adapters import JobAdapter
@@ -25,16 +24,10 @@ def _routes(context: ProductContext) -> Sequence[Route]:
     return product_routes.routes(context.server)
 
 
-def _job_adapter(server: ServerContext) -> JobAdapter:
-    from coatcheck.products.gateway import routes as product_routes
+def _jobs(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.gateway.jobs import GatewayJobs
 
-    return product_routes.job_adapter(server)
-
-
-def _job_payload(server: ServerContext) -> JobRenderer:
-    from coatcheck.products.gateway import routes as product_routes
-
-    return product_routes.payload_renderer(server)
+    return GatewayJobs(server)
 
 
 @asynccontextmanager
@@ -66,8 +59,7 @@ PRODUCT = Product(
     services=("gateway",),
     routes=_routes,
     request_headers=("X-HSL-Lane", "X-HSL-Target-Method"),
-    job_adapter=_job_adapter,
-    job_payload=_job_payload,
+    jobs=_jobs,
     adapts_other_jobs=True,
     call_services=_call_services,
     result_stores=_result_stores,

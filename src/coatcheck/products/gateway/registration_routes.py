@@ -42,8 +42,7 @@ from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
-from coatcheck.products.gateway.context import GatewayContext
-from coatcheck.products.gateway.read_routes import HOSTED
+from coatcheck.products.gateway.jobs import HOSTED, GatewayJobs
 from coatcheck.products.gateway.remote import check_remotes, endpoints_of
 from coatcheck.telemetry import metrics
 
@@ -92,21 +91,21 @@ class HostedServicePage(msgspec.Struct, frozen=True):
 class RegistrationRoutes:
     """The routes of hosted services."""
 
-    def __init__(self, context: GatewayContext) -> None:
-        self._context = context
+    def __init__(self, jobs: GatewayJobs) -> None:
+        self._jobs = jobs
 
     async def page(self, request: Request) -> Response:
         """The services that the organisation can call: its own, and those that code declares."""
         org = request.principal.org
         after = read_cursor(request.query, _service_name)
         limit = read_limit(request.query)
-        found = await self._context.catalogue.list(org, after=after or "", limit=limit + 1)
+        found = await self._jobs.catalogue.list(org, after=after or "", limit=limit + 1)
         items = [_summary(service, org) for service in found[:limit]]
         following = items[-1].service_id if len(found) > limit else None
         return json_response(HostedServicePage(items, following))
 
     async def show(self, request: Request) -> Response:
-        service = await self._context.service(request.principal.org, request.params["service"])
+        service = await self._jobs.service(request.principal.org, request.params["service"])
         if service is None or service.workspace != request.params["ws"]:
             raise NotFound
         return json_response(_shown(service, request.principal.org))
@@ -119,17 +118,17 @@ class RegistrationRoutes:
             definition = await read_body(request, ServiceDefinition, DEFINITION_BYTES_MAX)
         with _counted("endpoints", InvalidInput):
             check_endpoint_count(definition)  # before the host of each endpoint is looked up
-        self._check_timeouts(definition, self._context.gate.timeout_seconds_max(request.principal))
-        check_remotes(definition, self._context.settings.remotes)
+        self._check_timeouts(definition, self._jobs.gate.timeout_seconds_max(request.principal))
+        check_remotes(definition, self._jobs.settings.remotes)
         await self._check_urls(definition, request.principal.org)
         with _counted("services", TooManyServices):
-            service = await self._context.catalogue.put(
+            service = await self._jobs.catalogue.put(
                 request.principal.org, workspace, request.params["service"], definition
             )
         return json_response(_shown(service, request.principal.org))
 
     async def delete(self, request: Request) -> Response:
-        deleted = await self._context.catalogue.delete(
+        deleted = await self._jobs.catalogue.delete(
             request.principal.org, request.params["service"], request.params["ws"]
         )
         if not deleted:
@@ -168,7 +167,7 @@ class RegistrationRoutes:
     async def _check_url(self, url: str, place: str, org: str, look_ups: asyncio.Semaphore) -> None:
         try:
             async with look_ups:
-                await self._context.guard.check_url(url, org)
+                await self._jobs.server.guard.check_url(url, org)
         except UrlForbidden as error:
             raise UrlForbidden(f"{place}: {error}") from error
 
@@ -217,9 +216,9 @@ def _service_name(text: str) -> str:
     return text
 
 
-def routes(context: GatewayContext) -> list[Route]:
+def routes(jobs: GatewayJobs) -> list[Route]:
     """The routes of hosted services."""
-    registering = RegistrationRoutes(context)
+    registering = RegistrationRoutes(jobs)
     return [
         Route(
             methods=["GET"],

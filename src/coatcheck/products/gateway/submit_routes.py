@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -29,14 +28,13 @@ from coatcheck.domain.states import State
 from coatcheck.domain.tenants import ANYONE, Principal, Scope
 from coatcheck.http.bodies import check_content_type
 from coatcheck.http.gate import check_scope
-from coatcheck.http.job_responses import (
+from coatcheck.http.job_resource import (
     IDEMPOTENCY_PARAMETERS,
+    PLAN_INACTIVE,
     TICKET_HEADERS,
-    WAIT_PARAMETERS,
-    JobLinks,
     check_mismatch,
+    left_out,
     replay_headers,
-    stored,
 )
 from coatcheck.http.parameters import (
     DELAY_PARAMETER,
@@ -63,8 +61,9 @@ from coatcheck.http.routing import (
     ResponseSpec,
     Route,
 )
+from coatcheck.http.watching import WAIT_PARAMETERS, JobLinks
 from coatcheck.products.gateway import schemas
-from coatcheck.products.gateway.context import GatewayContext, may_see
+from coatcheck.products.gateway.jobs import BASE, GatewayJobs, job_links, may_see
 from coatcheck.products.gateway.naming import endpoint_ref
 from coatcheck.products.gateway.payloads import (
     python_payload,
@@ -73,9 +72,7 @@ from coatcheck.products.gateway.payloads import (
     upstream_fingerprint,
     upstream_payload,
 )
-from coatcheck.products.gateway.presenter import GatewayPresenter
 
-BASE: Final = "/api/v1/orgs/{org}/services/{service}"
 _LANES: Final = {lane.value: lane for lane in Lane}
 _WAIT: Final = "wait"
 _SHOWN_PATHS: Final = 10
@@ -102,8 +99,8 @@ class _OtherMethods(Exception):
 class GatewaySubmitRoutes:
     """The submit routes and the synchronous route."""
 
-    def __init__(self, context: GatewayContext) -> None:
-        self._context = context
+    def __init__(self, jobs: GatewayJobs) -> None:
+        self._jobs = jobs
 
     async def submit(self, request: Request) -> Response | StreamResponse:
         """POST .../async/{path}: answers as soon as the job is stored."""
@@ -125,13 +122,14 @@ class GatewaySubmitRoutes:
         ticket, lane = await self._submit(request, call, delay, own_wait=True)
         known = await self._known(request, call, ticket)
         check_mismatch(ticket, preferences)
-        presenter, view = await self._collect(request, call, ticket, known, preferences.wait)
-        return await self._context.responses.submitted(
+        links, view = await self._collect(request, call, ticket, known, preferences.wait)
+        return await self._jobs.ticket_response(
             ticket,
-            presenter,
+            preferences,
+            links,
             kind=_kind(request, call.matched.spec),
+            endpoint=call.matched.spec.engine_endpoint,
             lane=lane,
-            preferences=preferences,
             view=view,
             delay=delay,
         )
@@ -151,19 +149,20 @@ class GatewaySubmitRoutes:
         known = await self._known(request, call, ticket)
         check_mismatch(ticket, preferences)
         seconds = _sync_wait(spec, preferences, delay)
-        presenter, view = await self._collect(request, call, ticket, known, seconds)
+        links, view = await self._collect(request, call, ticket, known, seconds)
         if view is not None and view.terminal:
             headers = [*preferences.headers, *replay_headers(ticket)]
             try:
-                return await self._result(request, view, presenter.urls(ticket.id), headers)
+                return await self._result(request, view, links, headers)
             except (TooManyBytesInFlight, ServerBusy):
                 view = None  # the work is done: a 429 or 503 would say that it was not
-        return await self._context.responses.submitted(
+        return await self._jobs.ticket_response(
             ticket,
-            presenter,
+            preferences,
+            links,
             kind=_kind(request, spec),
+            endpoint=spec.engine_endpoint,
             lane=lane,
-            preferences=preferences,
             view=view,
             delay=delay,
         )
@@ -173,18 +172,18 @@ class GatewaySubmitRoutes:
 
         Without a credential only open endpoints are visible; anything else answers 401.
         """
-        context = self._context
+        jobs = self._jobs
         org = request.params["org"]
         path = "/" + request.params["path"]
-        principal = await context.gate.caller(request)
+        principal = await jobs.gate.caller(request)
         own = principal is not None and principal.org == org
-        service = await context.service(org, request.params["service"])
+        service = await jobs.service(org, request.params["service"])
         matched = None
         if service is not None:
             matched = service.match(_version(request), method, path)
         auth = "platform" if matched is None else matched.spec.auth
         if auth == "none":
-            principal = principal if own else await context.gate.anonymous(org)
+            principal = principal if own else await jobs.gate.anonymous(org)
         elif principal is None:
             raise Unauthenticated
         elif not own:
@@ -192,7 +191,7 @@ class GatewaySubmitRoutes:
         assert principal is not None
         request.principal = principal
         check_scope(principal, Scope.SUBMIT)
-        request.response_headers = await context.gate.count(principal)
+        request.response_headers = await jobs.gate.count(principal)
         if service is None or matched is None:
             methods = () if service is None else service.methods_for(_version(request), path)
             raise _OtherMethods(methods) if methods else _no_endpoint(service, _version(request))
@@ -200,20 +199,19 @@ class GatewaySubmitRoutes:
             raise Unauthenticated
         if matched.spec.is_registered:
             # It may have been registered when the organisation was allowed longer timeouts.
-            allowed = matched.spec.within(context.gate.timeout_seconds_max(principal))
+            allowed = matched.spec.within(jobs.gate.timeout_seconds_max(principal))
             matched = matched._replace(spec=allowed)
         return _ResolvedCall(principal, service, matched, method, path)
 
     async def _submit(
         self, request: Request, call: _ResolvedCall, delay: float, *, own_wait: bool
     ) -> tuple[Ticket, Lane]:
-        context, spec = self._context, call.matched.spec
+        jobs, spec = self._jobs, call.matched.spec
         lane = _lane(request) or spec.lane
         key = read_idempotency_key(request)
         if key is not None and call.principal.kind == "anonymous":
             key = anonymous_key(key)
-        knows = partial(self._context.engine.knows_key, org=request.params["org"])
-        await self._context.gate.check_unless_known(call.principal, key, knows)
+        await jobs.check_new_work(request, key)
         webhooks = await self._webhooks(request, call)
         body = await request.body(PAYLOAD_BYTES_MAX)
         timeout = keep_completed = keep_failed = fingerprint_of = None
@@ -235,7 +233,7 @@ class GatewaySubmitRoutes:
         if spec.is_registered:
             timeout = spec.timeout_seconds
             keep_completed, keep_failed = spec.keep_completed_seconds, spec.keep_failed_seconds
-        ticket = await context.engine.submit(
+        ticket = await jobs.engine.submit(
             spec.engine_endpoint,
             payload,
             org=request.params["org"],
@@ -263,13 +261,7 @@ class GatewaySubmitRoutes:
         """
         if call.principal.kind == "anonymous" and names_webhooks(request):
             raise Unauthenticated
-        return await read_webhook_urls(request, self._context.receivers, request.params["org"])
-
-    def _presenter(self, request: Request, call: _ResolvedCall) -> GatewayPresenter:
-        service = call.service
-        return GatewayPresenter(
-            request.params["org"], service.service, service, self._context.engine.stall_reason
-        )
+        return await read_webhook_urls(request, self._jobs.server.receivers, request.params["org"])
 
     async def _known(self, request: Request, call: _ResolvedCall, ticket: Ticket) -> JobView | None:
         """The job that a known idempotency key names; None if the key was new.
@@ -280,7 +272,7 @@ class GatewaySubmitRoutes:
         if ticket.created:
             return None
         org = request.params["org"]
-        known = await self._context.engine.look(ticket.id, org=org)
+        known = await self._jobs.engine.look(ticket.id, org=org)
         if not may_see(call.principal, known.owner, org):
             raise IdempotencyKeyInUse
         return known
@@ -292,26 +284,23 @@ class GatewaySubmitRoutes:
         ticket: Ticket,
         known: JobView | None,
         seconds: float | None,
-    ) -> tuple[GatewayPresenter, JobView | None]:
-        """The presenter for the job; and, if ``seconds`` are given, the job once it has ended or
+    ) -> tuple[JobLinks, JobView | None]:
+        """The paths of the job; and, if ``seconds`` are given, the job once it has ended or
         the time is up.
 
         A known idempotency key may name a job of another service: its own service's URLs are shown.
         """
-        context, org, presenter = (
-            self._context,
-            request.params["org"],
-            self._presenter(request, call),
-        )
+        org, service = request.params["org"], call.service.service
         if known is not None:
             ref = endpoint_ref(known)
             if ref is None:
                 seconds = None
-            elif ref.service != call.service.service:
-                presenter = await context.presenter(org, ref.service)
+            else:
+                service = ref.service
+        links = job_links(org, service, ticket.id)
         if seconds is None:
-            return presenter, None
-        return presenter, await context.responses.wait(request, ticket.id, org, seconds)
+            return links, None
+        return links, await self._jobs.wait(request, ticket.id, org, seconds)
 
     async def _result(
         self, request: Request, view: JobView, urls: JobLinks, headers: RawHeaders
@@ -319,12 +308,11 @@ class GatewaySubmitRoutes:
         if view.state is State.COMPLETED:
             headers = [urls.link(), *headers]
             if view.endpoint == UPSTREAM_ENDPOINT:
-                view = await self._context.engine.with_result(view)
-                return await reproduced(self._context.engine, view, headers)
+                view = await self._jobs.engine.with_result(view)
+                return await reproduced(self._jobs.engine, view, headers)
             if view.result_is_left_out:
-                large = self._context.responses.large
-                return await large.response(
-                    stored(view), "result", _unchanged, HTTPStatus.OK, headers
+                return await self._jobs.server.large_results.response(
+                    left_out(view), "result", _unchanged, HTTPStatus.OK, headers
                 )
             assert view.result is not None
             return Response(HTTPStatus.OK, view.result, [JSON, *headers])
@@ -408,9 +396,9 @@ def _lane(request: Request) -> Lane | None:
     return lane
 
 
-def routes(context: GatewayContext) -> list[Route]:
+def routes(jobs: GatewayJobs) -> list[Route]:
     """The routes that submit jobs."""
-    submitting = GatewaySubmitRoutes(context)
+    submitting = GatewaySubmitRoutes(jobs)
     routes = []
     for base, suffix in ((BASE, ""), (BASE + "/v{version}", "_version")):
         routes.append(
@@ -426,7 +414,7 @@ def routes(context: GatewayContext) -> list[Route]:
                 parameters=[*_PARAMETERS, *WAIT_PARAMETERS, _TARGET_METHOD],
                 body=_INPUT,
                 any_query=True,
-                responses=[_COMPLETED, _TICKET, _PAYMENT, _KEY_TAKEN, _MISMATCH],
+                responses=[_COMPLETED, _TICKET, PLAN_INACTIVE, _KEY_TAKEN, _MISMATCH],
                 tag="gateway",
             )
         )
@@ -449,7 +437,7 @@ def routes(context: GatewayContext) -> list[Route]:
                         HTTPStatus.OK, "The endpoint's result.", schema={}, media_type="*/*"
                     ),
                     _TICKET,
-                    _PAYMENT,
+                    PLAN_INACTIVE,
                     _MISMATCH,
                     _OTHER_METHODS,
                     ResponseSpec(
@@ -493,9 +481,6 @@ _COMPLETED: Final = ResponseSpec(
     "The job ended within the requested wait.",
     schemas.GatewayJob,
     headers=TICKET_HEADERS,
-)
-_PAYMENT: Final = ResponseSpec(
-    HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
 )
 _OTHER_METHODS: Final = ResponseSpec(
     HTTPStatus.METHOD_NOT_ALLOWED,

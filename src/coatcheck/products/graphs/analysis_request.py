@@ -1,4 +1,4 @@
-"""The payload of a graphs job: where the server stored the archive, and its hash."""
+"""The payload and the stored result of a graphs job."""
 
 from __future__ import annotations
 
@@ -36,3 +36,15 @@ def encode_request(request: AnalysisRequest) -> bytes:
 def decode_request(payload: bytes) -> AnalysisRequest:
     """The request in a payload."""
     return _decode(payload).request
+
+
+RESULT_ARTIFACT: Final = "result.json"
+"""The artifact that holds a result which is too large for the job's row."""
+RESULT_INLINE_BYTES_MAX: Final = 1024 * 1024
+
+
+class StoredGraphResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result in the row of a completed job: the result itself, or the name of its artifact."""
+
+    inline: msgspec.Raw = msgspec.Raw(b"")
+    artifact: str = ""

@@ -51,10 +51,10 @@ from coatcheck.products.graphs.analysis import (
     analyse,
     disk_unavailable,
 )
-from coatcheck.products.graphs.analysis_request import AnalysisRequest
-from coatcheck.products.graphs.presenter import (
+from coatcheck.products.graphs.analysis_request import (
     RESULT_ARTIFACT,
     RESULT_INLINE_BYTES_MAX,
+    AnalysisRequest,
     StoredGraphResult,
 )
 from coatcheck.service import Service

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from coatcheck.product import Product, ProductContext, WorkerContext
 
 if TYPE_CHECKING:
-    from coatcheck.core.webhook_payloads import JobRenderer
     from coatcheck.http.context import ServerContext
     from coatcheck.http.job_adapters import JobAdapter
     from coatcheck.http.routing import Route
@@ -25,16 +24,10 @@ def _routes(context: ProductContext) -> Sequence[Route]:
     return product_routes.routes(context.server)
 
 
-def _job_adapter(server: ServerContext) -> JobAdapter:
-    from coatcheck.products.graphs import routes as product_routes
+def _jobs(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.graphs.jobs import GraphsJobs
 
-    return product_routes.job_adapter(server)
-
-
-def _job_payload(server: ServerContext) -> JobRenderer:
-    from coatcheck.products.graphs import routes as product_routes
-
-    return product_routes.payload_renderer(server)
+    return GraphsJobs(server)
 
 
 @asynccontextmanager
@@ -59,7 +52,6 @@ PRODUCT = Product(
     services=("graphs",),
     routes=_routes,
     response_headers=("X-Api-Version", "X-Usage-Units"),
-    job_adapter=_job_adapter,
-    job_payload=_job_payload,
+    jobs=_jobs,
     workers=_workers,
 )

@@ -39,17 +39,11 @@ from coatcheck.domain.job import JobView
 from coatcheck.domain.limits import ARCHIVE_BYTES_MAX
 from coatcheck.domain.tenants import Scope
 from coatcheck.http import bodies
-from coatcheck.http.job_responses import (
-    IDEMPOTENCY_PARAMETERS,
-    TICKET_HEADERS,
-    WAIT_PARAMETERS,
-    etag,
-)
+from coatcheck.http.job_resource import IDEMPOTENCY_PARAMETERS, PLAN_INACTIVE
 from coatcheck.http.parameters import (
     WEBHOOK_PARAMETERS,
     Preferences,
     WebhookUrls,
-    read_idempotency_key,
     read_preferences,
     read_webhook_urls,
 )
@@ -58,9 +52,10 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.http.upload_limits import UploadSlots
+from coatcheck.http.watching import WAIT_PARAMETERS
 from coatcheck.products.graphs import extra, schemas
 from coatcheck.products.graphs.analysis_request import AnalysisRequest, encode_request
-from coatcheck.products.graphs.context import GraphsContext, stored_key
+from coatcheck.products.graphs.jobs import API_VERSION, ENDED, HEADERS, NO_UNITS, UNITS, GraphsJobs
 from coatcheck.settings.graph_operations import GRAPH_OPERATIONS, graph_endpoint
 
 _log = logging.getLogger(__name__)
@@ -105,15 +100,14 @@ class StreamTail:
 
 BASE: Final = "/v1/graphs"
 PART: Final = "file"
-UNITS: Final = b"x-usage-units"
 
 
 class GraphSubmitRoutes:
     """The submit routes."""
 
-    def __init__(self, context: GraphsContext) -> None:
-        self._context = context
-        settings = context.settings
+    def __init__(self, jobs: GraphsJobs) -> None:
+        self._jobs = jobs
+        settings = jobs.settings
         self._limits = ArchiveLimits.of(
             settings.archive_entries_max, settings.archive_unpacked_mb_max
         )
@@ -123,42 +117,41 @@ class GraphSubmitRoutes:
 
     async def submit(self, route: str, request: Request) -> Response | StreamResponse:
         """POST /v1/graphs/{operation}: answers a known key before it reads the body."""
-        context, principal = self._context, request.principal
-        given_key = read_idempotency_key(request)
-        if given_key is None:
+        jobs, principal = self._jobs, request.principal
+        key = jobs.key(request)
+        if key is None:
             raise IdempotencyKeyRequired(
                 "Send an Idempotency-Key, for example a UUID. To poll the job, send the same "
                 "request with the same key again."
             )
         preferences = read_preferences(request)
         _read_external_calls(request)  # refuses an invalid value before anything is stored
-        await context.gate.check_plan(principal)
-        key = stored_key(principal, given_key)
-        known = await context.engine.find(key, org=principal.org)
+        await jobs.gate.check_plan(principal)
+        known = await jobs.engine.find(key, org=principal.org)
         if known is not None:
             return await self._known(route, request, known, preferences)
         if not self._can_analyse:
             raise GraphsNotInstalled(_NOT_INSTALLED)
-        await context.gate.check_new_work(principal)
-        webhooks = await read_webhook_urls(request, context.guard, request.principal.org)
+        await jobs.gate.check_new_work(principal)
+        webhooks = await read_webhook_urls(request, jobs.server.receivers, principal.org)
         job = new_id()
         ticket: Ticket | None = None
         async with self._room.slot(principal.org) as has_waited:
             if has_waited:
                 # Another request with this key may have been accepted meanwhile.
-                known = await context.engine.find(key, org=principal.org)
+                known = await jobs.engine.find(key, org=principal.org)
             if known is None:
                 ticket = await self._store_and_submit(route, request, job, key, webhooks)
         if ticket is None:
             assert known is not None
             return await self._known(route, request, known, preferences)
         view = await self._look(request, ticket.id, preferences)
-        headers = [*preferences.headers, (UNITS, b"1" if ticket.created else b"0")]
-        if not ticket.created:
-            # Another request with this key was faster; the content says whether it was the same.
-            same = not ticket.mismatch
-            headers += self._replayed(same=same, preferences=preferences)
-        return await context.presenter.response(view, [(b"etag", etag(view)), *headers])
+        if ticket.created:
+            return await self._shown(view, preferences, (UNITS, b"1"))
+        # Another request with this key was faster; the content says whether it was the same.
+        same = not ticket.mismatch
+        replayed = self._replayed(same=same, preferences=preferences)
+        return await self._shown(view, preferences, NO_UNITS, *replayed)
 
     # A key that is known
 
@@ -166,27 +159,32 @@ class GraphSubmitRoutes:
         self, route: str, request: Request, known: JobView, preferences: Preferences
     ) -> Response | StreamResponse:
         """The job in its current state. The body is read and compared only on strict handling."""
-        context = self._context
         same = known.endpoint == graph_endpoint(route)
         if same and preferences.strict:
             same = await self._is_same(request, known)
-        headers = [
-            *preferences.headers,
-            *self._replayed(same=same, preferences=preferences),
-            (UNITS, b"0"),
-        ]
+        replayed = self._replayed(same=same, preferences=preferences)
         view = known
         if preferences.wait is not None and not known.terminal:
-            view = await context.responses.wait_with_result(
-                request, known.id, known.org, preferences.wait
-            )
-        return await context.presenter.response(view, [(b"etag", etag(view)), *headers])
+            view = await self._jobs.wait(request, known.id, known.org, preferences.wait)
+        return await self._shown(view, preferences, NO_UNITS, *replayed)
+
+    async def _shown(
+        self, view: JobView, preferences: Preferences, *headers: tuple[bytes, bytes]
+    ) -> Response | StreamResponse:
+        jobs = self._jobs
+        given = [(b"etag", jobs.etag(view)), API_VERSION, *preferences.headers, *headers]
+        if view.terminal:
+            jobs.has_ended(view)
+            return await jobs.response(view, HTTPStatus.OK, given)
+        seconds = await jobs.retry_after(view)
+        given.append((b"retry-after", b"%d" % seconds))
+        return await jobs.response(view, HTTPStatus.ACCEPTED, given, seconds)
 
     async def _is_same(self, request: Request, known: JobView) -> bool:
         digest = hashlib.sha256()
         async for piece in bodies.file_part(request, PART, ARCHIVE_BYTES_MAX):
             digest.update(piece)
-        record = await self._context.engine.input_of(known.id, org=known.org)
+        record = await self._jobs.engine.input_of(known.id, org=known.org)
         return record is not None and record.sha256 == digest.digest()
 
     @staticmethod
@@ -206,11 +204,10 @@ class GraphSubmitRoutes:
         self, route: str, request: Request, job: UUID, key: str, webhooks: WebhookUrls
     ) -> Ticket:
         """Store the archive, then the job. In every failure, no archive stays without a job."""
-        context = self._context
-        blob_key = await context.engine.new_input_key(job)
+        blob_key = await self._jobs.engine.new_input_key(job)
         began = time.monotonic()
         long: list[EndRecord] = []
-        stored = await store_pieces(context.blobs, blob_key, self._checked(request, long))
+        stored = await store_pieces(self._jobs.engine.blobs, blob_key, self._checked(request, long))
         crash_point("submit.blob_stored")
         for end in long:
             await self._check_long_directory(stored, end)
@@ -259,7 +256,7 @@ class GraphSubmitRoutes:
                 scan = DirectoryScan(stored.size, end, self._limits)
                 left = end.directory_ends_at - end.directory_at
                 async for piece in stream_pieces(
-                    self._context.blobs, stored.key, stored.pieces, end.directory_at
+                    self._jobs.engine.blobs, stored.key, stored.pieces, end.directory_at
                 ):
                     await asyncio.to_thread(_feed, scan, piece[:left])
                     left -= len(piece)
@@ -290,7 +287,7 @@ class GraphSubmitRoutes:
             stored.sha256.hex(),
             external_calls=_read_external_calls(call),
         )
-        return await self._context.engine.submit_with_input(
+        return await self._jobs.engine.submit_with_input(
             graph_endpoint(route),
             encode_request(request),
             StoredInput(stored.key, stored.size, stored.pieces, stored.sha256, age_seconds),
@@ -305,15 +302,15 @@ class GraphSubmitRoutes:
     async def _drop(self, stored: StoredPieces) -> None:
         """Delete an archive that has no job. If that fails, the sweeper deletes it."""
         try:
-            await delete_pieces(self._context.blobs, stored.key)
+            await delete_pieces(self._jobs.engine.blobs, stored.key)
         except BlobStoreUnavailable:
             _log.warning("an archive without a job is left to the sweeper")
 
     async def _look(self, request: Request, job_id: str, preferences: Preferences) -> JobView:
-        context, org = self._context, request.principal.org
+        org = request.principal.org
         if preferences.wait is None:
-            return await context.engine.get(job_id, org=org)
-        return await context.responses.wait_with_result(request, job_id, org, preferences.wait)
+            return await self._jobs.read(job_id, org)
+        return await self._jobs.wait(request, job_id, org, preferences.wait)
 
 
 def _feed(scan: DirectoryScan, piece: bytes) -> None:
@@ -321,8 +318,8 @@ def _feed(scan: DirectoryScan, piece: bytes) -> None:
         pass
 
 
-def routes(context: GraphsContext) -> list[Route]:
-    submitting = GraphSubmitRoutes(context)
+def routes(jobs: GraphsJobs) -> list[Route]:
+    submitting = GraphSubmitRoutes(jobs)
     return [
         Route(
             methods=("POST",),
@@ -345,7 +342,7 @@ def routes(context: GraphsContext) -> list[Route]:
                 schema=_FORM,
                 media_type=bodies.MEDIA_TYPE,
             ),
-            responses=(_UNDER_WAY, ENDED, PAYMENT, _REJECTED, _UNAVAILABLE),
+            responses=(_UNDER_WAY, ENDED, PLAN_INACTIVE, _REJECTED, _UNAVAILABLE),
         )
         for route in GRAPH_OPERATIONS
     ]
@@ -382,22 +379,11 @@ _FORM: Final = {
     "required": [PART],
     "additionalProperties": False,
 }
-_HEADERS: Final = TICKET_HEADERS | {
-    "X-API-Version": "The version of this API.",
-    "Warning": "Names the query fields that are unknown and were ignored.",
-    "X-Usage-Units": "The units metered for this request: 1 for new work, 0 for a poll.",
-}
 _UNDER_WAY: Final = ResponseSpec(
     HTTPStatus.ACCEPTED,
     "The job is stored, and has not ended.",
     schemas.GraphJobBody,
-    headers=_HEADERS,
-)
-ENDED: Final = ResponseSpec(
-    HTTPStatus.OK, "The job has completed, or failed.", schemas.GraphCompleted, headers=_HEADERS
-)
-PAYMENT: Final = ResponseSpec(
-    HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
+    headers=HEADERS,
 )
 _REJECTED: Final = ResponseSpec(
     HTTPStatus.UNPROCESSABLE_ENTITY,

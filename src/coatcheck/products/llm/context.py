@@ -1,4 +1,4 @@
-"""The dependencies of the llm routes, and the lookup of a caller's job."""
+"""The dependencies of the llm routes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coatcheck.core import Engine
-from coatcheck.domain.errors import JobNotFound, NotFound
-from coatcheck.domain.job import JobView
-from coatcheck.domain.tenants import Principal
+from coatcheck.domain.errors import NotFound
 from coatcheck.egress import Guard
-from coatcheck.http import parameters
 from coatcheck.http.gate import Gate
-from coatcheck.http.job_responses import JobResponses
 from coatcheck.http.lifecycle import ServerDraining
-from coatcheck.http.request import Request
 from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.products.llm.caller_retries import SynchronousCallers
-from coatcheck.products.llm.model import LLM_KINDS
-from coatcheck.products.llm.presenter import LlmPresenter
+from coatcheck.products.llm.jobs import LlmJobs
 from coatcheck.settings import Settings
 
 
@@ -45,8 +39,7 @@ class LlmContext:
     settings: Settings
     engine: Engine
     gate: Gate
-    responses: JobResponses
-    presenter: LlmPresenter
+    jobs: LlmJobs
     guard: Guard
     """For webhooks."""
     image_guard: Guard
@@ -64,16 +57,3 @@ class LlmContext:
                 "Ollama-shaped server, or COATCHECK_LLM_TARGETS to several, for servers and "
                 "workers alike."
             )
-
-    async def job(self, request: Request) -> JobView:
-        """The job that the path names. Raises JobNotFound unless the caller may see it."""
-        principal = request.principal
-        view = await self.engine.get(request.params["id"], org=principal.org)
-        if view.endpoint not in LLM_KINDS or not principal.may_see(view.owner):
-            raise JobNotFound("there is no such job")
-        return view
-
-
-def stored_key(principal: Principal, key: str) -> str:
-    """The stored form of an idempotency key: separate for each user, shared by all llm routes."""
-    return parameters.stored_key("llm", principal, key)

@@ -9,7 +9,9 @@ from typing import Final, Literal
 import msgspec
 
 from coatcheck.domain.errors import InvalidParameter
+from coatcheck.domain.job import JobView
 from coatcheck.domain.service_definition import endpoint_key, engine_name
+from coatcheck.domain.states import State
 
 LLM_SERVICE: Final = "llm"
 """The service that runs language models."""
@@ -95,3 +97,14 @@ def model_name(text: str) -> str:
         )
     # A colon before the last slash belongs to a registry's port.
     return text if ":" in text.rpartition("/")[2] else text + _DEFAULT_TAG
+
+
+CANCELLED: Final = "The job was cancelled."
+_decode_answer: Final = msgspec.json.Decoder(StoredAnswer).decode
+
+
+def stored_answer(view: JobView) -> StoredAnswer | None:
+    """Where the answer of a completed job is; None if it has none."""
+    if view.state is not State.COMPLETED or view.result is None:
+        return None
+    return _decode_answer(view.result)

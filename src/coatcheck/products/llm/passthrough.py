@@ -17,11 +17,10 @@ from coatcheck.domain.ids import from_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.domain.tenants import Scope
-from coatcheck.http.job_responses import (
+from coatcheck.http.job_resource import (
     IDEMPOTENCY_PARAMETERS,
-    RESUME_PARAMETERS,
+    PLAN_INACTIVE,
     TICKET_HEADERS,
-    resume_after,
 )
 from coatcheck.http.parameters import Preferences, read_preferences
 from coatcheck.http.problems import MEDIA_TYPE, Problem, problem
@@ -29,6 +28,7 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, StreamResponse, json_response
 from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.http.upload_limits import UploadSlots
+from coatcheck.http.watching import RESUME_PARAMETERS, resume_after
 from coatcheck.products.llm import chat_requests, schemas
 from coatcheck.products.llm.context import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, LlmContext
 from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer
@@ -37,7 +37,6 @@ from coatcheck.products.llm.problem_formats import OLLAMA
 from coatcheck.products.llm.relay import FAILURES, RETRY_AFTER_SECONDS, Relay, job_id_header
 from coatcheck.products.llm.submit_routes import (
     NOT_CONFIGURED,
-    PAYMENT,
     ChatSubmitter,
     SubmittedChat,
 )
@@ -100,9 +99,7 @@ class Passthrough:
             return await self._relay.stream(request, job, Ndjson(), headers, after=after)
         view = await self._relay.held(request, submitted.ticket.id, preferences.wait)
         if view.state is State.COMPLETED:
-            return Response(
-                HTTPStatus.OK, await self._context.presenter.answer(view), [JSON, *headers]
-            )
+            return Response(HTTPStatus.OK, await self._context.jobs.answer(view), [JSON, *headers])
         if view.terminal:
             return self._relay.failed(request, view, headers)
         if preferences.wait is not None:
@@ -124,12 +121,13 @@ async def ticket(
     context: LlmContext, submitted: SubmittedChat, kind: LlmKind, preferences: Preferences
 ) -> Response | StreamResponse:
     """202 with a ticket, for a caller who does not wait, or no longer."""
-    response = await context.responses.submitted(
+    response = await context.jobs.ticket_response(
         submitted.ticket,
-        context.presenter,
+        preferences,
+        context.jobs.links(submitted.ticket.id),
         kind=LLM_ENDPOINTS[kind],
+        endpoint=LLM_ENDPOINTS[kind],
         lane=Lane.URGENT,
-        preferences=preferences,
     )
     response.headers = [*response.headers, job_id_header(submitted.ticket.id)]
     return response
@@ -273,7 +271,7 @@ def _job_route(path: str, name: str, summary: str, handler: Any, body: Mapping[s
                 headers=JOB_HEADERS,
             ),
             ACCEPTED,
-            PAYMENT,
+            PLAN_INACTIVE,
             *CHAT_ERRORS,
         ),
     )
@@ -313,7 +311,7 @@ def _post_route(path: str, name: str, summary: str, handler: Any, access: Scope)
         problem_format=OLLAMA,
         responses=(
             ResponseSpec(HTTPStatus.OK, "The answer of Ollama's API.", schema=_ANY),
-            PAYMENT,
+            PLAN_INACTIVE,
             NOT_CONFIGURED,
             TARGET_FAILED,
             _UNPROCESSABLE,

@@ -11,7 +11,6 @@ from coatcheck.product import Finding, Product, ProductContext, Verdict, WorkerC
 if TYPE_CHECKING:
     from coatcheck.core import Engine
     from coatcheck.core.explain import JobExplainer
-    from coatcheck.core.webhook_payloads import JobRenderer
     from coatcheck.http.context import ServerContext
     from coatcheck.http.job_adapters import JobAdapter
     from coatcheck.http.problem_formats import ProblemFormat
@@ -34,16 +33,10 @@ def _unrouted_formats() -> Mapping[str, ProblemFormat]:
     return UNROUTED_FORMATS
 
 
-def _job_adapter(server: ServerContext) -> JobAdapter:
-    from coatcheck.products.llm import routes as product_routes
+def _jobs(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.llm.jobs import LlmJobs
 
-    return product_routes.job_adapter(server)
-
-
-def _job_payload(server: ServerContext) -> JobRenderer:
-    from coatcheck.products.llm import routes as product_routes
-
-    return product_routes.payload_renderer(server)
+    return LlmJobs(server)
 
 
 @asynccontextmanager
@@ -101,8 +94,7 @@ PRODUCT = Product(
     routes=_routes,
     unrouted_formats=_unrouted_formats,
     request_headers=("OpenAI-Organization", "OpenAI-Project"),
-    job_adapter=_job_adapter,
-    job_payload=_job_payload,
+    jobs=_jobs,
     workers=_workers,
     maintenance=_maintenance,
     explainer=_explainer,

@@ -30,6 +30,7 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse
 from coatcheck.products.llm.answers import without_text
 from coatcheck.products.llm.context import LlmContext
+from coatcheck.products.llm.jobs import shown_error
 from coatcheck.products.llm.openai.native import Untranslatable
 from coatcheck.products.llm.output_stream import (
     Idle,
@@ -40,7 +41,6 @@ from coatcheck.products.llm.output_stream import (
     Restarted,
     follow,
 )
-from coatcheck.products.llm.presenter import shown_error
 
 Awaited = TypeVar("Awaited")
 
@@ -142,9 +142,7 @@ class Relay:
         the caller leaves."""
         if seconds is None:
             seconds = HELD_SECONDS_MAX
-        held = self._context.responses.wait_with_result(
-            request, job_id, request.principal.org, seconds
-        )
+        held = self._context.jobs.wait_with_result(request, job_id, request.principal.org, seconds)
         return await self._while_there(request, from_text(job_id), held)
 
     async def _while_there(
@@ -167,7 +165,7 @@ class Relay:
     def headers(self, job: UUID) -> RawHeaders:
         """The headers that lead from a response to its job."""
         job_id = to_text(job)
-        return [job_id_header(job_id), *self._context.presenter.urls(job_id).headers()]
+        return [job_id_header(job_id), *self._context.jobs.links(job_id).headers()]
 
     def failed(self, request: Request, view: JobView, headers: RawHeaders) -> Response:
         """The response to a caller whose job has failed."""
@@ -269,7 +267,7 @@ class _RelayedStream:
                 yield framing.error(HTTPStatus.SERVICE_UNAVAILABLE, error.code, why)
 
     def _void(self, piece: Restarted) -> bytes:
-        urls = self._context.presenter.urls(to_text(self._job))
+        urls = self._context.jobs.links(to_text(self._job))
         return self._framing.error(
             HTTPStatus.BAD_GATEWAY,
             "output_restarted",
@@ -283,7 +281,7 @@ class _RelayedStream:
         if _decode_last(self._last).done:
             return self._framing.end()
         # The last object was too large to be a chunk.
-        last = without_text(await self._context.presenter.answer(view))
+        last = without_text(await self._context.jobs.answer(view))
         return self._framing.output(None, last) + self._framing.end()
 
 

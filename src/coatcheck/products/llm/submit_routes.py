@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,31 +20,23 @@ from coatcheck.domain.errors import (
     InvalidParameter,
 )
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.tenants import Scope
 from coatcheck.http.bodies import check_content_type
-from coatcheck.http.job_responses import (
-    IDEMPOTENCY_PARAMETERS,
-    TICKET_HEADERS,
-    WAIT_PARAMETERS,
-    check_mismatch,
-    etag,
-    replay_headers,
-)
-from coatcheck.http.parameters import check_webhook_url, read_idempotency_key, read_preferences
+from coatcheck.http.job_resource import check_mismatch, replay_headers
+from coatcheck.http.parameters import check_webhook_url, read_preferences
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
-from coatcheck.products.llm import chat_requests, schemas
+from coatcheck.products.llm import chat_requests
 from coatcheck.products.llm.caller_retries import JOINED
-from coatcheck.products.llm.context import LlmContext, stored_key
+from coatcheck.products.llm.context import LlmContext
+from coatcheck.products.llm.jobs import JOBS
 from coatcheck.products.llm.model import (
     JOB_TIMEOUT_SECONDS,
     LLM_ENDPOINTS,
     LLM_PAYLOAD_BYTES_MAX,
     LlmKind,
 )
-from coatcheck.products.llm.presenter import JOBS
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -100,17 +91,12 @@ class ChatSubmitter:
         payload = chat_requests.payload_of(
             kind, model, fields, turns, fetch_images=bool(image_urls)
         )
-        given_key = read_idempotency_key(request)
-        if passthrough and given_key is None and not chat_requests.OWN_FIELDS & fields.keys():
+        key = context.jobs.key(request)
+        if passthrough and key is None and not chat_requests.OWN_FIELDS & fields.keys():
             joined = await context.callers.join(request, payload)
             if joined is not None:
                 return SubmittedChat(joined, model, [JOINED])
-        key = None if given_key is None else stored_key(principal, given_key)
-        await self._context.gate.check_unless_known(
-            request.principal,
-            key,
-            partial(self._context.engine.knows_key, org=request.principal.org),
-        )
+        await context.jobs.check_new_work(request, key)
         webhooks = await self._webhooks(fields, principal.org)
         for path, url in image_urls.items():
             await check_webhook_url(path, url, context.image_guard, principal.org)
@@ -168,27 +154,11 @@ class ChatSubmitRoutes:
 
     async def submit(self, request: Request) -> Response | StreamResponse:
         """POST /jobs: answers as soon as the job is stored."""
-        context, org = self._context, request.principal.org
         preferences = read_preferences(request)
         check_content_type(request)
         kind, submitted = await self._submit_chat(request)
-        ticket = submitted.ticket
-        view = None
-        if preferences.wait is not None:
-            view = await context.responses.wait_with_result(
-                request, ticket.id, org, preferences.wait
-            )
-            if view.terminal:
-                urls = context.presenter.urls(view.id)
-                headers = [*preferences.headers, *submitted.headers, *urls.headers()]
-                return await context.presenter.response(view, [*headers, (b"etag", etag(view))])
-        return await context.responses.submitted(
-            ticket,
-            context.presenter,
-            kind=LLM_ENDPOINTS[kind],
-            lane=Lane.STANDARD,
-            preferences=preferences,
-            view=view,
+        return await self._context.jobs.accepted(
+            request, submitted.ticket, preferences, endpoint=LLM_ENDPOINTS[kind]
         )
 
     async def _submit_chat(self, request: Request) -> tuple[LlmKind, SubmittedChat]:
@@ -209,36 +179,16 @@ class ChatSubmitRoutes:
 def routes(context: LlmContext) -> list[Route]:
     submitting = ChatSubmitRoutes(context)
     return [
-        Route(
-            methods=("POST",),
-            path=JOBS,
-            name="submit_chat",
+        context.jobs.submit_route(
+            JOBS,
+            "submit_chat",
+            submitting.submit,
             summary="Queue a chat or a completion.",
             description="The body is that of Ollama's `/api/chat`, or with `prompt` that of "
             "`/api/generate`. Every field except the two webhook URLs reaches the target "
             "unchanged. The answer comes as soon as the job is stored.",
-            handler=submitting.submit,
-            access=Scope.SUBMIT,
-            tag="llm",
-            parameters=(*IDEMPOTENCY_PARAMETERS, *WAIT_PARAMETERS),
             body=RequestBody("A chat.", schema=_CHAT),
-            responses=(
-                ResponseSpec(
-                    HTTPStatus.ACCEPTED,
-                    "The job is stored.",
-                    schemas.ChatTicket,
-                    headers=TICKET_HEADERS,
-                ),
-                ResponseSpec(
-                    HTTPStatus.OK,
-                    "The job ended within the time to wait.",
-                    schemas.ChatJob,
-                    headers=TICKET_HEADERS,
-                ),
-                PAYMENT,
-                NOT_CONFIGURED,
-                _UNPROCESSABLE,
-            ),
+            responses=(NOT_CONFIGURED,),
         )
     ]
 
@@ -266,16 +216,6 @@ _CHAT: Final = {
     "required": [chat_requests.MODEL],
     "additionalProperties": True,
 }
-PAYMENT: Final = ResponseSpec(
-    HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
-)
 NOT_CONFIGURED: Final = ResponseSpec(
     HTTPStatus.NOT_FOUND, "No target is configured (`llm_not_configured`).", Problem, MEDIA_TYPE
-)
-_UNPROCESSABLE: Final = ResponseSpec(
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-    "The idempotency key was used with another request, and the caller asked for strict handling; "
-    "or the URL of a webhook is forbidden.",
-    Problem,
-    MEDIA_TYPE,
 )

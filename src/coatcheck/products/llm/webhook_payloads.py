@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from coatcheck.core import Engine
-from coatcheck.core.webhook_payloads import JobRenderer, WholeBody
+from coatcheck.core.webhook_payloads import WholeBody
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import Artifact, JobView
 from coatcheck.domain.limits import SIGNED_URL_SECONDS_MAX
 from coatcheck.domain.states import State
 from coatcheck.domain.webhooks import DeliveryEvent
 from coatcheck.products.llm import schemas
-from coatcheck.products.llm.presenter import CANCELLED, LlmPresenter, stored_answer
+from coatcheck.products.llm.model import CANCELLED, stored_answer
+
+if TYPE_CHECKING:
+    from coatcheck.products.llm.jobs import LlmJobs
 
 ARTIFACT_INLINE_BYTES_MAX: Final = 256 * 1024
 ARTIFACTS_INLINE_BYTES_MAX: Final = 1024 * 1024
@@ -73,30 +76,24 @@ class ExpiredChat(msgspec.Struct, frozen=True):
     expired: bool = True
 
 
-def renderer(engine: Engine, presenter: LlmPresenter) -> JobRenderer:
-    """The renderer that ``core/webhook_payloads.py`` calls."""
-
-    async def render(event: DeliveryEvent, view: JobView | None) -> Any:
-        if event.facts.get("as") == _PHASE:
-            return WholeBody(await _state(engine, presenter, event, view))
-        return _expired(event) if view is None else await presenter.job(view)
-
-    return render
+async def render(jobs: LlmJobs, event: DeliveryEvent, view: JobView | None) -> Any:
+    """The payload of an event, for ``core/webhook_payloads.py``."""
+    if event.facts.get("as") == _PHASE:
+        return WholeBody(await _state(jobs, event, view))
+    return _expired(event) if view is None else await jobs.show(view)
 
 
-async def _state(
-    engine: Engine, presenter: LlmPresenter, event: DeliveryEvent, view: JobView | None
-) -> PayloadState:
+async def _state(jobs: LlmJobs, event: DeliveryEvent, view: JobView | None) -> PayloadState:
     facts = event.facts
     state = _state_name(facts["state"])
-    before = await engine.webhooks.previous_facts(event)
+    before = await jobs.engine.webhooks.previous_facts(event)
     result = None
     artifacts: list[PayloadArtifact] = []
     if view is not None and state is schemas.LlmState.DONE:
         stored = stored_answer(view)
         if stored is not None and not stored.artifact:
             result = stored.inline
-        artifacts = await _artifacts(engine, presenter, view)
+        artifacts = await _artifacts(jobs, view)
     return PayloadState(
         type=f"job.{state.value}",
         timestamp=event.at,
@@ -128,17 +125,15 @@ def _error(event: DeliveryEvent, view: JobView | None) -> schemas.Error | None:
     return schemas.Error(code, (view.error_message if view is not None and known else None) or "")
 
 
-async def _artifacts(
-    engine: Engine, presenter: LlmPresenter, view: JobView
-) -> list[PayloadArtifact]:
+async def _artifacts(jobs: LlmJobs, view: JobView) -> list[PayloadArtifact]:
     payloads = []
     room = ARTIFACTS_INLINE_BYTES_MAX
-    for artifact in await presenter.artifacts(view):
+    for artifact in await jobs.artifacts(view):
         content = url = None
         if artifact.size <= min(room, ARTIFACT_INLINE_BYTES_MAX):
-            content = await _content(engine, artifact)
+            content = await _content(jobs.engine, artifact)
         if content is None:
-            url = await _signed(engine, view, artifact)
+            url = await _signed(jobs.engine, view, artifact)
         else:
             room -= artifact.size
         payloads.append(

@@ -11,8 +11,8 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
 from coatcheck.products.speech import schemas
-from coatcheck.products.speech.context import SpeechContext
 from coatcheck.products.speech.errors import GenerationNotFound
+from coatcheck.products.speech.jobs import SpeechJobs
 from coatcheck.products.speech.model import SpeechType
 from coatcheck.products.speech.presenter import GENERATIONS, shown_generation
 from coatcheck.products.speech.repository import SpeechRepository
@@ -25,7 +25,7 @@ SPOKEN: Final = (SpeechType.GENERATE, SpeechType.DESIGN_PREVIEW)
 class GenerationRoutes:
     """The routes that show generations."""
 
-    def __init__(self, context: SpeechContext) -> None:
+    def __init__(self, context: SpeechJobs) -> None:
         self._context = context
 
     async def one(self, request: Request) -> Response:
@@ -53,7 +53,7 @@ class GenerationRoutes:
         )
 
 
-def routes(context: SpeechContext) -> list[Route]:
+def routes(context: SpeechJobs) -> list[Route]:
     generations = GenerationRoutes(context)
     return [
         Route(

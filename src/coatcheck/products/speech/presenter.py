@@ -9,22 +9,19 @@ from uuid import UUID
 import msgspec
 
 from coatcheck.core import Engine
-from coatcheck.domain.ids import from_text, to_text
+from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import WAITING, State
 from coatcheck.http.artifacts import SIGNED_SECONDS, signed_seconds
-from coatcheck.http.job_responses import JobLinks
+from coatcheck.http.watching import JobLinks
 from coatcheck.products.speech import schemas
 from coatcheck.products.speech.model import (
     AUDIO_TYPE,
-    SpeechReader,
     SpeechType,
     StoredSpeechTask,
     StoredVoice,
-    generation_of,
     user_of,
 )
-from coatcheck.products.speech.repository import SpeechRepository
 
 TASKS: Final = "/tasks"
 GENERATIONS: Final = "/generations"
@@ -33,46 +30,8 @@ _decode_clone: Final = msgspec.json.Decoder(schemas.StoredClone).decode
 _decode_result: Final = msgspec.json.Decoder(schemas.StoredResult).decode
 
 
-class SpeechPresenter:
-    """Renders tasks for one reader. Every task is read anew on the reader's behalf, so that no
-    response contains a row that row security hides from them."""
-
-    shows_long_results = False
-
-    def __init__(
-        self, engine: Engine, reader: SpeechReader, kind: SpeechType = SpeechType.GENERATE
-    ) -> None:
-        self._engine = engine
-        self._reader = reader
-        self._kind = kind
-
-    def urls(self, job_id: str) -> JobLinks:
-        return task_urls(job_id)
-
-    def ticket(self, job_id: str, state: State, urls: JobLinks) -> schemas.SpeechTicket:
-        generation = None
-        if self._kind is not SpeechType.CLONE:
-            generation = to_text(generation_of(from_text(job_id)))
-        return schemas.SpeechTicket(
-            task_id=job_id,
-            type=self._kind,
-            generation_id=generation,
-            # Not more exact: whether the task waits or runs is shown where it is read.
-            status=schemas.STATUSES[state] if state.terminal else schemas.SpeechStatus.PROCESSING,
-            terminal=state.terminal,
-            urls=_urls(urls, generation),
-        )
-
-    async def job(self, view: JobView) -> schemas.SpeechTask:
-        """The task in its current state."""
-        return await shown_task(
-            self._engine, await self._engine.extension(SpeechRepository).task(self._reader, view.id)
-        )
-
-
 def task_urls(job_id: str) -> JobLinks:
-    poll = f"{TASKS}/{job_id}"
-    return JobLinks(poll, poll + "/events", poll + "/cancel")
+    return JobLinks.at(f"{TASKS}/{job_id}")
 
 
 async def shown_task(engine: Engine, task: StoredSpeechTask) -> schemas.SpeechTask:
@@ -103,7 +62,7 @@ async def shown_task(engine: Engine, task: StoredSpeechTask) -> schemas.SpeechTa
         cancellation_requested=view.state in (State.CANCEL_REQUESTED, State.CANCELLED),
         terminal=view.terminal,
         generation_id=generation,
-        urls=_urls(task_urls(view.id), generation),
+        urls=shown_urls(task_urls(view.id), generation),
     )
 
 
@@ -131,7 +90,7 @@ async def shown_generation(engine: Engine, task: StoredSpeechTask) -> schemas.Ge
         completed_at=view.finished_at,
         expires_at=view.expires_at,
         terminal=view.terminal,
-        urls=_urls(task_urls(view.id), spoken.id),
+        urls=shown_urls(task_urls(view.id), spoken.id),
     )
 
 
@@ -151,7 +110,7 @@ async def shown_voice(engine: Engine, voice: StoredVoice) -> schemas.Voice:
     )
 
 
-def _urls(urls: JobLinks, generation: str | None) -> schemas.SpeechUrls:
+def shown_urls(urls: JobLinks, generation: str | None) -> schemas.SpeechUrls:
     return schemas.SpeechUrls(
         poll=urls.poll,
         events=urls.events,

@@ -10,7 +10,6 @@ from coatcheck.product import Product, ProductContext
 
 if TYPE_CHECKING:
     from coatcheck.core.remote.result_store import ResultStore
-    from coatcheck.core.webhook_payloads import JobRenderer
     from coatcheck.domain.remote_work import OperatorRemote
     from coatcheck.http.context import ServerContext
     from coatcheck.http.job_adapters import JobAdapter
@@ -27,16 +26,10 @@ def _routes(context: ProductContext) -> Sequence[Route]:
     return product_routes.routes(context.server)
 
 
-def _job_adapter(server: ServerContext) -> JobAdapter:
-    from coatcheck.products.speech import routes as product_routes
+def _jobs(server: ServerContext) -> JobAdapter:
+    from coatcheck.products.speech.jobs import SpeechJobs
 
-    return product_routes.job_adapter(server)
-
-
-def _job_payload(server: ServerContext) -> JobRenderer:
-    from coatcheck.products.speech import routes as product_routes
-
-    return product_routes.payload_renderer(server)
+    return SpeechJobs(server)
 
 
 @asynccontextmanager
@@ -76,8 +69,7 @@ PRODUCT = Product(
     name="speech",
     services=("speech",),
     routes=_routes,
-    job_adapter=_job_adapter,
-    job_payload=_job_payload,
+    jobs=_jobs,
     call_services=_call_services,
     maintenance=_maintenance,
     result_stores=_result_stores,

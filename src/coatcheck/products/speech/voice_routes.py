@@ -11,14 +11,15 @@ from uuid import UUID
 from coatcheck.domain.errors import BodyTooSlow, CoatcheckError, OutcomeUnknown, WrongMediaType
 from coatcheck.domain.tenants import Scope
 from coatcheck.http import bodies
+from coatcheck.http.job_resource import PLAN_INACTIVE
 from coatcheck.http.pages import PAGE_PARAMETERS, read_page
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import UPLOAD_SECONDS_MAX, Request
 from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.speech import schemas
-from coatcheck.products.speech.context import SpeechContext
 from coatcheck.products.speech.errors import AudioRejected
+from coatcheck.products.speech.jobs import SpeechJobs
 from coatcheck.products.speech.model import (
     AUDIO_TYPE,
     VOICE_BYTES_MAX,
@@ -29,7 +30,7 @@ from coatcheck.products.speech.model import (
 )
 from coatcheck.products.speech.presenter import shown_voice
 from coatcheck.products.speech.repository import SpeechRepository
-from coatcheck.products.speech.submit_routes import PAYMENT, TAG
+from coatcheck.products.speech.submit_routes import TAG
 from coatcheck.products.speech.wav import NotWav, WavReader, WavRejected
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ PART: Final = "file"
 class VoiceRoutes:
     """The routes of voices."""
 
-    def __init__(self, context: SpeechContext) -> None:
+    def __init__(self, context: SpeechJobs) -> None:
         self._context = context
 
     async def create(self, request: Request) -> Response:
@@ -163,7 +164,7 @@ def _refusal(error: NotWav | WavRejected) -> CoatcheckError:
     return AudioRejected(error.reason, f"The WAV file cannot be used: {error}.")
 
 
-def routes(context: SpeechContext) -> list[Route]:
+def routes(context: SpeechJobs) -> list[Route]:
     voices = VoiceRoutes(context)
     voice_id = Parameter("id", "path", "The voice's id.", ULID)
     return [
@@ -188,7 +189,7 @@ def routes(context: SpeechContext) -> list[Route]:
                     schemas.Voice,
                     headers={"Location": "The URL of the voice."},
                 ),
-                PAYMENT,
+                PLAN_INACTIVE,
                 ResponseSpec(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     "The recording cannot be used (`audio_rejected`); the detail says why.",

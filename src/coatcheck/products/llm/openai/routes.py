@@ -13,12 +13,13 @@ from coatcheck.domain.ids import from_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.domain.tenants import Scope
-from coatcheck.http.job_responses import IDEMPOTENCY_PARAMETERS, RESUME_PARAMETERS, resume_after
+from coatcheck.http.job_resource import IDEMPOTENCY_PARAMETERS, PLAN_INACTIVE
 from coatcheck.http.parameters import read_preferences
 from coatcheck.http.problems import problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse, json_response
 from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.http.watching import RESUME_PARAMETERS, resume_after
 from coatcheck.products.llm.context import LlmContext
 from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer, canonical_name
 from coatcheck.products.llm.model import LlmKind
@@ -47,7 +48,6 @@ from coatcheck.products.llm.problem_formats import OPENAI
 from coatcheck.products.llm.relay import NO_RETRY, Relay, untranslatable
 from coatcheck.products.llm.submit_routes import (
     NOT_CONFIGURED,
-    PAYMENT,
     ChatSubmitter,
     SubmittedChat,
 )
@@ -82,7 +82,7 @@ class OpenAIJobs:
             return _without_retry(response)
         view = await self._relay.held(request, submitted.ticket.id, preferences.wait)
         if view.state is State.COMPLETED:
-            answer = await self._context.presenter.answer(view)
+            answer = await self._context.jobs.answer(view)
             try:
                 whole = options.translator.whole(job, submitted.model, answer)
                 return json_response(whole, headers=headers)
@@ -267,7 +267,7 @@ def _job_route(
                 also={"text/event-stream": _CHUNKS} if streams else {},
             ),
             ACCEPTED,
-            PAYMENT,
+            PLAN_INACTIVE,
             *CHAT_ERRORS,
         ),
     )

@@ -1,22 +1,39 @@
-"""Shows llm jobs as HTTP bodies: the job, its state, why it waits, its answer."""
+"""The jobs of llm: how they are found and shown, why they wait, and their answers."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from coatcheck.core import Engine
-from coatcheck.domain.errors import BlobStoreUnavailable, JobNotFound
+from coatcheck.domain.errors import BlobStoreUnavailable, InvalidParameter, JobNotFound
 from coatcheck.domain.job import Artifact, JobView
+from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.states import State
+from coatcheck.domain.webhooks import DeliveryEvent
 from coatcheck.http.artifacts import artifact_url
-from coatcheck.http.job_responses import JobLinks
+from coatcheck.http.job_adapters import JobLabel
+from coatcheck.http.job_resource import JobResource
+from coatcheck.http.pages import PageQuery
+from coatcheck.http.parameters import read_choice
+from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, RawHeaders, Response, StreamResponse, json_response
-from coatcheck.products.llm import schemas
-from coatcheck.products.llm.model import StoredAnswer
+from coatcheck.http.routing import Parameter
+from coatcheck.http.watching import JobLinks
+from coatcheck.products.llm import schemas, webhook_payloads
+from coatcheck.products.llm.model import (
+    CANCELLED,
+    LLM_ENDPOINTS,
+    LLM_KINDS,
+    LLM_SERVICE,
+    MODEL_NAME_CHARACTERS_MAX,
+    LlmRequest,
+    model_name,
+    stored_answer,
+)
 from coatcheck.products.llm.queries import TargetState
 from coatcheck.products.llm.repository import LlmRepository
 
@@ -72,30 +89,38 @@ def _unreachable(view: JobView, away: Sequence[TargetState], what: str) -> schem
 
 
 JOBS: Final = "/jobs"
-CANCELLED: Final = "The job was cancelled."
 _NO_RESULT: Final = b'"result":null}'
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode_answer: Final = msgspec.json.Decoder(StoredAnswer).decode
+_DEFAULT_TAG: Final = ":latest"
+_decode_request: Final = msgspec.json.Decoder(LlmRequest).decode
 
 
-class LlmPresenter:
-    """Shows llm jobs, and makes the responses that contain them."""
+class LlmJobs(JobResource):
+    """Chats and completions."""
 
-    shows_long_results = False
+    product = "llm"
+    name = "chat"
+    path = f"{JOBS}/{{id}}"
+    body = schemas.ChatJob
+    ticket_body = schemas.ChatTicket
+    page_body = schemas.ChatJobPage
+    endpoints = LLM_KINDS
+    states = schemas.ENGINE_STATES
+    events_description = (
+        "Each `chunk` is one object of the target's stream, unchanged. The chunk "
+        '`{"coatcheck": {"restarted": true, ...}}` says that the job starts again: all chunks '
+        "before it are void."
+    )
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def urls(self, job_id: str) -> JobLinks:
-        poll = f"{JOBS}/{job_id}"
-        return JobLinks(poll, poll + "/events", poll + "/cancel")
-
-    def ticket(self, job_id: str, state: State, urls: JobLinks) -> schemas.ChatTicket:
+    def ticket(
+        self, job_id: str, state: State, links: JobLinks, endpoint: str
+    ) -> schemas.ChatTicket:
+        del endpoint
         shown = schemas.llm_state(state, loading=False)
-        return schemas.ChatTicket(job_id, shown, state.terminal, schemas.ChatUrls(*urls))
+        return schemas.ChatTicket(job_id, shown, state.terminal, schemas.ChatUrls(*links))
 
-    async def job(self, view: JobView) -> schemas.ChatJob:
+    async def show(self, view: JobView) -> schemas.ChatJob:
         """The job, with its answer if the row has it. A longer answer is an artifact."""
         job = await self._job(view)
         stored = stored_answer(view)
@@ -116,19 +141,21 @@ class LlmPresenter:
             finished_at=view.finished_at,
             expires_at=view.expires_at,
             terminal=view.terminal,
-            urls=schemas.ChatUrls(*self.urls(view.id)),
+            urls=schemas.ChatUrls(*self.links(view.id)),
         )
 
     async def response(
-        self, view: JobView, headers: RawHeaders, status: HTTPStatus = HTTPStatus.OK
+        self, view: JobView, status: HTTPStatus, headers: RawHeaders, retry_after: int | None = None
     ) -> Response | StreamResponse:
         """The whole job, with an answer of any length."""
+        del retry_after
+        view = await self.engine.with_result(view)
         stored = stored_answer(view)
         if stored is None or not stored.artifact:
-            return json_response(await self.job(view), status, headers)
+            return json_response(await self.show(view), status, headers)
         pieces = await self._whole(view, stored.artifact)
         if pieces is None:
-            return json_response(await self.job(view), status, headers)
+            return json_response(await self.show(view), status, headers)
         opening = _encode(await self._job(view)).removesuffix(_NO_RESULT) + b'"result":'
 
         async def body() -> AsyncIterator[bytes]:
@@ -150,22 +177,72 @@ class LlmPresenter:
             raise JobNotFound("its answer was deleted")
         return b"".join([piece async for piece in pieces])
 
+    def shows_files(self, view: JobView) -> bool:
+        """Only at its end, as another attempt makes new ones."""
+        return view.state is State.COMPLETED
+
     async def artifacts(self, view: JobView) -> Sequence[Artifact]:
         """The job's files, once it is done."""
-        if not shows_artifacts(view):
+        if not self.shows_files(view):
             return ()
-        return await self._engine.artifacts(view.id, org=view.org)
+        return await self.engine.artifacts(view.id, org=view.org)
+
+    # Listing
+
+    async def page(
+        self, request: Request, asked: PageQuery
+    ) -> tuple[Sequence[schemas.ChatJobItem], str | None]:
+        """The caller's jobs; for an admin, all of the organisation's."""
+        principal, query = request.principal, request.query
+        choice = read_choice(query, "state", list(schemas.LlmState))
+        requested = None if choice is None else schemas.LlmState(choice)
+        model = _model(query.get("model"))
+        page = await self.engine.page(
+            org=principal.org,
+            endpoints=list(LLM_ENDPOINTS.values()),
+            queue_key_prefix=model,
+            states=None if requested is None else schemas.ENGINE_STATES[requested],
+            owner=principal.lists_jobs_of,
+            after=asked.after_id,
+            limit=asked.limit,
+        )
+        shown = [await self.item(view) for view in page.items]
+        items = [
+            item
+            for item in shown
+            # A claimed job is `queued` or `loading`: its row does not say which.
+            if (requested is None or item.state is requested)
+            # One model's name may begin with another's.
+            and (model is None or item.model == model)
+        ]
+        return items, asked.following(shown, lambda item: item.job_id)
+
+    # For the console and for webhooks
+
+    async def label(self, job: OrgJob, /) -> JobLabel:
+        kind = LLM_KINDS.get(job.view.endpoint, job.view.endpoint)
+        return JobLabel(LLM_SERVICE, f"{kind} {job.view.queue_key.removesuffix(_DEFAULT_TAG)}")
+
+    def result(self, job: OrgJob) -> bytes | None:
+        stored = stored_answer(job.view)
+        return None if stored is None or stored.artifact else bytes(stored.inline)
+
+    async def input(self, job: OrgJob) -> bytes:
+        return bytes(_decode_request(await super().input(job)).body)
+
+    async def payload(self, event: DeliveryEvent, view: JobView | None) -> Any:
+        return await webhook_payloads.render(self, event, view)
 
     async def _job(self, view: JobView) -> schemas.ChatJob:
         assignment = None
         if view.dispatched_at is not None:
-            assignment = await self._engine.extension(LlmRepository).assignment(view.org, view.uuid)
+            assignment = await self.engine.extension(LlmRepository).assignment(view.org, view.uuid)
         # By the state that is shown: the job may have ended between the two reads.
         held = view.state.held
         state = schemas.llm_state(view.state, loading=assignment is not None and assignment.loading)
         waiting = None
         if state is schemas.LlmState.QUEUED and view.state is not State.DISPATCHING:
-            waiting = await waiting_reason(self._engine, view)
+            waiting = await waiting_reason(self.engine, view)
         return schemas.ChatJob(
             job_id=view.id,
             state=state,
@@ -182,13 +259,13 @@ class LlmPresenter:
             finished_at=view.finished_at,
             expires_at=view.expires_at,
             terminal=view.terminal,
-            urls=schemas.ChatUrls(*self.urls(view.id)),
+            urls=schemas.ChatUrls(*self.links(view.id)),
         )
 
     async def _state(self, view: JobView) -> schemas.LlmState:
         loading = False
         if view.state is State.DISPATCHING:
-            assignment = await self._engine.extension(LlmRepository).assignment(view.org, view.uuid)
+            assignment = await self.engine.extension(LlmRepository).assignment(view.org, view.uuid)
             loading = assignment is not None and assignment.loading
         return schemas.llm_state(view.state, loading=loading)
 
@@ -198,23 +275,23 @@ class LlmPresenter:
             media_type=artifact.media_type,
             bytes=artifact.size,
             sha256=artifact.sha256.hex(),
-            url=artifact_url(self.urls(view.id).poll, artifact.name),
+            url=artifact_url(self.links(view.id).poll, artifact.name),
         )
 
     async def _whole(self, view: JobView, name: str) -> AsyncIterator[bytes] | None:
         """The pieces of an answer that is an artifact, with the first one read: once the head of a
         response is sent, nothing can say that the answer is missing. None if it was deleted."""
-        for artifact in await self._engine.artifacts(view.id, org=view.org):
+        for artifact in await self.engine.artifacts(view.id, org=view.org):
             if artifact.name == name:
                 break
         else:
-            await self._engine.get(view.id, org=view.org)  # pruned just now: then this raises
+            await self.engine.get(view.id, org=view.org)  # pruned just now: then this raises
             return None
-        stream = self._engine.read_artifact(artifact)
+        stream = self.engine.read_artifact(artifact)
         try:
             first = await anext(stream)
         except FileNotFoundError as error:
-            await self._engine.get(view.id, org=view.org)  # pruned just now: then this raises
+            await self.engine.get(view.id, org=view.org)  # pruned just now: then this raises
             raise BlobStoreUnavailable("the blob of an answer is missing") from error
 
         async def pieces() -> AsyncIterator[bytes]:
@@ -225,21 +302,34 @@ class LlmPresenter:
         return pieces()
 
 
-def shows_artifacts(view: JobView) -> bool:
-    """Whether the job's files are shown: only at its end, as another attempt makes new ones."""
-    return view.state is State.COMPLETED
-
-
-def stored_answer(view: JobView) -> StoredAnswer | None:
-    """Where the answer of a completed job is; None if it has none."""
-    if view.state is not State.COMPLETED or view.result is None:
-        return None
-    return _decode_answer(view.result)
-
-
 def shown_error(view: JobView) -> schemas.Error | None:
     """Why a job failed or was cancelled. ``waiting`` has what only delays it."""
     if view.state not in (State.FAILED, State.CANCELLED):
         return None
     code = "cancelled" if view.state is State.CANCELLED else view.error_code or "job_failed"
     return schemas.Error(code, view.error_message or CANCELLED)
+
+
+def _model(given: str | None) -> str | None:
+    if given is None:
+        return None
+    try:
+        return model_name(given)
+    except InvalidParameter as error:
+        raise InvalidParameter(error.field, error.issue) from None
+
+
+LIST_FILTERS: Final = (
+    Parameter(
+        "state",
+        "query",
+        "Only jobs in this state.",
+        {"type": "string", "enum": list(schemas.LlmState)},
+    ),
+    Parameter(
+        "model",
+        "query",
+        "Only jobs for this model.",
+        {"type": "string", "minLength": 1, "maxLength": MODEL_NAME_CHARACTERS_MAX},
+    ),
+)
