@@ -366,10 +366,14 @@ class EndpointNotFound(NotFound):
 
 
 class JobNotFound(NotFound):
-    """The job does not exist. Another organisation's id is answered alike."""
+    """The job does not exist. Another organisation's id is answered alike.
+
+    ``found_at`` says where the caller finds the job, if it is another product's.
+    """
 
     code = "job_not_found"
     public_text = "There is no such job."
+    found_at: str | None = None
 
 
 class NotInstalled(CoatcheckError):

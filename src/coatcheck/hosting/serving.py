@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from coatcheck.core.webhook_payloads import WebhookPayloads
 from coatcheck.http.app import ProductRoutes
 from coatcheck.http.context import ServerContext
+from coatcheck.http.job_adapters import JobAdapter
 from coatcheck.http.job_resource import JobResource
 from coatcheck.http.routes import usage_reports, webhook_messages
 from coatcheck.http.routing import Route
@@ -34,6 +35,7 @@ def product_routes(products: Products) -> Sequence[ProductRoutes]:
 
 def _routes(product: Product, products: Products, server: ServerContext) -> Sequence[Route]:
     assert product.routes is not None
+    _adapters(products, server)
     return product.routes(ProductContext(server, products))
 
 
@@ -43,11 +45,19 @@ def _webhook_messages(products: Products, server: ServerContext) -> Sequence[Rou
     return webhook_messages.routes(server.engine.webhooks, render, server.draining, server.gate)
 
 
+def _adapters(products: Products, server: ServerContext) -> Mapping[str, JobAdapter]:
+    """The jobs of each product, by its name."""
+    if not server.adapters.all:
+        server.adapters.use(server, products)
+    return server.adapters.all
+
+
 def webhook_payloads(products: Products, server: ServerContext) -> WebhookPayloads:
     """The webhook payloads: each product renders those of its jobs and of its other subjects."""
-    resources = {each.name: each.jobs(server) for each in products if each.jobs is not None}
     payloads = {
-        name: jobs.payload for name, jobs in resources.items() if isinstance(jobs, JobResource)
+        name: jobs.payload
+        for name, jobs in _adapters(products, server).items()
+        if isinstance(jobs, JobResource)
     }
     others = next((each.name for each in products if each.adapts_other_jobs), None)
     kinds = {**usage_reports.renderers(server.engine)}

@@ -22,6 +22,7 @@ from coatcheck.http.auth import Authenticator
 from coatcheck.http.backlog import Backlog
 from coatcheck.http.billing import Subscriptions
 from coatcheck.http.gate import Gate
+from coatcheck.http.job_adapters import JobAdapters
 from coatcheck.http.large_responses import LargeResponses
 from coatcheck.http.lifecycle import Readiness, ServerDraining
 from coatcheck.http.memory_budget import BodyBudget, ByteBudget
@@ -45,6 +46,8 @@ class ServerContext:
     engine: Engine
     catalogue: Catalogue
     gate: Gate
+    adapters: JobAdapters
+    """The jobs of all products that are on."""
     retry_after: RetryAfterEstimator
     large_results: LargeResponses
     """Responses with large results."""
@@ -146,6 +149,7 @@ async def open_server_context(
             engine=engine,
             catalogue=catalogue,
             gate=gate,
+            adapters=JobAdapters(),
             retry_after=RetryAfterEstimator(engine.explainer.forecasts.eta_in_queue),
             large_results=LargeResponses(engine, large_responses),
             bodies=BodyBudget(settings.body_memory_mb * _MIB),

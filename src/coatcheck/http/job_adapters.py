@@ -1,22 +1,29 @@
-"""The interface by which the console shows, cancels and retries the jobs of any product.
+"""Jobs of any product: how they are labelled, located, cancelled and retried.
 
 The console knows no product. Each product registers an adapter, which knows the names of its jobs,
 their paths, and how to cancel or retry one. A ``JobResource`` is one; the defaults are right for
-most products.
+most products. ``JobAdapters`` finds the adapter of a job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from uuid import UUID
 
 from coatcheck.core import Ticket
 from coatcheck.core.org_jobs import OrgJobRepository
+from coatcheck.domain.errors import InputNotKept, JobNotFound
+from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.tenants import Principal
-from coatcheck.http.context import ServerContext
+from coatcheck.installed import reserved_services
+
+if TYPE_CHECKING:
+    from coatcheck.http.context import ServerContext
 
 
 class JobLabel(NamedTuple):
@@ -41,6 +48,13 @@ class RetryRequest:
     principal: Principal
     idempotency_key: str | None
     request_id: str | None
+
+
+class JobLocation(NamedTuple):
+    """Where a job is found."""
+
+    product: str
+    path: str
 
 
 class JobAdapter:
@@ -98,3 +112,131 @@ class JobAdapter:
     def stored_keys(self, _: Principal, _key: str, /) -> Sequence[str]:
         """The stored forms of an idempotency key that this caller may have sent."""
         return []
+
+    async def other_path(self, principal: Principal, uuid: UUID, /) -> str | None:
+        """The path of something that is watched like a job, and is none of the engine's; None if
+        there is no such thing, or the caller may not see it."""
+        del principal, uuid
+        return None
+
+
+class AdaptedProduct(Protocol):
+    """What a product says about its jobs (``product.py``)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def services(self) -> Sequence[str]: ...
+    @property
+    def jobs(self) -> Callable[[ServerContext], JobAdapter] | None: ...
+    @property
+    def adapts_other_jobs(self) -> bool: ...
+    @property
+    def adapts_grouped_jobs(self) -> bool: ...
+
+
+def read_job_id(text: str) -> UUID | None:
+    """A job's id, in the format of jobs or of tasks; None if it is neither."""
+    if _TASK_ID.fullmatch(text):
+        return UUID(text)
+    try:
+        return from_text(text)
+    except InvalidId:
+        return None
+
+
+_TASK_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
+_OFF: Final = "The job's product is off on this server (COATCHECK_PRODUCTS)"
+
+
+class PlainJobs(JobAdapter):
+    """Shows jobs that no enabled product adapts: only the engine's fields.
+
+    Only their product can read their payloads and results, which may contain data that callers must
+    not see.
+    """
+
+    def __init__(self, server: ServerContext, product: str) -> None:
+        super().__init__(server)
+        self.product = product
+
+    def result(self, job: OrgJob) -> bytes | None:
+        del job
+        return None
+
+    async def input(self, job: OrgJob) -> bytes:
+        del job
+        raise InputNotKept(f"{_OFF}: the input cannot be shown here.")
+
+    def refusal(self, _: OrgJob, /) -> str | None:
+        return f"{_OFF}: retry the job on a server where the product is on."
+
+
+class JobAdapters:
+    """The adapters of all products that are on. A server fills it once it knows its products."""
+
+    def __init__(self) -> None:
+        self.all: Mapping[str, JobAdapter] = {}
+        """By the name of the product, which is also the name of a ``surface``."""
+
+    def use(self, server: ServerContext, products: Iterable[AdaptedProduct]) -> None:
+        """Adapt the jobs of these products."""
+        on = [*products]
+        self._server = server
+        self.all = {each.name: each.jobs(server) for each in on if each.jobs is not None}
+        adapting = [each for each in on if each.name in self.all]
+        self._services = {each.name: each.services for each in adapting}
+        self._by_service = {
+            service: self.all[each.name] for each in adapting for service in each.services
+        }
+        self._others = next((each.name for each in adapting if each.adapts_other_jobs), None)
+        self._grouped = next((each.name for each in adapting if each.adapts_grouped_jobs), None)
+        names = {each.name for each in on}
+        self._off = {
+            service: product
+            for service, product in reserved_services().items()
+            if product not in names
+        }
+
+    async def locate(self, principal: Principal, job_id: str) -> JobLocation | None:
+        """Where the caller finds a job, whichever product it is of; None for an id that does not
+        exist, or that the caller may not see."""
+        uuid = read_job_id(job_id)
+        if uuid is None or not self.all:
+            return None
+        try:
+            job = await self._server.engine.extension(OrgJobRepository).get(principal.org, uuid)
+        except JobNotFound:
+            for name, adapter in self.all.items():
+                path = await adapter.other_path(principal, uuid)
+                if path is not None:
+                    return JobLocation(name, path)
+            return None
+        if not principal.may_see(job.view.owner):
+            return None
+        adapter = self.of(job)
+        path = adapter.paths(job).job
+        return None if path is None else JobLocation(adapter.product, path)
+
+    def of(self, job: OrgJob) -> JobAdapter:
+        """The adapter of a job."""
+        if job.task is not None:
+            return self._plain(job) if self._grouped is None else self.all[self._grouped]
+        adapter = self._by_service.get(job.service)
+        if adapter is not None:
+            return adapter
+        if job.service in self._off or self._others is None:
+            return self._plain(job)
+        return self.all[self._others]
+
+    def services(self, surface: str) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+        """The services whose jobs are shown as jobs of ``surface``; or, for the product that adapts
+        all other jobs, None and the services to leave out."""
+        if surface != self._others:
+            return self._services[surface], None
+        own = self._services[surface]
+        shown_as_others = [service for service in self._by_service if service not in own]
+        return None, [*shown_as_others, *self._off]
+
+    def _plain(self, job: OrgJob) -> JobAdapter:
+        return PlainJobs(self._server, self._off.get(job.service, job.service))

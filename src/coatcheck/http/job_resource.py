@@ -318,7 +318,7 @@ class JobResource(JobAdapter, WatchedResource[JobView]):
 
     async def job(self, request: Request, scope: Scope) -> ArtifactOwner:
         """The job whose files a path names."""
-        view = await self.find(request, scope)
+        view = await self.found(request, scope)
         return ArtifactOwner.of(view, self.links(view.id).poll, shows=self.shows_files(view))
 
     async def record(self, request: Request, name: str) -> ArtifactRecord | None:

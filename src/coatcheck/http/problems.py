@@ -31,6 +31,7 @@ from coatcheck.domain.errors import (
     IdempotencyMismatch,
     InvalidInput,
     InvalidParameter,
+    JobNotFound,
     MissingScope,
     NotFound,
     NotInstalled,
@@ -258,6 +259,8 @@ def _details(error: CoatcheckError) -> list[Detail]:
         return [Detail(issue.field, issue.issue, "body") for issue in error.issues]
     if isinstance(error, FileRejected):
         return [Detail("file", error.reason, "body")]
+    if isinstance(error, JobNotFound) and error.found_at is not None:
+        return [Detail("id", error.found_at, "path")]
     if isinstance(error, InvalidParameter):
         return [Detail(error.field, error.issue, error.location)]
     return []

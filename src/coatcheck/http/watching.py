@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from coatcheck.domain.changes import CURSOR, ChangeCursor, InvalidCursor
-from coatcheck.domain.errors import Conflict, InvalidParameter, Unauthenticated
+from coatcheck.domain.errors import Conflict, InvalidParameter, JobNotFound, Unauthenticated
 from coatcheck.domain.explanation import Explanation
 from coatcheck.domain.job import JobEvent
 from coatcheck.domain.tenants import Scope
@@ -195,11 +195,24 @@ class WatchedResource(ABC, Generic[V]):
         """The paths of the one with this id."""
         return JobLinks.at(self.path.replace("{id}", one))
 
+    async def found(self, request: Request, scope: Scope = Scope.READ) -> V:
+        """As ``find``. The error says where the caller finds a job that is another product's; any
+        other id answers as one that does not exist."""
+        try:
+            return await self.find(request, scope)
+        except JobNotFound as error:
+            caller = request.caller
+            if caller is not None:
+                found = await self.server.adapters.locate(caller, request.params["id"])
+                if found is not None:
+                    error.found_at = f"this is a job of {found.product}: GET {found.path}"
+            raise
+
     # Reading one
 
     async def status(self, request: Request) -> Response | StreamResponse:
         """It now, or once the caller's conditions are met (``wait``, If-None-Match)."""
-        view = await self.find(request, Scope.READ)
+        view = await self.found(request, Scope.READ)
         preferences = read_preferences(request)
         known = request.headers.get(b"if-none-match")
         if not view.terminal:
@@ -283,19 +296,19 @@ class WatchedResource(ABC, Generic[V]):
 
     async def events(self, request: Request) -> StreamResponse:
         """A stream of its states and progress, and of its stored events."""
-        view = await self.find(request, Scope.READ)
+        view = await self.found(request, Scope.READ)
         after = resume_after(request) if self.stores_events else 0
         return event_stream.response(event_stream.follow(self, self._draining, view, after))
 
     async def explain(self, request: Request) -> Response:
         """Why it waits or what it does, as far as the caller may see it."""
-        view = await self.find(request, Scope.READ)
+        view = await self.found(request, Scope.READ)
         explanation, unknown = await self.explanation(view)
         return explanation_response(request, view.org, explanation, unknown=unknown)
 
     async def cancelled(self, request: Request) -> Response | StreamResponse:
         """200 if it has ended, 202 if it was asked to stop."""
-        view = await self.find(request, Scope.SUBMIT)
+        view = await self.found(request, Scope.SUBMIT)
         try:
             after = await self.cancel(view)
         except Conflict:

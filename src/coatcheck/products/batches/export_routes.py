@@ -37,7 +37,7 @@ class ExportRoutes:
 
     async def create(self, request: Request) -> Response:
         """Request an export of the ended tasks of a run, or of the job as a whole."""
-        view = await self._jobs.find(request)
+        view = await self._jobs.found(request)
         run = chosen_run(view, await _requested_run(request), "body")
         made = await self._jobs.batches.exports.create(view, run, request_id=request.request_id)
         shown = presenter.export(made, await self._url(made))
@@ -45,13 +45,13 @@ class ExportRoutes:
         return json_response(shown, HTTPStatus.ACCEPTED, headers)
 
     async def show(self, request: Request) -> Response:
-        view = await self._jobs.find(request)
+        view = await self._jobs.found(request)
         found = await self._jobs.batches.exports.get(view, request.params["export_id"])
         headers = [_RETRY_AFTER] if found.state == "pending" else []
         return json_response(presenter.export(found, await self._url(found)), headers=headers)
 
     async def page(self, request: Request) -> Response:
-        view = await self._jobs.find(request)
+        view = await self._jobs.found(request)
         found = await self._jobs.batches.exports.list(view)
         items = [presenter.export(each, await self._url(each)) for each in found]
         return json_response(schemas.ExportPage(items))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
+from uuid import UUID
 
 from coatcheck.core.upstream_calls import shown_result
 from coatcheck.domain import explanation as estimates
@@ -65,7 +66,7 @@ class BatchJobs(WatchedResource[BatchView]):
     def batches(self) -> BatchRepository:
         return self.engine.extension(BatchRepository)
 
-    async def find(self, request: Request, _: Scope = Scope.READ) -> BatchView:
+    async def find(self, request: Request, _: Scope) -> BatchView:
         principal = request.principal
         view = await self.batches.get(request.params["id"], org=principal.org)
         if not principal.may_see(view.owner, admins_see_all=True):
@@ -123,7 +124,7 @@ class BatchJobs(WatchedResource[BatchView]):
         return json_response(schemas.BatchPage(items, following))
 
     async def bad_lines(self, request: Request) -> Response:
-        view = await self.find(request)
+        view = await self.found(request)
         run = run_of(view, request.query.get("run"))
         found, following = await self.batches.dead_letters.bad_lines(
             view, run, after=request.query.get("cursor"), limit=read_limit(request.query)
@@ -204,6 +205,16 @@ class BatchesJobAdapter(JobAdapter):
             endpoint = job.view.endpoint
             return JobLabel(BATCHES_SERVICE, _INTERNAL_JOBS.get(endpoint, endpoint))
         return JobLabel(task.service or job.service, task.endpoint or job.view.endpoint)
+
+    async def other_path(self, principal: Principal, uuid: UUID, /) -> str | None:
+        try:
+            view = await self.engine.extension(BatchRepository).get(
+                to_text(uuid), org=principal.org
+            )
+        except JobNotFound:
+            return None
+        seen = principal.may_see(view.owner, admins_see_all=True)
+        return poll_url(view.id) if seen else None
 
     def paths(self, job: OrgJob) -> JobPaths:
         task = job.task

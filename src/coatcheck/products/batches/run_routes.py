@@ -32,7 +32,7 @@ class RunRoutes:
         """Start a new run of a job whose run has ended. A known key returns the job unchanged."""
         jobs = self._jobs
         preferences = read_preferences(request)
-        view = await jobs.find(request)
+        view = await jobs.found(request)
         key = self._jobs.stored_key(request.principal, "rerun", read_idempotency_key(request))
         if key is None or await jobs.batches.find_part_key(view.org, view.uuid, key) is None:
             await jobs.gate.check_new_work(request.principal, jobs=0)
@@ -54,13 +54,13 @@ class RunRoutes:
 
     async def close(self, request: Request) -> Response | StreamResponse:
         """Close an open job, so that it accepts no more tasks. A repeat changes nothing."""
-        view = await self._jobs.find(request)
+        view = await self._jobs.found(request)
         after = await self._jobs.batches.close(view.id, org=view.org)
         return await self._jobs.shown(after, HTTPStatus.OK)
 
     async def delete(self, request: Request) -> Response:
         """Delete a job. Nobody can read it after the response; maintenance removes its data."""
-        view = await self._jobs.find(request)
+        view = await self._jobs.found(request)
         await self._jobs.batches.delete(view.id, org=view.org)
         return Response(HTTPStatus.NO_CONTENT)
 

@@ -69,7 +69,7 @@ class TaskRoutes:
     # Reading
 
     async def page(self, request: Request) -> Response:
-        view = await self._jobs.find(request)
+        view = await self._jobs.found(request)
         status = read_choice(request.query, "status", _STATUSES)
         run = chosen_run(view, request.query.get("run"))
         filter_status = None if status is None else TaskStatus(status)
@@ -86,7 +86,7 @@ class TaskRoutes:
 
     async def failures(self, request: Request) -> Response:
         """Count the failed tasks by error code."""
-        view = await self._jobs.find(request)
+        view = await self._jobs.found(request)
         run = chosen_run(view, request.query.get("run"))
         tasks = self._jobs.batches.tasks
         found = await (
@@ -132,7 +132,7 @@ class TaskRoutes:
         )
 
     async def _task(self, request: Request) -> tuple[BatchView, TaskView]:
-        view = await self._jobs.find(request)
+        view = await self._jobs.found(request)
         return view, await self._jobs.batches.tasks.get(view, request.params["task_id"])
 
     async def _artifacts(self, view: BatchView, task: TaskView) -> list[schemas.TaskArtifact]:
@@ -171,7 +171,7 @@ class TaskRoutes:
         is_list = is_task_list(request)
         if not is_list:
             check_content_type(request, otherwise=task_lists.CONTENT_TYPE_HINT)
-        view = await jobs.find(request)
+        view = await jobs.found(request)
         key = self._jobs.stored_key(principal, "tasks", read_idempotency_key(request))
         if key is not None:
             known = await jobs.batches.find_part_key(view.org, view.uuid, key)
@@ -355,7 +355,7 @@ class TaskFinder:
         self._jobs = jobs
 
     async def job(self, request: Request, _: Scope) -> ArtifactOwner:
-        view = await self._jobs.find(request)
+        view = await self._jobs.found(request)
         task = await self._jobs.batches.tasks.get(view, request.params["task_id"])
         return ArtifactOwner(
             org=view.org,

@@ -11,10 +11,10 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.org_jobs import ENDED, LIVE, OrgJobFilter
 from coatcheck.domain.states import State
 from coatcheck.domain.tenants import Principal
+from coatcheck.http.job_adapters import JobAdapters
 from coatcheck.http.parameters import read_choice
 from coatcheck.http.request import Request
 from coatcheck.http.routing import Parameter
-from coatcheck.products.console.adapters import JobAdapters
 
 _TEXT_CHARACTERS_MAX: Final = 300
 _STATES: Final[Mapping[str, Sequence[State]]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
@@ -11,13 +10,13 @@ from uuid import UUID
 from coatcheck.core.org_jobs import INPUT_GONE, OrgJobRepository
 from coatcheck.domain.artifacts import ArtifactRecord
 from coatcheck.domain.errors import InputNotKept, JobNotFound
-from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.org_jobs import LogEntry, OrgJob
 from coatcheck.domain.tenants import Principal, Scope
 from coatcheck.http import parameters
 from coatcheck.http.artifacts import ArtifactOwner
 from coatcheck.http.context import ServerContext
+from coatcheck.http.job_adapters import read_job_id
 from coatcheck.http.job_resource import JobResource
 from coatcheck.http.pages import limit_parameter, read_limit
 from coatcheck.http.parameters import read_whole_number
@@ -26,7 +25,6 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, json_response
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
 from coatcheck.products.console import schemas
-from coatcheck.products.console.adapters import JobAdapters
 from coatcheck.products.console.presenter import ConsolePresenter, job_url, timeline
 
 JOBS: Final = "/api/v1/orgs/{org}/jobs"
@@ -37,7 +35,6 @@ LOG_ROWS_MAX: Final = 1_000
 _SEQ_MAX: Final = 10**18 - 1
 _RETRY: Final = "retry"
 """Names the idempotency keys of retries, as the name of a product does for others."""
-_TASK_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 JOB_ID: Final = Parameter(
     "id",
     "path",
@@ -60,10 +57,10 @@ class OrgJobs(JobResource):
         "Work that a remote does for the job is cancelled there as well, if the remote can do that."
     )
 
-    def __init__(self, server: ServerContext, adapters: JobAdapters) -> None:
+    def __init__(self, server: ServerContext) -> None:
         super().__init__(server)
-        self.adapters = adapters
-        self.presenter = ConsolePresenter(adapters)
+        self.adapters = server.adapters
+        self.presenter = ConsolePresenter(server.adapters)
 
     @property
     def repository(self) -> OrgJobRepository:
@@ -213,12 +210,10 @@ class OrgJobs(JobResource):
 
 def read_id(text: str) -> UUID:
     """Parse a job's id, in the format of jobs or of tasks. Raises JobNotFound."""
-    if _TASK_ID.fullmatch(text):
-        return UUID(text)
-    try:
-        return from_text(text)
-    except InvalidId as error:
-        raise JobNotFound("there is no such job") from error
+    uuid = read_job_id(text)
+    if uuid is None:
+        raise JobNotFound("there is no such job")
+    return uuid
 
 
 def key_of_filtered(job: OrgJob) -> str:

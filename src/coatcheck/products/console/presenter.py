@@ -13,10 +13,9 @@ from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.org_jobs import Attempt, OrgJob
 from coatcheck.domain.states import State
-from coatcheck.http.job_adapters import JobAdapter, JobPaths
+from coatcheck.http.job_adapters import JobAdapter, JobAdapters, JobPaths
 from coatcheck.http.parameters import shown_key
 from coatcheck.products.console import schemas
-from coatcheck.products.console.adapters import JobAdapters
 from coatcheck.products.console.schemas import TimelineItem, TimelineKind
 
 _OUTCOMES: Final[dict[str, TimelineKind]] = {

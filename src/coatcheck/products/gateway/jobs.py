@@ -137,7 +137,7 @@ class GatewayJobs(JobResource):
         return view
 
     async def job(self, request: Request, scope: Scope) -> ArtifactOwner:
-        view = await self.find(request, scope)
+        view = await self.found(request, scope)
         return ArtifactOwner.of(view, job_links(view.org, request.params["service"], view.id).poll)
 
     async def record(self, request: Request, name: str) -> ArtifactRecord | None:
