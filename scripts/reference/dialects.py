@@ -156,7 +156,7 @@ def _names() -> str:
             submitted = code(next(field for field in ticket if field.lower().endswith("id")))
         error = code(each.error)
         error_code = next((field for field in has if field in ("error_code", "errorCode")), None)
-        error += f" (text), {code(error_code)}" if error_code else " (`code`, `message`)"
+        error += f" (text), {code(error_code)}" if error_code else " (`code`, `message`, `cause`)"
         if each.error == "ingest":
             error = "`ingest.error`; each task has its own"
         result = (

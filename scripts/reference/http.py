@@ -18,6 +18,7 @@ from coatcheck.domain.tenants import Scope
 from coatcheck.hosting.serving import product_routes
 from coatcheck.http.app import create_app
 from coatcheck.http.context import ServerContext
+from coatcheck.http.job_adapters import JobAdapters
 from coatcheck.http.openapi import PATH_PARAMETERS
 from coatcheck.http.problems import Refusal, status_of
 from coatcheck.http.routing import EVERY_METHOD, Access, Parameter, Route
@@ -41,7 +42,7 @@ def declared_routes() -> Sequence[Route]:
     )
     points = distribution("coatcheck").entry_points.select(group=PRODUCTS_GROUP)
     products = Products.load([point.name for point in points])
-    context = ServerContext(**untouched | {"settings": settings})
+    context = ServerContext(**untouched | {"settings": settings, "adapters": JobAdapters()})
     return create_app(context, product_routes(products)).routes
 
 

@@ -71,7 +71,11 @@ async def test_a_failure_is_told_with_its_error(
         body = await told(receiver)
     assert body["type"] == "job.failed"
     assert body["data"]["status"] == "failed"
-    assert body["data"]["last_error"] == {"code": "sad", "message": "it was not to be"}
+    assert body["data"]["last_error"] == {
+        "code": "sad",
+        "message": "it was not to be",
+        "cause": "sad",
+    }
 
 
 async def test_a_long_result_is_left_where_it_is(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple, Self
 from uuid import UUID
+
+import msgspec
 
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.lanes import Lane
@@ -149,6 +152,27 @@ class JobView:
         Interruptions and unreachable targets do not count."""
         under_way = self.state.held or self.state is State.COMPLETED
         return self.failures + self.crashes + (1 if under_way else 0)
+
+
+RETRIES_EXHAUSTED: Final = "max_retries_exhausted"
+"""The code of a job that failed after its last retry. A task has the code of that attempt."""
+_LAST_ATTEMPT: Final = re.compile(r"failed (?:once|\d+ times); last: ([^\s:]+): ")
+"""Begins the message of what failed after its last retry; the statements that fail jobs write
+it."""
+
+
+class JobFailure(msgspec.Struct, frozen=True):
+    """Why a job or a task failed. ``code`` is stable. ``cause`` is the code of the failure itself,
+    also where ``code`` only says that no retry was left."""
+
+    code: str
+    message: str
+    cause: str
+
+    @classmethod
+    def of(cls, code: str, message: str | None) -> Self:
+        last = _LAST_ATTEMPT.match(message or "") if code == RETRIES_EXHAUSTED else None
+        return cls(code, message or "", code if last is None else last.group(1))
 
 
 @dataclass(slots=True, frozen=True)

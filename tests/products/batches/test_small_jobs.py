@@ -63,7 +63,11 @@ async def test_a_job_completes_when_every_task_has_ended_whatever_its_end(
     done, refused, wrong = await tasks_of(http, job)
     assert (done["status"], done["result"], done["error"]) == ("succeeded", {"sum": 3}, None)
     assert (refused["status"], refused["result"]) == ("failed", None)
-    assert refused["error"] == {"code": "negative", "message": "a is negative"}
+    assert refused["error"] == {
+        "code": "negative",
+        "message": "a is negative",
+        "cause": "negative",
+    }
     assert wrong["error"]["code"] == "invalid_input"
     assert all(task["terminal"] and task["attempts"] == 1 for task in (done, refused, wrong))
 

@@ -624,9 +624,10 @@ export interface components {
         };
         /**
          * Error
-         * @description Why a job failed. ``code`` is stable; ``message`` may quote the target.
+         * @description Why a job failed. ``code`` and ``cause`` are stable; ``message`` may quote the target.
          */
         Error: {
+            cause: string;
             code: string;
             message: string;
         };
@@ -1172,9 +1173,10 @@ export interface components {
         Lane: "bulk" | "standard" | "urgent";
         /**
          * LastError
-         * @description Why the last attempt failed.
+         * @description Why the last attempt failed. ``cause`` is its code, also after the last retry.
          */
         LastError: {
+            cause: string;
             code: string;
             message: string;
         };
@@ -1526,9 +1528,10 @@ export interface components {
         };
         /**
          * OrgJobError
-         * @description Why the job, or its last attempt, failed.
+         * @description Why the job, or its last attempt, failed. ``cause`` is the attempt's code.
          */
         OrgJobError: {
+            cause: string;
             code: string;
             message: string;
         };
@@ -2134,7 +2137,7 @@ export interface components {
         };
         /**
          * State
-         * @description The state of a job. ``terminal`` says whether it is final.
+         * @description The state of a job. Below each is what a job in it does.
          * @enum {unknown}
          */
         State: "cancel_requested" | "cancelled" | "completed" | "dispatching" | "failed" | "finalizing" | "processing" | "queued" | "retrying" | "staged";
@@ -2255,9 +2258,10 @@ export interface components {
         };
         /**
          * TaskError
-         * @description Why something failed. ``code`` is stable and machine-readable.
+         * @description Why something failed. ``code`` is stable and machine-readable, and so is ``cause``.
          */
         TaskError: {
+            cause: string;
             code: string;
             message: string;
         };

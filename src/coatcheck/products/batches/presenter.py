@@ -201,7 +201,7 @@ def dead_letter(letter: FailedPart) -> schemas.DeadLetterItem:
         job_id=to_text(letter.batch),
         run_id=to_text(letter.run),
         source=letter.source,
-        error=schemas.TaskError(letter.error_code, letter.error_message),
+        error=schemas.TaskError.of(letter.error_code, letter.error_message),
         lines=letter.lines,
         tasks=letter.tasks,
         redrives=letter.redrives,
@@ -237,4 +237,4 @@ def _rate(view: BatchView) -> schemas.BatchRate | None:
 
 
 def _error(code: str | None, message: str | None) -> schemas.TaskError | None:
-    return None if code is None else schemas.TaskError(code, message or "")
+    return None if code is None else schemas.TaskError.of(code, message)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coatcheck.domain.errors import FieldIssue, InvalidInput
+from coatcheck.domain.job import JobFailure
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.patterns import whole
 from coatcheck.domain.service_definition import (
@@ -46,11 +47,8 @@ class IngestBody(msgspec.Struct, frozen=True):
     error: TaskError | None
 
 
-class TaskError(msgspec.Struct, frozen=True):
-    """Why something failed. ``code`` is stable and machine-readable."""
-
-    code: str
-    message: str
+class TaskError(JobFailure, frozen=True):
+    """Why something failed. ``code`` is stable and machine-readable, and so is ``cause``."""
 
 
 class RunFilter(msgspec.Struct, frozen=True):

@@ -230,4 +230,4 @@ def _progress(view: JobView) -> schemas.JobProgress | None:
 def _error(view: JobView) -> schemas.OrgJobError | None:
     if view.error_code is None:
         return None
-    return schemas.OrgJobError(view.error_code, view.error_message or "")
+    return schemas.OrgJobError.of(view.error_code, view.error_message)

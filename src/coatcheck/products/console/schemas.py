@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta
 
+from coatcheck.domain.job import JobFailure
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 
@@ -34,11 +35,8 @@ TimelineKind = Literal[
 ]
 
 
-class OrgJobError(msgspec.Struct, frozen=True):
-    """Why the job, or its last attempt, failed."""
-
-    code: str
-    message: str
+class OrgJobError(JobFailure, frozen=True):
+    """Why the job, or its last attempt, failed. ``cause`` is the attempt's code."""
 
 
 class JobProgress(msgspec.Struct, frozen=True):

@@ -396,7 +396,7 @@ def _result(view: JobView) -> msgspec.Raw:
 def _last_error(view: JobView) -> schemas.LastError | None:
     if view.error_code is None:
         return None
-    return schemas.LastError(view.error_code, view.error_message or "")
+    return schemas.LastError.of(view.error_code, view.error_message)
 
 
 def _pre_dispatch_age(view: JobView) -> float:
@@ -461,7 +461,7 @@ def _unnamed(view: JobView) -> UnnamedJob:
         status=schemas.STATUSES[view.state],
         attempt_count=view.attempts,
         result_summary=msgspec.Raw(result) if result is not None and fits else _NO_RESULT,
-        last_error=None if code is None else schemas.LastError(code, view.error_message or ""),
+        last_error=None if code is None else schemas.LastError.of(code, view.error_message),
         terminal=view.terminal,
     )
 

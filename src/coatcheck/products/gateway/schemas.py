@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from coatcheck.domain.job import JobFailure
 from coatcheck.domain.states import State
 
 STATUSES: Final = {state: state.value for state in State} | {State.FINALIZING: "processing"}
@@ -31,11 +32,8 @@ class GatewayTicket(msgspec.Struct, frozen=True):
     terminal: bool
 
 
-class LastError(msgspec.Struct, frozen=True):
-    """Why the last attempt failed."""
-
-    code: str
-    message: str
+class LastError(JobFailure, frozen=True):
+    """Why the last attempt failed. ``cause`` is its code, also after the last retry."""
 
 
 class GatewayProgress(msgspec.Struct, frozen=True):

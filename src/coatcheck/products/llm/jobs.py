@@ -307,7 +307,7 @@ def shown_error(view: JobView) -> schemas.Error | None:
     if view.state not in (State.FAILED, State.CANCELLED):
         return None
     code = "cancelled" if view.state is State.CANCELLED else view.error_code or "job_failed"
-    return schemas.Error(code, view.error_message or CANCELLED)
+    return schemas.Error.of(code, view.error_message or CANCELLED)
 
 
 def _model(given: str | None) -> str | None:

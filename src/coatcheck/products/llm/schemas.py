@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from coatcheck.domain.job import JobFailure
 from coatcheck.domain.states import State
 
 
@@ -47,11 +48,8 @@ def llm_state(state: State, *, loading: bool) -> LlmState:
     return _STATES[state]
 
 
-class Error(msgspec.Struct, frozen=True):
-    """Why a job failed. ``code`` is stable; ``message`` may quote the target."""
-
-    code: str
-    message: str
+class Error(JobFailure, frozen=True):
+    """Why a job failed. ``code`` and ``cause`` are stable; ``message`` may quote the target."""
 
 
 class ChatArtifactItem(msgspec.Struct, frozen=True):

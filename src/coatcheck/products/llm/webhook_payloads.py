@@ -117,12 +117,12 @@ def _state_name(state: str) -> schemas.LlmState:
 def _error(event: DeliveryEvent, view: JobView | None) -> schemas.Error | None:
     """The error. The code is as of the event; the message is the job's, if the code still is."""
     if event.facts["state"] == State.CANCELLED:
-        return schemas.Error("cancelled", CANCELLED)
+        return schemas.Error.of("cancelled", CANCELLED)
     code = event.facts.get("error_code")
     if code is None:
         return None
     known = view is not None and view.error_code == code
-    return schemas.Error(code, (view.error_message if view is not None and known else None) or "")
+    return schemas.Error.of(code, view.error_message if view is not None and known else None)
 
 
 async def _artifacts(jobs: LlmJobs, view: JobView) -> list[PayloadArtifact]:
