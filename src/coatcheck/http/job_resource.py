@@ -134,7 +134,10 @@ class JobResource(JobAdapter, WatchedResource[JobView]):
         return True
 
     def etag(self, view: JobView) -> bytes:
-        return job_etag(view)
+        """Changes with its state and its progress. Weak, because ages in the body change without
+        it."""
+        microseconds = int(view.updated_at.timestamp() * 1_000_000)
+        return f'W/"{microseconds:x}-{view.state.value}"'.encode("ascii")
 
     def phase(self, view: JobView) -> object:
         return view.state, view.attempts
@@ -451,13 +454,6 @@ class JobResource(JobAdapter, WatchedResource[JobView]):
         """The ``data`` of a webhook: the job as its API shows it. ``view`` is None if the job was
         deleted before the delivery."""
         return expired_job(event) if view is None else await self.show(view)
-
-
-def job_etag(view: JobView) -> bytes:
-    """The ETag of a job: changes with its state and its progress. Weak, because ages in the body
-    change without it."""
-    microseconds = int(view.updated_at.timestamp() * 1_000_000)
-    return f'W/"{microseconds:x}-{view.state.value}"'.encode("ascii")
 
 
 def left_out(view: JobView) -> LeftOutResult:

@@ -113,6 +113,8 @@ class WatchedResource(ABC, Generic[V]):
     """Whether one has files of its own."""
     unfinished: ClassVar[HTTPStatus] = HTTPStatus.OK
     """The status of an answer that shows one that has not ended, unless the caller waited."""
+    refreshes: ClassVar[bool] = False
+    """Whether a read looks whether one has ended, because nobody else may have."""
     status_description: ClassVar[str] = ""
     events_description: ClassVar[str] = ""
     cancel_description: ClassVar[str] = ""
@@ -185,7 +187,7 @@ class WatchedResource(ABC, Generic[V]):
         yield  # makes this a generator
 
     async def refreshed(self, view: V) -> V:
-        """It after this server has looked whether it has ended, if that is what it takes."""
+        """It after this server has looked whether it has ended (``refreshes``)."""
         return view
 
     def has_ended(self, view: V) -> None:
@@ -217,7 +219,8 @@ class WatchedResource(ABC, Generic[V]):
         known = request.headers.get(b"if-none-match")
         if not view.terminal:
             if preferences.wait is None:
-                view = await self.refreshed(view)
+                if self.refreshes:
+                    view = await self.refreshed(view)
             elif known is None or _matches(known, self.etag(view)):
                 view = await self.wait(request, view.id, view.org, preferences.wait, since=known)
         if view.terminal:

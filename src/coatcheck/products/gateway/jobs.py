@@ -35,7 +35,7 @@ from coatcheck.http.context import ServerContext
 from coatcheck.http.gate import check_scope
 from coatcheck.http.job_adapters import JobLabel, JobPaths
 from coatcheck.http.job_resource import JobResource
-from coatcheck.http.pages import LIMIT, cursor_parameter, read_page
+from coatcheck.http.pages import PAGE_PARAMETERS, read_page
 from coatcheck.http.parameters import (
     anonymous_key,
     read_choice,
@@ -185,7 +185,9 @@ class GatewayJobs(JobResource):
         # None for a service that was deleted; its jobs continue.
         spec = await self.service(view.org, ref.service)
         stalled_reason = None if view.terminal else await self.engine.stall_reason(view)
-        poll = job_links(view.org, ref.service, view.id).poll
+        url = None
+        if view.result_is_left_out:
+            url = job_links(view.org, ref.service, view.id).poll
         return schemas.GatewayJob(
             id=view.id,
             org_id=view.org,
@@ -201,8 +203,8 @@ class GatewayJobs(JobResource):
             execution_id=view.execution_id,
             attempt_count=view.attempts,
             result_summary=_result(view),
-            result_omitted=view.result_is_left_out,
-            result_url=poll if view.result_is_left_out else None,
+            result_omitted=url is not None,
+            result_url=url,
             last_error=_last_error(view),
             pre_dispatch_age_seconds=_pre_dispatch_age(view),
             stalled=stalled_reason is not None,
@@ -473,7 +475,7 @@ _PAGE_PARAMETERS: Final = (
         "The number of jobs to skip. To go far, use `cursor`.",
         {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX},
     ),
-    LIMIT,
+    *PAGE_PARAMETERS,
     Parameter(
         "status",
         "query",
@@ -486,5 +488,4 @@ _PAGE_PARAMETERS: Final = (
         "Only jobs of this lane.",
         {"type": "string", "enum": [lane.value for lane in Lane]},
     ),
-    cursor_parameter(),
 )

@@ -95,6 +95,7 @@ class SpeechJobs(JobResource):
         "Also cancels the work at the remote, if that can be reached. A task that has ended is "
         "returned unchanged."
     )
+    refreshes = True
     cancels_ended = True
     # A concurrent poll may be the one that ends the task.
     cancel_wait_seconds = 5.0
