@@ -48,13 +48,15 @@ def test_the_committed_client_is_up_to_date() -> None:
 
 
 def test_a_change_of_either_is_noticed_and_mended(copy: Path) -> None:
-    written, made = (copy / CLIENT / folder / "job.py" for folder in ("_async", "_sync"))
+    written, made = (copy / CLIENT / folder / "client.py" for folder in ("_async", "_sync"))
     written.write_text(written.read_text().replace("Read the current", "Read only the current"))
-    (copy / CLIENT / "_sync" / "stream.py").unlink()
+    (copy / CLIENT / "_sync" / "webhooks.py").unlink()
     (copy / CLIENT / "_sync" / "extra.py").write_text("")
     ended = generate(copy, "--check")
     assert ended.returncode == 1
-    assert "_sync/extra.py, _sync/job.py, _sync/stream.py: not what _async makes" in ended.stderr
+    assert (
+        "_sync/client.py, _sync/extra.py, _sync/webhooks.py: not what _async makes" in ended.stderr
+    )
     assert generate(copy).returncode == 0
     assert "Read only the current" in made.read_text()
     assert generate(copy, "--check").returncode == 0

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from coatcheck.client import AsyncClient, Client, ClientError
-from coatcheck.client.configuration import Bearer
+from coatcheck.client.request_headers import Bearer
 from tests.client.cases import JOB_ID, TICKET
 from tests.client.conftest import Connect
 

@@ -8,8 +8,8 @@ import pytest
 
 import coatcheck.client
 from coatcheck.client import AsyncClient, Client, Event
-from coatcheck.client._async import stream as async_stream
-from coatcheck.client._sync import stream as sync_stream
+from coatcheck.client._async import exchange as async_exchange
+from coatcheck.client._sync import exchange as sync_exchange
 from tests.client.cases import END_EVENT, JOB_ID, JOB_URL, TICKET, cases
 from tests.client.conftest import Connect
 
@@ -60,8 +60,8 @@ async def test_a_quiet_stream_may_be_cut_as_often_as_a_proxy_likes(
     connect: Connect, scripted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that held for a while did not fail, though it had nothing to say."""
-    monkeypatch.setattr(async_stream, "STEADY_SECONDS", 0.0)
-    monkeypatch.setattr(sync_stream, "STEADY_SECONDS", 0.0)
+    monkeypatch.setattr(async_exchange, "STEADY_SECONDS", 0.0)
+    monkeypatch.setattr(sync_exchange, "STEADY_SECONDS", 0.0)
     cut = {"events": [": still here\n\n"], "then": "cut"}
     server = await scripted(*[cut] * 8, {"events": [END_EVENT]})
     client = connect(server.url, retries=1)
@@ -72,8 +72,8 @@ async def test_a_quiet_stream_may_be_cut_as_often_as_a_proxy_likes(
 async def test_a_stream_that_falls_silent_is_made_again(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_stream, "SILENCE_SECONDS_MAX", 0.05)
-    monkeypatch.setattr(sync_stream, "SILENCE_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(async_exchange, "SILENCE_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(sync_exchange, "SILENCE_SECONDS_MAX", 0.05)
     connections = 0
     ended = asyncio.Event()
 

@@ -23,7 +23,7 @@ from coatcheck.cli.profiles import PROFILE_VARIABLE, Configuration, Profile, rea
 from coatcheck.client import AsyncClient, Client
 from coatcheck.client._async.client import RETRIES
 from coatcheck.client.addresses import Addresses
-from coatcheck.client.configuration import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, Bearer
+from coatcheck.client.request_headers import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, Bearer
 from coatcheck.domain.errors import CoatcheckError
 from coatcheck.domain.tenants import DEFAULT_ORG
 

@@ -388,7 +388,7 @@ class _Stack:
 
     def _export_lines(self) -> list[str]:
         """What to set so that clients find this server, if it is not at the default address."""
-        from coatcheck.client.configuration import DEFAULT_URL, URL_VARIABLE
+        from coatcheck.client.request_headers import DEFAULT_URL, URL_VARIABLE
 
         return [] if self._url == DEFAULT_URL else [f"export {URL_VARIABLE}={self._url}"]
 

@@ -5,19 +5,15 @@ from it; never edit that by hand. All other modules serve both.
 """
 
 from coatcheck.client._async.api_keys import AsyncApiKeys
-from coatcheck.client._async.batch import AsyncBatch
-from coatcheck.client._async.batches import AsyncBatches
-from coatcheck.client._async.client import AsyncClient
+from coatcheck.client._async.batches import AsyncBatch, AsyncBatches
+from coatcheck.client._async.client import AsyncClient, AsyncJob
 from coatcheck.client._async.graphs import AsyncGraphs
-from coatcheck.client._async.job import AsyncJob
 from coatcheck.client._async.jobs import AsyncJobs
 from coatcheck.client._async.webhooks import AsyncWebhooks
 from coatcheck.client._sync.api_keys import ApiKeys
-from coatcheck.client._sync.batch import Batch
-from coatcheck.client._sync.batches import Batches
-from coatcheck.client._sync.client import Client
+from coatcheck.client._sync.batches import Batch, Batches
+from coatcheck.client._sync.client import Client, Job
 from coatcheck.client._sync.graphs import Graphs
-from coatcheck.client._sync.job import Job
 from coatcheck.client._sync.jobs import Jobs
 from coatcheck.client._sync.webhooks import Webhooks
 from coatcheck.client.answers import BatchStatus, Page, UsageDay

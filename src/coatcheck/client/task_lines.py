@@ -1,9 +1,10 @@
-"""Encodes tasks: a few as a JSON array, many as NDJSON lines."""
+"""Encodes tasks: a few as a JSON array, many as NDJSON lines; files are read in threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -48,3 +49,21 @@ def some_lines(
 def listed(lines: list[bytes]) -> msgspec.Raw:
     """The tasks as one JSON array."""
     return msgspec.Raw(b"[" + b",".join(lines) + b"]")
+
+
+Parameters = ParamSpec("Parameters")
+ResultT = TypeVar("ResultT")
+
+
+async def in_a_thread(
+    call: Callable[Parameters, ResultT], *arguments: Parameters.args, **options: Parameters.kwargs
+) -> ResultT:
+    """For the async client: run the call in a thread."""
+    return await asyncio.to_thread(call, *arguments, **options)
+
+
+def at_once(
+    call: Callable[Parameters, ResultT], *arguments: Parameters.args, **options: Parameters.kwargs
+) -> ResultT:
+    """For the sync client: run the call directly."""
+    return call(*arguments, **options)

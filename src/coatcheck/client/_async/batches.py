@@ -1,31 +1,45 @@
-"""The client's API for batches: jobs of one task or a million."""
+"""The client's API for batches: jobs of one task or a million, and their exports."""
 
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import httpx2
 
-from coatcheck.client._async.batch import AsyncBatch
 from coatcheck.client._async.exchange import AsyncExchange
-from coatcheck.client._async.exports import AsyncExports
-from coatcheck.client._async.task_lists import AsyncTaskLists
+from coatcheck.client._async.files import AsyncFiles, AsyncTaskLists
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import KeysetPage, read, read_object, read_result
 from coatcheck.client.batch_request import (
     TaskRequest,
     batch_options,
+    given,
     keyed_headers,
     rerun_body,
 )
-from coatcheck.client.errors import BatchFailed, ConflictError, NotFoundError
-from coatcheck.client.models import BatchBadLine, BatchExport, BatchTask, DeadLetter, converted
+from coatcheck.client.errors import (
+    BatchFailed,
+    ConflictError,
+    ExportFailed,
+    NotFoundError,
+    UnexpectedAnswer,
+)
+from coatcheck.client.models import (
+    BatchBadLine,
+    BatchBody,
+    BatchExport,
+    BatchTask,
+    DeadLetter,
+    converted,
+)
 from coatcheck.client.request_headers import seconds
-from coatcheck.client.retries import Deadline, Polling
+from coatcheck.client.retries import BACKOFF, Deadline, Polling
+from coatcheck.encoding import encode
 
 """How long the server holds one long-poll: less than most proxies allow."""
 PAGE_ITEMS: Final = 200
@@ -312,3 +326,141 @@ class AsyncBatches:
 
     def _batch(self, raw: Mapping[str, Any], headers: Mapping[str, str]) -> AsyncBatch:
         return AsyncBatch(self, raw, headers)
+
+
+class AsyncBatch(BatchBody):
+    """A batch. Its methods call the server and update the batch's own fields."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(
+        self, batches: AsyncBatches, raw: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(raw, headers)
+        self._batches = batches
+
+    async def refresh(self, wait: float | None = None) -> Self:
+        """Read the current state of the batch; see ``batches.get``."""
+        await self._batches.get(self, wait=wait)
+        return self
+
+    async def wait(self, timeout: float | None = None, *, raise_on_failure: bool = True) -> Self:
+        """Wait until every task has ended; see ``batches.wait``. Raises as that does."""
+        await self._batches.wait(self, timeout, raise_on_failure=raise_on_failure)
+        return self
+
+    async def add(
+        self,
+        tasks: Iterable[Any] | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        upload_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
+        """Add tasks to an open batch; see ``batches.add``."""
+        await self._batches.add(
+            self, tasks, file=file, upload_id=upload_id, idempotency_key=idempotency_key
+        )
+        return self
+
+    async def close(self) -> Self:
+        """Close the batch to further tasks; see ``batches.close``."""
+        await self._batches.close(self)
+        return self
+
+    async def rerun(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        error_code: str | Iterable[str] | None = None,
+        run: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
+        """Run all or some of its tasks again; see ``batches.rerun``."""
+        await self._batches.rerun(
+            self, status=status, error_code=error_code, run=run, idempotency_key=idempotency_key
+        )
+        return self
+
+    async def cancel(self) -> Self:
+        """Cancel it. Raises ConflictError if it has already ended in another way."""
+        await self._batches.cancel(self)
+        return self
+
+    async def delete(self) -> None:
+        """Delete it with all its tasks and results; see ``batches.delete``."""
+        await self._batches.delete(self)
+
+    def tasks(
+        self, *, status: str | None = None, run: str | None = None
+    ) -> AsyncIterator[BatchTask]:
+        """Its tasks in order, page by page; see ``batches.tasks``."""
+        return self._batches.tasks(self, status=status, run=run)
+
+    def bad_lines(self, *, run: str | None = None) -> AsyncIterator[BatchBadLine]:
+        """The invalid lines of its lists; see ``batches.bad_lines``."""
+        return self._batches.bad_lines(self, run=run)
+
+    async def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        run: str | None = None,
+        timeout: float | None = None,
+    ) -> Path:
+        """Download all its results as a zip; see ``batches.export``."""
+        return await self._batches.export(self, path, run=run, timeout=timeout)
+
+
+LOOKS_APART_MAX: Final = 4
+"""How often the interval between two polls of an export is doubled, at most."""
+
+
+class AsyncExports:
+    """The steps of an export."""
+
+    def __init__(self, exchange: AsyncExchange, addresses: Addresses) -> None:
+        self._exchange = exchange
+        self._addresses = addresses
+        self._files = AsyncFiles(exchange)
+
+    async def create(self, batch_id: str, run: str | None) -> BatchExport:
+        response = await self._exchange.send(
+            "POST",
+            f"{self._addresses.batch(batch_id)}/exports",
+            headers=keyed_headers(None),
+            content=encode(given(run=run)),
+        )
+        return read(response, BatchExport)
+
+    async def get(self, batch_id: str, export_id: str) -> BatchExport:
+        url = self._addresses.below(batch_id, "exports", export_id)
+        return read(await self._exchange.send("GET", url), BatchExport)
+
+    async def wait(self, batch_id: str, export: BatchExport, deadline: Deadline) -> BatchExport:
+        """Wait until the export is ready. Raises ExportFailed."""
+        looks = 0
+        while export.url is None:
+            if export.terminal:
+                raise _failure(export)
+            if deadline.passed:
+                message = f"The export was not ready within {deadline.seconds:g} s."
+                raise ExportFailed(export, "wait_timeout", message)
+            delay = BACKOFF.delay(min(looks, LOOKS_APART_MAX), random.random())
+            await self._exchange.pause(min(delay, deadline.remaining()))
+            looks += 1
+            export = await self.get(batch_id, export.id)
+        return export
+
+    async def download(self, export: BatchExport, path: Path) -> Path:
+        """Download an export to a file, which appears when it is complete and checked."""
+        if export.url is None or export.bytes is None or export.sha256 is None:
+            raise UnexpectedAnswer("the answer has an export without a URL or a size")
+        url = self._addresses.signed(export.url)
+        return await self._files.download(url, path, export.bytes, export.sha256)
+
+
+def _failure(export: BatchExport) -> ExportFailed:
+    if export.error is None:
+        return ExportFailed(export, "export_failed", "The server gave no reason.")
+    return ExportFailed(export, export.error.code, export.error.message)

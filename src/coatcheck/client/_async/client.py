@@ -1,4 +1,4 @@
-"""The client: one method for each job operation of the API."""
+"""The client: one method for each job operation of the API. And the job that they return."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ import httpx2
 
 from coatcheck.client._async.api_keys import PAGE_ITEMS, AsyncApiKeys
 from coatcheck.client._async.batches import AsyncBatches
-from coatcheck.client._async.exchange import AsyncExchange
+from coatcheck.client._async.exchange import AsyncExchange, follow
 from coatcheck.client._async.files import AsyncFiles
 from coatcheck.client._async.graphs import AsyncGraphs
-from coatcheck.client._async.job import AsyncJob
 from coatcheck.client._async.jobs import AsyncJobs
-from coatcheck.client._async.stream import follow
 from coatcheck.client._async.webhooks import AsyncWebhooks
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import (
@@ -34,7 +32,6 @@ from coatcheck.client.answers import (
     read_ticket,
     read_usage,
 )
-from coatcheck.client.configuration import Bearer, base_url_or_default, token_or_default
 from coatcheck.client.errors import (
     ApiError,
     ConflictError,
@@ -42,11 +39,22 @@ from coatcheck.client.errors import (
     PermissionDeniedError,
 )
 from coatcheck.client.events import AsyncEvents
-from coatcheck.client.models import Caller, JobArtifact, JobArtifacts, JobUrls, Overview, job_urls
+from coatcheck.client.models import (
+    Caller,
+    JobArtifact,
+    JobArtifacts,
+    JobBody,
+    JobUrls,
+    Overview,
+    job_urls,
+)
 from coatcheck.client.request_headers import (
     WAIT_SECONDS_MAX,
+    Bearer,
+    base_url_or_default,
     seconds,
     submission_headers,
+    token_or_default,
 )
 from coatcheck.client.retries import Deadline, Polling, RetryPolicy
 from coatcheck.encoding import encode
@@ -428,3 +436,44 @@ class AsyncClient:
 
 def _content(payload: Any) -> bytes | None:
     return payload if payload is None or isinstance(payload, bytes) else encode(payload)
+
+
+class AsyncJob(JobBody):
+    """A job. Its methods call the server and update the job's own fields."""
+
+    __slots__ = ("_client",)
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        raw: Mapping[str, Any],
+        headers: Mapping[str, str],
+        addresses: Addresses,
+        *,
+        is_listed: bool = False,
+    ) -> None:
+        super().__init__(raw, headers, addresses, is_listed=is_listed)
+        self._client = client
+
+    async def refresh(self) -> Self:
+        """Read the current state of the job."""
+        await self._client.get(self)
+        return self
+
+    async def wait(self, timeout: float | None = None, *, raise_on_failure: bool = True) -> Self:
+        """Wait until the job has ended. Raises JobFailed, WaitTimeout; see the client's wait."""
+        await self._client.wait(self, timeout, raise_on_failure=raise_on_failure)
+        return self
+
+    async def cancel(self) -> Self:
+        """Cancel the job. Raises ConflictError if it has already ended in another way."""
+        await self._client.cancel(self)
+        return self
+
+    async def artifacts(self) -> tuple[JobArtifact, ...]:
+        """The files that the job produced; the client's ``download`` fetches one."""
+        return await self._client.artifacts(self)
+
+    def stream(self, after: str | None = None) -> AsyncEvents:
+        """The job's events as they come, until its end; see the client's stream."""
+        return self._client.stream(self, after)

@@ -1,20 +1,27 @@
-"""Sends HTTP requests with retries."""
+"""Sends HTTP requests with retries, and follows streams of events over several connections."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import httpx2
 
-from coatcheck.client.configuration import Bearer
 from coatcheck.client.errors import ApiError, ConnectionFailed, UnexpectedAnswer, api_error
-from coatcheck.client.request_headers import Headers
-from coatcheck.client.retries import Deadline, RetryPolicy, broken, surely_not_done, worth_retrying
+from coatcheck.client.events import EVENT_BYTES_MAX, AsyncEvents, Reader
+from coatcheck.client.request_headers import Bearer, Headers
+from coatcheck.client.retries import (
+    Deadline,
+    RetryPolicy,
+    Stopwatch,
+    broken,
+    surely_not_done,
+    worth_retrying,
+)
 from coatcheck.version import __version__
 
 _log = logging.getLogger("coatcheck.client")
@@ -136,3 +143,57 @@ class AsyncExchange:
     @staticmethod
     def _server(url: str) -> str:
         return httpx2.URL(url).netloc.decode("ascii")
+
+
+SILENCE_SECONDS_MAX: Final = 45.0
+"""The server sends something every 15 seconds; after three times that, the connection is dead."""
+
+STEADY_SECONDS: Final = 10.0
+"""A connection that lasted this long did not fail: proxies close long-lived ones."""
+
+
+async def follow(
+    exchange: AsyncExchange,
+    url: str,
+    after: str | None,
+    learn: Callable[[Mapping[str, Any]], None],
+) -> AsyncEvents:
+    """Every event after the one with the id ``after``, until the job has ended; for many jobs,
+    endlessly.
+
+    A broken connection is restored, and the server continues after the last event seen. ``learn``
+    gets the job's state before the event that shows it.
+    """
+    reader = Reader(after)
+    failures = 0
+    while True:
+        connected = Stopwatch()
+        error: ApiError | ConnectionFailed
+        try:
+            async with exchange.open(
+                "GET", url, headers=_headers(reader), silence=SILENCE_SECONDS_MAX
+            ) as response:
+                async for sent in httpx2.EventSource(response, EVENT_BYTES_MAX):
+                    event = reader.read(sent)
+                    if event is None:
+                        continue
+                    failures = 0
+                    if event.name in ("state", "end"):
+                        learn(event.data)
+                    yield event
+                    if event.name == "end":
+                        return
+            error = ConnectionFailed("the server ended the stream before the job had ended")
+        except (ApiError, ConnectionFailed) as failed:
+            error = failed
+        if connected.seconds >= STEADY_SECONDS:
+            failures = 0
+        failures += 1
+        await exchange.wait_to_retry(error, failures, at_least=reader.retry_seconds)
+
+
+def _headers(reader: Reader) -> Headers:
+    headers = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
+    if reader.last_id is not None:
+        headers.append((b"last-event-id", reader.last_id.encode()))
+    return headers

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import Final, Literal
 
-from coatcheck.client._async.exchange import AsyncExchange
-from coatcheck.client._async.stream import follow
+from coatcheck.client._async.exchange import AsyncExchange, follow
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import KeysetPage, read, read_object
+from coatcheck.client.batch_request import job_filter
 from coatcheck.client.errors import ConflictError, JobFailed
 from coatcheck.client.events import AsyncEvents
-from coatcheck.client.job_filter import job_filter
 from coatcheck.client.models import (
     BulkOutcomes,
     JobDetails,

@@ -1,4 +1,4 @@
-"""The client: one method for each job operation of the API."""
+"""The client: one method for each job operation of the API. And the job that they return."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ import httpx2
 
 from coatcheck.client._sync.api_keys import PAGE_ITEMS, ApiKeys
 from coatcheck.client._sync.batches import Batches
-from coatcheck.client._sync.exchange import Exchange
+from coatcheck.client._sync.exchange import Exchange, follow
 from coatcheck.client._sync.files import Files
 from coatcheck.client._sync.graphs import Graphs
-from coatcheck.client._sync.job import Job
 from coatcheck.client._sync.jobs import Jobs
-from coatcheck.client._sync.stream import follow
 from coatcheck.client._sync.webhooks import Webhooks
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import (
@@ -34,7 +32,6 @@ from coatcheck.client.answers import (
     read_ticket,
     read_usage,
 )
-from coatcheck.client.configuration import Bearer, base_url_or_default, token_or_default
 from coatcheck.client.errors import (
     ApiError,
     ConflictError,
@@ -42,11 +39,22 @@ from coatcheck.client.errors import (
     PermissionDeniedError,
 )
 from coatcheck.client.events import Events
-from coatcheck.client.models import Caller, JobArtifact, JobArtifacts, JobUrls, Overview, job_urls
+from coatcheck.client.models import (
+    Caller,
+    JobArtifact,
+    JobArtifacts,
+    JobBody,
+    JobUrls,
+    Overview,
+    job_urls,
+)
 from coatcheck.client.request_headers import (
     WAIT_SECONDS_MAX,
+    Bearer,
+    base_url_or_default,
     seconds,
     submission_headers,
+    token_or_default,
 )
 from coatcheck.client.retries import Deadline, Polling, RetryPolicy
 from coatcheck.encoding import encode
@@ -424,3 +432,44 @@ class Client:
 
 def _content(payload: Any) -> bytes | None:
     return payload if payload is None or isinstance(payload, bytes) else encode(payload)
+
+
+class Job(JobBody):
+    """A job. Its methods call the server and update the job's own fields."""
+
+    __slots__ = ("_client",)
+
+    def __init__(
+        self,
+        client: Client,
+        raw: Mapping[str, Any],
+        headers: Mapping[str, str],
+        addresses: Addresses,
+        *,
+        is_listed: bool = False,
+    ) -> None:
+        super().__init__(raw, headers, addresses, is_listed=is_listed)
+        self._client = client
+
+    def refresh(self) -> Self:
+        """Read the current state of the job."""
+        self._client.get(self)
+        return self
+
+    def wait(self, timeout: float | None = None, *, raise_on_failure: bool = True) -> Self:
+        """Wait until the job has ended. Raises JobFailed, WaitTimeout; see the client's wait."""
+        self._client.wait(self, timeout, raise_on_failure=raise_on_failure)
+        return self
+
+    def cancel(self) -> Self:
+        """Cancel the job. Raises ConflictError if it has already ended in another way."""
+        self._client.cancel(self)
+        return self
+
+    def artifacts(self) -> tuple[JobArtifact, ...]:
+        """The files that the job produced; the client's ``download`` fetches one."""
+        return self._client.artifacts(self)
+
+    def stream(self, after: str | None = None) -> Events:
+        """The job's events as they come, until its end; see the client's stream."""
+        return self._client.stream(self, after)

@@ -1,4 +1,4 @@
-"""Uploads and downloads files piece by piece.
+"""Uploads and downloads files piece by piece, and submits tasks: long lists are uploads.
 
 A URL that the server has signed may be on another server, and is all the permission it needs: no
 credential is sent there.
@@ -7,18 +7,32 @@ credential is sent there.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import httpx2
+import msgspec
 
 from coatcheck.client._sync.exchange import Exchange
+from coatcheck.client.addresses import Addresses, with_query
+from coatcheck.client.answers import read
+from coatcheck.client.batch_request import TaskRequest, query_options
 from coatcheck.client.errors import ApiError, ConnectionFailed, UnexpectedAnswer
-from coatcheck.client.in_threads import at_once
 from coatcheck.client.request_headers import Headers
-from coatcheck.client.task_lines import PIECE_BYTES
+from coatcheck.client.task_lines import (
+    BODY_BYTES_MAX,
+    LIST_MEDIA_TYPE,
+    LISTED_TASKS_MAX,
+    PIECE_BYTES,
+    at_once,
+    listed,
+    some_lines,
+)
+from coatcheck.encoding import encode
 
 SILENCE_SECONDS_MAX: Final = 120.0
 """How long a store may take to save an upload."""
@@ -136,3 +150,95 @@ def _from(start: int) -> Headers:
     if start:
         headers.append((b"range", f"bytes={start}-".encode()))
     return headers
+
+
+class _UploadTicket(msgspec.Struct, frozen=True):
+    upload_id: str
+    url: str
+    method: str
+    headers: Mapping[str, str] = {}
+
+
+class TaskLists:
+    """Sends requests with their tasks in the way that suits the number of tasks."""
+
+    def __init__(self, exchange: Exchange, addresses: Addresses) -> None:
+        self._exchange = exchange
+        self._addresses = addresses
+        self._files = Files(exchange)
+
+    def submit(
+        self,
+        request: TaskRequest,
+        tasks: Iterable[Any] | None,
+        file: str | os.PathLike[str] | None,
+        upload_id: str | None,
+    ) -> httpx2.Response:
+        """Send a request with the tasks of one source, or with none."""
+        if sum(source is not None for source in (tasks, file, upload_id)) > 1:
+            raise ValueError("give only one of tasks, file and upload_id")
+        if tasks is not None:
+            return self._with_tasks(request, iter(tasks))
+        if file is not None:
+            opened = at_once(Path(file).open, "rb")
+            try:
+                return self._with_list(request, opened)
+            finally:
+                at_once(opened.close)
+        return self._with_fields(request, {} if upload_id is None else _staged(upload_id))
+
+    def upload(self, path: str | os.PathLike[str]) -> str:
+        """Upload a file of NDJSON lines; returns the upload's id."""
+        file = at_once(Path(path).open, "rb")
+        try:
+            return self._stage(file, _size(file))
+        finally:
+            at_once(file.close)
+
+    def _with_tasks(self, request: TaskRequest, tasks: Iterator[Any]) -> httpx2.Response:
+        lines, is_all = some_lines(tasks, tasks_max=LISTED_TASKS_MAX, bytes_max=BODY_BYTES_MAX)
+        if is_all:
+            return self._with_fields(request, {"tasks": listed(lines)} if lines else {})
+        # Into a file: its length must be known before it is sent, and a retry sends it from the
+        # beginning.
+        file: IO[bytes] = at_once(tempfile.TemporaryFile)
+        try:
+            while lines:
+                at_once(file.writelines, [each + b"\n" for each in lines])
+                lines, _ = some_lines(tasks, tasks_max=None, bytes_max=PIECE_BYTES)
+            at_once(file.flush)
+            return self._with_list(request, file)
+        finally:
+            at_once(file.close)
+
+    def _with_list(self, request: TaskRequest, file: IO[bytes]) -> httpx2.Response:
+        """Send a list as an upload, or as the body if the caller chose a key.
+
+        An upload has a new id each time, so the server could not compare a repeated request.
+        """
+        size = _size(file)
+        if size > BODY_BYTES_MAX and not request.has_own_key:
+            return self._with_fields(request, _staged(self._stage(file, size)))
+        url = with_query(request.url, query_options(request.options))
+        headers = request.sent_headers(LIST_MEDIA_TYPE)
+        return self._files.send("POST", url, headers, file, size)
+
+    def _with_fields(self, request: TaskRequest, fields: Mapping[str, Any]) -> httpx2.Response:
+        content = encode({**request.options, **fields})
+        headers = request.sent_headers()
+        return self._exchange.send("POST", request.url, headers=headers, content=content)
+
+    def _stage(self, file: IO[bytes], size: int) -> str:
+        upload = read(self._exchange.send("POST", self._addresses.uploads()), _UploadTicket)
+        url = self._addresses.signed(upload.url)
+        headers = [(name.encode("ascii"), value.encode()) for name, value in upload.headers.items()]
+        self._files.send(upload.method, url, headers, file, size, is_signed=True)
+        return upload.upload_id
+
+
+def _staged(upload_id: str) -> dict[str, Any]:
+    return {"source": {"upload_id": upload_id}}
+
+
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size

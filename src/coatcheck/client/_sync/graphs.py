@@ -14,10 +14,10 @@ from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import read
 from coatcheck.client.batch_request import keyed_headers
 from coatcheck.client.errors import JobFailed
-from coatcheck.client.in_threads import at_once
 from coatcheck.client.models import GraphEnvelope, GraphJob, GraphOperation
 from coatcheck.client.request_headers import seconds
 from coatcheck.client.retries import POLL_SECONDS, Polling
+from coatcheck.client.task_lines import at_once
 
 """How long the server holds one long-poll: less than most proxies allow."""
 
