@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coatcheck.dashboard import live, paths, rendering
+from coatcheck.dashboard import paths, rendering, responses
 from coatcheck.dashboard.overview import chart, totals
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
@@ -81,7 +81,7 @@ def test_names_are_one_segment_of_a_path_each() -> None:
 
 
 def test_an_event_of_many_lines_stays_one_event() -> None:
-    assert live.event("part", "a\n\nb\r\nevent: x") == (
+    assert responses.event("part", "a\n\nb\r\nevent: x") == (
         b"event: part\ndata: a\ndata: \ndata: b\ndata: event: x\n\n"
     )
 

@@ -1,4 +1,9 @@
-"""The page of one job: state, reasons to wait, timeline, log, result, files and actions."""
+"""The page of one job: state, reasons to wait, timeline, log, result, files and actions.
+
+Tenants choose the media types of their files, so a file that claims to be a picture may be a page.
+Only types that cannot contain scripts are shown inline, under the type that we name. Everything
+else is a download.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,17 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import quote
 
-from coatcheck.dashboard import live, paths
+from coatcheck.dashboard import paths, rendering, responses
 from coatcheck.dashboard.api import ApiEvent, ApiProblem, Events, read_events
-from coatcheck.dashboard.job_files import is_picture, is_sound
-from coatcheck.dashboard.notices import FlashMessage
 from coatcheck.dashboard.rendering import between
+from coatcheck.dashboard.responses import HARMLESS, download
+from coatcheck.dashboard.session import FlashMessage
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.http.response import Response, StreamResponse
+from coatcheck.domain.errors import NotFound
+from coatcheck.http.response import Response, StreamResponse, raw_header
 from coatcheck.http.routing import Route
 
 PATH: Final = "/ui/jobs/{id}"
@@ -32,6 +39,7 @@ def routes(site: Site) -> list[Route]:
         site.live(f"{PATH}/live", "ui_job_live", _follow),
         site.action(f"{PATH}/cancel", "ui_cancel_job", _cancel, asks="Cancel this job?"),
         site.action(f"{PATH}/retry", "ui_retry_job", _retry, asks="Retry this job?"),
+        *_file_routes(site),
     ]
 
 
@@ -164,19 +172,110 @@ async def _parts(visit: Visit, events: Events) -> AsyncIterator[bytes]:
         async for event in received:
             match event:
                 case None:
-                    yield live.KEEP_ALIVE
+                    yield responses.KEEP_ALIVE
                 case ApiEvent(name="progress"):
                     text = visit.text("job_progress.html", progress=event.json())
-                    yield live.event("progress", text)
+                    yield responses.event("progress", text)
                 case ApiEvent(name="log" | "alert"):
                     if shows_lines:
                         text = visit.text("job_line.html", line=_line(event))
-                        yield f"id: {event.id}\n".encode() + live.event("line", text)
+                        yield f"id: {event.id}\n".encode() + responses.event("line", text)
                 case ApiEvent(name="state"):
                     if _seen(event.json()) != seen:
-                        yield live.event("changed", "")
+                        yield responses.event("changed", "")
                     seen = None
                 case ApiEvent(name="end"):
-                    yield live.event("changed", "") + live.event("end", "")
+                    yield responses.event("changed", "") + responses.event("end", "")
                 case _:
                     continue  # output, which the page does not show live
+
+
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
+_SOUNDS: Final = frozenset(
+    {
+        *("audio/wav", "audio/x-wav", "audio/wave", "audio/mpeg", "audio/ogg", "audio/mp4"),
+        *("audio/aac", "audio/flac", "audio/webm"),
+    }
+)
+_UNTYPED: Final = "application/octet-stream"
+_PASSED_ON: Final = ("content-range", "content-length", "accept-ranges", "etag")
+
+
+def is_picture(media_type: str) -> bool:
+    return _plain(media_type) in _PICTURES
+
+
+def is_sound(media_type: str) -> bool:
+    return _plain(media_type) in _SOUNDS
+
+
+def _file_routes(site: Site) -> list[Route]:
+    return [
+        site.page(f"{PATH}/files/{{name}}", "ui_job_file", _file),
+        site.page(f"{PATH}/files/{{name}}/receipt", "ui_job_file_receipt", _file_receipt),
+        site.page(f"{PATH}/receipt", "ui_job_receipt", _receipt),
+        site.page(f"{PATH}/input", "ui_job_input", _input),
+    ]
+
+
+async def _file(visit: Visit) -> Response | StreamResponse:
+    name = visit.params["name"]
+    conditions = {
+        each: value
+        for each in ("range", "if-range", "if-none-match")
+        if (value := visit.request.header(each.encode())) is not None
+    }
+    opened = await visit.api.open(_of_file(await _job(visit), name), headers=conditions)
+    passed_on = [
+        raw_header(each, opened.headers[each]) for each in _PASSED_ON if each in opened.headers
+    ]
+    kind = _plain(opened.headers.get("content-type", _UNTYPED))
+    kept = visit.query.get("keep") == "yes" or kind not in _PICTURES | _SOUNDS
+    # The API's header has the file's name in it; a response without a file has no such header.
+    how = opened.headers.get("content-disposition", "attachment") if kept else "inline"
+    headers = [
+        raw_header("content-type", _UNTYPED if kept else kind),
+        raw_header("content-disposition", how),
+        *passed_on,
+        *HARMLESS,
+    ]
+    return StreamResponse(opened.status, opened.pieces, headers)
+
+
+async def _file_receipt(visit: Visit) -> Response | StreamResponse:
+    url = f"{_of_file(await _job(visit), visit.params['name'])}/receipt"
+    return _kept(await visit.api.get(url), f"receipt-{visit.params['id']}.json")
+
+
+async def _receipt(visit: Visit) -> Response | StreamResponse:
+    url = (await _job(visit))["urls"]["receipt"]
+    if url is None:
+        raise NotFound
+    return _kept(await visit.api.get(url), f"receipt-{visit.params['id']}.json")
+
+
+async def _input(visit: Visit) -> Response | StreamResponse:
+    """The stored input, as it was submitted."""
+    base = paths.to(API, org=visit.org, id=visit.params["id"])
+    answered = await visit.api.call("GET", f"{base}/input")
+    return download(answered.body, f"input-{visit.params['id']}.json", "application/json")
+
+
+async def _job(visit: Visit) -> dict[str, Any]:
+    job: dict[str, Any] = await visit.api.get(paths.to(API, org=visit.org, id=visit.params["id"]))
+    return job
+
+
+def _of_file(job: dict[str, Any], name: str) -> str:
+    if job["urls"]["artifacts"] is None:
+        raise NotFound
+    return f"{job['urls']['artifacts']}/{quote(name, safe='')}"
+
+
+def _kept(value: Any, name: str) -> Response:
+    return download(rendering.pretty(value).encode(), name, "application/json")
+
+
+def _plain(media_type: str) -> str:
+    """The media type without its parameters."""
+    return media_type.partition(";")[0].strip().lower()

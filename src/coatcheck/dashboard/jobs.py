@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from coatcheck.dashboard import paths
-from coatcheck.dashboard.fields import Fields
-from coatcheck.dashboard.notices import FlashMessage
 from coatcheck.dashboard.rendering import between, counted
+from coatcheck.dashboard.session import Fields, FlashMessage
 from coatcheck.dashboard.site import Handler, Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.lanes import Lane

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from coatcheck.dashboard import paths
-from coatcheck.dashboard.notices import FlashMessage
 from coatcheck.dashboard.rendering import read_time
+from coatcheck.dashboard.session import FlashMessage
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.tenants import Scope

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from coatcheck.dashboard import live, paths
+from coatcheck.dashboard import paths, responses
 from coatcheck.dashboard.api import ApiProblem
 from coatcheck.dashboard.rendering import read_time
 from coatcheck.dashboard.site import Site
@@ -131,7 +131,7 @@ async def _follow(visit: Visit) -> Response | StreamResponse:
 
 async def _parts(visit: Visit) -> AsyncIterator[bytes]:
     if visit.query.get("org", visit.org) != visit.org:
-        yield live.RELOAD  # another window switched the organisation
+        yield responses.RELOAD  # another window switched the organisation
         return
     sent: dict[str, str] = {}
     silent, seconds = 0.0, LIVE_SECONDS
@@ -141,20 +141,22 @@ async def _parts(visit: Visit) -> AsyncIterator[bytes]:
             figures = await _figures(visit)
         except ApiProblem as problem:
             if problem.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-                yield live.RELOAD
+                yield responses.RELOAD
                 return
             # Over a rate limit, or the database is down: the page keeps its figures for now.
             seconds = max(LIVE_SECONDS, float(problem.retry_after or 0))
-            yield live.KEEP_ALIVE
+            yield responses.KEEP_ALIVE
             continue
         made = {name: visit.text(template, **figures) for name, template in _PARTS.items()}
-        changed = [live.event(name, text) for name, text in made.items() if sent.get(name) != text]
+        changed = [
+            responses.event(name, text) for name, text in made.items() if sent.get(name) != text
+        ]
         sent = made
         if changed:
             yield b"".join(changed)
             silent = 0.0
         elif silent >= _SILENCE_SECONDS_MAX:
-            yield live.KEEP_ALIVE
+            yield responses.KEEP_ALIVE
             silent = 0.0
 
 

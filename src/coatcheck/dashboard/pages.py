@@ -7,9 +7,7 @@ from http import HTTPStatus
 
 from coatcheck.dashboard import (
     assets,
-    batch_page,
     batches,
-    job_files,
     job_page,
     jobs,
     keys,
@@ -39,9 +37,7 @@ def routes(server: ServerContext, api: ASGIApp, products: Sequence[str]) -> list
         *overview.routes(site),
         *jobs.routes(site, products),
         *job_page.routes(site),
-        *job_files.routes(site),
         *batches.routes(site),
-        *batch_page.routes(site),
         *webhooks.routes(site),
         *services.routes(site),
         *keys.routes(site),

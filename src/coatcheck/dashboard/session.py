@@ -1,4 +1,6 @@
-"""Sessions: an encrypted cookie that holds the visitor's credential, and no state on the server.
+"""What a visitor sends and a browser keeps: form fields, sessions, messages shown once.
+
+A session is an encrypted cookie that holds the visitor's credential, and no state on the server.
 
 The API refuses a revoked credential at the next call, as it does for any client, so the server has
 no session to end. Signing out deletes the cookie.
@@ -11,16 +13,66 @@ import hashlib
 import hmac
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from coatcheck.dashboard.fields import Fields
-from coatcheck.domain.errors import CoatcheckError
+from coatcheck.domain.errors import CoatcheckError, InvalidBody, InvalidParameter, WrongMediaType
 from coatcheck.http.request import Request
 from coatcheck.sealing import Sealer, SealError, derived
+
+FORM_BYTES_MAX: Final = 256 * 1024
+_FIELDS_MAX: Final = 1_000
+_MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
+
+
+class Fields:
+    """The non-empty fields, with surrounding white space removed."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        stripped = [(name, value.strip()) for name, value in pairs]
+        self.pairs = [(name, value) for name, value in stripped if value]
+
+    def get(self, name: str, default: str = "") -> str:
+        """The last value with this name."""
+        return next((value for each, value in reversed(self.pairs) if each == name), default)
+
+    def all(self, name: str) -> list[str]:
+        """All values with this name, for example of checkboxes."""
+        return [value for each, value in self.pairs if each == name]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self.pairs)
+
+
+def read_query(request: Request) -> Fields:
+    """Parse the query string. Raises InvalidParameter."""
+    try:
+        return Fields(_parse(request.scope["query_string"]))
+    except ValueError:
+        raise InvalidParameter("query", "must be UTF-8 text") from None
+
+
+async def read_form(request: Request, bytes_max: int = FORM_BYTES_MAX) -> Fields:
+    """Parse a submitted form. Raises WrongMediaType, InvalidBody, BodyTooLarge."""
+    media_type = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
+    body = await request.body(bytes_max)
+    if body and media_type != _MEDIA_TYPE:
+        raise WrongMediaType(f"Send forms as {_MEDIA_TYPE}.")
+    try:
+        return Fields(_parse(body))
+    except ValueError:
+        raise InvalidBody("The form is not valid UTF-8 text.") from None
+
+
+def _parse(raw: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(
+        raw.decode("ascii"), keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict"
+    )
+
 
 _SEALING_LABEL: Final = "coatcheck/dashboard/cookies/aes-256-gcm/v1"
 _TOKEN_LABEL: Final = "coatcheck/dashboard/forms/hmac-sha256/v1"  # noqa: S105 - no secret
@@ -194,3 +246,39 @@ def begin(credential: bytes, me: dict[str, Any]) -> Session:
         scopes=list(me["scopes"]),
         operator=bool(me["operator"]),
     )
+
+
+_NOTICE_COOKIE: Final = Cookie("coatcheck_notice", "/ui", 60)
+_TEXT_LENGTH_MAX: Final = 500
+
+
+class FlashMessage(msgspec.Struct, frozen=True):
+    """A message for the visitor who sent the form."""
+
+    text: str
+    kind: Literal["done", "warning", "error"] = "done"
+
+
+class FlashMessages:
+    """Carries a notice across a redirect, in an encrypted cookie that nobody else can make."""
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
+
+    def read(self, request: Request) -> FlashMessage | None:
+        sealed = _NOTICE_COOKIE.read(request)
+        opened = None if not sealed else self._seal.open(_NOTICE_COOKIE.name, sealed)
+        try:
+            return None if opened is None else msgspec.msgpack.decode(opened, type=FlashMessage)
+        except msgspec.DecodeError:
+            return None
+
+    def cookie(self, notice: FlashMessage, *, secure: bool) -> tuple[bytes, bytes]:
+        short = msgspec.structs.replace(notice, text=notice.text[:_TEXT_LENGTH_MAX])
+        return _NOTICE_COOKIE.set(
+            self._seal.close(_NOTICE_COOKIE.name, msgspec.msgpack.encode(short)), secure=secure
+        )
+
+    @staticmethod
+    def expired(*, secure: bool) -> tuple[bytes, bytes]:
+        return _NOTICE_COOKIE.clear(secure=secure)

@@ -13,9 +13,14 @@ import msgspec
 from coatcheck.dashboard import paths
 from coatcheck.dashboard import session as csrf
 from coatcheck.dashboard.api import ApiProblem
-from coatcheck.dashboard.fields import read_form, read_query
-from coatcheck.dashboard.notices import FlashMessage
-from coatcheck.dashboard.session import CREDENTIAL_BYTES_MAX, Cookie, begin
+from coatcheck.dashboard.session import (
+    CREDENTIAL_BYTES_MAX,
+    Cookie,
+    FlashMessage,
+    begin,
+    read_form,
+    read_query,
+)
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.http.request import Request

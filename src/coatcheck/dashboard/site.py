@@ -11,13 +11,20 @@ from typing import Any, Final
 
 import msgspec
 
-from coatcheck.dashboard import assets, headers, live, paths
+from coatcheck.dashboard import assets, paths, responses
 from coatcheck.dashboard import session as csrf
 from coatcheck.dashboard.api import Api, ApiProblem
-from coatcheck.dashboard.fields import Fields, read_form, read_query
-from coatcheck.dashboard.notices import FlashMessage, FlashMessages
 from coatcheck.dashboard.rendering import templates
-from coatcheck.dashboard.session import Seal, Session, Sessions
+from coatcheck.dashboard.session import (
+    Fields,
+    FlashMessage,
+    FlashMessages,
+    Seal,
+    Session,
+    Sessions,
+    read_form,
+    read_query,
+)
 from coatcheck.dashboard.visit import Visit, is_by_htmx
 from coatcheck.domain.errors import ClientGone, CoatcheckError
 from coatcheck.http.lifecycle import ServerDraining
@@ -202,7 +209,7 @@ class Site:
         self, visit: Visit, template: str, context: Mapping[str, Any], *, status: int
     ) -> Response:
         """Render a whole page for a signed-in visitor."""
-        notice, nonce = self._notices.read(visit.request), headers.new_nonce()
+        notice, nonce = self._notices.read(visit.request), responses.new_nonce()
         body = self.render_text(visit, template, {"notice": notice, "nonce": nonce, **context})
         cleared = (
             [] if notice is None else [self._notices.expired(secure=self.is_secure(visit.request))]
@@ -220,7 +227,7 @@ class Site:
 
     def render_open(self, template: str, context: Mapping[str, Any], status: int) -> Response:
         """Render a whole page that needs no session."""
-        nonce = headers.new_nonce()
+        nonce = responses.new_nonce()
         body = self._templates.get_template(template).render(
             session=None, notice=None, nonce=nonce, **context
         )
@@ -238,7 +245,7 @@ class Site:
         carried = (
             [] if notice is None else [self._notices.cookie(notice, secure=self.is_secure(request))]
         )
-        answered = [*headers.GUARDS, headers.NO_STORE, *carried, *more]
+        answered = [*responses.GUARDS, responses.NO_STORE, *carried, *more]
         if is_by_htmx(request):
             # htmx would follow a 303 itself and swap the next page into a part of this one.
             return Response(HTTPStatus.OK, b"", [(b"hx-redirect", path.encode("ascii")), *answered])
@@ -304,14 +311,14 @@ class Site:
     def _end_stream(self, request: Request) -> Response:
         """End a stream whose session is over. A stream cannot redirect, so its page reloads."""
         cookie = self.sessions.expired(secure=self.is_secure(request))
-        sent = [headers.EVENT_STREAM, *headers.GUARDS, headers.NO_STORE, cookie]
-        return Response(HTTPStatus.OK, live.RELOAD, sent)
+        sent = [responses.EVENT_STREAM, *responses.GUARDS, responses.NO_STORE, cookie]
+        return Response(HTTPStatus.OK, responses.RELOAD, sent)
 
     @staticmethod
     def _load_again() -> Response:
         """Reload a page whose session has changed in another window."""
         return Response(
-            HTTPStatus.OK, b"", [(b"hx-refresh", b"true"), *headers.GUARDS, headers.NO_STORE]
+            HTTPStatus.OK, b"", [(b"hx-refresh", b"true"), *responses.GUARDS, responses.NO_STORE]
         )
 
     def _visit(
@@ -324,7 +331,7 @@ class Site:
 
 
 def _page_headers(nonce: str) -> RawHeaders:
-    return [headers.HTML, *headers.guards(nonce), headers.NO_STORE]
+    return [responses.HTML, *responses.guards(nonce), responses.NO_STORE]
 
 
 def _own_address(request: Request) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 
 from coatcheck.dashboard import paths
-from coatcheck.dashboard.downloads import download
+from coatcheck.dashboard.responses import download
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.http.response import Response, StreamResponse

@@ -6,11 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from coatcheck.dashboard import headers, live
+from coatcheck.dashboard import responses
 from coatcheck.dashboard.api import Api
-from coatcheck.dashboard.fields import Fields
-from coatcheck.dashboard.notices import FlashMessage
-from coatcheck.dashboard.session import Session
+from coatcheck.dashboard.session import Fields, FlashMessage, Session
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse
 
@@ -57,7 +55,9 @@ class Visit:
     def fragment(self, template: str, **context: Any) -> Response:
         """Render a part of a page for htmx to swap in."""
         body = self.text(template, **context).encode()
-        return Response(HTTPStatus.OK, body, [headers.HTML, *headers.GUARDS, headers.NO_STORE])
+        return Response(
+            HTTPStatus.OK, body, [responses.HTML, *responses.GUARDS, responses.NO_STORE]
+        )
 
     def text(self, template: str, **context: Any) -> str:
         """Render a part of a page as text, for a stream event."""
@@ -68,17 +68,17 @@ class Visit:
         return self._site.redirect(self.request, path, notice)
 
     def events(self, pieces: AsyncIterator[bytes]) -> StreamResponse:
-        """A stream of events (``dashboard.live.event``), for htmx's ``sse-connect``."""
+        """A stream of events (``dashboard.responses.event``), for htmx's ``sse-connect``."""
         return StreamResponse(
             HTTPStatus.OK,
             pieces,
             [
-                headers.EVENT_STREAM,
-                *headers.GUARDS,
-                headers.NO_STORE,
+                responses.EVENT_STREAM,
+                *responses.GUARDS,
+                responses.NO_STORE,
                 (b"x-accel-buffering", b"no"),
             ],
-            live.RELOAD,
+            responses.RELOAD,
         )
 
     async def pause(self, seconds: float) -> bool:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from coatcheck.dashboard import paths
-from coatcheck.dashboard.notices import FlashMessage
 from coatcheck.dashboard.rendering import counted
+from coatcheck.dashboard.session import FlashMessage
 from coatcheck.dashboard.site import Handler, Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.webhooks import EVENTS, MANY_EVENTS, DeliveryStatus

@@ -1,11 +1,13 @@
-"""Security headers of every page: what a browser may load, run, frame, cache and reveal."""
+"""What pages answer with: security headers, downloads, and events that replace parts of a page."""
 
 from __future__ import annotations
 
+import re
 import secrets
+from http import HTTPStatus
 from typing import Final
 
-from coatcheck.http.response import RawHeaders
+from coatcheck.http.response import SANDBOXED, RawHeaders, Response, raw_header
 
 HTML: Final = (b"content-type", b"text/html; charset=utf-8")
 EVENT_STREAM: Final = (b"content-type", b"text/event-stream")
@@ -50,3 +52,36 @@ def guards(nonce: str) -> RawHeaders:
 
 GUARDS: Final[RawHeaders] = ((b"content-security-policy", policy().encode()), *_ALWAYS)
 """The security headers of a response that is not a whole page: a fragment, stream or redirect."""
+
+
+HARMLESS: Final[RawHeaders] = (
+    *SANDBOXED,
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"private, no-store"),
+)
+"""For content that is not our own page: nothing in it runs, even if a browser shows it."""
+
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def download(body: bytes, name: str, media_type: str) -> Response:
+    """``body`` as an attachment called ``name``; unusual characters become underscores."""
+    headers = [
+        raw_header("content-type", media_type),
+        raw_header("content-disposition", f'attachment; filename="{_NOT_PLAIN.sub("_", name)}"'),
+        *HARMLESS,
+    ]
+    return Response(HTTPStatus.OK, body, headers)
+
+
+KEEP_ALIVE: Final = b": still here\n\n"
+
+
+def event(name: str, text: str) -> bytes:
+    """``text``, usually HTML, for the elements with ``sse-swap="<name>"``."""
+    lines = "".join(f"data: {line}\n" for line in text.splitlines() or [""])
+    return f"event: {name}\n{lines}\n".encode()
+
+
+RELOAD: Final = event("gone", "")
+"""Makes the page reload, because its session ended or changed."""
