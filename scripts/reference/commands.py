@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from coatcheck.cli.app import COMMANDS
-from coatcheck.cli.server_options import SERVER_OPTIONS
+from coatcheck.cli.server_address import SERVER_OPTIONS
 from scripts.reference.parts import Outdated, code, prose, table
 
 _WIDTH: Final = 110

@@ -11,9 +11,15 @@ from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.key_registers import ServedKeys, register_at
-from coatcheck.cli.profiles import read_configuration
-from coatcheck.cli.server_address import NothingStarted, ServerConfig, ServerOptions, find, look
+from coatcheck.cli.keys import ServedKeys, register_at
+from coatcheck.cli.server_address import (
+    NothingStarted,
+    ServerConfig,
+    ServerOptions,
+    find,
+    look,
+    read_configuration,
+)
 from coatcheck.cli.stored_keys import StoredKeys
 
 PROFILES = """

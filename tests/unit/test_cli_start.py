@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from coatcheck.cli.app import COMMANDS
-from coatcheck.cli.lazy_commands import LazyCommand
+from coatcheck.cli.app import COMMANDS, LazyCommand
 
 SHOW_MODULES = """
 import atexit, sys
@@ -91,9 +90,7 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    "loading", ["typer", "coatcheck.cli.lazy_commands", "coatcheck.cli.jobs", "httpx2"]
-)
+@pytest.mark.parametrize("loading", ["typer", "coatcheck.cli.app", "coatcheck.cli.jobs", "httpx2"])
 def test_ctrl_c_while_a_command_is_loaded_ends_it_without_a_word(loading: str) -> None:
     program = f"NAME = {loading!r}\n{INTERRUPTED}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -14,8 +14,7 @@ import typer.main
 from typer.core import TyperGroup
 
 import coatcheck
-from coatcheck.cli.app import app
-from coatcheck.cli.lazy_commands import LazyCommand
+from coatcheck.cli.app import LazyCommand, app
 from coatcheck.settings import SETTINGS
 from coatcheck.settings.settings import NOT_SETTINGS
 from tests.markdown import REPOSITORY, Page, pages

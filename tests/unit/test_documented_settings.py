@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coatcheck import Settings
-from coatcheck.cli.profiles import read_configuration
+from coatcheck.cli.server_address import read_configuration
 from coatcheck.remotes.definitions import ModalTarget, read_definition
 from tests.markdown import REPOSITORY, Page
 from tests.shell_variables import assigned

@@ -1,15 +1,57 @@
-"""The ``coatcheck`` command."""
+"""The ``coatcheck`` command.
+
+All commands together import most of the product: a server, a worker, a client. A command is
+imported when it is used, so that ``coatcheck --version`` and ``coatcheck jobs`` are fast.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
-from coatcheck.cli.lazy_commands import LazyCommand, LazyGroup
 from coatcheck.version import __version__
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context
+
+
+class LazyCommand(TyperCommand):
+    """A placeholder with a command's name and help text; ``load`` returns the command itself."""
+
+    def __init__(self, name: str, target: str, help: str, panel: str) -> None:  # noqa: A002 - typer's name
+        """``target`` is ``module:attribute`` of a function or a group.
+
+        ``panel`` is the heading that the command is listed under.
+        """
+        super().__init__(name, help=help, rich_help_panel=panel)
+        self._target = target
+
+    def load(self) -> Command:
+        """Import and return the command or group."""
+        module, _, attribute = self._target.partition(":")
+        declared = getattr(import_module(module), attribute)
+        if isinstance(declared, typer.Typer):
+            return typer.main.get_group(declared)
+        alone = typer.Typer(add_completion=False)
+        alone.command(self.name)(declared)
+        return typer.main.get_command(alone)
+
+
+class LazyGroup(TyperGroup):
+    """A group that imports a command when it runs or shows its help."""
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest
+
 
 COMPLETE_VARIABLE: Final = "_COATCHECK_COMPLETE"
 """Set by a shell that asks for completions."""
@@ -42,7 +84,7 @@ COMMANDS: Final = (
     ),
     LazyCommand(
         "migrate",
-        "coatcheck.cli.migrate:migrate",
+        "coatcheck.cli.database:migrate",
         "Upgrade the database to this version's schema.",
         _RUN,
     ),
@@ -60,7 +102,7 @@ COMMANDS: Final = (
     ),
     LazyCommand(
         "secrets",
-        "coatcheck.cli.secrets:app",
+        "coatcheck.cli.services:secrets",
         "Re-encrypt the secrets of services with another key.",
         _RUN,
     ),
@@ -102,13 +144,13 @@ COMMANDS: Final = (
     ),
     LazyCommand(
         "cancel",
-        "coatcheck.cli.cancel_retry:cancel",
+        "coatcheck.cli.submit:cancel",
         "Cancel jobs.",
         _JOBS,
     ),
     LazyCommand(
         "retry",
-        "coatcheck.cli.cancel_retry:retry",
+        "coatcheck.cli.submit:retry",
         "Resubmit failed jobs with the same input.",
         _JOBS,
     ),
@@ -186,7 +228,7 @@ COMMANDS: Final = (
     ),
     LazyCommand(
         "completion",
-        "coatcheck.cli.completion:completion",
+        "coatcheck.cli.config:completion",
         "Print a completion script for a shell.",
         _CLI,
     ),

@@ -20,8 +20,7 @@ from coatcheck.cli.batch_display import dead_letter_line, show, summary, task_li
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.options import JsonOption
-from coatcheck.cli.server_address import ServerConfig
-from coatcheck.cli.server_options import on_server
+from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.client import Batch
 from coatcheck.encoding import encode
 

@@ -1,19 +1,28 @@
-"""``coatcheck config``: shows which server commands use, and where that is configured."""
+"""``coatcheck config`` shows which server commands use, and where that is configured;
+``coatcheck completion`` prints shell completion scripts."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
+from coatcheck.cli.app import COMPLETE_VARIABLE
 from coatcheck.cli.console import out, warn
 from coatcheck.cli.errors import reporting_errors
-from coatcheck.cli.profiles import Configuration, read_configuration
-from coatcheck.cli.server_address import ServerConfig, ServerOptions, look
+from coatcheck.cli.server_address import (
+    Configuration,
+    ServerConfig,
+    ServerOptions,
+    look,
+    read_configuration,
+)
 
 app: Final = typer.Typer(
     name="config",
@@ -92,3 +101,28 @@ def _warn_of_readers(configuration: Configuration) -> None:
         warn(
             f"{configuration.path} contains a key, and other users can read it; run chmod 600 on it"
         )
+
+
+class Shell(str, Enum):  # noqa: UP042 - typer shows the values of these
+    """The supported shells."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+
+
+@reporting_errors
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> None:
+    """Print a completion script for a shell.
+
+    bash: add `eval "$(coatcheck completion bash)"` to ~/.bashrc.
+    zsh: add the same with zsh to ~/.zshrc, after compinit.
+    fish: coatcheck completion fish > ~/.config/fish/completions/coatcheck.fish
+    """
+    typer.echo(
+        get_completion_script(
+            prog_name="coatcheck", complete_var=COMPLETE_VARIABLE, shell=shell.value
+        )
+    )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
+import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -68,3 +72,14 @@ def complain(problem: str, hint: str = "") -> None:
     err.print(problem, markup=False)
     for line in hint.splitlines():
         err.print(f"  {line}", style="dim", markup=False)
+
+
+def own_command() -> str:
+    """``coatcheck`` if that is this installation on the PATH, otherwise its full path."""
+    script = Path(sys.executable).with_name("coatcheck")
+    on_path = shutil.which("coatcheck")
+    if on_path is not None and Path(on_path).resolve() == script.resolve():
+        return "coatcheck"
+    if script.exists():
+        return shlex.quote(str(script))
+    return f"{shlex.quote(sys.executable)} -m coatcheck.cli"

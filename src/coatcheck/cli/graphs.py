@@ -18,8 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from coatcheck.cli.console import err, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
-from coatcheck.cli.server_address import ServerConfig
-from coatcheck.cli.server_options import on_server
+from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.client import GraphJob
 from coatcheck.client.models import GraphOperation
 

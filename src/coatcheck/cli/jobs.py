@@ -33,8 +33,7 @@ from coatcheck.cli.job_display import (
     what,
 )
 from coatcheck.cli.options import JsonOption, SinceOption, UntilOption
-from coatcheck.cli.server_address import ServerConfig
-from coatcheck.cli.server_options import on_server
+from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.client import (
     Batch,
     Client,

@@ -20,8 +20,7 @@ import typer
 
 from coatcheck.cli.console import err, out, say, warn
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.server_address import ServerConfig
-from coatcheck.cli.server_options import on_server
+from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.cli.webhooks import EventsOption, event_names
 from coatcheck.client import (
     ApiError,

@@ -22,8 +22,7 @@ from coatcheck.cli.console import err, out, plain, warn
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.job_display import log_line
 from coatcheck.cli.jobs import JobArgument
-from coatcheck.cli.server_address import ServerConfig
-from coatcheck.cli.server_options import on_server
+from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.client import ConflictError, JobDetails
 from coatcheck.domain import ids
 from coatcheck.domain.errors import InvalidInput, JobSignal, SettingsInvalid

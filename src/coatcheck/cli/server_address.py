@@ -1,4 +1,5 @@
-"""Finds the server that a command talks to, and the API key to use.
+"""Finds the server that a command talks to, and the API key to use: the options, the configuration
+file, and which of them decides.
 
 Options come first, then the environment, then a profile of the configuration file, then the
 ``coatcheck up`` of this folder. A key is only sent to the server it is meant for: a profile's key
@@ -8,18 +9,23 @@ the server for the organisation of the key.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import ipaddress
 import os
 import shlex
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Concatenate, Final, ParamSpec
 from urllib.parse import urlsplit
 
+import typer
+
 from coatcheck.cli import data_dir
-from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.own_command import own_command
-from coatcheck.cli.profiles import PROFILE_VARIABLE, Configuration, Profile, read_configuration
+from coatcheck.cli.console import own_command
+from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.client import AsyncClient, Client
 from coatcheck.client._async.client import RETRIES
 from coatcheck.client.addresses import Addresses
@@ -218,3 +224,193 @@ def _is_here(url: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+CONFIG_VARIABLE: Final = "COATCHECK_CONFIG"
+PROFILE_VARIABLE: Final = "COATCHECK_PROFILE"
+_FIELDS: Final = ("url", "api_key", "api_key_file", "org")
+_TOP: Final = ("default", "profiles")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A server and its credentials. What is None comes from options or the environment."""
+
+    name: str
+    url: str | None = None
+    org: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    api_key_file: Path | None = None
+
+    def key(self) -> str | None:
+        """The API key, read from its file if it has one. Raises Misconfigured."""
+        if self.api_key is not None or self.api_key_file is None:
+            return self.api_key
+        try:
+            return self.api_key_file.read_text().strip() or None
+        except OSError as error:
+            raise Misconfigured(
+                f"cannot read the key of the profile {self.name!r}: "
+                f"{self.api_key_file}: {error.strerror}"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise Misconfigured(
+                f"the key of the profile {self.name!r} is not text: {self.api_key_file}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The content of the file. ``exists`` is false without a file."""
+
+    path: Path
+    exists: bool = False
+    default: str | None = None
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+
+    def profile(self, name: str | None) -> Profile | None:
+        """The profile of that name, or the default profile; None without either."""
+        wanted = name or self.default
+        if wanted is None:
+            return None
+        if wanted not in self.profiles:
+            known = ", ".join(self.profiles) or "none"
+            raise Misconfigured(f"profile {wanted!r} not found in {self.path}\nProfiles: {known}.")
+        return self.profiles[wanted]
+
+
+def config_path(environment: Mapping[str, str]) -> Path:
+    """The path of the file, whether it exists or not."""
+    named = environment.get(CONFIG_VARIABLE, "").strip()
+    if named:
+        return Path(named).expanduser()
+    home = environment.get("XDG_CONFIG_HOME", "").strip() or "~/.config"
+    return Path(home).expanduser() / "coatcheck" / "config.toml"
+
+
+def read_configuration(environment: Mapping[str, str] | None = None) -> Configuration:
+    """Read and validate the file. Raises Misconfigured."""
+    environment = os.environ if environment is None else environment
+    path = config_path(environment)
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if environment.get(CONFIG_VARIABLE, "").strip():
+            raise Misconfigured(
+                f"{CONFIG_VARIABLE} names a file that does not exist: {path}"
+            ) from None
+        return Configuration(path)
+    except OSError as error:
+        raise Misconfigured(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{path} is not valid TOML: {error}") from error
+    _refuse_unknown(path, "the file", document, _TOP)
+    profiles = document.get("profiles", {})
+    default = document.get("default")
+    if not isinstance(profiles, dict) or not isinstance(default, str | None):
+        raise Misconfigured(f'{path}: expected default = "work" and [profiles.work]')
+    return Configuration(
+        path, True, default, {name: _profile(path, name, each) for name, each in profiles.items()}
+    )
+
+
+def _profile(path: Path, name: str, fields: Any) -> Profile:
+    table = f"[profiles.{name}]"
+    if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
+        raise Misconfigured(f'{path}: {table} takes strings, such as url = "https://..."')
+    _refuse_unknown(path, table, fields, _FIELDS)
+    if "api_key" in fields and "api_key_file" in fields:
+        raise Misconfigured(f"{path}: {table} has both api_key and api_key_file; remove one")
+    file = fields.get("api_key_file")
+    return Profile(
+        name,
+        url=fields.get("url"),
+        org=fields.get("org"),
+        api_key=fields.get("api_key"),
+        api_key_file=None if file is None else path.parent / Path(file).expanduser(),
+    )
+
+
+def _refuse_unknown(
+    path: Path, table: str, given: Mapping[str, Any], known: tuple[str, ...]
+) -> None:
+    for name in given:
+        if name not in known:
+            raise Misconfigured(
+                f"{path}: {table} has an unknown field {name!r}\nKnown: {', '.join(known)}."
+            )
+
+
+Parameters = ParamSpec("Parameters")
+
+_PANEL: Final = "Server"
+
+
+def _option(*names: str, text: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=text, metavar=metavar, rich_help_panel=_PANEL)
+
+
+def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+    )
+
+
+_OPTIONS: Final = (
+    _parameter("url", str | None, _option("--url", text="Server address. Default: COATCHECK_URL.")),
+    _parameter(
+        "api_key",
+        str | None,
+        _option("--api-key", metavar="KEY", text="API key or token. Default: COATCHECK_API_KEY."),
+    ),
+    _parameter("org", str | None, _option("--org", text="Organisation. Default: COATCHECK_ORG.")),
+    _parameter(
+        "profile",
+        str | None,
+        _option("--profile", metavar="NAME", text="Profile of the configuration file."),
+    ),
+    _parameter(
+        "data",
+        Path | None,
+        _option("--data", metavar="DIR", text="Data folder of `coatcheck up`."),
+    ),
+)
+
+SERVER_OPTIONS: Final = ("--url", "--api-key", "--org", "--profile", "--data")
+"""The reference documents these once, for all commands."""
+
+
+def on_server(
+    command: Callable[Concatenate[ServerConfig, Parameters], None],
+) -> Callable[..., None]:
+    """Turns a function whose first argument is the server into a command.
+
+    The command has the function's other arguments and the server options, and reports errors in one
+    line.
+    """
+    return _with_options(command, find)
+
+
+def with_server_options(
+    command: Callable[Concatenate[ServerOptions, Parameters], None],
+) -> Callable[..., None]:
+    """The same for a function that interprets the server options itself."""
+    return _with_options(command, lambda options: options)
+
+
+def _with_options(
+    command: Callable[..., None], first_argument: Callable[[ServerOptions], object]
+) -> Callable[..., None]:
+    signature = inspect.signature(command, eval_str=True)
+    _, *own = signature.parameters.values()
+
+    def called(**given: Any) -> None:
+        options = ServerOptions(**{option.name: given.pop(option.name) for option in _OPTIONS})
+        command(first_argument(options), **given)
+
+    functools.update_wrapper(called, command)
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    parameters += _OPTIONS
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    return reporting_errors(called)

@@ -1,23 +1,29 @@
-"""``coatcheck services``: lists the endpoints that workers publish, and removes old ones."""
+"""``coatcheck services`` lists the endpoints that workers publish, and removes old ones;
+``coatcheck secrets`` re-encrypts the secrets of registered services."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli.console import say, show_table
+from coatcheck.cli.console import out, say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
 from coatcheck.cli.options import JsonOption
 from coatcheck.core.queries import services as service_store
+from coatcheck.core.service_secrets import Resealer, SealingState
+from coatcheck.db.connection import Connection
 from coatcheck.domain.catalogue import PublishedDefinition, by_endpoint, parse_name
 from coatcheck.domain.errors import NotFound
+from coatcheck.encoding import encode
 
 app: Final = typer.Typer(
     name="services",
@@ -131,3 +137,66 @@ def _described(name: str, definitions: list[PublishedDefinition]) -> dict[str, A
 
 def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
+
+
+secrets: Final = typer.Typer(
+    name="secrets",
+    no_args_is_help=True,
+    help="Re-encrypt the secrets of services with another key.",
+)
+
+
+@secrets.callback()
+def _group() -> None:
+    """Re-encrypt the secrets of services with another key."""
+
+
+@secrets.command()
+@reporting_errors
+def reseal(as_json: JsonOption = False, data: DataOption = None) -> None:
+    """Re-encrypt all secrets of services with the first key in COATCHECK_SECRET_KEYS.
+
+    Servers and workers do the same within half a minute; this command does it at
+    once and reports what is left. Exit code 1 if secrets are left: a key is missing,
+    or a service must be registered again.
+    """
+    resealed, state = asyncio.run(_reseal(data))
+    if as_json:
+        typer.echo(
+            encode(
+                {
+                    "resealed": resealed,
+                    "current": state.current,
+                    "old": state.old,
+                    "locked": dict(state.locked),
+                    "plain": state.plain,
+                }
+            )
+        )
+    else:
+        out.print(f"Re-encrypted: {resealed}. Encrypted with the first key: {state.current}.")
+        if state.is_done:
+            out.print("No other key is needed.")
+        for key_id, secrets in state.locked.items():
+            out.print(f"Encrypted with the key {key_id}, which is not set: {secrets}.")
+        if state.old:
+            out.print(f"Cannot be decrypted: {state.old}. Register their services again.")
+    if not state.is_done:
+        raise typer.Exit(EXIT_FAILED)
+
+
+async def _reseal(data: Path | None) -> tuple[int, SealingState]:
+    settings = settings_for(data)
+    db = Connection(settings.database_url, name="reseal")
+    try:
+        resealer = Resealer(settings, db)
+        if not resealer.sealer.key_ids:
+            raise Misconfigured(
+                "COATCHECK_SECRET_KEYS is not set\nIts first key encrypts the secrets."
+            )
+        resealed = await resealer.reseal()
+        while sealed := await resealer.seal_plain():
+            resealed += sealed
+        return resealed, await resealer.state()
+    finally:
+        await db.close()

@@ -23,8 +23,7 @@ from rich.text import Text
 from coatcheck.cli.console import out, plain
 from coatcheck.cli.job_display import span
 from coatcheck.cli.options import JsonOption
-from coatcheck.cli.server_address import ServerConfig
-from coatcheck.cli.server_options import on_server
+from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.client import Overview, OverviewPoint
 from coatcheck.encoding import encode
 

@@ -20,11 +20,10 @@ import typer
 
 from coatcheck.cli import data_dir
 from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper, keep_secret_keys
-from coatcheck.cli.console import out, say, warn
+from coatcheck.cli.console import out, own_command, say, warn
 from coatcheck.cli.data_dir import keep_secret
 from coatcheck.cli.environment import overridden, prepare
 from coatcheck.cli.errors import Misconfigured, reporting_errors
-from coatcheck.cli.own_command import own_command
 from coatcheck.cli.supervisor import Child, KeptPostgres
 from coatcheck.core.queries.leases import newest_boot, workers_of_process
 from coatcheck.db.connection import Connection

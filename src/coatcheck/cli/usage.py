@@ -16,8 +16,7 @@ from coatcheck.cli.console import out, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.job_display import span
 from coatcheck.cli.options import JsonOption
-from coatcheck.cli.server_address import ServerConfig
-from coatcheck.cli.server_options import on_server
+from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.client import UsageDay
 from coatcheck.encoding import encode
 

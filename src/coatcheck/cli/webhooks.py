@@ -11,8 +11,7 @@ import typer
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.options import JsonOption, SinceOption, UntilOption
-from coatcheck.cli.server_address import ServerConfig
-from coatcheck.cli.server_options import on_server
+from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.client import Client, WebhookDelivery, WebhookEndpoint
 from coatcheck.encoding import encode
 
