@@ -158,7 +158,6 @@ async def timed_claims(line: Connection, room: int) -> list[Timed]:
             endpoints=[ENDPOINT],
             timeouts=[300.0],
             lease=boot << 40 | (number + 1),
-            cursors={},
             turns=turns,
         )
         if number % 2 == 0:

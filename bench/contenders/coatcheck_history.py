@@ -13,7 +13,7 @@ import asyncpg
 from bench.payload import payload_object
 from coatcheck import Engine, Lane, Submission
 from coatcheck.core.queries import leases
-from coatcheck.core.queries.leases import ClaimOrder, Cursor
+from coatcheck.core.queries.leases import ClaimOrder
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.lanes import DEFAULT_POLICIES
 from coatcheck.domain.limits import CLAIM_ROWS_MAX
@@ -55,7 +55,6 @@ async def claim_cost(address: str, engine: Engine, endpoint: str) -> float:
 
 async def _timed_claims(line: Connection, endpoint: str) -> list[float]:
     boot = await leases.register(line, "bench", "bench", dict(DEFAULT_POLICIES))
-    cursors: dict[str, Cursor] = {}
     seconds = []
     for number in range(WARM_UP_CLAIMS + TIMED_CLAIMS):
         order = ClaimOrder(
@@ -64,7 +63,6 @@ async def _timed_claims(line: Connection, endpoint: str) -> list[float]:
             endpoints=[endpoint],
             timeouts=[300.0],
             lease=boot << 40 | (number + 1),
-            cursors=cursors,
         )
         start = time.perf_counter()
         claimed, _ = await leases.exchange(line, order, [], KEEP_SECONDS)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from coatcheck.core.queries import claims, leases
-from coatcheck.core.queries.leases import ClaimOrder, Cursor, FinishedJob, Settlement
+from coatcheck.core.queries.leases import ClaimOrder, FinishedJob, Settlement
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.claim_order import ClaimRotation
 from coatcheck.domain.job import ClaimedJob
@@ -25,7 +25,6 @@ class Claimer:
         self.boot = boot
         self.endpoints = list(endpoints)
         self._claims = 0
-        self._cursors: dict[str, Cursor] = {}
         self._turns: dict[str, ClaimRotation] = {}
 
     def forget_turns(self) -> None:
@@ -44,7 +43,6 @@ class Claimer:
             endpoints=self.endpoints,
             timeouts=[60.0] * len(self.endpoints),
             lease=self.boot << 40 | self._claims,
-            cursors=self._cursors,
             turns=self._turns,
             holders=[holders] * len(rooms),
         )

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import asyncpg
 import pytest
 
 from coatcheck.core.queries import jobs, leases, maintenance, reports, webhooks
@@ -150,8 +149,8 @@ async def test_a_claim_that_fails_leaves_no_transaction_open(
 ) -> None:
     await put_chats(connection, 1, "a:1")
     with monkeypatch.context() as broken:
-        broken.setattr(queries, "QUEUES_SCANNED_MAX", "many")
-        with pytest.raises(asyncpg.DataError):
+        broken.setattr(queries, "_PICKS_PER_LANE_MAX", "many")
+        with pytest.raises(TypeError):
             await claims.claim(offer())
     locks = await connection.fetchval(
         "SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database"
@@ -222,7 +221,7 @@ async def test_after_four_urgent_jobs_another_one_goes(
 async def test_with_more_lines_than_a_claim_looks_at_all_have_their_turn(
     connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "QUEUES_SCANNED_MAX", 3)
+    monkeypatch.setattr(leases, "QUEUES_SCANNED_MAX", 3)
     orgs = [f"org {number}" for number in range(10)]
     for org in orgs:
         await put_chats(connection, 5, "a:1", org=org)

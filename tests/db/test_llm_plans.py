@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from coatcheck.domain.limits import QUEUES_SCANNED_MAX
+from coatcheck.core.queries import sql as core_sql
+from coatcheck.core.queries.claims import take_arguments
+from coatcheck.domain.lanes import Lane
 from coatcheck.products.llm.queries import sql
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offer, put_chats
@@ -53,21 +55,16 @@ async def test_a_look_at_a_long_queue_reads_the_oldest_of_each_line_and_no_more(
     connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_flows(connection, FLOWS, JOBS_EACH, endpoint=CHAT)
-    lanes, endpoints = ["urgent", "urgent", "standard", "standard"], [CHAT, GENERATE] * 2
-    for of_each, rows in ((1, 1), (4, 1 + 4)):
-        plan = await plan_of(
-            claims,
-            "waiting_queues",
-            lanes,
-            endpoints,
-            [""] * 4,
-            [""] * 4,
-            QUEUES_SCANNED_MAX,
-            of_each,
+    for of_each in (1, 4):
+        order = claims.worker.order({Lane.URGENT: 100, Lane.STANDARD: 100})
+        arguments = [*order.arguments(limited=None), of_each]
+        plan = await claims.worker.line.run(
+            lambda it, arguments=arguments: explain(it, core_sql("claims/look"), *arguments)
         )
         assert plan.indexes("jobs") == {"jobs_ready"}
         assert plan.sequential_scans("jobs") == 0
-        assert plan.rows_read("jobs") <= rows * FLOWS + 4  # four scans, each of which finds its end
+        # One probe for a queue, its oldest jobs, and the organisation's first two queues.
+        assert plan.rows_read("jobs") <= (1 + of_each) * FLOWS + 4
     assert len(await claims.claim(offer())) == 1
 
 
@@ -89,9 +86,22 @@ async def test_taking_a_job_goes_by_its_line(
 ) -> None:
     await finish(connection, 5_000)
     await put_chats(connection, 500, "a:1")
-    one = [["standard"], [CHAT], ["acme"], ["a:1"], [1], ["gpu"], [True]]
-    turn = [["gpu"], ["a:1"], [1.0], [0], [1], ["{}"], ["{}"]]
-    plan = await plan_of(claims, "claim", 1 << 40 | 1, [CHAT, GENERATE], [60.0, 60.0], *one, *turn)
+    order = claims.worker.order(1)
+    arguments, _ = take_arguments(order, [("standard", CHAT, "acme", "a:1")])
+    statement, values = sql.bound(
+        "claim",
+        **arguments,
+        targets=["gpu"],
+        shown=[True],
+        turn_names=["gpu"],
+        models=["a:1"],
+        began=[1.0],
+        urgent_streaks=[0],
+        picks=[1],
+        ended=["{}"],
+        served_orgs=["{}"],
+    )
+    plan = await claims.worker.line.run(lambda it: explain(it, statement, *values))
     assert plan.sequential_scans("jobs") == 0
     assert plan.rows_read("jobs") <= 2
 

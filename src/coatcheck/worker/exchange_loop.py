@@ -17,7 +17,7 @@ from uuid import UUID
 
 from coatcheck.core.queries import leases
 from coatcheck.core.queries.claims import claim_limited
-from coatcheck.core.queries.leases import ClaimOrder, Cursor, FinishedJob, Settlement
+from coatcheck.core.queries.leases import ClaimOrder, FinishedJob, Settlement
 from coatcheck.core.queries.limits import sharing
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
@@ -112,7 +112,6 @@ class ExchangeLoop:
         self._job_stats = job_stats_of(db.database_url) if counted else NoJobStats()
         self._completions: list[FinishedJob] = []
         self._settlements: list[Settlement] = []
-        self._cursors: dict[str, Cursor] = {}
         self._turns: dict[str, ClaimRotation] = {}
         self._wake = asyncio.Event()
         self._work_may_wait = True
@@ -459,7 +458,6 @@ class ExchangeLoop:
             endpoints=self._endpoints,
             timeouts=self._timeouts,
             lease=self._renewer.fresh_lease(),
-            cursors=self._cursors,
             turns=self._turns,
             holders=[holders for _, holders in rooms],
         )

@@ -70,6 +70,24 @@ async def claim_transaction(connection: RawConnection, begin: str) -> AsyncItera
     await connection.execute("COMMIT")
 
 
+async def look(
+    connection: RawConnection, order: ClaimOrder, *, limited: bool | None, jobs: int = 0
+) -> tuple[list[asyncpg.Record], bool]:
+    """The queues that have work: under a limit, or all of them (None), and whether that is all.
+
+    ``jobs`` is how many of each queue are looked at: since when they wait. Moves the order on to
+    where the next look continues.
+    """
+    rows = await connection.fetch(sql("claims/look"), *order.arguments(limited=limited), jobs)
+    ended = [
+        (row["lane"], row["org_id"], row["endpoint"], row["name"])
+        for row in rows
+        if row["is_run"] is None
+    ]
+    order.move(ended, limited=limited)
+    return [row for row in rows if row["is_run"] is not None], not ended
+
+
 async def held_jobs_by_limit(connection: RawConnection) -> Counter[Limit]:
     """How many jobs are held under each limit that could be set. A held job is the permit."""
     held: Counter[Limit] = Counter()
@@ -127,22 +145,11 @@ class LimitedClaim:
 
     async def _look(self) -> list[QueueGroup]:
         """The queues and runs under a limit that have work and may start some of it now."""
-        rows = await self._connection.fetch(
-            sql("claims/look"), *self._order.arguments(limited=True)
-        )
-        self._order.move(
-            [
-                (row["lane"], row["org_id"], row["endpoint"], row["name"])
-                for row in rows
-                if row["is_run"] is None
-            ],
-            limited=True,
-        )
-        rows = [row for row in rows if row["is_run"] is not None]
+        rows, _ = await look(self._connection, self._order, limited=True)
         if not rows:
             return []
         self._now = rows[0]["now"]
-        limits = [_held_max(*row[1:9]) for row in rows]
+        limits = [held_max(row) for row in rows]
         await self._count_permits(limits)
         # A scan that began within a run may list it twice.
         groups = {row[:4]: self._group(row, each) for row, each in zip(rows, limits, strict=True)}
@@ -150,15 +157,15 @@ class LimitedClaim:
 
     async def _count_permits(self, limits: Iterable[Mapping[Limit, int]]) -> None:
         """What these limits still allow."""
-        for held_max in limits:
-            if held_max and self._held is None:
+        for each in limits:
+            if each and self._held is None:
                 self._held = await held_jobs_by_limit(self._connection)
-            for limit, most in held_max.items():
+            for limit, most in each.items():
                 self._free[limit] = most - self._held[limit] if self._held else most
 
-    def _group(self, row: asyncpg.Record, held_max: Mapping[Limit, int]) -> QueueGroup:
+    def _group(self, row: asyncpg.Record, permits: Iterable[Limit]) -> QueueGroup:
         lane, endpoint, org, name = row[:4]
-        limits: list[Limit] = [("lane", lane), *held_max]
+        limits: list[Limit] = [("lane", lane), *permits]
         if lane in self._for_newcomers:
             limits.append(("newcomer", lane, org))
             self._free["newcomer", lane, org] = 1
@@ -336,17 +343,9 @@ def take_arguments(
     return arguments, turns
 
 
-def _held_max(
-    endpoint: str,
-    org: str,
-    name: str,
-    org_max: int | None,
-    endpoint_max: int | None,
-    shared_max: int | None,
-    queue_max: int | None,
-    run_max: int | None,
-) -> dict[Limit, int]:
-    """The concurrency limits that are set on a queue or a run."""
+def held_max(row: asyncpg.Record) -> dict[Limit, int]:
+    """The concurrency limits that are set on a queue or a run, from a row of the look."""
+    endpoint, org, name, org_max, endpoint_max, shared_max, queue_max, run_max = row[1:9]
     limits: dict[Limit, int] = {}
     if org_max is not None:
         limits["org", org] = org_max

@@ -17,7 +17,8 @@
 -- that comes) round to there. All organisations advance a step at a time, each until it has a flow
 -- for every job of its share, has come full circle, or has used its part of $8 probes.
 --
--- $9 selects flows under a limit, or the others. `pairs` knows where a whole organisation or a whole
+-- $9 selects flows under a limit (true), the others (false), or all of them (NULL); unless it is false,
+-- all are listed, whatever the room, and the caller chooses. `pairs` knows where a whole organisation or a whole
 -- endpoint is under a limit. An organisation that has limits on flows or on runs is `mixed`: `flows`
 -- finds out, and it takes up no room until then. A run that is under a limit
 -- (core/schema/0005_limits.sql) is one line, however many flows it has: the scan continues right
@@ -101,14 +102,16 @@ pairs AS (
             OFFSET 0  -- asked once for each organisation, and not wherever it is named
         ) AS limits
         CROSS JOIN LATERAL (
-            SELECT CASE WHEN $9::boolean THEN limited OR mixed ELSE NOT limited END
+            SELECT CASE $9::boolean WHEN true THEN limited OR mixed WHEN false THEN NOT limited
+                   ELSE true END
                    AND (a.holders ? ready.org_id) IS NOT TRUE
         ) AS choice (wanted)
         WHERE NOT p.wrapped OR a.after_org = '' OR ready.org_id <= a.after_org
     ) AS next ON true
     -- When the room is used up, one more probe: whether the last organisation has another flow.
     WHERE NOT p.gone_round AND NOT p.cut
-      AND (p.found < p.room OR p.found = p.room AND p.from_flow <> '' OR $9::boolean)
+      AND (p.found < p.room OR p.found = p.room AND p.from_flow <> ''
+           OR $9::boolean IS NOT FALSE)
 ),
 cuts AS MATERIALIZED (
     SELECT p.lane, p.wrapped, p.org_id FROM pairs AS p WHERE p.cut
@@ -165,14 +168,14 @@ flows AS (
         SELECT ready.flow, of_run,
                CASE WHEN of_run THEN split_part(ready.flow, '/', 1) || '0'
                     ELSE ready.flow || chr(1) END AS place,
-               NOT f.mixed OR $9::boolean = (
+               NOT f.mixed OR ($9::boolean = (
                    of_run
                    OR (f.endpoints[f.stretch] = ANY (f.limited)) IS TRUE
                    OR EXISTS (
                        SELECT FROM concurrency_limits AS c
                        WHERE c.org_id = f.org_id AND c.scope = 'flow' AND c.name = ready.flow
                    )
-               ) AS wanted
+               )) IS NOT FALSE AS wanted
         FROM (
             SELECT j.flow
             FROM jobs AS j
@@ -183,7 +186,7 @@ flows AS (
             LIMIT 1
         ) AS ready
         CROSS JOIN LATERAL (
-            SELECT f.mixed AND (
+            SELECT f.mixed AND $9::boolean IS NOT NULL AND (
                 SELECT true FROM run_limits AS r
                 WHERE r.org_id = f.org_id AND r.run = split_part(ready.flow, '/', 1)
             ) IS NOT NULL
@@ -192,7 +195,7 @@ flows AS (
         WHERE f.turn_flow IS NULL OR f.stretch < cardinality(f.endpoints) OR ready.flow < f.turn_flow
     ) AS next ON true
     WHERE f.stretch <= cardinality(f.endpoints) AND f.looked < greatest(f.looks_max, 1)
-      AND (f.found < f.flows_max OR $9::boolean)
+      AND (f.found < f.flows_max OR $9::boolean IS NOT FALSE)
 ),
 listed AS MATERIALIZED (
     SELECT s.lane, s.room, s.newcomers, s.endpoint, s.org_id, s.flow, s.of_run, s.wanted, s.place,
@@ -204,9 +207,9 @@ listed AS MATERIALIZED (
            ELSE 0 END AS quota,
            -- Whether the organisation's next turn begins right behind this line.
            s.several AND CASE
-               WHEN s.is_cut AND (s.flow_count < s.share OR $9::boolean)
+               WHEN s.is_cut AND (s.flow_count < s.share OR $9::boolean IS NOT FALSE)
                    THEN s.looked = s.look_count
-               WHEN $9::boolean OR s.flow_count = 0 OR s.org_rank > s.room THEN false
+               WHEN $9::boolean IS NOT FALSE OR s.flow_count = 0 OR s.org_rank > s.room THEN false
                WHEN s.flow_count >= s.share THEN s.wanted AND s.found = s.share
                ELSE s.wanted
                    AND s.found = coalesce(nullif(s.share % s.flow_count, 0), s.flow_count)
@@ -245,7 +248,7 @@ ended AS (
     -- one job more than the others.
     SELECT l.lane, l.org_id, NULL AS endpoint, NULL AS flow
     FROM listed AS l
-    WHERE NOT $9::boolean AND l.wanted AND l.found = 1
+    WHERE $9::boolean IS FALSE AND l.wanted AND l.found = 1
       AND l.org_rank = CASE
           WHEN l.org_count >= l.room THEN l.room
           WHEN NOT EXISTS (SELECT FROM cuts AS c WHERE c.lane = l.lane) THEN l.room % l.org_count
@@ -254,7 +257,7 @@ ended AS (
     (
         SELECT DISTINCT ON (c.lane) c.lane, c.org_id, NULL, NULL
         FROM cuts AS c
-        WHERE $9::boolean
+        WHERE $9::boolean IS NOT FALSE
            OR NOT EXISTS (SELECT FROM listed AS l WHERE l.lane = c.lane AND l.org_count >= l.room)
         ORDER BY c.lane, c.wrapped, c.org_id
     )
@@ -374,13 +377,15 @@ BEGIN ISOLATION LEVEL READ COMMITTED;
 /* include claims/lock */
 
 -- name: look
--- The queues under a limit that have work, and the runs with limits, each as one row, with the limits
--- and rates that apply to it. Reads at most as much as ready_flows: a run's queues are not read here.
+-- What waits, for a claim that chooses in Python: the queues under a limit and the runs with limits, or
+-- all queues. Each is one row, with the limits and rates that apply to it, and since when its oldest
+-- jobs wait, in seconds since 1970. Reads at most as much as ready_flows, and these jobs; the queues of
+-- a run with limits are not read here.
 --
 -- A rate is a moment in time (core/schema/0005_limits.sql): `ahead_seconds` is how far it is ahead of
 -- the clock. All times are relative to `now`.
 --
--- $1-$9 as in ready_flows; $9 true
+-- $1-$9 as in ready_flows; $9 not false   $10 jobs of each queue, at most
 --
 -- Returns rows of two kinds: queues and runs; and where the next claim continues (no is_run).
 WITH RECURSIVE /* include claims/ready_flows */
@@ -407,7 +412,15 @@ SELECT l.lane::text AS lane, l.endpoint, l.org_id, named.name,
        extract(
            epoch FROM nullif(t.next_look_at, '-infinity') - statement_timestamp()
        )::double precision AS next_look_seconds,
-       statement_timestamp() AS now
+       statement_timestamp() AS now,
+       CASE WHEN $10::integer > 0 THEN array(
+           SELECT extract(epoch FROM j.run_at)::double precision
+           FROM jobs AS j
+           WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = l.endpoint
+             AND j.org_id = l.org_id AND j.flow = l.flow
+           ORDER BY j.run_at, j.id
+           LIMIT $10::integer
+       ) END AS since
 FROM listed AS l
 CROSS JOIN LATERAL (
     SELECT CASE WHEN l.of_run THEN split_part(l.flow, '/', 1) ELSE l.flow END
@@ -418,7 +431,7 @@ LEFT JOIN run_tokens AS t
 WHERE l.wanted
 UNION ALL
 SELECT e.lane::text, e.endpoint, e.org_id, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL
+       NULL, NULL, NULL, NULL, NULL
 FROM ended AS e
 
 -- name: held

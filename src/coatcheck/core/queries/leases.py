@@ -29,10 +29,7 @@ from coatcheck.processes.identity import ProcessIdentity
 
 _encode: Final = msgspec.json.Encoder().encode
 
-Cursor = tuple[str, str]
-"""Where a scan of a product's own claim ended: an endpoint, and one of its flows as organisation
-and name, separated by a NUL, which neither can contain."""
-
+_KINDS: Final = {False: "", True: " limited", None: " all"}
 _LANES: Final = {lane.value: lane for lane in Lane}
 
 
@@ -68,11 +65,10 @@ class Settled(NamedTuple):
 class ClaimOrder:
     """A worker's request for jobs: room in each lane, the endpoints that it serves, a new lease.
 
-    ``turns`` remembers where each lane's next claim continues; a claim moves it. ``cursors`` does
-    the same for products' own claims. ``holders`` is for a lane whose free slots are reserved for
-    organisations that hold none: it names those that hold some, and each of the others gets one
-    job. A claim sets ``look_again_seconds`` if it left jobs that wait only for time to pass, such
-    as for a token of their rate: when to claim again.
+    ``turns`` remembers where each lane's next claim continues; a claim moves it. ``holders`` is for
+    a lane whose free slots are reserved for organisations that hold none: it names those that hold
+    some, and each of the others gets one job. A claim sets ``look_again_seconds`` if it left jobs
+    that wait only for time to pass, such as for a token of their rate: when to claim again.
     """
 
     lanes: list[str]
@@ -80,21 +76,23 @@ class ClaimOrder:
     endpoints: list[str]
     timeouts: list[float]
     lease: int
-    cursors: dict[str, Cursor]
     turns: dict[str, ClaimRotation] = field(default_factory=dict)
     holders: Sequence[Collection[str] | None] = ()
     look_again_seconds: float | None = None
     _sent: dict[str, dict[str, QueuePosition]] = field(default_factory=dict)
 
-    def arguments(self, *, limited: bool) -> list[Any]:
-        """The parameters of the scan for queues, and the lease for a claim without limits."""
+    def arguments(self, *, limited: bool | None) -> list[Any]:
+        """The parameters of the scan for queues, and the lease for a claim without limits.
+
+        ``limited`` selects queues under a limit, the others, or with None all of them.
+        """
         holders = self.holders or [None] * len(self.lanes)
         after = []
         for lane, room, others in zip(self.lanes, self.room, holders, strict=True):
             turns = self._turns(lane, limited=limited)
             after.append(turns.after_org)
-            # A claim under limits lists all organisations, whatever the room.
-            listed_max = QUEUES_SCANNED_MAX if limited else room
+            # A claim that chooses lists all organisations, whatever the room.
+            listed_max = room if limited is False else QUEUES_SCANNED_MAX
             holding = others or ()
             places = turns.next_places(listed_max + len(holding))
             self._sent[lane] = {org: at for org, at in places.items() if org not in holding}
@@ -108,7 +106,7 @@ class ClaimOrder:
             [_json(None if each is None else dict.fromkeys(each, 1)) for each in holders],
             QUEUES_SCANNED_MAX,
             limited,
-            *([] if limited else [self.lease]),
+            *([self.lease] if limited is False else []),
         ]
 
     def is_for_newcomers(self, lane: str) -> bool:
@@ -116,7 +114,7 @@ class ClaimOrder:
         return bool(self.holders) and self.holders[self.lanes.index(lane)] is not None
 
     def move(
-        self, ended: Iterable[tuple[str, str, str | None, str | None]], *, limited: bool
+        self, ended: Iterable[tuple[str, str, str | None, str | None]], *, limited: bool | None
     ) -> None:
         """Remember where a claim ended: in each lane an organisation, and for organisations with
         several queues an endpoint and a queue key, as (lane, organisation, endpoint, key)."""
@@ -130,9 +128,9 @@ class ClaimOrder:
         for lane, sent in self._sent.items():
             self._turns(lane, limited=limited).move(sent, places.get(lane, {}), after.get(lane))
 
-    def _turns(self, lane: str, *, limited: bool) -> ClaimRotation:
+    def _turns(self, lane: str, *, limited: bool | None) -> ClaimRotation:
         """The rotation of a kind of claim: each kind skips the others' jobs, so it has its own."""
-        kind = " limited" if limited else ""
+        kind = _KINDS[limited]
         if self.is_for_newcomers(lane):
             kind += " newcomers"
         return self.turns.setdefault(f"{lane}{kind}", ClaimRotation())
@@ -338,7 +336,7 @@ async def deregister(db: Connection, boot: int) -> None:
     await db.run(write)
 
 
-def claimed_jobs(rows: Iterable[asyncpg.Record], lease: int) -> list[ClaimedJob]:
+def claimed_jobs(rows: Iterable[Iterable[Any]], lease: int) -> list[ClaimedJob]:
     """The jobs that rows of a claim statement describe, in the order of the rows."""
     claimed = []
     for row in rows:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from coatcheck.domain.claim_choice import Limit
 from coatcheck.domain.lanes import Lane
 
 URGENT_STREAK_MAX: Final = 4
@@ -41,7 +42,7 @@ class ModelQueue:
     org: str
     model: str
     since: tuple[float, ...]
-    limits: tuple[str, ...] = ()
+    limits: tuple[Limit, ...] = ()
 
     @property
     def is_urgent(self) -> bool:
@@ -102,7 +103,7 @@ def choose(
     *,
     now: float,
     turn_seconds: float,
-    left: Mapping[str, int] = MappingProxyType({}),
+    left: Mapping[Limit, int] = MappingProxyType({}),
 ) -> ScheduleChoice:
     """Pick as many jobs as the targets' permits, the lanes' ``room`` and the limits' rest
     (``left``) allow."""
@@ -122,7 +123,7 @@ class _Schedule:
         queues: Sequence[ModelQueue],
         targets: Sequence[TargetLoad],
         room: Mapping[str, int],
-        left: Mapping[str, int],
+        left: Mapping[Limit, int],
         now: float,
         turn_seconds: float,
     ) -> None:

@@ -1,15 +1,14 @@
 """The llm product's SQL: claims for targets, the state of targets, and abandoned chats.
 
-A claim reads the queues, chooses in Python (``model_scheduler.py``) and claims what was chosen, in
-one transaction under a lock. llm jobs take seconds; this takes milliseconds.
+A claim looks and takes as claims under limits do (``core/queries/claims.py``), with a choice of its
+own (``model_scheduler.py``) and a lock of its own. llm jobs take seconds; this takes milliseconds.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -18,12 +17,18 @@ import asyncpg
 import msgspec
 
 from coatcheck.core.queries import sql as core_sql
-from coatcheck.core.queries.leases import ClaimOrder, Cursor
+from coatcheck.core.queries.claims import (
+    claim_transaction,
+    held_jobs_by_limit,
+    held_max,
+    look,
+    take_arguments,
+)
+from coatcheck.core.queries.leases import ClaimOrder, claimed_jobs
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.queries import Queries
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.lanes import Lane
-from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX, QUEUES_SCANNED_MAX
+from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX
 from coatcheck.domain.states import State
 from coatcheck.products.llm.model import LLM_ENDPOINTS
 from coatcheck.products.llm.model_scheduler import (
@@ -47,8 +52,6 @@ the answer's Retry-After, which OpenAI's clients follow for up to a minute."""
 _OVERDUE_PROBE_SECONDS: Final = 10.0
 """How late an announced probe of a target may be. A target that sleeps takes time to time out."""
 _ENDPOINTS: Final = list(LLM_ENDPOINTS.values())
-_NUL: Final = "\0"
-_START: Final[Cursor] = ("", "")
 
 _decode_moments: Final = msgspec.json.Decoder(dict[str, float]).decode
 _decode_numbers: Final = msgspec.json.Decoder(dict[str, int]).decode
@@ -115,12 +118,11 @@ async def claim(
     if not offers or not any(order.room):
         return []
 
-    async def read_and_claim(connection: RawConnection) -> list[asyncpg.Record]:
-        async with _claim_transaction(connection):
+    async def read_and_claim(connection: RawConnection) -> list[AssignedJob]:
+        async with claim_transaction(connection, sql("begin_claim")):
             return await _read_and_claim(connection, order, offers, turn_seconds)
 
-    rows = await db.run(read_and_claim)
-    return [_assigned(row, order.lease) for row in rows]
+    return await db.run(read_and_claim)
 
 
 async def mark_unreachable(db: Connection, target: str, error: str, retry_seconds: float) -> None:
@@ -199,26 +201,9 @@ async def is_for_its_caller(db: Connection, org: str, job_id: UUID) -> bool:
     return bool(rows) and rows[0]["is_for_its_caller"]
 
 
-@asynccontextmanager
-async def _claim_transaction(connection: RawConnection) -> AsyncIterator[None]:
-    """A transaction that holds the lock of llm claims from its start.
-
-    BEGIN and the lock share one round trip, because a caller waits for the first token.
-    """
-    try:
-        # Within the try: if it is cancelled while it waits, the transaction has already begun.
-        await connection.execute(sql("begin_claim"))
-        yield
-    except Exception:
-        if not connection.is_closed():
-            await connection.execute("ROLLBACK")
-        raise
-    await connection.execute("COMMIT")
-
-
 async def _read_and_claim(
     connection: RawConnection, order: ClaimOrder, offers: Sequence[SlotOffer], turn_seconds: float
-) -> list[asyncpg.Record]:
+) -> list[AssignedJob]:
     read = await _read_targets(connection, offers)
     free = sum(target.free for target in read.targets)
     if not free:
@@ -227,10 +212,25 @@ async def _read_and_claim(
         await connection.execute("SET LOCAL synchronous_commit = on")
         await connection.execute(core_sql("claims/lock"))
     most = min(free, max(order.room), _JOBS_PER_QUEUE_MAX)
-    queues = await _read_queues(connection, order, most)
-    left: dict[str, int] = {}
-    if read.limited and queues:
-        left, queues = await _read_limits(connection, queues)
+    rows, saw_all = await look(connection, order, limited=None, jobs=most)
+    held_max_of = [held_max(row) if read.limited else {} for row in rows]
+    held = await held_jobs_by_limit(connection) if any(held_max_of) else Counter()
+    left = {
+        limit: most_held - held[limit]
+        for limits in held_max_of
+        for limit, most_held in limits.items()
+    }
+    queues = [
+        ModelQueue(
+            row["lane"],
+            row["endpoint"],
+            row["org_id"],
+            row["name"],
+            tuple(row["since"]),
+            (*limits,),
+        )
+        for row, limits in zip(rows, held_max_of, strict=True)
+    ]
     room = [min(slots, _PICKS_PER_LANE_MAX) for slots in order.room]
     choice = choose(
         queues,
@@ -245,10 +245,9 @@ async def _read_and_claim(
     claimed = await _claim_picks(connection, order, choice)
     # The choice takes everything it can from what was read, so more is left only in these cases.
     read_in_part = any(len(queue.since) == most for queue in queues)
-    scanned_in_part = any(_cursor_name(*scan) in order.cursors for scan in _lane_endpoints(order))
     missed = len(claimed) < len(choice.picks)
     cut_short = len(choice.picks) >= _PICKS_PER_LANE_MAX
-    if 0 < len(claimed) < free and (read_in_part or scanned_in_part or missed or cut_short):
+    if 0 < len(claimed) < free and (read_in_part or not saw_all or missed or cut_short):
         order.look_again_seconds = 0.0
     return claimed
 
@@ -303,132 +302,39 @@ def _turn(row: asyncpg.Record) -> TargetTurn:
     )
 
 
-def _lane_endpoints(order: ClaimOrder) -> list[tuple[str, str]]:
-    return [
-        (lane, endpoint)
-        for lane, room in zip(order.lanes, order.room, strict=True)
-        if room > 0
-        for endpoint in order.endpoints
-    ]
-
-
-async def _read_queues(
-    connection: RawConnection, order: ClaimOrder, jobs_per_queue: int
-) -> list[ModelQueue]:
-    scans = _lane_endpoints(order)
-    starts = [order.cursors.get(_cursor_name(*scan), _START)[1].partition(_NUL) for scan in scans]
-    rows = await connection.fetch(
-        sql("waiting_queues"),
-        [lane for lane, _ in scans],
-        [endpoint for _, endpoint in scans],
-        [org for org, _, _ in starts],
-        [model for _, _, model in starts],
-        QUEUES_SCANNED_MAX,
-        jobs_per_queue,
-    )
-    for lane, endpoint in scans:
-        order.cursors.pop(_cursor_name(lane, endpoint), None)
-    for row in rows:
-        if row["scanned"] == QUEUES_SCANNED_MAX:
-            # There may be more: the next claim continues here.
-            order.cursors[_cursor_name(row["lane"], row["endpoint"])] = (
-                row["endpoint"],
-                f"{row['org_id']}{_NUL}{row['flow']}",
-            )
-    return [
-        ModelQueue(row["lane"], row["endpoint"], row["org_id"], row["flow"], tuple(row["since"]))
-        for row in rows
-    ]
-
-
-async def _read_limits(
-    connection: RawConnection, queues: Sequence[ModelQueue]
-) -> tuple[dict[str, int], list[ModelQueue]]:
-    """How many jobs each limit leaves, and the queues with the limits that apply to them."""
-    rows = await connection.fetch(sql("limits"), [*{queue.org for queue in queues}])
-    left: dict[str, int] = {}
-    for row in rows:
-        # The limits of an organisation cover all of it, whatever their names.
-        name = "" if row["scope"] == "org" else row["name"]
-        limit = _limit_name(row["org_id"], row["scope"], name)
-        left[limit] = min(row["free"], left.get(limit, row["free"]))
-    return left, [replace(queue, limits=tuple(_limits_of(queue) & left.keys())) for queue in queues]
-
-
-def _limits_of(queue: ModelQueue) -> set[str]:
-    """The names of all limits that could apply to the queue."""
-    return {
-        _limit_name(queue.org, "org", ""),
-        _limit_name(queue.org, "flow", queue.model),
-        _limit_name(queue.org, "endpoint", queue.endpoint),
-        _limit_name("*", "endpoint", queue.endpoint),
-    }
-
-
-def _limit_name(org: str, scope: str, name: str) -> str:
-    return _NUL.join((org, scope, name))
-
-
 async def _claim_picks(
     connection: RawConnection, order: ClaimOrder, choice: ScheduleChoice
-) -> list[asyncpg.Record]:
-    positions: Counter[ModelQueue] = Counter()
-    picks = []
-    for pick in choice.picks:
-        queue = pick.queue
-        positions[queue] += 1
-        picks.append(
-            (
-                queue.lane,
-                queue.endpoint,
-                queue.org,
-                queue.model,
-                positions[queue],
-                pick.target,
-                pick.loading,
-            )
-        )
-    turns = [
-        (
-            name,
-            turn.model,
-            turn.began,
-            turn.urgent_streak,
-            turn.picks,
-            msgspec.json.encode(turn.ended).decode(),
-            msgspec.json.encode(turn.served).decode(),
-        )
-        for name, turn in choice.turns.items()
+) -> list[AssignedJob]:
+    arguments, positions = take_arguments(
+        order,
+        [
+            (pick.queue.lane, pick.queue.endpoint, pick.queue.org, pick.queue.model)
+            for pick in choice.picks
+        ],
+    )
+    picks = [choice.picks[position] for position in positions]
+    turns = choice.turns
+    rows = await sql.fetch(
+        connection,
+        "claim",
+        **arguments,
+        targets=[pick.target for pick in picks],
+        shown=[pick.loading for pick in picks],
+        turn_names=list(turns),
+        models=[turn.model for turn in turns.values()],
+        began=[turn.began for turn in turns.values()],
+        urgent_streaks=[turn.urgent_streak for turn in turns.values()],
+        picks=[turn.picks for turn in turns.values()],
+        ended=[_json(turn.ended) for turn in turns.values()],
+        served_orgs=[_json(turn.served) for turn in turns.values()],
+    )
+    rows.sort(key=lambda row: positions[row["pick"] - 1])
+    jobs = claimed_jobs((row[:-1] for row in rows), order.lease)
+    return [
+        AssignedJob(job, pick.target, pick.loading, row["had_output"])
+        for job, row, pick in zip(jobs, rows, (picks[row["pick"] - 1] for row in rows), strict=True)
     ]
-    return await connection.fetch(
-        sql("claim"),
-        order.lease,
-        order.endpoints,
-        order.timeouts,
-        *(list(column) for column in zip(*picks, strict=True)),
-        *(list(column) for column in zip(*turns, strict=True)),
-    )
 
 
-def _assigned(row: asyncpg.Record, lease: int) -> AssignedJob:
-    job = ClaimedJob(
-        row["org_id"],
-        row["id"],
-        Lane(row["lane"]),
-        row["endpoint"],
-        row["flow"],
-        row["payload"],
-        row["attempt"],
-        row["failures"],
-        row["unreachables"],
-        row["timeout_seconds"],
-        row["request_id"],
-        lease,
-        row["traceparent"],
-        row["waited"],
-    )
-    return AssignedJob(job, row["target"], row["loading"], row["had_output"])
-
-
-def _cursor_name(lane: str, endpoint: str) -> str:
-    return f"{lane} {endpoint}"
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
