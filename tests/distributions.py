@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+from coatcheck import installed
 
 PRODUCTS = "coatcheck.products"
 SERVICES = "coatcheck.services"
@@ -27,3 +31,19 @@ def write_distribution(
         lines += [f"[{group}]", *(f"{key} = {value}" for key, value in points.items()), ""]
     (metadata / "entry_points.txt").write_text("\n".join(lines))
     return folder
+
+
+@contextmanager
+def installed_here(folder: Path) -> Iterator[None]:
+    """Have this process find the distributions of a folder, as if they were installed."""
+    modules = set(sys.modules)
+    sys.path.append(str(folder))
+    installed.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        installed.invalidate_caches()
+        for name in set(sys.modules) - modules:
+            if (sys.modules[name].__file__ or "").startswith(str(folder)):
+                del sys.modules[name]

@@ -34,6 +34,7 @@ class Ran:
 _COMMANDS = "tests/e2e/test_documented_commands.py"
 _PROGRAMS = "tests/e2e/test_documented_programs.py"
 _CURL = "tests/e2e/test_curl_guide.py"
+_ECHO = "tests/echo_product.py"  # which tests/e2e/test_add_an_api.py runs
 _DATABASE = "tests/e2e/test_documented_database.py"
 _SETTINGS = "tests/unit/test_documented_settings.py"
 _RECEIPTS = "tests/cli/test_documented_receipts.py"
@@ -49,6 +50,9 @@ LEDGER = (
     Ran("packages/codegraph/README.md", "python", 3, "packages/codegraph/tests/test_readme.py"),
     Ran("docs/tutorial/first-service.md", "sh", 8, _COMMANDS),
     Ran("docs/tutorial/first-service.md", "python", 3, _COMMANDS),
+    Ran("docs/how-to/add-an-api.md", "sh", 4, _ECHO),
+    Ran("docs/how-to/add-an-api.md", "python", 4, _ECHO),
+    Ran("docs/how-to/add-an-api.md", "toml", 1, _ECHO),
     Ran("docs/how-to/analyse-code.md", "sh", 8, _CURL),
     Ran("docs/how-to/bill-with-stripe.md", "sh", 2, _SETTINGS),
     Ran("docs/how-to/collect-results-over-http.md", "sh", 9, _CURL),

@@ -55,6 +55,12 @@ def reserved_services() -> Mapping[str, str]:
     return {name: owners.get(point.value, point.value) for name, point in services.items()}
 
 
+def invalidate_caches() -> None:
+    """Look for distributions anew, after one was installed or removed while this process runs."""
+    for each in (product_folders, reserved_services, _load, _products):
+        each.cache_clear()
+
+
 def chosen_products(requested: Sequence[str]) -> Sequence[str]:
     """The products that a setting names, or all installed products if it names none.
 

@@ -40,7 +40,7 @@ def programs(page: Page) -> list[Program]:
     found: list[Program] = []
     waiting: str | None = None
     for block in page.blocks():
-        if block.info == "python" and block.file_name and not SERVICE.search(block.text):
+        if block.info == "python" and is_program(block):
             assert waiting is None, f"{page.name} does not say what {waiting} prints"
             waiting = block.file_name
         elif block.info.startswith("text") and waiting:
@@ -48,6 +48,12 @@ def programs(page: Page) -> list[Program]:
             waiting = None
     assert waiting is None, f"{page.name} does not say what {waiting} prints"
     return found
+
+
+def is_program(block: Block) -> bool:
+    """Whether it is neither a service nor a module of a package."""
+    name = block.file_name or "/"
+    return "/" not in name and not SERVICE.search(block.text)
 
 
 def served(page: Page) -> list[str]:

@@ -8,6 +8,8 @@ import pytest_asyncio
 from tests.contract.job_resource.caller import Caller
 from tests.contract.job_resource.drivers import DRIVERS, Driver, contract
 from tests.contract.job_resource.served import Served, serve
+from tests.distributions import installed_here
+from tests.echo_product import write_echo
 from tests.postgres_keeper import Databases
 
 
@@ -17,8 +19,9 @@ async def served(
 ) -> AsyncIterator[Served]:
     """One deployment for all tests of the suite, each of which has an organisation of its own."""
     folder = tmp_path_factory.mktemp("served")
-    async with databases.fresh() as dsn, serve(dsn, folder, contract) as opened:
-        yield opened
+    with installed_here(write_echo(tmp_path_factory.mktemp("echo"))):
+        async with databases.fresh() as dsn, serve(dsn, folder, contract) as opened:
+            yield opened
 
 
 @pytest.fixture(params=DRIVERS, ids=str)

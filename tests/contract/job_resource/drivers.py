@@ -388,4 +388,32 @@ class Speech(Driver):
         return job | {"result": result}
 
 
-DRIVERS: list[Driver] = [Gateway(), Batches(), Graphs(), Llm(), Speech()]
+class Echo(Driver):
+    """The product of the page "Add an API of your own": somebody else's distribution."""
+
+    product = "echo"
+    id_in_ticket = id_in_job = "id"
+    words = Words("waiting", ("speaking",), "said", "failed", "cancelled")
+
+    async def submit(
+        self,
+        caller: Caller,
+        text: str = "one",
+        work: Work = "complete",
+        *,
+        webhook: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx2.Response:
+        told = {} if webhook is None else {"X-Webhook-Url": webhook}
+        body = {
+            "text": "" if work == "fail" else text,
+            "times": 3,
+            "pause": 3_600 if work == "hold" else 0,
+        }
+        return await caller.post("/v1/echoes", json=body, headers={**told, **(headers or {})})
+
+    def jobs(self, caller: Caller) -> str:
+        return "/v1/echoes"
+
+
+DRIVERS: list[Driver] = [Gateway(), Batches(), Graphs(), Llm(), Speech(), Echo()]
