@@ -22,6 +22,7 @@ import httpx2
 from coatcheck import Engine, JobView, Service, Settings, State, Ticket
 from coatcheck.core.queries import tenants
 from coatcheck.db.connection import Connection
+from coatcheck.db.database import Database
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, RateLimit, Scope, mint
@@ -117,6 +118,8 @@ class Deployment:
         self._closing.push_async_callback(self._close_sql)
         self.connection = Connection(self.dsn, name="tests")
         self._closing.push_async_callback(self.connection.close)
+        # For workers of products; a worker of services has connections of its own.
+        self.database = await self._closing.enter_async_context(Database.of_worker(self.dsn))
         if self._servers == 0:
             engine = await Engine.connect(self.settings)
             self.engine = await self._closing.enter_async_context(engine)
@@ -219,9 +222,11 @@ class Deployment:
     async def start_remote_worker(self, *services: Service) -> Worker:
         """A worker for jobs that remotes do, for http upstreams, and for these services."""
         remote = await self._closing.enter_async_context(
-            RemoteExecutor(self.settings, self.products)
+            RemoteExecutor(self.settings, self.products, self.database)
         )
-        upstreams = await self._closing.enter_async_context(UpstreamExecutor(self.settings))
+        upstreams = await self._closing.enter_async_context(
+            UpstreamExecutor(self.settings, self.database)
+        )
         return await self.run_worker(
             Worker(
                 self.settings,
@@ -232,20 +237,26 @@ class Deployment:
 
     async def start_gateway_worker(self) -> Worker:
         """A worker that calls the http upstreams of services."""
-        upstreams = await self._closing.enter_async_context(UpstreamExecutor(self.settings))
+        upstreams = await self._closing.enter_async_context(
+            UpstreamExecutor(self.settings, self.database)
+        )
         return await self.start_worker(upstreams.service)
 
     async def start_graphs_worker(self) -> Worker:
-        graphs = await self._closing.enter_async_context(GraphExecutor(self.settings))
+        graphs = await self._closing.enter_async_context(
+            GraphExecutor(self.settings, self.database)
+        )
         return await self.run_worker(graphs.worker())
 
     async def start_batches_worker(self) -> Worker:
         """A worker that ingests the lists of batches and writes their exports."""
-        batches = await self._closing.enter_async_context(BatchExecutor(self.settings))
+        batches = await self._closing.enter_async_context(
+            BatchExecutor(self.settings, self.database)
+        )
         return await self.run_worker(batches.worker())
 
     async def start_llm_worker(self) -> Worker:
-        llm = await self._closing.enter_async_context(LlmExecutor(self.settings))
+        llm = await self._closing.enter_async_context(LlmExecutor(self.settings, self.database))
         return await self.run_worker(llm.worker())
 
     async def run_worker(self, worker: Worker) -> Worker:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from coatcheck.core.explain import JobExplainer
     from coatcheck.core.remote.result_store import ResultStore
     from coatcheck.core.webhook_payloads import SubjectRenderer
-    from coatcheck.db.notifications import Notifier
+    from coatcheck.db.database import Database
     from coatcheck.domain.remote_work import OperatorRemote
     from coatcheck.domain.webhooks import SubjectKind
     from coatcheck.http.context import ServerContext
@@ -73,10 +73,11 @@ class ProductContext:
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """The argument of ``Product.workers``. All workers of a process share the ``notifier``."""
+    """The argument of ``Product.workers`` and ``Product.call_services``. All workers of a process
+    share the ``database``: it has all connections."""
 
     settings: Settings
-    notifier: Notifier
+    database: Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +111,9 @@ class Product:
     """Whether its adapter also serves jobs of any service that belong to a run. At most one product
     may say so."""
 
-    call_services: Callable[[Settings], AbstractAsyncContextManager[Sequence[Service]]] | None = (
-        None
-    )
+    call_services: (
+        Callable[[WorkerContext], AbstractAsyncContextManager[Sequence[Service]]] | None
+    ) = None
     """Services whose jobs mostly wait for a network call. One worker runs those of all products,
     with separate slots (COATCHECK_CALLS_CONCURRENCY). The context is open while it runs."""
     workers: Callable[[WorkerContext], AbstractAsyncContextManager[Sequence[Worker]]] | None = None

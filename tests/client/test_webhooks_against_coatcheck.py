@@ -38,7 +38,9 @@ def client(deployment: Deployment, connect: Connect) -> Flavour:
 
 
 async def deliver(deployment: Deployment) -> None:
-    deliverer = WebhookDeliverer(deployment.settings, payloads(deployment.context).body)
+    deliverer = WebhookDeliverer(
+        deployment.settings, payloads(deployment.context).body, deployment.engine.database
+    )
     await deliverer.tick()
     await deliverer.idle()
     await deliverer.stop()

@@ -105,9 +105,9 @@ async def test_a_bulk_copy_that_commits_after_its_connection_broke_is_there_once
     )
     await connection.execute("SELECT pg_advisory_lock(4711)")
     submission = asyncio.create_task(far_engine.submit_many(FIFTY))
-    first = await until_blocked(connection, "coatcheck submit many")
+    first = await until_blocked(connection, "coatcheck pool")
     proxy.cut()
-    await until_blocked(connection, "coatcheck submit many", other_than=(first,))
+    await until_blocked(connection, "coatcheck pool", other_than=(first,))
     await connection.execute("SELECT pg_advisory_unlock(4711)")
     tickets = await submission
     assert all(ticket.created for ticket in tickets)
@@ -124,9 +124,9 @@ async def test_a_bulk_submission_with_keys_whose_connection_was_killed_is_sent_a
     submission = asyncio.create_task(
         engine.submit_many([Submission(ENDPOINT, idempotency_key=f"k{n}") for n in range(3)])
     )
-    killed = await until_blocked(connection, "coatcheck submit many")
+    killed = await until_blocked(connection, "coatcheck pool")
     await terminate(connection, killed)
-    await until_blocked(connection, "coatcheck submit many", other_than=(killed,))
+    await until_blocked(connection, "coatcheck pool", other_than=(killed,))
     await rival.rollback()
     tickets = await submission
     assert all(ticket.created for ticket in tickets)

@@ -14,7 +14,8 @@ from coatcheck.core import catalogue as catalogue_module
 from coatcheck.core.catalogue import UNKNOWN, Catalogue
 from coatcheck.core.queries import services as service_store
 from coatcheck.db.connection import Connection
-from coatcheck.db.notifications import SERVICES, NotificationListener
+from coatcheck.db.database import Database
+from coatcheck.db.notifications import SERVICES
 from coatcheck.domain.catalogue import ServiceDefinition, ServiceSpec
 from coatcheck.domain.errors import InvalidInput, InvalidParameter, ServiceNameTaken
 from tests.db.blocking import until_blocked
@@ -54,23 +55,25 @@ async def publish_code(dsn: str, *paths: str) -> None:
 
 @pytest.fixture
 async def catalogue(settings: Settings) -> AsyncIterator[Catalogue]:
-    opened = Catalogue(settings)
-    yield opened
-    await opened.close()
+    async with Database.of_engine(settings.database_url) as database:
+        opened = Catalogue(settings, database)
+        yield opened
+        await opened.close()
 
 
 @pytest.fixture
 async def told_catalogue(settings: Settings) -> AsyncIterator[Catalogue]:
     """Another replica's, that hears of changes."""
-    opened = Catalogue(settings)
-    listener = NotificationListener(
-        settings.database_url, {SERVICES: opened.on_notification}, on_gap=opened.forget_all
-    )
-    await listener.start()
-    await listener.listening()
-    yield opened
-    await listener.stop()
-    await opened.close()
+    async with Database.of_engine(settings.database_url) as database:
+        opened = Catalogue(settings, database)
+        subscription = database.listener.subscribe(
+            {SERVICES: opened.on_notification}, on_gap=opened.forget_all
+        )
+        await subscription.start()
+        await subscription.listening()
+        yield opened
+        await subscription.stop()
+        await opened.close()
 
 
 async def test_what_was_found_is_known_without_asking_again(
@@ -173,7 +176,7 @@ async def test_a_change_heard_during_a_read_keeps_its_answer_out_of_the_cache(
     async with connection.transaction():
         await connection.execute("LOCK TABLE services IN ACCESS EXCLUSIVE MODE")
         reading = asyncio.create_task(catalogue.find("acme", "docs"))
-        await until_blocked(connection, "coatcheck catalogue")
+        await until_blocked(connection, "coatcheck pool")
         catalogue.on_notification("acme/docs")
     await reading
     assert catalogue.find_now("acme", "docs") is UNKNOWN
@@ -194,7 +197,7 @@ async def test_misses_that_come_together_share_a_statement(
     async with connection.transaction():
         await connection.execute("LOCK TABLE services IN ACCESS EXCLUSIVE MODE")
         first = asyncio.create_task(catalogue.find("acme", "docs"))
-        await until_blocked(connection, "coatcheck catalogue")
+        await until_blocked(connection, "coatcheck pool")
         others = [
             asyncio.create_task(catalogue.find(org, "docs")) for org in ["acme", "other"] * 50
         ]

@@ -28,7 +28,7 @@ async def submit_in_bulk(engine: Engine) -> Ticket:
 
 DOORS = pytest.mark.parametrize(
     ("door", "application"),
-    [(submit_one, "coatcheck submit"), (submit_in_bulk, "coatcheck submit many")],
+    [(submit_one, "coatcheck submit"), (submit_in_bulk, "coatcheck pool")],
 )
 
 

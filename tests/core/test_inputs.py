@@ -55,7 +55,9 @@ async def test_a_job_with_an_input_can_be_read_and_tells_of_its_copies(engine: E
 
 async def test_workers_are_told_of_a_job_with_an_input(engine: Engine, dsn: str) -> None:
     heard = asyncio.Event()
-    listening = NotificationListener(dsn, {READY: lambda _: heard.set()}, on_gap=lambda: None)
+    listening = NotificationListener(dsn).subscribe(
+        {READY: lambda _: heard.set()}, on_gap=lambda: None
+    )
     await listening.start()
     try:
         await hand_in(engine)
@@ -102,7 +104,7 @@ async def test_a_key_that_is_free_again_when_its_job_is_looked_for_is_taken_with
     await rival.start()
     await insert_keyed(connection, new_id(), "k")
     submission = asyncio.create_task(hand_in(engine, key="k"))
-    await until_blocked(connection, "coatcheck inputs")
+    await until_blocked(connection, "coatcheck pool")
 
     async with connected(dsn) as pruning:
         await pruning.execute("SET application_name = 'pruning'")
@@ -126,9 +128,9 @@ async def test_a_submission_whose_connection_was_killed_is_sent_again(
     await rival.start()
     await insert_keyed(connection, new_id(), "k")
     submission = asyncio.create_task(hand_in(engine, key="k"))
-    killed = await until_blocked(connection, "coatcheck inputs")
+    killed = await until_blocked(connection, "coatcheck pool")
     await terminate(connection, killed)
-    await until_blocked(connection, "coatcheck inputs", other_than=(killed,))
+    await until_blocked(connection, "coatcheck pool", other_than=(killed,))
     await rival.rollback()
     assert (await submission).created
     assert await connection.fetchval(COPIES) == 2

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from coatcheck.core.process_metrics import ProcessMetrics, fold
 from coatcheck.core.queries import process_metrics
 from coatcheck.db.connection import Connection
+from coatcheck.db.database import Database
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.telemetry import snapshots
 from coatcheck.telemetry.snapshots import Snapshot
@@ -24,10 +25,14 @@ class Process:
         registry = CollectorRegistry()
         self.jobs = Counter("jobs", "Jobs.", registry=registry)
         self.running = Gauge("running", "Now.", registry=registry)
-        self.metrics = ProcessMetrics(dsn, "worker", lambda: snapshots.take_snapshot(registry, {}))
+        self._database = Database.of_worker(dsn)
+        self.metrics = ProcessMetrics(
+            self._database, "worker", lambda: snapshots.take_snapshot(registry, {})
+        )
 
     async def end(self) -> None:
         await self.metrics.__aexit__()
+        await self._database.close()
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from coatcheck.core.queries import service_secrets as store
 from coatcheck.core.queries import services, sql
 from coatcheck.core.service_secrets import Resealer, ServiceSecrets
 from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.database import Database
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceDefinition, ServiceSpec
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
 from tests.db.edge_guard import AsyncpgConnection
@@ -35,9 +36,10 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 async def catalogue(settings: Settings) -> AsyncIterator[Catalogue]:
-    opened = Catalogue(settings)
-    yield opened
-    await opened.close()
+    async with Database.of_engine(settings.database_url) as database:
+        opened = Catalogue(settings, database)
+        yield opened
+        await opened.close()
 
 
 @pytest.fixture
@@ -67,11 +69,10 @@ def named(spec: ServiceSpec) -> str:
 
 
 async def opened(settings: Settings, spec: ServiceSpec, org: str = "acme") -> str:
-    secrets = ServiceSecrets(settings)
-    try:
-        return (await secrets.find(org, named(spec))).values["X-Key"]
-    finally:
-        await secrets.close()
+    async with Database.of_engine(settings.database_url) as database:
+        return (await ServiceSecrets(settings, database.read).find(org, named(spec))).values[
+            "X-Key"
+        ]
 
 
 async def test_a_spec_names_its_secrets_and_holds_none(
@@ -92,8 +93,8 @@ async def test_a_spec_names_its_secrets_and_holds_none(
 async def test_a_service_with_secrets_needs_a_key_and_one_without_needs_none(
     settings: Settings, connection: AsyncpgConnection
 ) -> None:
-    keyless = Catalogue(replace(settings, secret_keys=()))
-    try:
+    async with Database.of_engine(settings.database_url) as database:
+        keyless = Catalogue(replace(settings, secret_keys=()), database)
         with pytest.raises(SealingKeyMissing, match="COATCHECK_SECRET_KEYS"):
             await keyless.put("acme", "default", "docs", definition())
         assert await connection.fetchval("SELECT count(*) FROM services") == 0
@@ -101,8 +102,6 @@ async def test_a_service_with_secrets_needs_a_key_and_one_without_needs_none(
         endpoint = {"method": "POST", "path": "/a", "target": target}
         plain = msgspec.convert({"versions": {"1": {"endpoints": [endpoint]}}}, ServiceDefinition)
         assert named(await keyless.put("acme", "default", "docs", plain)) == ""
-    finally:
-        await keyless.close()
 
 
 async def test_values_that_are_replaced_are_what_is_found_from_then_on(

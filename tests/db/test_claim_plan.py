@@ -12,10 +12,10 @@ import pytest
 from coatcheck.core import Engine
 from coatcheck.core.queries import reports, sql
 from coatcheck.db.connection import Connection
+from coatcheck.db.database import Database
 from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
-from tests.all_products import maintenance
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.events_on_a_database import fall_silent
@@ -76,7 +76,7 @@ async def statements(
     await fall_silent(worker)
 
     settings = Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri())
-    upkeep = maintenance(settings)._db
+    upkeep = Database.of_server(dsn).maintenance
     work = worker.line
     nothing: list[Any] = [[], [], [], [], [], []]
     done = columns([(job.org, job.uuid, job.lease, b"1", 0.5, 2) for job in held])

@@ -9,7 +9,7 @@ import pytest
 
 from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import NotificationListener, Notifier
-from tests.db.blocking import terminate
+from tests.db.blocking import processes_named, terminate
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.lossy_proxy import LossyProxy
 from tests.waiting import eventually_async
@@ -41,10 +41,11 @@ async def ear() -> Ear:
 
 @pytest.fixture
 async def listener(dsn: str, ear: Ear) -> AsyncIterator[NotificationListener]:
-    started = NotificationListener(dsn, {CHANNEL: ear.words.append}, on_gap=ear.note_gap)
-    await started.start()
-    yield started
-    await started.stop()
+    opened = NotificationListener(dsn)
+    subscription = opened.subscribe({CHANNEL: ear.words.append}, on_gap=ear.note_gap)
+    await subscription.start()
+    yield opened
+    await subscription.stop()
 
 
 async def say(connection: AsyncpgConnection, word: str) -> None:
@@ -76,7 +77,6 @@ async def test_killed_it_tells_of_the_gap_and_listens_again(
         return listener.backend_pid not in (None, deaf)
 
     await eventually_async(listens_again, "it has another connection")
-    await listener.listening()
     assert ear.gaps > gaps
     await say(connection, "still there?")
     await ear.until_heard("still there?")
@@ -84,17 +84,16 @@ async def test_killed_it_tells_of_the_gap_and_listens_again(
 
 async def test_it_starts_without_a_server_and_goes_on_trying() -> None:
     ear = Ear()
-    listener = NotificationListener(
-        "postgresql://postgres@/postgres?host=/nowhere/at/all", {}, on_gap=ear.note_gap
-    )
-    await listener.start()
+    listener = NotificationListener("postgresql://postgres@/postgres?host=/nowhere/at/all")
+    subscription = listener.subscribe({}, on_gap=ear.note_gap)
+    await subscription.start()
     assert listener.backend_pid is None
 
     async def has_tried_again() -> bool:
         return ear.gaps >= 2
 
     await eventually_async(has_tried_again, "it has failed twice")
-    await listener.stop()
+    await subscription.stop()
 
 
 async def test_words_said_together_go_out_as_one(
@@ -129,10 +128,11 @@ async def test_a_connection_that_is_open_and_says_nothing_is_given_up(
 ) -> None:
     async with LossyProxy.before(dsn) as proxy:
         proxy.lose_answers(after=b"SELECT 1")  # its question whether anybody is there
-        listener = NotificationListener(
-            proxy.dsn, {CHANNEL: ear.words.append}, on_gap=ear.note_gap, ping_seconds=0.1
+        listener = NotificationListener(proxy.dsn)
+        subscription = listener.subscribe(
+            {CHANNEL: ear.words.append}, on_gap=ear.note_gap, ping_seconds=0.1
         )
-        await listener.start()
+        await subscription.start()
         try:
             deaf, gaps = listener.backend_pid, ear.gaps
 
@@ -149,4 +149,27 @@ async def test_a_connection_that_is_open_and_says_nothing_is_given_up(
             await say(connection, "still there?")
             await ear.until_heard("still there?")
         finally:
-            await listener.stop()
+            await subscription.stop()
+
+
+async def test_subscriptions_share_a_connection_and_hear_each_their_own(
+    listener: NotificationListener, ear: Ear, connection: AsyncpgConnection
+) -> None:
+    other = Ear()
+    second = listener.subscribe(
+        {CHANNEL: other.words.append, "another": other.words.append}, on_gap=other.note_gap
+    )
+    await second.start()
+    assert second.is_listening
+    assert (ear.gaps, other.gaps) == (1, 1)
+    assert len(await processes_named(connection, "coatcheck listen")) == 1
+    await connection.execute("SELECT pg_notify('another', 'for one')")
+    await say(connection, "for both")
+    await ear.until_heard("for both")
+    await other.until_heard("for both")
+    assert (ear.words, other.words) == (["for both"], ["for one", "for both"])
+    await second.stop()
+    assert not second.is_listening
+    await say(connection, "for the first")
+    await ear.until_heard("for the first")
+    assert other.words == ["for one", "for both"]

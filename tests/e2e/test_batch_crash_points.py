@@ -162,7 +162,7 @@ async def test_a_rerun_that_was_not_committed_can_be_asked_for_again(
         await deployment.engine.extension(BatchRepository).rerun(
             batch, Selection(), org=ORG, idempotency_key="again"
         )
-    async with BatchExecutor(deployment.settings) as executor:
+    async with BatchExecutor(deployment.settings, deployment.database) as executor:
         ingester = executor.worker()
         await deployment.run_worker(ingester)
         view = await ends(deployment, batch)

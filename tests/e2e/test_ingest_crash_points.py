@@ -114,7 +114,7 @@ async def everybody_works(deployment: Deployment) -> AsyncIterator[None]:
     """Upkeep, and a worker for lists and one for tasks, in this process."""
     deployment.start_maintenance()
     await deployment.start_worker(lab)
-    async with BatchExecutor(deployment.settings) as executor:
+    async with BatchExecutor(deployment.settings, deployment.database) as executor:
         worker = await deployment.run_worker(executor.worker())
         yield
         await deployment.stop_worker(worker)
@@ -183,7 +183,7 @@ async def test_a_rerun_is_taken_in_once_though_its_worker_dies_at(
             ),
         )
 
-    async with BatchExecutor(deployment.settings) as executor:
+    async with BatchExecutor(deployment.settings, deployment.database) as executor:
         worker = await deployment.run_worker(executor.worker())
         await converged(deployment, batch, runs=2, ran_once=VICTIM.is_exact)
         await deployment.stop_worker(worker)

@@ -80,7 +80,8 @@ async def ask(deployment: Deployment) -> Ticket:
 async def worked(deployment: Deployment, upstream: OllamaUpstream) -> AsyncIterator[None]:
     """Upkeep, and a worker for chats, in this process."""
     deployment.start_maintenance()
-    async with LlmExecutor(deployment.settings_with(llm_url=upstream.url)) as executor:
+    settings = deployment.settings_with(llm_url=upstream.url)
+    async with LlmExecutor(settings, deployment.database) as executor:
         worker = await deployment.run_worker(executor.worker())
         yield
         await deployment.stop_worker(worker)

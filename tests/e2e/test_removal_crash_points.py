@@ -71,7 +71,7 @@ async def look(deployment: Deployment, made: LongRun, export: ExportView) -> Exp
 async def is_written_whole(deployment: Deployment, made: LongRun, export: ExportView) -> None:
     """Write it here, if need be, and look into it; one blob is all there is in the end."""
     deployment.start_maintenance()
-    async with BatchExecutor(deployment.settings) as executor:
+    async with BatchExecutor(deployment.settings, deployment.database) as executor:
         worker = await deployment.run_worker(executor.worker())
 
         async def written() -> ExportView | None:

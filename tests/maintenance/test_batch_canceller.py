@@ -113,7 +113,7 @@ async def test_running_tasks_are_asked_to_stop_through_their_holder(
     made = await put_long_run(connection, [State.QUEUED] * 3)
     held = await worker.claim(2)
     heard: list[str] = []
-    listener = NotificationListener(dsn, {CANCEL: heard.append}, on_gap=lambda: None)
+    listener = NotificationListener(dsn).subscribe({CANCEL: heard.append}, on_gap=lambda: None)
     await listener.start()
     await cancel(batches, made)
     canceller = BatchCanceller(line, notifier)

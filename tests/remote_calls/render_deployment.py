@@ -15,6 +15,7 @@ from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.core.remote.context import RemoteRetryPolicy
 from coatcheck.core.remote.result_store import ResultOf, StoredArtifact, StoredOutput
 from coatcheck.db.connection import Connection
+from coatcheck.db.database import Database
 from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.job import JobView
@@ -88,10 +89,12 @@ class RenderDeployment(Deployment):
         await super().__aexit__(kind, error, trace)
 
     async def open_remote_calls(self, **options: Any) -> RemoteCalls:
+        database = await self._closing.enter_async_context(Database.of_worker(self.dsn))
         return await self._closing.enter_async_context(
             RemoteCalls(
                 self.settings,
                 {ENDPOINT: self.result_store},
+                database=database,
                 blobs=lambda: self.blobs,
                 operators=self.operators,
                 **options,

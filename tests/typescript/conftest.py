@@ -69,7 +69,9 @@ async def live(
         await deployment.start_graphs_worker()
         await deployment.start_llm_worker()
         deployment.start_maintenance()
-        deliverer = WebhookDeliverer(deployment.settings, payloads(deployment.context).body)
+        deliverer = WebhookDeliverer(
+            deployment.settings, payloads(deployment.context).body, deployment.engine.database
+        )
         await deliverer.begin()
         (folder / "code.zip").write_bytes(zipped(CODE))
         (folder / "reference.wav").write_bytes(a_wav())

@@ -168,7 +168,7 @@ async def test_a_replay_that_meets_a_deletion_leaves_the_endpoint_deleted(
     async with hooks.sql.transaction():
         await hooks.sql.fetch(sql("webhooks/delete_endpoint"), ORG, endpoint.uuid)
         asked = asyncio.create_task(webhooks.replay(ORG, delivery.id))
-        await until_blocked(hooks.sql, "coatcheck events and cancel")
+        await until_blocked(hooks.sql, "coatcheck pool")
     await asked
     await deliver(hooks)
     await keeper.tick()

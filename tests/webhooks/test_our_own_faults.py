@@ -16,7 +16,9 @@ async def test_while_a_job_cannot_be_read_its_webhook_waits_and_no_try_is_spent(
         raise DatabaseUnavailable("away")
 
     ticket = await hooks.ended(receiver.url())
-    deliverer = WebhookDeliverer(hooks.deployment.settings, render)
+    deliverer = WebhookDeliverer(
+        hooks.deployment.settings, render, hooks.deployment.engine.database
+    )
     await hooks.deliver_due(deliverer)
     await deliverer.stop()
     item = await hooks.delivery_of(ticket)
@@ -37,7 +39,9 @@ async def test_what_cannot_be_rendered_has_tries_like_any_other(
     async def render(event: DeliveryEvent) -> bytes:
         raise KeyError("swordfish")
 
-    deliverer = WebhookDeliverer(hooks.deployment.settings, render)
+    deliverer = WebhookDeliverer(
+        hooks.deployment.settings, render, hooks.deployment.engine.database
+    )
     for tries in range(1, 11):
         await hooks.deliver_due(deliverer)
         (item,) = await hooks.log()

@@ -157,7 +157,7 @@ async def test_one_whose_endpoint_is_deleted_meanwhile_is_not_sent(
         async with rival.transaction():
             await rival.execute(sql("webhooks/delete_endpoint"), ORG, known.uuid)
             replaying = asyncio.create_task(hooks.deployment.http.post(f"{LOG}/{message}/replay"))
-            await until_blocked(hooks.sql, "coatcheck events and cancel")
+            await until_blocked(hooks.sql, "coatcheck pool")
         assert (await replaying).status_code == 202
     line = Connection(dsn, name="keeping", server_settings=PINNED_PLANS)
     await WebhookPruner(line).tick()

@@ -46,6 +46,7 @@ class WebhookDeliveries:
         deliverer = WebhookDeliverer(
             self.deployment.settings,
             payloads(self.deployment.context).body,
+            self.deployment.engine.database,
             guard=guard,
             post_seconds_max=post_seconds_max,
             lease_seconds=lease_seconds,

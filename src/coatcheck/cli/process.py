@@ -16,7 +16,7 @@ from uuid import UUID
 import uvloop
 
 from coatcheck.core.process_metrics import ProcessMetrics
-from coatcheck.db.connection import Connection
+from coatcheck.db.database import Database
 from coatcheck.db.migrate import check_schema
 from coatcheck.db.sessions import require_sessions
 from coatcheck.maintenance import MaintenanceRunner
@@ -56,23 +56,22 @@ def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]])
         runner.run(with_signals())
 
 
-async def require_schema(settings: Settings) -> None:
+async def require_schema(database: Database) -> None:
     """Raise SchemaMismatch, with the command to run, unless the database has our schema.
 
     Raise SessionsNotKept first if a pooler does not keep sessions.
     """
-    db = Connection(settings.database_url, name="schema check")
-    try:
-        await require_sessions(db)
-        await db.run(check_schema)
-    finally:
-        await db.close()
+    db = database.pooled("schema check")
+    await require_sessions(db)
+    await db.run(check_schema)
 
 
 @asynccontextmanager
-async def maintaining(settings: Settings, products: Products) -> AsyncIterator[None]:
+async def maintaining(
+    settings: Settings, products: Products, database: Database
+) -> AsyncIterator[None]:
     """Run the maintenance loops meanwhile; every server and every worker takes part."""
-    maintenance = MaintenanceRunner(settings, products.maintenance())
+    maintenance = MaintenanceRunner(settings, products.maintenance(), database=database)
     maintenance.start()
     try:
         yield
@@ -92,18 +91,18 @@ def tracing_as(kind: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def pushing_metrics(settings: Settings) -> AsyncIterator[None]:
+async def pushing_metrics(database: Database) -> AsyncIterator[None]:
     """Write a worker's metrics to the database meanwhile; a server does so itself."""
-    async with ProcessMetrics(settings.database_url, "worker", lambda: metrics.snapshot("worker")):
+    async with ProcessMetrics(database, "worker", lambda: metrics.snapshot("worker")):
         yield
 
 
 @asynccontextmanager
-async def delivering(settings: Settings, render: Render) -> AsyncIterator[None]:
+async def delivering(settings: Settings, render: Render, database: Database) -> AsyncIterator[None]:
     """Deliver webhooks meanwhile. Only servers do: a worker has no secret to sign with."""
     from coatcheck.maintenance.webhooks import WebhookDeliverer
 
-    deliverer = WebhookDeliverer(settings, render)
+    deliverer = WebhookDeliverer(settings, render, database)
     await deliverer.begin()
     try:
         yield

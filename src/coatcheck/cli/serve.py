@@ -22,6 +22,7 @@ from coatcheck.cli.process import (
 )
 from coatcheck.core import Engine
 from coatcheck.dashboard import pages
+from coatcheck.db.database import Database
 from coatcheck.hosting.serving import product_routes, webhook_payloads
 from coatcheck.http.app import create_app
 from coatcheck.http.connections import FullServerApp, possible_connections
@@ -87,15 +88,16 @@ async def _serve(
     settings: Settings, products: Products, listening: socket.socket, stop: asyncio.Event
 ) -> None:
     async with (
-        await Engine.connect(settings) as engine,
+        Database.of_server(settings.database_url) as database,
+        await Engine.connect(settings, database=database) as engine,
         open_server_context(
             settings,
             engine,
             result_stores=products.result_stores(),
             operators=products.operator_remotes(settings),
         ) as server_context,
-        maintaining(settings, products),
-        delivering(settings, webhook_payloads(products, server_context).body),
+        maintaining(settings, products, database),
+        delivering(settings, webhook_payloads(products, server_context).body, database),
     ):
         app = create_app(server_context, product_routes(products), pages.routes)
         server = HttpServer(

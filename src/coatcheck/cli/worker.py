@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from coatcheck.cli.process import (
     run_until_signal,
     tracing_as,
 )
+from coatcheck.db.database import Database
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.hosting.working import open_workers
 from coatcheck.product import Products
@@ -82,34 +84,35 @@ def _load(targets: list[str]) -> list[Service]:
 async def _work(
     settings: Settings, products: Products, services: list[Service], stop: asyncio.Event
 ) -> None:
-    await require_schema(settings)
-    async with open_workers(settings, products, services) as workers:
-        if not workers:
-            raise Misconfigured(
-                "there is nothing to run: no service was named, and none of the products that are "
-                f"on has work for a worker: {', '.join(each.name for each in products)}\n"
-                "Name a service, or choose other products with COATCHECK_PRODUCTS."
-            )
+    async with Database.of_worker(settings.database_url) as database:
+        await require_schema(database)
+        async with open_workers(settings, products, services, database) as workers:
+            if not workers:
+                raise Misconfigured(
+                    "there is nothing to run: no service was named, and none of the products that "
+                    f"are on has work for a worker: {', '.join(each.name for each in products)}\n"
+                    "Name a service, or choose other products with COATCHECK_PRODUCTS."
+                )
+            async with pushing_metrics(database), maintaining(settings, products, database):
+                await _run(workers, stop)
 
-        async def stop_on_signal() -> None:
-            await stop.wait()
-            for worker in workers:
-                worker.stop()
 
-        stopper = asyncio.create_task(stop_on_signal())
-        try:
-            async with (
-                pushing_metrics(settings),
-                maintaining(settings, products),
-                asyncio.TaskGroup() as working,
-            ):
-                first, *others = workers
-                working.create_task(first.run())
-                await _ready_or_stopped(first, stop)
-                for worker in others:
-                    working.create_task(worker.run())
-        finally:
-            stopper.cancel()
+async def _run(workers: Sequence[Worker], stop: asyncio.Event) -> None:
+    async def stop_on_signal() -> None:
+        await stop.wait()
+        for worker in workers:
+            worker.stop()
+
+    stopper = asyncio.create_task(stop_on_signal())
+    try:
+        async with asyncio.TaskGroup() as working:
+            first, *others = workers
+            working.create_task(first.run())
+            await _ready_or_stopped(first, stop)
+            for worker in others:
+                working.create_task(worker.run())
+    finally:
+        stopper.cancel()
 
 
 async def _ready_or_stopped(agent: Worker, stop: asyncio.Event) -> None:

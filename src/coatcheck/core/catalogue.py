@@ -24,6 +24,7 @@ from coatcheck.core.queries.services import CODE_ORG, ServiceKey
 from coatcheck.core.service_secrets import SecretsSealer
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import (
     EndpointSpec,
@@ -138,13 +139,13 @@ class _CatalogueEntry:
 class Catalogue:
     """Finds, lists and registers services. An organisation's own service goes before code's.
 
-    It connects on first use. A listener on the SERVICES channel calls ``on_notification`` and
+    A listener on the SERVICES channel calls ``on_notification`` and
     ``forget_all``.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, database: Database) -> None:
         self._services_max = settings.services_max
-        self._db = Connection(settings.database_url, name="catalogue", server_settings=PINNED_PLANS)
+        self._db = database.pooled("catalogue", server_settings=PINNED_PLANS)
         self._sealer = SecretsSealer(settings)
         self._entries: dict[ServiceKey, _CatalogueEntry] = {}
         self._endpoints = 0
@@ -156,7 +157,6 @@ class Catalogue:
 
     async def close(self) -> None:
         await self._reader.drain()
-        await self._db.close()
 
     # Finding
 

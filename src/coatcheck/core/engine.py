@@ -34,17 +34,11 @@ from coatcheck.core.watcher import Watch, Watcher
 from coatcheck.core.webhooks import Webhooks
 from coatcheck.crash import crash_point
 from coatcheck.db.batcher import Batcher
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
 from coatcheck.db.migrate import check_schema
-from coatcheck.db.notifications import (
-    CANCEL,
-    CHANGED,
-    READY,
-    SERVICES,
-    NotificationListener,
-    Notifier,
-)
+from coatcheck.db.notifications import CANCEL, CHANGED, READY, SERVICES
 from coatcheck.db.sessions import require_sessions
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
@@ -76,8 +70,7 @@ from coatcheck.telemetry import metrics, tracing
 from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.job_stats import job_stats_of
 
-_SUBMIT_FLIGHTS = 2
-"""While one statement waits for the disk, the next is parsed and the last one's callers wake."""
+_BULK_SECONDS_MAX = 600.0
 _READ_ROWS_MAX = 500
 _PAGE_ROWS_MAX = 200
 _OFFSET_MAX = 10_000
@@ -101,12 +94,21 @@ class Health:
 class Engine:
     """Submits jobs and collects them. One per process; safe to use from many tasks at once.
 
+    ``database`` has the connections of the process, if other parts of it share them; whoever made
+    it closes it.
+
     >>> async with Engine(settings) as engine:
     ...     ticket = await engine.submit("docs.post__analyze", {"content": "..."})
     ...     job = await engine.wait(ticket.id)
     """
 
-    def __init__(self, settings: Settings | str, services: Iterable[Service] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings | str,
+        services: Iterable[Service] = (),
+        *,
+        database: Database | None = None,
+    ) -> None:
         if isinstance(settings, str):
             settings = Settings(database_url=settings)
         self.settings = settings
@@ -115,36 +117,37 @@ class Engine:
             for service in services
             for endpoint in service.endpoints.values()
         }
-        dsn = settings.database_url
         self._preparer = Preparer(endpoints, settings.lanes)
-        self._submit_dbs = [
-            Connection(dsn, name="submit", server_settings=PINNED_PLANS)
-            for _ in range(_SUBMIT_FLIGHTS)
-        ]
-        self._bulk_db = Connection(dsn, name="submit many", statement_seconds_max=600)
-        self._read_db = Connection(dsn, name="read", server_settings=PINNED_PLANS)
-        self._page_db = Connection(dsn, name="events and cancel")
-        self._list_db = Connection(dsn, name="list", server_settings=job_store.LISTING)
-        self._count_db = Connection(dsn, name="count", server_settings=PINNED_PLANS)
-        self._input_db = Connection(dsn, name="inputs", server_settings=PINNED_PLANS)
-        self._background_db = Connection(dsn, name="background", server_settings=PINNED_PLANS)
-        self._notify_db = Connection(dsn, name="notify")
-        self._notifier = Notifier(self._notify_db)
-        self._job_stats = job_stats_of(dsn)
+        self._owns_database = database is None
+        self.database = database = database or Database.of_engine(settings.database_url)
+        self._read_db = database.read
+        self._page_db = database.pooled("events and cancel")
+        self._list_db = database.pooled("list", server_settings=job_store.LISTING, is_long=True)
+        self._count_db = database.pooled("count", server_settings=PINNED_PLANS)
+        self._input_db = database.pooled("inputs", server_settings=PINNED_PLANS)
+        self._background_db = database.pooled(
+            "background", server_settings=PINNED_PLANS, is_long=True
+        )
+        bulk_db = database.pooled(
+            "submit many", statement_seconds_max=_BULK_SECONDS_MAX, is_long=True
+        )
+        self._notifier = database.notifier
+        self._job_stats = job_stats_of(database.url)
         self._stats_recorder = JobStatsRecorder(self._background_db)
         self.artifact_repository = ArtifactRepository(self._page_db, lambda: self.blobs)
         self.webhooks = Webhooks(settings, self._page_db, self._list_db)
-        self._submitter = Submitter(self._submit_dbs, self._bulk_db, self._notifier)
+        self._submitter = Submitter(database.submit, bulk_db, self._notifier)
         self._reader: Batcher[tuple[str, UUID], JobView | None] = Batcher(
             self._read, rows_max=_READ_ROWS_MAX
         )
         self._watcher = Watcher()
         self._declarations = Declarations(self._page_db, self._preparer.learn)
-        self._stalls = Stalls(settings)
-        self.output = OutputReader(dsn)
-        self.overviews = Overviews(dsn)
+        self._stalls = Stalls(settings, database)
+        self.output = OutputReader(database)
+        self.overviews = Overviews(database)
         self._context = EngineContext(
             settings,
+            database,
             self._read_db,
             self._page_db,
             self._background_db,
@@ -156,9 +159,8 @@ class Engine:
             lambda: self.blobs,
         )
         self._extensions: dict[type[EngineExtension], EngineExtension] = {}
-        self.explainer = Explainer(settings, lambda: product_explainers(self))
-        self._listener = NotificationListener(
-            dsn,
+        self.explainer = Explainer(database, lambda: product_explainers(self))
+        self._subscription = database.listener.subscribe(
             {CHANGED: self._watcher.on_notification, SERVICES: self._declarations.on_notification},
             on_gap=self._look_for_changes,
         )
@@ -168,9 +170,15 @@ class Engine:
         self._started = False
 
     @classmethod
-    async def connect(cls, settings: Settings | str, services: Iterable[Service] = ()) -> Engine:
+    async def connect(
+        cls,
+        settings: Settings | str,
+        services: Iterable[Service] = (),
+        *,
+        database: Database | None = None,
+    ) -> Engine:
         """An engine on the database of ``settings`` (or of a URL): checked and listening."""
-        engine = cls(settings, services)
+        engine = cls(settings, services, database=database)
         await engine.start()
         return engine
 
@@ -179,7 +187,7 @@ class Engine:
         try:
             await require_sessions(self._page_db)
             await self._page_db.run(check_schema)
-            await self._listener.start()
+            await self._subscription.start()
             await self._declarations.start()
             self._stats_recorder.start()
             self._started = True
@@ -188,32 +196,19 @@ class Engine:
             raise
 
     async def close(self) -> None:
-        """Answer the calls that are pending, then close every connection."""
+        """Answer the calls that are pending, then close the engine's own connections."""
         await self._submitter.drain()
         await self._stats_recorder.stop()
         await self._reader.drain()
         for extension in self._extensions.values():
             await extension.drain()
         await self._notifier.drain()
-        await self._listener.stop()
+        await self._subscription.stop()
         await self._declarations.close()
         await self._stalls.close()
         await self.output.close()
-        await self.overviews.close()
-        await self.explainer.close()
-        for connection in (
-            *self._submit_dbs,
-            self._bulk_db,
-            self._read_db,
-            self._page_db,
-            self._list_db,
-            self._count_db,
-            self._input_db,
-            self._background_db,
-            *self._context.connections,
-            self._notify_db,
-        ):
-            await connection.close()
+        if self._owns_database:
+            await self.database.close()
 
     async def __aenter__(self) -> Engine:
         if not self._started:

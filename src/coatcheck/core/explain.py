@@ -19,6 +19,7 @@ from coatcheck.core.queries import explain, roll_ups
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries.explain import AHEAD_MAX, Ahead, Condition
 from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
 from coatcheck.domain.durations import summed
 from coatcheck.domain.explanation import (
@@ -39,7 +40,6 @@ from coatcheck.domain.explanation import (
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.installed import load_products
-from coatcheck.settings import Settings
 
 _MINUTES: Final = 15
 _KNOWN_SECONDS: Final = 5.0
@@ -248,18 +248,15 @@ def product_explainers(engine: Engine) -> Mapping[str, JobExplainer]:
 
 
 class Explainer:
-    """Explains single jobs. It connects on first use."""
+    """Explains single jobs."""
 
     def __init__(
-        self, settings: Settings, products: Callable[[], Mapping[str, JobExplainer]]
+        self, database: Database, products: Callable[[], Mapping[str, JobExplainer]]
     ) -> None:
-        self._db = Connection(settings.database_url, name="explain", server_settings=PINNED_PLANS)
+        self._db = database.pooled("explain", server_settings=PINNED_PLANS, is_long=True)
         self._products = products
         self._by_service: Mapping[str, JobExplainer] | None = None
         self.forecasts = Forecasts(self._db)
-
-    async def close(self) -> None:
-        await self._db.close()
 
     async def explain(self, view: JobView) -> Explanation:
         """Explain a job. ``retry_after`` is 0 if the job has ended or its end is unpredictable."""

@@ -58,9 +58,13 @@ class OrgJobRepository(EngineExtension):
     """Reads and retries the jobs of all products. The caller checks permissions."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._db = context.db("console", server_settings=PINNED_PLANS)
-        self._list_db = context.db("console lists", server_settings=LISTING)
-        self._changes_db = context.db("console changes", server_settings=LISTING)
+        self._db = context.database.pooled("console", server_settings=PINNED_PLANS)
+        self._list_db = context.database.pooled(
+            "console lists", server_settings=LISTING, is_long=True
+        )
+        self._changes_db = context.database.pooled(
+            "console changes", server_settings=LISTING, is_long=True
+        )
         self._submitter = context.submitter
 
     async def get(self, org: str, job_id: UUID) -> OrgJob:

@@ -13,7 +13,8 @@ from uuid import UUID
 
 from coatcheck.core.queries import reports as report_store
 from coatcheck.db.batcher import Batcher
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.job import JobEvent
@@ -41,10 +42,10 @@ class OutputTail:
 
 
 class OutputReader:
-    """Reads the output of jobs. It connects on first use."""
+    """Reads the output of jobs."""
 
-    def __init__(self, dsn: str) -> None:
-        self._db = Connection(dsn, name="output", server_settings=PINNED_PLANS)
+    def __init__(self, database: Database) -> None:
+        self._db = database.pooled("output", server_settings=PINNED_PLANS)
         self._reader: Batcher[_Place, OutputTail | None] = Batcher(
             self._read, rows_max=_READ_ROWS_MAX
         )
@@ -70,7 +71,6 @@ class OutputReader:
 
     async def close(self) -> None:
         await self._reader.drain()
-        await self._db.close()
 
     async def _read(self, places: Sequence[_Place]) -> Sequence[OutputTail | None]:
         rows = await retried(

@@ -13,7 +13,8 @@ from coatcheck.core.queries import maintenance, overview, roll_ups, service_secr
 from coatcheck.core.queries import webhooks as webhook_store
 from coatcheck.core.queries.overview import WorkerView
 from coatcheck.core.queries.roll_ups import Interval
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
@@ -87,13 +88,10 @@ class OverviewView:
 
 
 class Overviews:
-    """Reads overviews. It connects on first use."""
+    """Reads overviews."""
 
-    def __init__(self, database_url: str) -> None:
-        self._db = Connection(database_url, name="overview", server_settings=PINNED_PLANS)
-
-    async def close(self) -> None:
-        await self._db.close()
+    def __init__(self, database: Database) -> None:
+        self._db = database.pooled("overview", server_settings=PINNED_PLANS, is_long=True)
 
     async def read(self, org: str, minutes: int) -> OverviewView:
         """The overview of an organisation, or of all (``*``), over the last ``minutes``."""

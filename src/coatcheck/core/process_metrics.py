@@ -22,6 +22,7 @@ from uuid import UUID, uuid4
 
 from coatcheck.core.queries import process_metrics
 from coatcheck.db.connection import Connection
+from coatcheck.db.database import Database
 from coatcheck.domain.errors import CoatcheckError, DatabaseUnavailable
 from coatcheck.telemetry import snapshots
 from coatcheck.telemetry.snapshots import Snapshot
@@ -47,13 +48,13 @@ Take = Callable[[], Snapshot]
 class ProcessMetrics:
     """Pushes one process's samples to the database, and reads the sum. One per process.
 
-    >>> async with ProcessMetrics(settings.database_url, "worker", take): ...
+    >>> async with ProcessMetrics(database, "worker", take): ...
     """
 
-    def __init__(self, database_url: str, kind: str, take: Take) -> None:
+    def __init__(self, database: Database, kind: str, take: Take) -> None:
         self._kind = kind
         self._take = take
-        self._db = Connection(database_url, name="metrics")
+        self._db = database.pooled("metrics")
         self._turn = asyncio.Lock()
         self._process = uuid4()
         self._pushes = 0
@@ -75,7 +76,6 @@ class ProcessMetrics:
                 await self.push(ended=True)
         except (CoatcheckError, TimeoutError) as error:
             _log.info("the last metrics could not be stored: %s", error)
-        await self._db.close()
 
     async def push(self, *, ended: bool = False) -> None:
         """Write this process's samples to the database."""

@@ -21,7 +21,7 @@ from coatcheck.core.queries import service_secrets
 from coatcheck.core.queries import services as service_store
 from coatcheck.core.queries.service_secrets import Resealed, Sealed, SecretsKey
 from coatcheck.db.batcher import Batcher
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import Connection
 from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import ServiceSpec
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
@@ -99,17 +99,14 @@ class ServiceSecrets:
     Requests that arrive together share a read. An opened text is cached for a second.
     """
 
-    def __init__(self, settings: Settings, db: Connection | None = None) -> None:
+    def __init__(self, settings: Settings, db: Connection) -> None:
         self._sealer = SecretsSealer(settings)
-        self._own_db = None if db is not None else _db(settings)
-        self._db = db or self._own_db
+        self._db = db
         self._entries: dict[SecretsKey, _Entry] = {}
         self._reader: Batcher[SecretsKey, str | None] = Batcher(self._read, rows_max=_READ_ROWS_MAX)
 
     async def close(self) -> None:
         await self._reader.drain()
-        if self._own_db is not None:
-            await self._own_db.close()
 
     async def find(self, org: str, secrets_id: str) -> TargetSecrets:
         """The secrets of that id. Raises SealingKeyMissing, which may pass, or SecretsLost, which
@@ -138,9 +135,7 @@ class ServiceSecrets:
             del self._entries[next(iter(self._entries))]
 
     async def _read(self, keys: Sequence[SecretsKey]) -> Sequence[str | None]:
-        assert self._db is not None
-        db = self._db
-        found = await retried(lambda: service_secrets.find(db, [*set(keys)]))
+        found = await retried(lambda: service_secrets.find(self._db, [*set(keys)]))
         return [found.get(key) for key in keys]
 
 
@@ -243,7 +238,3 @@ class Resealer:
 
 def _place(org: str, id_: UUID) -> tuple[str, str]:
     return org, str(id_)
-
-
-def _db(settings: Settings) -> Connection:
-    return Connection(settings.database_url, name="secrets", server_settings=PINNED_PLANS)

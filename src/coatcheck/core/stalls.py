@@ -8,7 +8,8 @@ from uuid import UUID
 
 from coatcheck.core.queries.stalls import stall_reasons
 from coatcheck.db.batcher import Batcher
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
 from coatcheck.domain.job import JobView
 from coatcheck.settings import Settings
@@ -19,11 +20,11 @@ JobKey = tuple[str, UUID]
 
 
 class Stalls:
-    """Finds stall reasons, for many callers at once. It connects on first use."""
+    """Finds stall reasons, for many callers at once."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, database: Database) -> None:
         self._lanes = settings.lanes
-        self._db = Connection(settings.database_url, name="stalls", server_settings=PINNED_PLANS)
+        self._db = database.pooled("stalls", server_settings=PINNED_PLANS)
         self._reader: Batcher[JobKey, str | None] = Batcher(self._read, rows_max=_READ_ROWS_MAX)
 
     async def reason(self, view: JobView) -> str | None:
@@ -34,7 +35,6 @@ class Stalls:
 
     async def close(self) -> None:
         await self._reader.drain()
-        await self._db.close()
 
     def _took_long(self, view: JobView) -> bool:
         """Whether the job is old enough to ask about. A held job is after half of its lane's time:

@@ -1,7 +1,8 @@
 """A connection that reconnects by itself, for statements one after another.
 
-A pool's checkout and reset cost more than our hot statements. Each component (the submit batcher,
-a worker's exchange, the heartbeat) keeps a connection for its life.
+A pool's turns cost more than our hot statements. Each component that is in a hurry (the submit
+batcher, a worker's exchange, the heartbeat) has a connection for its life; the others share a pool
+(``pool.py``).
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ _SET = (
 )
 
 _CONNECT_SECONDS_MAX = 10.0
-_STATEMENT_SECONDS_MAX = 30.0
+STATEMENT_SECONDS_MAX = 30.0
 _IDLE_IN_TRANSACTION_SECONDS_MAX = 30.0
 """Two statements of a transaction follow each other within a moment. A process that is frozen
 between them (a laptop that sleeps) would keep its locks, and everybody else would wait."""
 _STATEMENT_CHARACTERS_CACHED_MAX = 64 * 1024
 """The driver does not cache longer statements: planning a claim costs ten times its execution."""
+_STATEMENTS_CACHED_MAX = 500
+"""A session of the pool runs the statements of every component."""
+_CLOSE_SECONDS_MAX = 2.0
 
 
 class Connection:
@@ -53,7 +57,7 @@ class Connection:
         *,
         name: str,
         server_settings: Mapping[str, str] | None = None,
-        statement_seconds_max: float = _STATEMENT_SECONDS_MAX,
+        statement_seconds_max: float = STATEMENT_SECONDS_MAX,
     ) -> None:
         self.database_url = dsn
         self._name = name
@@ -93,17 +97,19 @@ class Connection:
     async def close(self) -> None:
         async with self._turn:
             connection, self._connection = self._connection, None
-            if connection is not None and not connection.is_closed():
-                try:
-                    await connection.close(timeout=2)
-                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    connection.terminate()
+            if connection is not None:
+                await close_gently(connection)
 
     async def _connected(self) -> RawConnection:
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
         try:
-            self._connection = await self._connect()
+            self._connection = await open_connection(
+                self.database_url,
+                name=self._name,
+                settings=self._settings,
+                statement_seconds_max=self._statement_seconds_max,
+            )
         except Exception as error:
             known = translate(error, in_flight=False)
             if known is None:
@@ -111,24 +117,42 @@ class Connection:
             raise known from error
         return self._connection
 
-    async def _connect(self) -> RawConnection:
-        connection: RawConnection = await asyncpg.connect(
-            self.database_url,
-            timeout=_CONNECT_SECONDS_MAX,
-            command_timeout=self._statement_seconds_max,
-            server_settings={"application_name": f"coatcheck {self._name}"},
-            max_cacheable_statement_size=_STATEMENT_CHARACTERS_CACHED_MAX,
-        )
-        try:
-            # Not at login: PgBouncer refuses startup settings that it does not know, or, if told to
-            # ignore them, drops them.
-            await connection.fetch(_SET, [*self._settings], [*self._settings.values()])
-        except BaseException:
-            connection.terminate()
-            raise
-        return connection
-
     def _drop(self) -> None:
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
+
+
+async def open_connection(
+    dsn: str, *, name: str, settings: Mapping[str, str], statement_seconds_max: float | None
+) -> RawConnection:
+    """Connect, with these settings of the session. Raises the driver's errors."""
+    connection: RawConnection = await asyncpg.connect(
+        dsn,
+        timeout=_CONNECT_SECONDS_MAX,
+        command_timeout=statement_seconds_max,
+        server_settings={"application_name": f"coatcheck {name}"},
+        statement_cache_size=_STATEMENTS_CACHED_MAX,
+        max_cacheable_statement_size=_STATEMENT_CHARACTERS_CACHED_MAX,
+    )
+    try:
+        # Not at login: PgBouncer refuses startup settings that it does not know, or, if told to
+        # ignore them, drops them.
+        await configure(connection, settings)
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+async def configure(connection: RawConnection, settings: Mapping[str, str | None]) -> None:
+    """Change settings of the session. None stands for the server's default."""
+    await connection.fetch(_SET, [*settings], [*settings.values()])
+
+
+async def close_gently(connection: RawConnection) -> None:
+    """Say goodbye to the server, but do not wait long for it."""
+    try:
+        await connection.close(timeout=_CLOSE_SECONDS_MAX)
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection.terminate()

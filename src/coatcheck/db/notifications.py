@@ -89,62 +89,58 @@ _ANSWER_SECONDS_MAX = 2.0
 
 
 class NotificationListener:
-    """Calls a function for each notification on each channel, for as long as it runs."""
+    """Hears the notifications of all subscriptions of a process, on one connection."""
 
-    def __init__(
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._subscriptions: list[Subscription] = []
+        self._task: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self.answered_at = 0.0
+        """When the server last answered, by this process's clock."""
+        self.backend_pid: int | None = None
+        """The connection's process at the server, once it listens."""
+
+    def subscribe(
         self,
-        dsn: str,
         handlers: Mapping[str, Callable[[str], None]],
         on_gap: Callable[[], None],
         *,
         ping_seconds: float = _PING_SECONDS,
-    ) -> None:
-        """``ping_seconds``: how often to ping; a later answer does not count as a sign of life."""
-        self._ping_seconds = ping_seconds
-        self._answered_at = 0.0
-        self._dsn = dsn
-        self._handlers = handlers
-        self._on_gap = on_gap
-        self._task: asyncio.Task[None] | None = None
-        self._listening = asyncio.Event()
-        self.backend_pid: int | None = None
+    ) -> Subscription:
+        """Call a function for each notification on each channel, once the subscription started.
 
-    async def start(self) -> None:
-        """Begin to listen; returns once it does, or after the first failure (it keeps trying)."""
-        first = asyncio.Event()
-        self._task = asyncio.create_task(self._run(first))
-        await first.wait()
+        ``ping_seconds``: how often to ping; a later answer does not count as a sign of life.
+        """
+        return Subscription(self, handlers, on_gap, ping_seconds)
 
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+    def add(self, subscription: Subscription) -> None:
+        """Listen for a subscription as well, as soon as possible."""
+        self._subscriptions.append(subscription)
+        self._woken.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="listen")
 
-    @property
-    def is_listening(self) -> bool:
-        """Whether every notification up to a moment ago, two ping intervals, was received."""
-        silent_seconds = time.monotonic() - self._answered_at
-        return self._listening.is_set() and silent_seconds <= 2 * self._ping_seconds
+    async def remove(self, subscription: Subscription) -> None:
+        """Listen no more for a subscription. The connection is closed with the last one."""
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+        if self._task is not None and not self._subscriptions:
+            task, self._task = self._task, None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
-    async def listening(self) -> None:
-        """Wait until it listens."""
-        await self._listening.wait()
-
-    async def _run(self, first: asyncio.Event) -> None:
+    async def _run(self) -> None:
         failures = 0
         while True:
             try:
-                connection = await self._connect()
+                connection: RawConnection = await asyncpg.connect(
+                    self._dsn, timeout=5, server_settings={"application_name": "coatcheck listen"}
+                )
                 failures = 0
                 try:
-                    self._answered_at = time.monotonic()
-                    self._listening.set()
-                    first.set()
-                    self._on_gap()
-                    await self._ping_until_closed(connection)
+                    await self._listen(connection)
                 finally:
-                    self._listening.clear()
                     self.backend_pid = None
                     connection.terminate()
             except Exception as error:  # noqa: BLE001 - a listener that ends never hears again
@@ -152,38 +148,93 @@ class NotificationListener:
                     _log.exception("the listener failed unexpectedly; it reconnects")
                 else:
                     _log.info("the listener lost its connection: %s", type(error).__name__)
-            first.set()
-            self._on_gap()
+            for subscription in tuple(self._subscriptions):
+                subscription.lost()
             await asyncio.sleep(LISTENER_BACKOFF.delay(failures, random.random()))
             failures += 1
 
-    async def _connect(self) -> RawConnection:
-        connection: RawConnection = await asyncpg.connect(
-            self._dsn, timeout=5, server_settings={"application_name": "coatcheck listen"}
-        )
-        try:
-            for channel, handler in self._handlers.items():
-                await connection.add_listener(channel, self._adapt(handler))
-        except BaseException:
-            connection.terminate()
-            raise
-        self.backend_pid = connection.get_server_pid()
-        return connection
-
-    @staticmethod
-    def _adapt(handler: Callable[[str], None]) -> Callable[..., None]:
-        def heard(_connection: object, _pid: int, _channel: str, payload: object) -> None:
-            handler(str(payload))
-
-        return heard
-
-    async def _ping_until_closed(self, connection: RawConnection) -> None:
-        closed = asyncio.Event()
-        connection.add_termination_listener(lambda _connection: closed.set())
-        while not closed.is_set():
+    async def _listen(self, connection: RawConnection) -> None:
+        """Listen for all subscriptions, and ping, until the connection is closed."""
+        listened: set[str] = set()
+        connection.add_termination_listener(lambda _connection: self._woken.set())
+        while not connection.is_closed():
+            self._woken.clear()
+            for subscription in tuple(self._subscriptions):
+                for channel in subscription.handlers.keys() - listened:
+                    await connection.add_listener(channel, self._heard)
+                    listened.add(channel)
+                if not subscription.is_established and subscription in self._subscriptions:
+                    self.answered_at = time.monotonic()
+                    subscription.established()
+            self.backend_pid = connection.get_server_pid()
             try:
-                async with asyncio.timeout(self._ping_seconds):
-                    await closed.wait()
+                async with asyncio.timeout(self._ping_seconds()):
+                    await self._woken.wait()
             except TimeoutError:
                 await connection.fetchval("SELECT 1", timeout=_ANSWER_SECONDS_MAX)
-                self._answered_at = time.monotonic()
+                self.answered_at = time.monotonic()
+
+    def _ping_seconds(self) -> float:
+        return min((each.ping_seconds for each in self._subscriptions), default=_PING_SECONDS)
+
+    def _heard(self, _connection: object, _pid: int, channel: str, payload: object) -> None:
+        loop = asyncio.get_running_loop()
+        for subscription in self._subscriptions:
+            handler = subscription.handlers.get(channel)
+            if handler is not None:
+                loop.call_soon(handler, str(payload))
+
+
+class Subscription:
+    """What one component wants to hear, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        listener: NotificationListener,
+        handlers: Mapping[str, Callable[[str], None]],
+        on_gap: Callable[[], None],
+        ping_seconds: float,
+    ) -> None:
+        self.handlers = handlers
+        self.ping_seconds = ping_seconds
+        self._listener = listener
+        self._on_gap = on_gap
+        self._tried = asyncio.Event()
+        self._established = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin to listen; returns once it does, or after the first failure (it keeps trying)."""
+        self._tried.clear()
+        self._listener.add(self)
+        await self._tried.wait()
+
+    async def stop(self) -> None:
+        self._established.clear()
+        await self._listener.remove(self)
+
+    @property
+    def is_established(self) -> bool:
+        """Whether the connection listens on all its channels, as far as is known."""
+        return self._established.is_set()
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether every notification up to a moment ago, two ping intervals, was received."""
+        silent_seconds = time.monotonic() - self._listener.answered_at
+        return self.is_established and silent_seconds <= 2 * self.ping_seconds
+
+    async def listening(self) -> None:
+        """Wait until it listens."""
+        await self._established.wait()
+
+    def established(self) -> None:
+        """Called by the listener when it listens on all channels."""
+        self._established.set()
+        self._tried.set()
+        self._on_gap()
+
+    def lost(self) -> None:
+        """Called by the listener when it lost its connection, or got none."""
+        self._established.clear()
+        self._tried.set()
+        self._on_gap()

@@ -132,6 +132,13 @@ RATE_SECONDS_MAX: Final = 86_400
 STRIPE_EVENT_BYTES_MAX: Final = 256 * 1024
 """An event that Stripe sends."""
 
+SERVER_CONNECTIONS_MAX: Final = 12
+"""Connections of a server to PostgreSQL."""
+WORKER_CONNECTIONS_MAX: Final = 10
+"""Connections of a worker process to PostgreSQL, however many workers it runs."""
+ENGINE_CONNECTIONS_MAX: Final = 8
+"""Connections of an engine in a program to PostgreSQL."""
+
 
 def page_result_bytes_max(rows: int) -> int:
     """How long a result may be in a page of so many rows; longer ones are omitted."""

@@ -12,9 +12,7 @@ from typing import Final, Self
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.remote.calls import RemoteCalls
-from coatcheck.db.connection import Connection
-from coatcheck.db.election import session_that_ends_if_silent
-from coatcheck.db.notifications import Notifier
+from coatcheck.db.database import Database
 from coatcheck.maintenance.remote_poller import Poller, RemoteCleanup
 from coatcheck.product import Products, WorkerContext
 from coatcheck.service import Service
@@ -23,8 +21,6 @@ from coatcheck.worker.worker import Worker
 
 _CALLS: Final = "calls"
 """Ends the name of the worker for ``Product.call_services``."""
-_SILENT_SECONDS_MAX: Final = 30.0
-"""Three pauses of the cleanup loop. A process that is silent for longer loses its election."""
 
 
 class RemoteExecutor:
@@ -32,30 +28,26 @@ class RemoteExecutor:
 
     A context manager that stays open as long as the workers run.
 
-    >>> async with RemoteExecutor(settings, products) as remote:
+    >>> async with RemoteExecutor(settings, products, database) as remote:
     ...     await Worker(settings, [docs], remote_calls=remote.calls).run()
     """
 
-    def __init__(self, settings: Settings, products: Products) -> None:
+    def __init__(self, settings: Settings, products: Products, database: Database) -> None:
         self._blob_url = settings.blob_url
         self._blobs: BlobContainer | None = None
         self.calls = RemoteCalls(
             settings,
             products.result_stores(),
+            database=database,
             blobs=self._open_blobs,
             operators=products.operator_remotes(settings),
         )
-        self._db = Connection(
-            settings.database_url,
-            name="poller",
-            server_settings=session_that_ends_if_silent(_SILENT_SECONDS_MAX),
-        )
-        self._loops = (Poller(self._db, self.calls), RemoteCleanup(self._db, self.calls))
+        db = database.maintenance
+        self._loops = (Poller(db, self.calls), RemoteCleanup(db, self.calls))
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._closing.enter_async_context(self.calls)
-        self._closing.push_async_callback(self._db.close)
         for loop in self._loops:
             self._closing.push_async_callback(loop.stop)
             loop.start()
@@ -77,7 +69,7 @@ class RemoteExecutor:
 
 @asynccontextmanager
 async def open_workers(
-    settings: Settings, products: Products, services: Sequence[Service]
+    settings: Settings, products: Products, services: Sequence[Service], database: Database
 ) -> AsyncIterator[Sequence[Worker]]:
     """The workers of a process: for ``services``, for the products' call services, and for products
     that bring workers.
@@ -87,18 +79,15 @@ async def open_workers(
     there is nothing to run.
     """
     async with AsyncExitStack() as closing:
-        notify_db = Connection(settings.database_url, name="worker notify")
-        closing.push_async_callback(notify_db.close)
-        notifier = Notifier(notify_db)
         # Calls wait for other servers, some for an hour. They have separate slots, so that no call
         # takes a slot from a handler.
         call_settings = _call_settings(settings)
         call_services: list[Service] = []
         for each in products:
             if each.call_services is not None:
-                opened = each.call_services(call_settings)
+                opened = each.call_services(WorkerContext(call_settings, database))
                 call_services += await closing.enter_async_context(opened)
-        remote = await closing.enter_async_context(RemoteExecutor(settings, products))
+        remote = await closing.enter_async_context(RemoteExecutor(settings, products, database))
         workers = []
         if services:
             handlers = Worker(
@@ -106,7 +95,7 @@ async def open_workers(
                 services,
                 remote_calls=remote.calls,
                 also_published=[each for each in call_services if each.published],
-                notifier=notifier,
+                database=database,
             )
             workers.append(handlers)
         if call_services:
@@ -115,10 +104,10 @@ async def open_workers(
                 call_services,
                 name=f"{socket.gethostname()}:{os.getpid()}:{_CALLS}",
                 remote_calls=remote.calls,
-                notifier=notifier,
+                database=database,
             )
             workers.append(calls)
-        context = WorkerContext(settings, notifier)
+        context = WorkerContext(settings, database)
         for each in products:
             if each.workers is not None:
                 workers += await closing.enter_async_context(each.workers(context))

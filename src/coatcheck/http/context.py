@@ -14,7 +14,7 @@ from coatcheck.core.process_metrics import ProcessMetrics
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.core.remote.result_store import ResultStore
 from coatcheck.db.connection import PINNED_PLANS, Connection
-from coatcheck.db.notifications import KEYS, SERVICES, NotificationListener
+from coatcheck.db.notifications import KEYS, SERVICES
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.egress import Guard, guard_of, receiver_guard
 from coatcheck.http import connections
@@ -78,32 +78,27 @@ async def open_server_context(
     result_stores: Mapping[str, ResultStore] = MappingProxyType({}),
     operators: Mapping[str, OperatorRemote] = MappingProxyType({}),
 ) -> AsyncIterator[ServerContext]:
-    """Open the parts around ``engine``. The caller still has to close the engine.
+    """Open the parts around ``engine``, on its connections. The caller still has to close the
+    engine.
 
     ``result_stores`` and ``operators`` are for jobs that remotes run (``RemoteCalls``).
     """
     async with AsyncExitStack() as closing:
-        credentials = Connection(
-            settings.database_url, name="credentials", server_settings=PINNED_PLANS
-        )
-        closing.push_async_callback(credentials.close)
-        tenants = Connection(settings.database_url, name="tenants")
-        closing.push_async_callback(tenants.close)
-        rates = Connection(settings.database_url, name="rates", server_settings=PINNED_PLANS)
-        closing.push_async_callback(rates.close)
+        database = engine.database
+        credentials = database.pooled("credentials", server_settings=PINNED_PLANS)
+        tenants = database.pooled("tenants")
+        rates = database.pooled("rates", server_settings=PINNED_PLANS)
 
         def trusted() -> bool:
-            return listener.is_listening
+            return subscription.is_listening
 
         authenticator = Authenticator(settings, credentials, trusted=trusted)
         closing.push_async_callback(authenticator.close)
         subscriptions = Subscriptions(settings, tenants)
         limiter = RateLimiter(rates)
         closing.push_async_callback(limiter.close)
-        catalogue = Catalogue(settings)
+        catalogue = Catalogue(settings, database)
         closing.push_async_callback(catalogue.close)
-        readiness = Readiness(settings, engine)
-        closing.push_async_callback(readiness.close)
 
         def keys_changed(payload: str) -> None:
             authenticator.on_keys_changed(payload)
@@ -114,24 +109,29 @@ async def open_server_context(
             subscriptions.forget_all()
             catalogue.forget_all()
 
-        listener = NotificationListener(
-            settings.database_url,
+        subscription = database.listener.subscribe(
             {KEYS: keys_changed, SERVICES: catalogue.on_notification},
             on_gap=notifications_missed,
             ping_seconds=_PING_SECONDS,
         )
-        await listener.start()
-        closing.push_async_callback(listener.stop)
+        await subscription.start()
+        closing.push_async_callback(subscription.stop)
 
         async def count_waiting(org: str, jobs_max: int) -> int:
             return await engine.backlog(org, None, jobs_max)
 
         draining = ServerDraining()
         remote_calls = await closing.enter_async_context(
-            RemoteCalls(settings, result_stores, blobs=lambda: engine.blobs, operators=operators)
+            RemoteCalls(
+                settings,
+                result_stores,
+                database=database,
+                blobs=lambda: engine.blobs,
+                operators=operators,
+            )
         )
         process_metrics = await closing.enter_async_context(
-            ProcessMetrics(settings.database_url, "serve", lambda: metrics.snapshot("serve"))
+            ProcessMetrics(database, "serve", lambda: metrics.snapshot("serve"))
         )
         gate = Gate(
             authenticator,
@@ -156,7 +156,7 @@ async def open_server_context(
             large_responses=large_responses,
             guard=guard_of(settings),
             receivers=receiver_guard(settings),
-            readiness=readiness,
+            readiness=Readiness(engine),
             subscriptions=subscriptions,
             tenants=tenants,
             draining=draining,

@@ -8,21 +8,19 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from coatcheck.core import Engine
-from coatcheck.db.connection import Connection
 from coatcheck.db.migrate import check_schema
 from coatcheck.domain.errors import SchemaMismatch
 from coatcheck.http.routes.health import Check, remembered
-from coatcheck.settings import Settings
 
 _BLOB_PROBE_SECONDS: Final = 10.0
 
 
 class Readiness:
-    """The readiness checks, and the database connection that they use."""
+    """The readiness checks."""
 
-    def __init__(self, settings: Settings, engine: Engine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._db = Connection(settings.database_url, name="readiness")
+        self._db = engine.database.pooled("readiness")
 
     def checks(self) -> Mapping[str, Check]:
         return {
@@ -30,9 +28,6 @@ class Readiness:
             "schema": self._schema,
             "blobs": remembered(self._blobs, _BLOB_PROBE_SECONDS),
         }
-
-    async def close(self) -> None:
-        await self._db.close()
 
     async def _database(self) -> str:
         try:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.db.connection import PINNED_PLANS, Connection
-from coatcheck.db.election import session_that_ends_if_silent
+from coatcheck.db.connection import Connection
+from coatcheck.db.database import Database
 from coatcheck.db.notifications import Notifier
 from coatcheck.maintenance.catalogue import CatalogueResolver, SecretRotation
 from coatcheck.maintenance.due_jobs import Expirer, Stager
@@ -40,44 +40,42 @@ class MaintenanceContext:
 class MaintenanceRunner:
     """Starts and stops the loops. Every server and every worker has one; see ``loop.py``.
 
-    ``products`` create the loops of the products that are on.
+    ``products`` create the loops of the products that are on. ``database`` has the connections of
+    the process; whoever made it closes it.
     """
 
     def __init__(
         self,
         settings: Settings,
         products: Sequence[Callable[[MaintenanceContext], Sequence[Loop]]] = (),
+        *,
+        database: Database | None = None,
     ) -> None:
         blobs = BlobContainer.open(settings.blob_url)
         keep = settings.keep_failed_seconds
-        # Ticks are short and take turns. This connection has the locks of all elections. Its plans
-        # are pinned: PostgreSQL might read the whole history every second, for a few rows.
-        self._db = Connection(
-            settings.database_url,
-            name="maintenance",
-            server_settings={**PINNED_PLANS, **session_that_ends_if_silent()},
-        )
-        self._notify_db = Connection(settings.database_url, name="maintenance notify")
-        self._notifier = Notifier(self._notify_db)
-        context = MaintenanceContext(settings, self._db, self._notifier, blobs)
-        rescuer = Rescuer(self._db, self._notifier, keep_failed_seconds=keep)
+        self._owns_database = database is None
+        self._database = database = database or Database.of_worker(settings.database_url)
+        # Ticks are short and take turns. This connection has the locks of all elections.
+        db, notifier = database.maintenance, database.notifier
+        context = MaintenanceContext(settings, db, notifier, blobs)
+        rescuer = Rescuer(db, notifier, keep_failed_seconds=keep)
         self.loops: tuple[Loop, ...] = (
-            Stager(self._db, self._notifier),
+            Stager(db, notifier),
             rescuer,
-            DeadWorkerDetector(self._db, rescuer),
-            CatalogueResolver(self._db),
-            Expirer(self._db, self._notifier, keep_failed_seconds=keep),
-            UsageRollup(self._db, self._notifier),
-            Pruner(self._db, blobs),
-            ArtifactCleanup(self._db, blobs),
-            InputExpirer(self._db, blobs),
-            OrphanBlobSweeper(self._db, blobs),
-            WebhookPruner(self._db),
-            MetricsFolder(self._db),
-            StatsPruner(self._db),
-            SecretRotation(self._db, settings),
-            *_reporters(self._db, settings),
-            *_meters(self._db, settings),
+            DeadWorkerDetector(db, rescuer),
+            CatalogueResolver(db),
+            Expirer(db, notifier, keep_failed_seconds=keep),
+            UsageRollup(db, notifier),
+            Pruner(db, blobs),
+            ArtifactCleanup(db, blobs),
+            InputExpirer(db, blobs),
+            OrphanBlobSweeper(db, blobs),
+            WebhookPruner(db),
+            MetricsFolder(db),
+            StatsPruner(db),
+            SecretRotation(db, settings),
+            *_reporters(db, settings),
+            *_meters(db, settings),
             *(loop for make in products for loop in make(context)),
         )
 
@@ -88,9 +86,9 @@ class MaintenanceRunner:
     async def stop(self) -> None:
         for loop in self.loops:
             await loop.stop()
-        await self._notifier.drain()
-        await self._db.close()
-        await self._notify_db.close()
+        await self._database.maintenance.close()  # others are elected at once
+        if self._owns_database:
+            await self._database.close()
 
 
 def _reporters(db: Connection, settings: Settings) -> tuple[Loop, ...]:

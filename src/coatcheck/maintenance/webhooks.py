@@ -25,9 +25,10 @@ from coatcheck.core.webhooks import (
 )
 from coatcheck.crash import crash_point
 from coatcheck.db.batcher import Batcher
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
-from coatcheck.db.notifications import CHANGED, NotificationListener
+from coatcheck.db.notifications import CHANGED
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -194,15 +195,15 @@ class WebhookDeliverer(Loop):
         self,
         settings: Settings,
         render: Render,
+        database: Database,
         *,
         guard: Guard | None = None,
         post_seconds_max: float = POST_SECONDS_MAX,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
-        dsn = settings.database_url
-        super().__init__(Connection(dsn, name="deliverer", server_settings=PINNED_PLANS))
-        self._mark_db = Connection(dsn, name="deliverer marks", server_settings=PINNED_PLANS)
-        self._listener = NotificationListener(dsn, {CHANGED: self._heard}, on_gap=self.wake)
+        super().__init__(database.pooled("deliverer", server_settings=PINNED_PLANS, is_long=True))
+        self._mark_db = database.pooled("deliverer marks", server_settings=PINNED_PLANS)
+        self._subscription = database.listener.subscribe({CHANGED: self._heard}, on_gap=self.wake)
         self._render = render
         self._sender = WebhookSender(
             guard or receiver_guard(settings),
@@ -222,7 +223,7 @@ class WebhookDeliverer(Loop):
 
     async def begin(self) -> None:
         """Listen for notifications, and start."""
-        await self._listener.start()
+        await self._subscription.start()
         self._renewing = asyncio.create_task(self._renew_leases(), name="webhook leases")
         self.start()
 
@@ -233,11 +234,9 @@ class WebhookDeliverer(Loop):
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
-        await self._listener.stop()
+        await self._subscription.stop()
         await self._marks.drain()
         await self._sender.close()
-        await self._mark_db.close()
-        await self._db.close()
 
     def wake(self) -> None:
         """Claim as soon as possible."""

@@ -45,6 +45,7 @@ Bound = Literal[
     "code",
     "connections",
     "connections_of_address",
+    "database_pool",
     "definition",
     "endpoints",
     "head",
@@ -167,6 +168,11 @@ _claimed_jobs = histogram(
     "coatcheck_claimed_jobs",
     "Jobs per claim; 0 means that no job was found.",
     buckets=(0, *_ROWS_BUCKETS),
+)
+_pool_wait_seconds = histogram(
+    "coatcheck_database_pool_wait_seconds",
+    "Time that a statement waited for a connection of its process's pool.",
+    buckets=_STATEMENT_BUCKETS,
 )
 
 # Processes
@@ -318,6 +324,11 @@ def record_finish_flush(rows: int) -> None:
 def record_read_flush(rows: int) -> None:
     """Record how many job reads shared one statement."""
     _read_flush_rows.observe(rows)
+
+
+def record_pool_wait(seconds: float) -> None:
+    """Record how long a statement waited for a connection of the pool."""
+    _pool_wait_seconds.observe(seconds)
 
 
 def record_started(lane: Lane, attempts: int) -> None:

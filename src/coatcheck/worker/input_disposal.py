@@ -15,11 +15,11 @@ from uuid import UUID
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.artifacts import InputDeleter
 from coatcheck.core.queries import inputs
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.database import Database
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.inputs import Mechanism
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.settings import Settings
 
 _log = logging.getLogger(__name__)
 _JOBS_WAITING_MAX: Final = 1_000
@@ -31,14 +31,12 @@ class InputDisposal:
     """Deletes the inputs of ended jobs in the background. A context manager around the worker's
     whole run: leaving it waits for deletions in progress.
 
-    >>> async with InputDisposal(settings, blobs) as disposal:
+    >>> async with InputDisposal(database, blobs) as disposal:
     ...     await Worker(settings, services, on_ended={"docs.post__read": disposal.ended}).run()
     """
 
-    def __init__(self, settings: Settings, blobs: BlobContainer) -> None:
-        self._db = Connection(
-            settings.database_url, name="worker disposal", server_settings=PINNED_PLANS
-        )
+    def __init__(self, database: Database, blobs: BlobContainer) -> None:
+        self._db = database.pooled("worker disposal", server_settings=PINNED_PLANS)
         self._deleter = InputDeleter(self._db, blobs)
         self._waiting: list[tuple[str, UUID]] = []
         self._task: asyncio.Task[None] | None = None
@@ -57,7 +55,6 @@ class InputDisposal:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        await self._db.close()
 
     def ended(self, job: ClaimedJob) -> None:
         """Called when the end of ``job`` is committed."""

@@ -24,9 +24,10 @@ from coatcheck.core.queries.limits import declare_limits
 from coatcheck.core.queries.services import list_published
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
-from coatcheck.db.notifications import CANCEL, CHANGED, READY, NotificationListener, Notifier
+from coatcheck.db.notifications import CANCEL, CHANGED, READY
 from coatcheck.domain.catalogue import conflicts_of, described
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
@@ -64,9 +65,6 @@ from coatcheck.worker.slots import RunningJob, SlotPool, StopReason
 from coatcheck.worker.temp_dirs import TempRoot
 
 _log = logging.getLogger(__name__)
-_ASYNC_COMMIT = {"synchronous_commit": "off"}
-"""For claims, starts and heartbeats: if the server crashes before they are on disk, a claimed job
-is simply queued again, and its holder's result is refused (docs/adr/0009)."""
 _WATCH_SECONDS = 0.05
 _TIDY_SECONDS = 30.0
 _HELD_THREADS_SECONDS = 1.0
@@ -88,8 +86,8 @@ class Worker:
     ``on_ended`` has a callback per endpoint, called for each job whose end this worker has
     committed. ``claims`` replaces the engine's own way to claim jobs. ``remote_calls`` starts
     remote work for handlers. ``also_published`` are services of another worker in the process,
-    published together with this one's. ``notifier`` is shared by all workers of a process, with its
-    connection; the caller closes it.
+    published together with this one's. ``database`` has the connections that all workers of a
+    process share; whoever made it closes it.
     """
 
     def __init__(
@@ -102,7 +100,7 @@ class Worker:
         claims: Claims | None = None,
         remote_calls: RemoteCalls | None = None,
         also_published: Iterable[Service] = (),
-        notifier: Notifier | None = None,
+        database: Database | None = None,
     ) -> None:
         self._settings = settings
         self._remote_calls = remote_calls
@@ -119,35 +117,20 @@ class Worker:
         }
         if not self._endpoints:
             raise SettingsInvalid("a worker needs at least one service with an endpoint")
-        dsn = settings.database_url
-        self._exchange_db = Connection(dsn, name="worker exchange", server_settings=PINNED_PLANS)
-        self._claim_db = Connection(
-            dsn, name="worker claim", server_settings={**PINNED_PLANS, **_ASYNC_COMMIT}
-        )
-        self._heartbeat_db = Connection(
-            dsn, name="worker heartbeat", server_settings={**PINNED_PLANS, **_ASYNC_COMMIT}
-        )
-        self._report_db = Connection(dsn, name="worker reports", server_settings=PINNED_PLANS)
-        self._connections = [
-            self._exchange_db,
-            self._claim_db,
-            self._heartbeat_db,
-            self._report_db,
-        ]
-        if notifier is None:
-            notify_db = Connection(dsn, name="worker notify")
-            notifier = Notifier(notify_db)
-            self._connections.append(notify_db)
-        self._notifier = notifier
+        self._owns_database = database is None
+        self._database = database = database or Database.of_worker(settings.database_url)
+        self._claim_db = database.claim
+        self._report_db = database.pooled("worker reports", server_settings=PINNED_PLANS)
+        self._notifier = database.notifier
         self._slot_pools = {
             lane: SlotPool(policy.concurrency, self._run, reserved=policy.reserved)
             for lane, policy in settings.lanes.items()
             if policy.concurrency > 0
         }
         self._renewer = LeaseRenewer(
-            self._heartbeat_db,
+            database.heartbeat,
             # A boot number that is lost in a crash of PostgreSQL could be given out twice.
-            self._exchange_db,
+            database.exchange,
             settings.lanes,
             name=name or f"{socket.gethostname()}:{os.getpid()}",
             version=__version__,
@@ -159,7 +142,7 @@ class Worker:
             recording_failed_for=self._recording_failed_for,
         )
         self._exchange = ExchangeLoop(
-            self._exchange_db,
+            database.exchange,
             self._claim_db,
             self._renewer,
             self._notifier,
@@ -174,8 +157,7 @@ class Worker:
         )
         self._stats_recorder = JobStatsRecorder(self._report_db)
         self._reports = ReportWriter(self._report_db, self._notifier, self._open_blobs)
-        self._listener = NotificationListener(
-            dsn,
+        self._subscription = database.listener.subscribe(
             {READY: self._heard_ready, CANCEL: self._heard_cancel},
             on_gap=self._exchange.look_for_limits,
         )
@@ -230,7 +212,7 @@ class Worker:
             for step in (self._declare_limits, self._renewer.register, self._log_conflicts):
                 if not await self._retried_step(step):
                     return await self._close_connections()
-            await self._listener.start()
+            await self._subscription.start()
             loops = [
                 asyncio.create_task(loop, name=f"worker {name}")
                 for name, loop in (
@@ -715,7 +697,7 @@ class Worker:
         self._closing = True
         for pool in self._slot_pools.values():
             await pool.close()
-        await self._listener.stop()
+        await self._subscription.stop()
         await self._notifier.drain()
         await self._stats_recorder.stop()
         try:
@@ -725,8 +707,8 @@ class Worker:
         await self._close_connections()
 
     async def _close_connections(self) -> None:
-        for connection in self._connections:
-            await connection.close()
+        if self._owns_database:
+            await self._database.close()
 
     def _open_blobs(self) -> BlobContainer:
         if self._blobs is None:

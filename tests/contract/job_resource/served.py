@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx2
 
+from coatcheck.db.database import Database
 from coatcheck.hosting.serving import webhook_payloads
 from coatcheck.hosting.working import open_workers
 from coatcheck.maintenance.webhooks import WebhookDeliverer
@@ -52,7 +53,11 @@ class Served:
         products = Products(
             tuple(each for each in self.deployment.products if each.name == product)
         )
-        async with open_workers(self.deployment.settings, products, services) as workers:
+        settings = self.deployment.settings
+        async with (
+            Database.of_worker(settings.database_url) as database,
+            open_workers(settings, products, services, database) as workers,
+        ):
             running = [asyncio.create_task(worker.run()) for worker in workers]
             try:
                 for worker in workers:
@@ -96,7 +101,9 @@ async def serve(dsn: str, folder: Path, *services: Service) -> AsyncIterator[Ser
         await deployment.stop_worker(await deployment.start_worker(*services))
         deployment.start_maintenance()
         deliverer = WebhookDeliverer(
-            deployment.settings, webhook_payloads(deployment.products, deployment.context).body
+            deployment.settings,
+            webhook_payloads(deployment.products, deployment.context).body,
+            deployment.engine.database,
         )
         await deliverer.begin()
         closing.push_async_callback(deliverer.stop)

@@ -23,6 +23,7 @@ from coatcheck.blobs.pieces import store_pieces
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.process import delivering, run_until_signal
 from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.database import Database
 from coatcheck.db.election import session_that_ends_if_silent
 from coatcheck.domain.ids import from_text, new_id, to_text
 from coatcheck.domain.inputs import StoredInput
@@ -82,12 +83,18 @@ async def run_until_stopped(worker: Worker, stop: asyncio.Event) -> None:
 
 
 async def work_on_batches(settings: Settings, stop: asyncio.Event) -> None:
-    async with BatchExecutor(settings) as executor:
+    async with (
+        Database.of_worker(settings.database_url) as database,
+        BatchExecutor(settings, database) as executor,
+    ):
         await run_until_stopped(executor.worker(), stop)
 
 
 async def ask_models(settings: Settings, stop: asyncio.Event) -> None:
-    async with LlmExecutor(settings) as executor:
+    async with (
+        Database.of_worker(settings.database_url) as database,
+        LlmExecutor(settings, database) as executor,
+    ):
         await run_until_stopped(executor.worker(), stop)
 
 
@@ -97,7 +104,10 @@ async def work_remotely(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def work_and_dispose(settings: Settings, stop: asyncio.Event) -> None:
-    async with InputDisposal(settings, BlobContainer.open(settings.blob_url)) as disposal:
+    async with (
+        Database.of_worker(settings.database_url) as database,
+        InputDisposal(database, BlobContainer.open(settings.blob_url)) as disposal,
+    ):
         await work(settings, stop, disposal.ended)
 
 
@@ -114,7 +124,7 @@ async def deliver(settings: Settings, stop: asyncio.Event) -> None:
     async with (
         await Engine.connect(settings) as engine,
         open_server_context(settings, engine) as parts,
-        delivering(settings, payloads(parts).body),
+        delivering(settings, payloads(parts).body, engine.database),
     ):
         say("ready")
         await stop.wait()
@@ -195,7 +205,7 @@ async def cancel(settings: Settings, job_id: str) -> None:
 
 
 async def look(settings: Settings, job_id: str) -> None:
-    async with Engine(settings, [lab]) as engine, remote_calls(settings) as calls:
+    async with Engine(settings, [lab]) as engine, remote_calls(settings, engine.database) as calls:
         say("ready")
         while not (await engine.get(job_id)).terminal:
             await calls.look("default", from_text(job_id))

@@ -26,13 +26,13 @@ class Replica:
     def __init__(self, settings: Settings) -> None:
         self.line = CountedLine(settings.database_url, name="test auth")
         self.authenticator = Authenticator(settings, self.line, trusted=self.hears)
-        self.listener = NotificationListener(
-            settings.database_url, {KEYS: self._heard}, on_gap=self.authenticator.forget_all
+        self.listener = NotificationListener(settings.database_url).subscribe(
+            {KEYS: self._heard}, on_gap=self.authenticator.forget_all
         )
         self._news = asyncio.Event()
 
     def hears(self) -> bool:
-        return self.listener.backend_pid is not None
+        return self.listener.is_established
 
     def _heard(self, payload: str) -> None:
         self.authenticator.on_keys_changed(payload)

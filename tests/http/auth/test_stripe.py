@@ -355,8 +355,8 @@ async def test_a_change_is_told_to_every_replica_at_once(
         subscriptions.on_keys_changed(payload)
         heard.set()
 
-    listener = NotificationListener(
-        billing.database_url, {KEYS: hear}, on_gap=subscriptions.forget_all
+    listener = NotificationListener(billing.database_url).subscribe(
+        {KEYS: hear}, on_gap=subscriptions.forget_all
     )
     await listener.start()
     await subscriptions.check("acme")

@@ -17,6 +17,7 @@ import pytest
 from coatcheck import Engine, Settings
 from coatcheck.blobs import BlobContainer
 from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.database import Database
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
@@ -76,7 +77,8 @@ async def working(settings: Settings) -> AsyncIterator[Worker]:
     """A worker that writes exports, as long as the context is open."""
     async with (
         Deployment(settings.database_url, settings.temp_dir, servers=0) as deployment,
-        BatchExecutor(settings) as executor,
+        Database.of_worker(settings.database_url) as database,
+        BatchExecutor(settings, database) as executor,
     ):
         yield await deployment.run_worker(executor.worker())
 
@@ -406,7 +408,10 @@ async def test_an_export_whose_worker_drains_is_written_by_the_next(
     async with Deployment(
         folder_settings.database_url, folder_settings.temp_dir, servers=0
     ) as deployment:
-        async with BatchExecutor(folder_settings) as executor:
+        async with (
+            Database.of_worker(folder_settings.database_url) as database,
+            BatchExecutor(folder_settings, database) as executor,
+        ):
             first = executor.worker()
             passed: list[str] = []
 

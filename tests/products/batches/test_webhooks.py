@@ -30,7 +30,9 @@ async def receiver() -> AsyncIterator[UpstreamServer]:
 async def telling_deployment(working_deployment: Deployment) -> AsyncIterator[Deployment]:
     """A deployment that delivers webhooks, as a server does."""
     deliverer = WebhookDeliverer(
-        working_deployment.settings, payloads(working_deployment.context).body
+        working_deployment.settings,
+        payloads(working_deployment.context).body,
+        working_deployment.engine.database,
     )
     await deliverer.begin()
     yield working_deployment
@@ -104,7 +106,9 @@ async def test_a_batch_that_was_deleted_before_it_was_told_is_told_by_its_facts(
     await end_of(http, job)
     assert (await http.delete(job["urls"]["poll"])).status_code == 204
     deliverer = WebhookDeliverer(
-        working_deployment.settings, payloads(working_deployment.context).body
+        working_deployment.settings,
+        payloads(working_deployment.context).body,
+        working_deployment.engine.database,
     )
     await deliverer.begin()
     try:

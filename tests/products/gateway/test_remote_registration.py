@@ -48,7 +48,7 @@ async def stored_secrets(deployment: Deployment, name: str) -> dict[str, str]:
     (spec,) = found.endpoints
     assert spec.remote is not None
     assert spec.remote.secrets == {"key": "***"}
-    secrets = ServiceSecrets(deployment.settings)
+    secrets = ServiceSecrets(deployment.settings, deployment.connection)
     try:
         return (await secrets.find("default", spec.remote.secrets_id)).values
     finally:

@@ -206,7 +206,9 @@ class Workers:
 
     async def hire(self, *keys: str) -> Worker:
         settings: Settings = replace(self._deployment.settings, secret_keys=keys)
-        calls = await self._closing.enter_async_context(UpstreamExecutor(settings))
+        calls = await self._closing.enter_async_context(
+            UpstreamExecutor(settings, self._deployment.database)
+        )
         return await self._deployment.start_worker(calls.service)
 
 

@@ -36,7 +36,9 @@ async def test_the_upstream_and_the_receiver_of_the_webhook_get_the_trace(
         )
         assert registered.is_success, registered.text
         await deployment.start_gateway_worker()
-        deliverer = WebhookDeliverer(deployment.settings, payloads(deployment.context).body)
+        deliverer = WebhookDeliverer(
+            deployment.settings, payloads(deployment.context).body, deployment.engine.database
+        )
         await deliverer.begin()
         try:
             for headers in ({"traceparent": TRACEPARENT}, {}):

@@ -160,7 +160,9 @@ async def test_an_endpoint_that_names_the_event_is_told(dsn: str, tmp_path: Path
         webhooks = deployment.engine.webhooks
         endpoint = await webhooks.create_endpoint("default", receiver.url("/"), ["usage.report"])
         line = Connection(dsn, name="usage reporter")
-        deliverer = WebhookDeliverer(deployment.settings, payloads(deployment.context).body)
+        deliverer = WebhookDeliverer(
+            deployment.settings, payloads(deployment.context).body, deployment.engine.database
+        )
         await deliverer.begin()
         try:
             await use(line, TODAY - timedelta(days=2), 5)

@@ -31,7 +31,7 @@ class UpstreamJobs(Deployment):
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         await self._closing.enter_async_context(self._executor)
-        executor = UpstreamExecutor(self.settings, self._guard)
+        executor = UpstreamExecutor(self.settings, self.database, self._guard)
         upstreams = await self._executor.enter_async_context(executor)
         self._worker = await self.start_worker(upstreams.service)
         return self

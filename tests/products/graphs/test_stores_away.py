@@ -142,7 +142,7 @@ async def test_an_archive_that_cannot_be_fetched_is_fetched_later(
 @contextlib.asynccontextmanager
 async def idle_worker(deployment: Deployment) -> AsyncIterator[Worker]:
     """A worker that has opened its store and claims nothing yet."""
-    async with GraphExecutor(deployment.settings) as graphs:
+    async with GraphExecutor(deployment.settings, deployment.database) as graphs:
         yield graphs.worker()
 
 

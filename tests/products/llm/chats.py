@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from coatcheck import Engine, Settings, State, Ticket
+from coatcheck.db.database import Database
 from coatcheck.domain.job import JobView
 from coatcheck.products.llm.executor import LlmExecutor
 from coatcheck.products.llm.model import LLM_ENDPOINTS, LlmKind, model_name
@@ -71,7 +72,9 @@ class Chats:
 
     async def work(self) -> Worker:
         """Start a worker, with an executor of its own as in a process of its own."""
-        executor = LlmExecutor(self.settings, **self._executor_options)
+        database = Database.of_worker(self.settings.database_url)
+        await self._closing.enter_async_context(database)
+        executor = LlmExecutor(self.settings, database, **self._executor_options)
         await self._closing.enter_async_context(executor)
         worker = executor.worker()
         self._workers[worker] = asyncio.create_task(worker.run())

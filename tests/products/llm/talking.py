@@ -69,7 +69,7 @@ async def talking(
         targets = (LlmTarget("here", target.url, TOKEN, concurrency),)
         async with (
             Deployment(dsn, folder, **({"llm_targets": targets} | settings)) as deployment,
-            LlmExecutor(deployment.settings) as executor,
+            LlmExecutor(deployment.settings, deployment.database) as executor,
         ):
             opened = Talking(deployment, target, executor)
             await opened.hire()

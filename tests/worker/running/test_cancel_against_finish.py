@@ -14,7 +14,7 @@ from coatcheck import Job, JobAlreadyEnded, JobView, Service, State, Ticket
 from tests.deployment import Deployment
 
 EXCHANGE = "coatcheck worker exchange"
-CANCEL = "coatcheck events and cancel"
+CANCEL = "coatcheck pool"
 
 
 async def test_a_cancel_that_comes_after_the_finish_finds_the_job_ended(

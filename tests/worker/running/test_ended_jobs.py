@@ -132,7 +132,7 @@ async def test_the_worker_deletes_the_input_of_a_job_it_has_ended(
 ) -> None:
     ticket = await hand_in(deployment, how)
     assert blobs_in(deployment)
-    async with InputDisposal(deployment.settings, deployment.engine.blobs) as disposal:
+    async with InputDisposal(deployment.database, deployment.engine.blobs) as disposal:
         worker = await deployment.start_worker(a_service(), on_ended={ENDED: disposal.ended})
         await deployment.wait_for_end(ticket)
         await deployment.stop_worker(worker)
@@ -154,7 +154,7 @@ async def test_a_store_that_fails_does_not_show_in_the_job_and_is_left_to_the_up
 
     monkeypatch.setattr(failing, "delete", delete)
     ticket = await hand_in(deployment, "return")
-    async with InputDisposal(deployment.settings, failing) as disposal:
+    async with InputDisposal(deployment.database, failing) as disposal:
         await deployment.start_worker(a_service(), on_ended={ENDED: disposal.ended})
         assert (await deployment.wait_for_end(ticket)).state is State.COMPLETED
         await tried.wait()
@@ -173,7 +173,7 @@ async def test_more_ended_jobs_than_can_wait_are_left_to_the_upkeep(
 ) -> None:
     monkeypatch.setattr(input_disposal, "_JOBS_WAITING_MAX", 2)
     tickets = [await hand_in(deployment, "return") for _ in range(3)]
-    async with InputDisposal(deployment.settings, deployment.engine.blobs) as disposal:
+    async with InputDisposal(deployment.database, deployment.engine.blobs) as disposal:
         told: list[ClaimedJob] = []
         worker = await deployment.start_worker(a_service(), on_ended={ENDED: told.append})
         await deployment.wait_for_ends(tickets)

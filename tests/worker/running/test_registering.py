@@ -28,7 +28,7 @@ def docs(version: int = 1) -> Service:
 
 async def test_a_workers_services_can_be_found_once_it_is_ready(deployment: Deployment) -> None:
     await deployment.start_worker(docs())
-    catalogue = Catalogue(deployment.settings)
+    catalogue = Catalogue(deployment.settings, deployment.database)
     try:
         found = await catalogue.find("acme", "docs")
         assert found is not None
@@ -58,7 +58,7 @@ async def both_versions_work(deployment: Deployment) -> None:
     ]
     ended = await deployment.wait_for_ends(tickets)
     assert [view.result for view in ended] == [b'"version 1: 7"', b'"version 2: 7"']
-    catalogue = Catalogue(deployment.settings)
+    catalogue = Catalogue(deployment.settings, deployment.database)
     try:
         found = await catalogue.find("acme", "docs")
         assert found is not None

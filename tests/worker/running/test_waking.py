@@ -51,7 +51,7 @@ async def test_a_worker_whose_listening_connection_is_killed_again_and_again_sti
 
     async def kill_listeners() -> None:
         while not stop.is_set():
-            pid = worker._listener.backend_pid
+            pid = worker._database.listener.backend_pid
             if pid is not None and pid not in killed:
                 await deployment.sql.execute("SELECT pg_terminate_backend($1)", pid)
                 killed.add(pid)
@@ -71,10 +71,10 @@ async def test_a_worker_whose_listening_connection_is_killed_again_and_again_sti
 
 async def test_a_killed_listening_connection_is_made_anew(deployment: Deployment) -> None:
     worker = await deployment.start_worker(greeter())
-    first = worker._listener.backend_pid
+    first = worker._database.listener.backend_pid
     await deployment.sql.execute("SELECT pg_terminate_backend($1)", first)
 
     async def listens_again() -> bool:
-        return worker._listener.backend_pid not in (None, first)
+        return worker._database.listener.backend_pid not in (None, first)
 
     await eventually_async(listens_again, "the worker listens again")

@@ -26,6 +26,7 @@ from coatcheck.core.remote.context import Place, RemoteContext, RemoteRetryPolic
 from coatcheck.core.remote.finalizer import Finalizer, RemoteEndings
 from coatcheck.core.remote.result_store import ResultStore
 from coatcheck.core.remote.spawner import Spawner
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
@@ -91,12 +92,13 @@ class RemoteCalls:
         settings: Settings,
         result_stores: Mapping[str, ResultStore],
         *,
+        database: Database,
         blobs: Callable[[], BlobContainer],
         operators: Mapping[str, OperatorRemote] = MappingProxyType({}),
         retry_policy: RemoteRetryPolicy | None = None,
     ) -> None:
         remotes = Remotes(guard_of(settings))
-        self._context = RemoteContext(settings, result_stores, remotes, operators, blobs)
+        self._context = RemoteContext(settings, result_stores, remotes, operators, blobs, database)
         self._retry_policy = retry_policy or RemoteRetryPolicy()
         self._spawner = Spawner(self._context)
         self._endings = RemoteEndings(self._context)

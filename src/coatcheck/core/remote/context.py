@@ -21,9 +21,10 @@ from coatcheck.core.queries import remote_calls
 from coatcheck.core.queries.remote_calls import ClaimedCall, IdleCall, NextCheck
 from coatcheck.core.remote.result_store import ResultOf, ResultStore
 from coatcheck.core.service_secrets import ServiceSecrets
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
-from coatcheck.db.notifications import CHANGED, Notifier
+from coatcheck.db.notifications import CHANGED
 from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.errors import SecretsLost
 from coatcheck.domain.ids import to_text
@@ -246,7 +247,7 @@ _UNREACHABLE_MAX: Final = 1_000
 
 
 class RemoteContext:
-    """Connections, destinations and notifications of remote work. ``RemoteCalls`` owns it."""
+    """The database, destinations and notifications of remote work. ``RemoteCalls`` owns it."""
 
     def __init__(
         self,
@@ -255,19 +256,17 @@ class RemoteContext:
         remotes: Remotes,
         operators: Mapping[str, OperatorRemote],
         blobs: Callable[[], BlobContainer],
+        database: Database,
     ) -> None:
         self.settings = settings
         self.result_stores = result_stores
         self.blobs = blobs
-        self.db = Connection(
-            settings.database_url, name="remote calls", server_settings=PINNED_PLANS
-        )
+        self.db = database.pooled("remote calls", server_settings=PINNED_PLANS)
         self._secrets = ServiceSecrets(settings, self.db)
         self.destinations = RemoteDestinations(remotes, operators, self._secrets)
-        self.job_stats = job_stats_of(settings.database_url)
+        self.job_stats = job_stats_of(database.url)
         self._remotes = remotes
-        self._notify_db = Connection(settings.database_url, name="remote calls notify")
-        self._notifier = Notifier(self._notify_db)
+        self._notifier = database.notifier
         self._known_tokens: tuple[UUID, SpawnTokens] | None = None
         self._unreachable: set[str] = set()
         self._mistakes: set[tuple[str, str]] = set()
@@ -276,8 +275,6 @@ class RemoteContext:
         await self._notifier.drain()
         await self._remotes.__aexit__(None, None, None)
         await self._secrets.close()
-        await self.db.close()
-        await self._notify_db.close()
 
     def notify(self, jobs: Sequence[UUID]) -> None:
         """Notify those who wait for these jobs."""

@@ -29,6 +29,7 @@ from coatcheck.core.queries import reports
 from coatcheck.core.upstream_calls import shown_result
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.database import Database
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import BlobStoreUnavailable, FailJob, RetryLater
 from coatcheck.domain.ids import InvalidId, from_text, to_text
@@ -305,15 +306,12 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Exporter:
-    """Writes exports. Call ``close`` at the end."""
+    """Writes exports."""
 
-    def __init__(self, settings: Settings, blobs: BlobContainer) -> None:
-        self._db = Connection(settings.database_url, name="exports", server_settings=PINNED_PLANS)
+    def __init__(self, settings: Settings, blobs: BlobContainer, database: Database) -> None:
+        self._db = database.pooled("exports", server_settings=PINNED_PLANS, is_long=True)
         self._blobs = blobs
         self._keep_seconds = settings.batch_url_seconds
-
-    async def close(self) -> None:
-        await self._db.close()
 
     async def write(self, job: Job, export: str) -> dict[str, int]:
         """Write the export with this id, as the work of ``job``."""

@@ -41,7 +41,7 @@ def _subject_payloads(server: ServerContext) -> Mapping[SubjectKind, SubjectRend
 async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
     from coatcheck.products.batches.executor import BatchExecutor
 
-    async with BatchExecutor(context.settings, context.notifier) as batches:
+    async with BatchExecutor(context.settings, context.database) as batches:
         yield [batches.worker()]
 
 

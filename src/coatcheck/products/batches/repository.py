@@ -76,7 +76,9 @@ class BatchRepository(EngineExtension):
     """
 
     def __init__(self, context: EngineContext) -> None:
-        db = self._db = context.db("batches", server_settings=PINNED_PLANS)
+        db = self._db = context.database.pooled(
+            "batches", server_settings=PINNED_PLANS, is_long=True
+        )
         read_db = self._read_db = context.background_db
         notifier = self._notifier = context.notifier
         self._job_stats = job_stats_of(db.database_url)

@@ -30,6 +30,8 @@ from coatcheck.core.upstream_calls import (
     UpstreamCall,
     kept_headers,
 )
+from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.database import Database
 from coatcheck.domain.catalogue import GATEWAY_SERVICE
 from coatcheck.domain.errors import (
     CoatcheckError,
@@ -313,13 +315,15 @@ _PROGRESS_STEP: Final = 0.01
 class UpstreamExecutor:
     """Makes the calls to http upstreams. A context manager around the worker's whole run.
 
-    >>> async with UpstreamExecutor(settings) as upstreams:
+    >>> async with UpstreamExecutor(settings, database) as upstreams:
     ...     await Worker(settings, [docs, upstreams.service]).run()
     """
 
-    def __init__(self, settings: Settings, guard: Guard | None = None) -> None:
+    def __init__(self, settings: Settings, database: Database, guard: Guard | None = None) -> None:
         self._guard = guard or guard_of(settings)
-        self._secrets = ServiceSecrets(settings)
+        self._secrets = ServiceSecrets(
+            settings, database.pooled("secrets", server_settings=PINNED_PLANS)
+        )
         self._temp_dir: Path = settings.temp_dir
         self._client: httpx2.AsyncClient | None = None
         self.service = Service(GATEWAY_SERVICE, product="gateway")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from coatcheck.product import Product, ProductContext
+from coatcheck.product import Product, ProductContext, WorkerContext
 
 if TYPE_CHECKING:
     from coatcheck.core.remote.result_store import ResultStore
@@ -31,10 +31,10 @@ def _jobs(server: ServerContext) -> JobAdapter:
 
 
 @asynccontextmanager
-async def _call_services(settings: Settings) -> AsyncIterator[Sequence[Service]]:
+async def _call_services(context: WorkerContext) -> AsyncIterator[Sequence[Service]]:
     from coatcheck.products.gateway.executor import UpstreamExecutor
 
-    async with UpstreamExecutor(settings) as upstreams:
+    async with UpstreamExecutor(context.settings, context.database) as upstreams:
         yield [upstreams.service]
 
 

@@ -29,9 +29,8 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import stream_pieces
 from coatcheck.core.queries import inputs
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import Connection
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
-from coatcheck.db.notifications import Notifier
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -85,15 +84,16 @@ Handler = Callable[[Job, AnalysisRequest], Awaitable[StoredGraphResult]]
 class GraphExecutor:
     """Analyses archives. A context manager around the worker's whole run.
 
-    >>> async with GraphExecutor(settings) as graphs:
+    >>> async with GraphExecutor(settings, database) as graphs:
     ...     await graphs.worker().run()
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
-        self._db = Connection(settings.database_url, name="archives")
+        self._database = database
+        self._db = database.pooled("archives")
         self._blobs = BlobContainer.open(settings.blob_url)
-        self._disposal = InputDisposal(settings, self._blobs)
+        self._disposal = InputDisposal(database, self._blobs)
         self._shares = CoreShares(_cores())
         self._temp_root: TempRoot | None = None
         self._cleanup: asyncio.Task[None] | None = None
@@ -132,9 +132,8 @@ class GraphExecutor:
         await asyncio.to_thread(self._temp_root.close)
         await self._record_at_exit()
         await self._disposal.__aexit__(kind, error, trace)
-        await self._db.close()
 
-    def worker(self, notifier: Notifier | None = None) -> Worker:
+    def worker(self) -> Worker:
         """A separate worker for archives, so that it claims only as many as it can analyse at a
         time and leaves the others to other workers."""
         lanes = {Lane.STANDARD: self._settings.graphs_concurrency}
@@ -143,7 +142,7 @@ class GraphExecutor:
         )
         ended = dict.fromkeys(GRAPH_ENDPOINTS, self._disposal.ended)
         name = f"{socket.gethostname()}:{os.getpid()}:{GRAPHS_SERVICE}"
-        return Worker(settings, [self.service], name=name, on_ended=ended, notifier=notifier)
+        return Worker(settings, [self.service], name=name, on_ended=ended, database=self._database)
 
     def _handler(self, operation: str) -> Handler:
         async def handler(job: Job, request: AnalysisRequest) -> StoredGraphResult:

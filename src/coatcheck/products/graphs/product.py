@@ -43,8 +43,8 @@ async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
         return
     from coatcheck.products.graphs.executor import GraphExecutor
 
-    async with GraphExecutor(context.settings) as graphs:
-        yield [graphs.worker(context.notifier)]
+    async with GraphExecutor(context.settings, context.database) as graphs:
+        yield [graphs.worker()]
 
 
 PRODUCT = Product(

@@ -28,8 +28,8 @@ import msgspec
 from coatcheck.core.queries.leases import ClaimOrder
 from coatcheck.crash import crash_point, is_armed
 from coatcheck.db.connection import Connection
+from coatcheck.db.database import Database
 from coatcheck.db.errors import retried
-from coatcheck.db.notifications import Notifier
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
     JobSignal,
@@ -102,23 +102,28 @@ class _Placement:
 class LlmExecutor:
     """Runs llm jobs. A context manager, around the worker's whole run.
 
-    >>> async with LlmExecutor(settings) as models:
+    >>> async with LlmExecutor(settings, database) as models:
     ...     await models.worker().run()
     """
 
     def __init__(
         self,
         settings: Settings,
+        database: Database,
         *,
         silence_seconds_max: float = SILENCE_SECONDS_MAX,
         stall_probe_seconds: float = STALL_PROBE_SECONDS,
     ) -> None:
         self._settings = settings
         self._stall_probe_seconds = stall_probe_seconds
-        self._db = Connection(settings.database_url, name="llm targets")
+        self._database = database
+        self._db = database.pooled("llm targets")
         self._upstream = Upstream(silence_seconds_max=silence_seconds_max)
         self._monitor = TargetMonitor(
-            self._db, self._upstream, settings.llm_targets, self._look_for_work
+            self._db,
+            self._upstream,
+            settings.llm_targets,
+            self._look_for_work,
         )
         self._images = ImageFetcher(settings)
         self._placements: dict[UUID, _Placement] = {}
@@ -142,9 +147,8 @@ class LlmExecutor:
         await self._monitor.__aexit__(kind, error, trace)
         await self._upstream.__aexit__(kind, error, trace)
         await self._images.aclose()
-        await self._db.close()
 
-    def worker(self, notifier: Notifier | None = None) -> Worker:
+    def worker(self) -> Worker:
         """A separate worker for chats, with as many slots as its targets together."""
         slots = sum(target.concurrency for target in self._settings.llm_targets)
         settings = replace(
@@ -154,7 +158,9 @@ class LlmExecutor:
             lane_reserved_percent=dict.fromkeys(Lane, 0.0),
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{LLM_SERVICE}"
-        worker = Worker(settings, [self.service], name=name, claims=self._claim, notifier=notifier)
+        worker = Worker(
+            settings, [self.service], name=name, claims=self._claim, database=self._database
+        )
         self._workers.append(worker)
         return worker
 

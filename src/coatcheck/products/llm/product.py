@@ -46,8 +46,8 @@ async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
         return
     from coatcheck.products.llm.executor import LlmExecutor
 
-    async with LlmExecutor(context.settings) as models:
-        yield [models.worker(context.notifier)]
+    async with LlmExecutor(context.settings, context.database) as models:
+        yield [models.worker()]
 
 
 def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:

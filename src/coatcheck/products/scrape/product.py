@@ -6,18 +6,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from coatcheck.product import Product
+from coatcheck.product import Product, WorkerContext
 
 if TYPE_CHECKING:
     from coatcheck.service import Service
-    from coatcheck.settings import Settings
 
 
 @asynccontextmanager
-async def _call_services(settings: Settings) -> AsyncIterator[Sequence[Service]]:
+async def _call_services(context: WorkerContext) -> AsyncIterator[Sequence[Service]]:
     from coatcheck.products.scrape.executor import ScrapeExecutor
 
-    async with ScrapeExecutor(settings) as scrape:
+    async with ScrapeExecutor(context.settings) as scrape:
         yield [scrape.service]
 
 

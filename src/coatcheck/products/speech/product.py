@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from coatcheck.product import Product, ProductContext
+from coatcheck.product import Product, ProductContext, WorkerContext
 
 if TYPE_CHECKING:
     from coatcheck.core.remote.result_store import ResultStore
@@ -33,7 +33,7 @@ def _jobs(server: ServerContext) -> JobAdapter:
 
 
 @asynccontextmanager
-async def _call_services(_: Settings) -> AsyncIterator[Sequence[Service]]:
+async def _call_services(_: WorkerContext) -> AsyncIterator[Sequence[Service]]:
     from coatcheck.products.speech.executor import speech_service
 
     yield [speech_service()]

@@ -54,9 +54,11 @@ class SpeechRepository(EngineExtension):
     def __init__(self, context: EngineContext) -> None:
         self._preparer = context.preparer
         self._submitter = context.submitter
-        self._read_db = context.db("read speech", server_settings=PINNED_PLANS)
-        self._write_db = context.db("speech", server_settings=PINNED_PLANS)
-        self._changes_db = context.db("speech changes", server_settings=LISTING)
+        self._read_db = context.database.pooled("read speech", server_settings=PINNED_PLANS)
+        self._write_db = context.database.pooled("speech", server_settings=PINNED_PLANS)
+        self._changes_db = context.database.pooled(
+            "speech changes", server_settings=LISTING, is_long=True
+        )
 
     # Tasks
 
