@@ -12,7 +12,7 @@ from coatcheck.cli import doctor
 from coatcheck.db.diagnosis import DatabaseRefused, Diagnosis
 from coatcheck.product import Products, Verdict
 from coatcheck.settings import Settings
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from examples.ollama_upstream import OllamaUpstream
 from examples.tts_remote import TtsRemote
 from tests.blobs.stores import BlobStore

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from coatcheck.maintenance.webhooks import WebhookDeliverer
 from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from examples.documents import documents
 from examples.hello import hello
 from examples.ollama_upstream import OllamaUpstream

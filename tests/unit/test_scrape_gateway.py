@@ -7,7 +7,7 @@ import pytest
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.settings import Settings
 from coatcheck.settings.parsers import SettingRefused
-from coatcheck.settings.scrape_gateway import parse_gateway
+from coatcheck.settings.targets import parse_gateway
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typ
 from coatcheck.settings.egress_allow import AllowRule
 from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
 from coatcheck.settings.issuers import TokenIssuer
-from coatcheck.settings.llm_targets import LlmTarget
-from coatcheck.settings.scrape_gateway import ScrapeGateway
+from coatcheck.settings.targets import LlmTarget, ScrapeGateway
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DATABASE = {"COATCHECK_DATABASE_URL": "postgresql://me:hunter2@db.example/coatcheck"}

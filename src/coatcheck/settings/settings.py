@@ -36,16 +36,18 @@ from coatcheck.settings.declaration import PREFIX, Setting, setting
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
 from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
 from coatcheck.settings.issuers import SECRET_CHARACTERS_MIN, TokenIssuer, check_apart
-from coatcheck.settings.llm_targets import (
+from coatcheck.settings.parsers import SettingRefused
+from coatcheck.settings.targets import (
     CONCURRENCY_MAX,
     ONLY_TARGET,
     LlmTarget,
+    ScrapeGateway,
     bearer_token,
+    over_http,
+    parse_gateway,
+    parse_remote,
     parse_targets,
 )
-from coatcheck.settings.parsers import SettingRefused
-from coatcheck.settings.scrape_gateway import ScrapeGateway, parse_gateway
-from coatcheck.settings.speech_remote import over_http, parse_remote
 from coatcheck.telemetry.logs import LogFormat
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

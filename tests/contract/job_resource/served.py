@@ -20,7 +20,7 @@ from coatcheck.hosting.working import open_workers
 from coatcheck.maintenance.webhooks import WebhookDeliverer
 from coatcheck.product import Products
 from coatcheck.service import Service
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from examples.ollama_upstream import Fault, OllamaUpstream
 from examples.tts_remote import TtsRemote
 from tests.contract.job_resource.document import Document

@@ -15,7 +15,7 @@ from coatcheck.db.database import Database
 from coatcheck.domain.job import JobView
 from coatcheck.products.llm.executor import LlmExecutor
 from coatcheck.products.llm.model import LLM_ENDPOINTS, LlmKind, model_name
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from coatcheck.worker.worker import Worker
 from tests.all_products import maintenance
 from tests.waiting import eventually_async

@@ -16,7 +16,7 @@ import ollama
 import openai
 
 from coatcheck.products.llm.executor import LlmExecutor
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from coatcheck.worker.worker import Worker
 from examples.ollama_upstream import OllamaUpstream
 from tests.deployment import Deployment, Server, bearer

@@ -14,7 +14,7 @@ import pytest
 from coatcheck import State
 from coatcheck.domain.lanes import Lane
 from coatcheck.products.llm.repository import LlmRepository
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from coatcheck.telemetry import metrics
 from examples.ollama_upstream import OllamaUpstream
 from tests.products.llm.chats import MODEL, Chats, text_of

@@ -9,7 +9,7 @@ import pytest
 
 from coatcheck import State
 from coatcheck.products.llm.repository import LlmRepository
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from examples.ollama_upstream import Fault, OllamaUpstream
 from tests.products.llm.chats import Chats
 from tests.waiting import eventually_async

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from coatcheck.domain.tenants import Scope
 from coatcheck.products.llm import direct_client
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from examples.ollama_upstream import Fault, Model, OllamaUpstream
 from tests.deployment import Deployment, bearer
 from tests.postgres_keeper import Databases

@@ -17,7 +17,7 @@ from coatcheck.products.llm.model import LLM_DROPS_MAX
 from coatcheck.products.llm.repository import LlmRepository
 from coatcheck.products.llm.target_monitor import TargetMonitor
 from coatcheck.products.llm.upstream import TargetDocument, Upstream
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from coatcheck.telemetry import metrics
 from examples.ollama_upstream import OllamaUpstream
 from tests.products.llm.chats import MODEL, Chats, text_of

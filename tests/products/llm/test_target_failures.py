@@ -17,7 +17,7 @@ from coatcheck.domain.retry import Backoff
 from coatcheck.products.console.presenter import timeline
 from coatcheck.products.llm import answers, executor, target_monitor
 from coatcheck.products.llm.model import LLM_DROPS_MAX, LLM_ENDPOINTS, model_name
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from examples.ollama_upstream import Fault, OllamaUpstream
 from tests.products.llm.chats import MODEL, Chats, text_of
 from tests.waiting import eventually_async

@@ -17,7 +17,7 @@ from coatcheck.products.llm import upstream as upstream_module
 from coatcheck.products.llm.answers import ANSWER_BYTES_MAX, AnswerTooLarge
 from coatcheck.products.llm.target_monitor import TargetMonitor
 from coatcheck.products.llm.upstream import Upstream, lines
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from tests.waiting import eventually_async
 
 LONG_AGO = "Thu, 01 Jan 2015 00:00:00 GMT"

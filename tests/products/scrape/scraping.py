@@ -12,7 +12,7 @@ import psutil
 from coatcheck import JobView, Ticket
 from coatcheck.egress import Guard
 from coatcheck.products.scrape.executor import ScrapeExecutor
-from coatcheck.settings.scrape_gateway import parse_gateway
+from coatcheck.settings.targets import parse_gateway
 from tests.deployment import Deployment
 
 FETCH = "scrape.post__fetch"

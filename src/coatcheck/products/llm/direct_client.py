@@ -22,7 +22,7 @@ from coatcheck.domain.errors import InvalidParameter, JobSignal, TargetUnreachab
 from coatcheck.egress.urls import trusted_authorities
 from coatcheck.products.llm import outcomes
 from coatcheck.products.llm.model import model_name
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from coatcheck.version import __version__
 
 CONNECT_SECONDS_MAX: Final = 3.0

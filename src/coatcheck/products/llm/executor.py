@@ -72,7 +72,7 @@ from coatcheck.products.llm.upstream import (
 )
 from coatcheck.service import Service
 from coatcheck.settings import Settings
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from coatcheck.telemetry import metrics
 from coatcheck.worker.cancellation import unless_cancelled
 from coatcheck.worker.reports import JobReporter

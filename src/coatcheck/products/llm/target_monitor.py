@@ -29,7 +29,7 @@ from coatcheck.products.llm import queries
 from coatcheck.products.llm.model import model_name
 from coatcheck.products.llm.queries import SlotOffer
 from coatcheck.products.llm.upstream import Upstream
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)

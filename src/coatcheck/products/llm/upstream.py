@@ -22,7 +22,7 @@ import httpx2
 from coatcheck.egress.urls import trusted_authorities
 from coatcheck.products.llm.answers import ANSWER_BYTES_MAX, AnswerTooLarge
 from coatcheck.products.llm.model import LlmKind
-from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.settings.targets import LlmTarget
 from coatcheck.telemetry import traceparents, tracing
 from coatcheck.version import __version__
 

@@ -22,7 +22,7 @@ from coatcheck.egress.transport import GuardedConnection, GuardedTransport
 from coatcheck.egress.urls import read_target, trusted_authorities
 from coatcheck.products.scrape import outcomes
 from coatcheck.products.scrape.fetch import URL_CHARACTERS_MAX
-from coatcheck.settings.scrape_gateway import ScrapeGateway
+from coatcheck.settings.targets import ScrapeGateway
 
 _KEPT_CONNECTIONS_MAX: Final = 100
 _KEPT_SECONDS: Final = 30.0
