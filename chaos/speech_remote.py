@@ -34,7 +34,7 @@ IS_CONFUSED: Final = 0.02
 """The share of requests answered with 500."""
 _SECONDS: Final = (0.05, 2.0)
 _SLOW_SECONDS: Final = (4.0, 9.0)
-_LATE_SECONDS: Final = (1.0, 4.0)
+LATE_SECONDS: Final = (1.0, 4.0)
 _SAMPLE_RATE: Final = 8_000
 _CALLBACK_TRIES: Final = 3
 
@@ -103,7 +103,7 @@ class SpeechRemote:
         self._note("spawned", work, fresh=known is None, before=before)
         if known is None and LATE in work.text:
             # The caller may be dead by then, and another one asks again.
-            await asyncio.sleep(self._rng.uniform(*_LATE_SECONDS))
+            await asyncio.sleep(self._rng.uniform(*LATE_SECONDS))
         return JSONResponse({"job_id": work.id}, status_code=202)
 
     def _begin(self, token: str, text: str, callback_url: str | None) -> Work:

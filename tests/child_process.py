@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from tests.failure_report import show_on_failure
 from tests.waiting import eventually_async
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,6 +34,7 @@ class ChildProcess:
     ) -> None:
         self._said = name.with_suffix(".out")
         self._logged = name.with_suffix(".log")
+        show_on_failure(self._logged)
         self._paused = False
         self._told_to_end = False
         self.role = role

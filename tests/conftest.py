@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 from coatcheck.blobs import BlobContainer
 from coatcheck.db.embedded import EmbeddedPostgres
 from tests.blobs.stores import KINDS, BlobStore, blob_store_of
+from tests.failure_report import pytest_runtest_makereport  # noqa: F401  a hook of pytest
 from tests.postgres_keeper import Databases
 from tests.rewriting import rewrite_share
 
@@ -37,8 +38,14 @@ MEMORY_BYTES_MIN = 8 * 2**30
 
 _session_lock = pytest.StashKey[int]()
 
-# How fast values are drawn and tried says more of a busy machine than of them.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How fast values are drawn and tried says more of a busy machine than of them. A failure names the
+# decorator that repeats it.
+settings.register_profile(
+    "unhurried",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
 settings.load_profile("unhurried")
 
 

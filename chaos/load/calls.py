@@ -19,7 +19,7 @@ from coatcheck.egress.urls import trusted_authorities
 CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 10.0
 """How long to wait for an answer before the connection counts as dead."""
-_AGAIN_SECONDS: Final = (0.2, 4.0)
+AGAIN_SECONDS: Final = (0.2, 4.0)
 """The delay before a repetition: the first, and the longest."""
 _BUSY_SECONDS_MAX: Final = 5.0
 _FORESEEN: Final = (502, 503, 504)
@@ -214,7 +214,7 @@ class Calls:
 
     def pause(self, tried: int) -> float:
         """How long to wait before the next try."""
-        least, most = _AGAIN_SECONDS
+        least, most = AGAIN_SECONDS
         return float(min(most, least * 2 ** min(tried, 8)) * self.rng.uniform(0.5, 1.5))
 
     async def _tried(self, request: Request, number: int, server: int) -> Answer | None:

@@ -89,9 +89,9 @@ class JobFolders:
             return job_id, False
         making = self._root / f"{_UNFINISHED}{secrets.token_hex(16)}"
         making.mkdir()
-        _write(making / "order.json", msgspec.json.encode(order))
+        write_through(making / "order.json", msgspec.json.encode(order))
         if order.callback_url is not None:
-            _write(making / "callback.due", b"")
+            write_through(making / "callback.due", b"")
         _sync_folder(making)
         try:
             making.rename(folder)
@@ -165,7 +165,7 @@ class JobFolders:
         """Only the first end of a job is stored."""
         folder = self._root / job_id
         writing = folder / f"end.{secrets.token_hex(8)}"
-        _write(writing, msgspec.json.encode(end))
+        write_through(writing, msgspec.json.encode(end))
         try:
             os.link(writing, folder / "end.json")
         except FileExistsError:
@@ -184,7 +184,7 @@ def _id_of(token: str | None) -> str:
     return hashlib.sha256(b"token " + token.encode()).hexdigest()[:32]
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_through(path: Path, data: bytes) -> None:
     with path.open("xb") as file:
         file.write(data)
         file.flush()

@@ -91,7 +91,7 @@ _STOP: Final = "stop"
 
 
 @dataclass(frozen=True, slots=True)
-class _Armed:
+class Armed:
     """The crash point to trigger, and how many passes before it does."""
 
     name: str
@@ -99,7 +99,7 @@ class _Armed:
     stops: bool
 
 
-def _read_armed() -> _Armed | None:
+def read_armed() -> Armed | None:
     value = os.environ.get("COATCHECK_CRASH_AT")
     if not value:
         return None
@@ -109,10 +109,10 @@ def _read_armed() -> _Armed | None:
         raise ValueError(f"COATCHECK_CRASH_AT names an unknown crash point: {name!r}")
     if what not in ("", _STOP):
         raise ValueError(f"COATCHECK_CRASH_AT: the only action is 'stop', not {what!r}")
-    return _Armed(name, int(nth or "1"), stops=what == _STOP)
+    return Armed(name, int(nth or "1"), stops=what == _STOP)
 
 
-_armed: _Armed | None = _read_armed()
+_armed: Armed | None = read_armed()
 
 
 def crash_point(name: str) -> None:

@@ -72,7 +72,7 @@ async def in_chunks(content: bytes, size: int) -> AsyncIterator[bytes]:
 async def test_a_blob_is_read_from_any_byte_to_any_other(
     container: BlobContainer, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
-    monkeypatch.setattr("coatcheck.blobs.container._WINDOW_BYTES", window)
+    monkeypatch.setattr("coatcheck.blobs.container.WINDOW_BYTES", window)
     await container.put("a/b", LARGE)
     size = len(LARGE)
     for start in (0, 1, 1024 * 1024, 5_000_000, size - 1, size, size + 1):
@@ -116,7 +116,7 @@ async def test_of_a_blob_that_was_replaced_not_a_byte_is_taken_for_the_one_that_
 async def test_a_blob_that_is_replaced_while_it_is_read_is_not_read_on(
     container: BlobContainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coatcheck.blobs.container._WINDOW_BYTES", 2 * 1024 * 1024)
+    monkeypatch.setattr("coatcheck.blobs.container.WINDOW_BYTES", 2 * 1024 * 1024)
     await container.put("a/b", LARGE)
     reading = container.stream("a/b")
     came = [await anext(reading)]

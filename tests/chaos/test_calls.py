@@ -48,7 +48,7 @@ class Server:
 
 @pytest.fixture
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    monkeypatch.setattr(calls_module, "_AGAIN_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(calls_module, "AGAIN_SECONDS", (0.0, 0.0))
 
     async def serve(request: Received) -> Response:
         served.received.append(request)

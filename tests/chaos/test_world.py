@@ -137,7 +137,7 @@ async def test_the_same_token_is_the_same_work(world: World, http: httpx2.AsyncC
 async def test_work_is_begun_before_it_is_said_to_be(
     world: World, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speech_remote, "_LATE_SECONDS", (600.0, 600.0))
+    monkeypatch.setattr(speech_remote, "LATE_SECONDS", (600.0, 600.0))
     remote = Remote(world, http)
     submitting = asyncio.create_task(remote.submit("t1", f"a text {LATE}"))
 

@@ -94,7 +94,7 @@ async def test_what_is_known_is_asked_again_after_its_time(
     catalogue: Catalogue, connection: AsyncpgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hint may be lost; nothing stays wrong for ever."""
-    monkeypatch.setattr(catalogue_module, "_KNOWN_SECONDS", -1.0)
+    monkeypatch.setattr(catalogue_module, "KNOWN_SECONDS", -1.0)
     await catalogue.put("acme", "default", "docs", definition("/a"))
     assert paths(await catalogue.find("acme", "docs")) == ["/a"]
     await connection.execute("DELETE FROM services")
@@ -107,7 +107,7 @@ async def test_what_is_absent_is_known_too_but_not_for_long(
 ) -> None:
     assert await catalogue.find("acme", "docs") is None
     assert catalogue.find_now("acme", "docs") is None
-    monkeypatch.setattr(catalogue_module, "_ABSENT_SECONDS", -1.0)
+    monkeypatch.setattr(catalogue_module, "ABSENT_SECONDS", -1.0)
     catalogue.forget_all()
     assert await catalogue.find("acme", "docs") is None
     await publish_code(dsn, "/a")
@@ -210,7 +210,7 @@ async def test_misses_that_come_together_share_a_statement(
 async def test_what_was_learned_first_goes_first_when_there_is_no_more_room(
     catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue_module, "_ENTRIES_MAX", 2)
+    monkeypatch.setattr(catalogue_module, "ENTRIES_MAX", 2)
     for name in ("one", "two", "three"):
         await catalogue.find("acme", name)
     assert catalogue.find_now("acme", "one") is UNKNOWN
@@ -265,7 +265,7 @@ async def test_a_list_is_of_one_workspace_or_of_all(dsn: str, catalogue: Catalog
 async def test_what_is_remembered_is_bounded_by_its_endpoints(
     catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue_module, "_ENDPOINTS_MAX", 3)
+    monkeypatch.setattr(catalogue_module, "ENDPOINTS_MAX", 3)
     for name in ("one", "two", "three", "four"):
         await catalogue.put("acme", "default", name, definition("/a"))
         await catalogue.find("acme", name)
@@ -282,7 +282,7 @@ async def test_what_is_remembered_is_bounded_by_its_endpoints(
 async def test_services_that_are_asked_for_together_are_read_in_small_groups(
     catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue_module, "_READ_SERVICES_MAX", 2)
+    monkeypatch.setattr(catalogue_module, "READ_SERVICES_MAX", 2)
     names = ["one", "two", "three", "four", "five"]
     for name in names:
         await catalogue.put("acme", "default", name, definition("/a"))

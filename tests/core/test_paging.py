@@ -186,7 +186,7 @@ async def test_a_list_that_takes_too_long_is_broken_off(
 ) -> None:
     """The server ends the statement; nothing is left running, and it is not tried again."""
     await engine.page()
-    await engine._list_db.fetch("SET statement_timeout = 50")
+    await engine._list_db.fetch("SET statement_timeout = 50")  # noqa: SLF001  its session
     async with connection.transaction():
         await connection.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(DatabaseUnavailable, match="took too long"):

@@ -32,7 +32,7 @@ async def test_a_retry_whose_answer_was_lost_is_sent_again_and_makes_one_job(
     async def send(new: NewJob) -> console_store.Retried | None:
         nonlocal sent
         sent += 1
-        answer = await console_store.retry(console._db, old.uuid, new)
+        answer = await console_store.retry(console._db, old.uuid, new)  # noqa: SLF001  its session
         if sent == 1:
             raise OutcomeUnknown("the connection broke after the commit")
         return answer

@@ -52,7 +52,7 @@ async def line(dsn: str) -> AsyncIterator[Connection]:
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read is read again."""
-    monkeypatch.setattr(service_secrets, "_KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr(service_secrets, "KNOWN_SECONDS", 0.0)
 
 
 def definition(secret: str = SECRET, url: str = URL, path: str = "/a") -> ServiceDefinition:

@@ -16,7 +16,7 @@ class LossyProxy:
     """Passes everything on, until told to lose answers; then until told to cut its clients off."""
 
     def __init__(self, dsn: str) -> None:
-        self._server = urlsplit(dsn)
+        self.behind = urlsplit(dsn)
         self._clients: set[asyncio.StreamWriter] = set()
         self._awaited: bytes | None = None
         self._losing = False
@@ -34,9 +34,9 @@ class LossyProxy:
             client.close()
 
     async def _open_server(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        query = parse_qs(self._server.query)
-        port = int(query.get("port", [self._server.port or 5432])[0])
-        host = query.get("host", [self._server.hostname or "127.0.0.1"])[0]
+        query = parse_qs(self.behind.query)
+        port = int(query.get("port", [self.behind.port or 5432])[0])
+        host = query.get("host", [self.behind.hostname or "127.0.0.1"])[0]
         if host.startswith("/"):
             return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
         return await asyncio.open_connection(host, port)
@@ -73,9 +73,9 @@ class LossyProxy:
         proxy = cls(dsn)
         server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        user = proxy._server.netloc.rpartition("@")[0]
+        user = proxy.behind.netloc.rpartition("@")[0]
         proxy.dsn = urlunsplit(
-            proxy._server._replace(netloc=f"{user}@127.0.0.1:{port}", query="sslmode=disable")
+            proxy.behind._replace(netloc=f"{user}@127.0.0.1:{port}", query="sslmode=disable")
         )
         try:
             yield proxy

@@ -86,7 +86,7 @@ async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_
 async def test_a_long_queue_is_walked_in_order_and_all_of_it_is_found(
     engine: Engine, connection: AsyncpgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(org_jobs, "_LIVE_ROWS_MAX", 20)
+    monkeypatch.setattr(org_jobs, "LIVE_ROWS_MAX", 20)
     await put_queue(connection, 50)
     seen = []
     after = None

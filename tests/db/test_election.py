@@ -72,11 +72,11 @@ async def test_upkeep_that_falls_silent_loses_its_elections(
     dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a process that is frozen does, whose session lives on and would keep its locks."""
-    monkeypatch.setattr(election, "_SILENT_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(election, "SILENT_SECONDS_MAX", 1.0)
     settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
     frozen = maintenance(settings)
     incumbent = frozen.loops[0]
-    assert await incumbent._election.won()
+    assert await incumbent.election.won()
     async with line_named(dsn, "second") as second:
         challenger = Election(second, incumbent.name)
         await eventually_async(challenger.won, "the challenger wins")
@@ -87,12 +87,12 @@ async def test_upkeep_that_falls_silent_in_the_middle_of_a_statement_loses_its_e
     dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was prepared and not executed yet: the session is not idle, and stays so."""
-    monkeypatch.setattr(election, "_STATEMENT_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(election, "STATEMENT_SECONDS_MAX", 1.0)
     settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
     frozen = maintenance(settings)
     incumbent = frozen.loops[0]
-    assert await incumbent._election.won()
-    await incumbent._db.run(lambda connection: connection.prepare("SELECT 'not executed'"))
+    assert await incumbent.election.won()
+    await incumbent._db.run(lambda connection: connection.prepare("SELECT 'not executed'"))  # noqa: SLF001  its session
     async with line_named(dsn, "second") as second:
         challenger = Election(second, incumbent.name)
         await eventually_async(challenger.won, "the challenger wins")
@@ -108,8 +108,8 @@ async def test_who_is_elected_for_remote_work_shares_the_session_of_the_other_el
     async with Database.of_worker(dsn) as database:
         executor = RemoteExecutor(settings, PRODUCTS, database)
         upkeep = MaintenanceRunner(settings, PRODUCTS.maintenance(), database=database)
-        for loop in (executor._loops[-1], upkeep.loops[0]):
-            assert await loop._election.won()
+        for loop in (executor.loops[-1], upkeep.loops[0]):
+            assert await loop.election.won()
         holders = await connection.fetch(
             "SELECT a.application_name, count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a"
             " USING (pid) WHERE l.locktype = 'advisory' AND a.datname = current_database()"

@@ -18,7 +18,7 @@ async def test_the_lock_of_claims_is_free_again_though_who_holds_it_is_frozen(
 ) -> None:
     await put_chats(connection, 1, "a:1")
     with monkeypatch.context() as patch:  # for this one alone: the claim below takes its time
-        patch.setattr(line_module, "_IDLE_IN_TRANSACTION_SECONDS_MAX", 0.1)
+        patch.setattr(line_module, "IDLE_IN_TRANSACTION_SECONDS_MAX", 0.1)
         frozen = Connection(dsn, name="frozen")
     holds, thawed = asyncio.Event(), asyncio.Event()
 

@@ -117,7 +117,7 @@ async def test_a_claim_says_whether_there_may_be_more_to_take(
     connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is told that there is not has no need to ask again, and somebody waits meanwhile."""
-    monkeypatch.setattr(queries, "_JOBS_PER_QUEUE_MAX", 2)
+    monkeypatch.setattr(queries, "JOBS_PER_QUEUE_MAX", 2)
     await put_chats(connection, 5, "a:1")
     told = []
     for _ in range(4):
@@ -134,7 +134,7 @@ async def test_one_claim_makes_so_many_picks_and_leaves_the_rest_to_the_next(
     connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many permits are free: others wait for the lock."""
-    monkeypatch.setattr(queries, "_PICKS_PER_LANE_MAX", 2)
+    monkeypatch.setattr(queries, "PICKS_PER_LANE_MAX", 2)
     for number in range(5):
         await put_chats(connection, 1, "a:1", org=f"org{number}")
     told = []
@@ -149,7 +149,7 @@ async def test_a_claim_that_fails_leaves_no_transaction_open(
 ) -> None:
     await put_chats(connection, 1, "a:1")
     with monkeypatch.context() as broken:
-        broken.setattr(queries, "_PICKS_PER_LANE_MAX", "many")
+        broken.setattr(queries, "PICKS_PER_LANE_MAX", "many")
         with pytest.raises(TypeError):
             await claims.claim(offer())
     locks = await connection.fetchval(
@@ -400,7 +400,7 @@ async def test_what_is_known_of_a_target_that_is_away_is_kept_until_it_answers(
 async def test_jobs_that_wait_for_a_target_are_due_when_one_is_back(
     connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_RETRIED_AT_ONCE", 2)
+    monkeypatch.setattr(queries, "RETRIED_AT_ONCE", 2)
     line = claims.worker.line
     await put_chats(connection, 5, "a:1")
     for held in await claims.claim(offer(concurrency=5)):

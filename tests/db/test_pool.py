@@ -249,7 +249,7 @@ async def test_after_a_restart_of_postgresql_no_one_meets_a_dead_session_twice(
 async def test_what_is_idle_is_closed(
     pool: Pool, connection: AsyncpgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coatcheck.db.pool._IDLE_SECONDS_MAX", 0.0)
+    monkeypatch.setattr("coatcheck.db.pool.IDLE_SECONDS_MAX", 0.0)
     component = pool.connection("component")
     await component.fetch("SELECT 1")
 

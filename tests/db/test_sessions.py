@@ -40,7 +40,7 @@ def as_through_a_pooler(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no(_connection: AsyncpgConnection) -> bool:
         return False
 
-    monkeypatch.setattr(sessions, "_is_direct", no)
+    monkeypatch.setattr(sessions, "is_direct", no)
 
 
 async def test_a_connection_of_its_own_is_let_through(line: Connection) -> None:

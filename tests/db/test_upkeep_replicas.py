@@ -38,10 +38,10 @@ class Ticking:
         counted = cls(maintenance(settings), {})
         for loop in counted.replica.loops:
             counted.ticks[loop.name] = 0
-            counted._count(loop)
+            counted.count(loop)
         return counted
 
-    def _count(self, loop: Loop) -> None:
+    def count(self, loop: Loop) -> None:
         tick = loop.tick
 
         async def counting() -> float:

@@ -26,6 +26,7 @@ from coatcheck.db.migrate import migrate
 from coatcheck.egress.urls import trusted_authorities
 from tests.conftest import copy_first_boot, make_open_folder
 from tests.crash_points import VICTIM, Victim, servers
+from tests.failure_report import show_on_failure
 from tests.ports import free_port
 from tests.waiting import LIMIT_SECONDS, eventually
 
@@ -71,6 +72,7 @@ class Up:
             copy_first_boot(self.data)
         self.port = port or free_port()
         self.log = root / f"up-{next(_numbers)}.log"
+        show_on_failure(self.log)
         arguments = ["up", "--data", str(self.data), "--port", str(self.port), *services]
         with self._output(on_terminal) as output:
             self.process = subprocess.Popen(

@@ -155,7 +155,7 @@ async def test_a_server_that_takes_no_writes_fails_and_is_not_asked_for_what_it_
     """A standby: to LISTEN is an error there, and would hide the reason."""
     read_only = f"{dsn}&options=-c%20default_transaction_read_only%3Don"
     settings = Settings(database_url=read_only)
-    found = {finding.subject: finding async for finding in doctor._database(settings)}
+    found = {finding.subject: finding async for finding in doctor.check_database(settings)}
     assert list(found) == ["database", "schema", "services", "secret keys", "clock"]
     assert found["database"].verdict is Verdict.FAIL
     assert "read-only" in found["database"].found
@@ -168,7 +168,7 @@ async def test_a_clock_that_is_off_is_a_warning_that_says_it_is_harmless(
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() - 600)
     async with Diagnosis.of(dsn) as diagnosis:
-        finding = await doctor._clock(diagnosis)
+        finding = await doctor.check_clock(diagnosis)
     assert finding.verdict is Verdict.WARN
     assert "ahead" in finding.found
     assert "NTP" in finding.hint
@@ -188,13 +188,13 @@ async def split_sessions(dsn: str, databases: Databases) -> AsyncIterator[Diagno
 
 
 async def test_notifications_that_do_not_arrive_fail(split_sessions: Diagnosis) -> None:
-    finding = await doctor._notifications(split_sessions)
+    finding = await doctor.check_notifications(split_sessions)
     assert finding.verdict is Verdict.FAIL
     assert "session mode" in finding.hint
 
 
 async def test_advisory_locks_that_do_not_hold_fail(split_sessions: Diagnosis) -> None:
-    finding = await doctor._advisory_locks(split_sessions)
+    finding = await doctor.check_advisory_locks(split_sessions)
     assert finding.verdict is Verdict.FAIL
     assert "session mode" in finding.hint
 
@@ -221,8 +221,8 @@ async def test_remotes_of_the_operator_are_asked_and_one_that_sleeps_is_a_warnin
 ) -> None:
     async with TtsRemote(tmp_path) as remote:
         settings = Settings(database_url="postgresql://nobody", speech_remote_url=remote.url)
-        (awake,) = await doctor._remotes(settings, Products.load(settings.products))
+        (awake,) = await doctor.check_remotes(settings, Products.load(settings.products))
         await remote.go_away()
-        (asleep,) = await doctor._remotes(settings, Products.load(settings.products))
+        (asleep,) = await doctor.check_remotes(settings, Products.load(settings.products))
     assert (awake.subject, awake.verdict) == ("remote speech", Verdict.OK)
     assert asleep.verdict is Verdict.WARN

@@ -109,7 +109,7 @@ async def test_one_that_cannot_be_deleted_holds_up_no_other_and_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(retention, "_ARTIFACT_ROWS_MAX", 2)
+    monkeypatch.setattr(retention, "ARTIFACT_ROWS_MAX", 2)
     stuck, *others = [await old_job(connection, blobs, f"blob-{at}") for at in range(5)]
     working = blobs.delete
 

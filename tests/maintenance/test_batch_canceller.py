@@ -85,7 +85,7 @@ async def test_waiting_tasks_end_in_small_steps_and_the_run_completes_as_cancell
     monkeypatch: pytest.MonkeyPatch,
     keys: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(maintenance, "_TASKS_MAX", 100)
+    monkeypatch.setattr(maintenance, "TASKS_MAX", 100)
     made = await put_long_run(connection, WAITING * 200 + [State.COMPLETED] * 5, keys=keys)
     other = await put_long_run(connection, WAITING * 5, keys=keys)
     await cancel(batches, made)
@@ -225,7 +225,7 @@ async def test_more_cancelled_runs_than_one_look_takes_are_all_ended(
     notifier: Notifier,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(maintenance, "_CANCEL_RUNS_MAX", 2)
+    monkeypatch.setattr(maintenance, "CANCEL_RUNS_MAX", 2)
     made = [await put_long_run(connection, WAITING) for _ in range(5)]
     for each in made:
         await cancel(batches, each)

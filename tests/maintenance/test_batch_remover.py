@@ -321,7 +321,7 @@ async def test_ten_thousands_of_tasks_go_in_small_steps_while_others_claim(
         done += await worker.complete(*await worker.claim(10))
         await removing
         after = await connection.fetchval("SELECT count(*) FROM jobs WHERE org_id = $1", ORG)
-        assert before - after <= maintenance._TASKS_MAX
+        assert before - after <= maintenance.TASKS_MAX
     assert ticks >= 30
     assert done >= 300, "every claim found its work"
     assert await rows_left(connection, made) == {}
@@ -335,7 +335,7 @@ async def test_a_batch_that_cannot_go_yet_holds_up_no_other(
     notifier: Notifier,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(maintenance, "_BATCHES_MAX", 2)
+    monkeypatch.setattr(maintenance, "BATCHES_MAX", 2)
     stuck = [await put_long_run(connection, [State.PROCESSING]) for _ in range(3)]
     free = [await put_long_run(connection, ENDED) for _ in range(3)]
     for each in (*stuck, *free):

@@ -136,7 +136,7 @@ async def test_the_bookkeeper_goes_on_at_once_while_there_is_more_than_a_chunk(
     assert await bookkeeper.tick() == 0.0
     assert await bookkeeper.tick() > 0.0
     assert await connection.fetchval("SELECT count(*) FROM usage_deltas") == 0
-    (row,) = await usage.read(bookkeeper._db, ORG, date(2026, 1, 1), date(2026, 1, 1), None)
+    (row,) = await usage.read(bookkeeper._db, ORG, date(2026, 1, 1), date(2026, 1, 1), None)  # noqa: SLF001  its session
     assert (row.completed, row.attempts, row.payload_bytes, row.result_bytes) == (
         1500,
         1500,

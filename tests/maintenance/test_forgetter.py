@@ -122,7 +122,7 @@ async def test_an_input_that_cannot_be_deleted_holds_up_no_other_and_is_tried_ag
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(retention, "_INPUT_ROWS_MAX", 2)
+    monkeypatch.setattr(retention, "INPUT_ROWS_MAX", 2)
     stuck, *others = [await hand_in(line, blobs) for _ in range(5)]
     for copy in (stuck, *others):
         await end(connection, copy)

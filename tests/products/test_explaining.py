@@ -69,7 +69,7 @@ async def test_an_overview_shows_what_happened_to_jobs_and_how_long_it_took(
     tickets.append(await hand_in(deployment.http, "/fail", {}))
     for ticket in tickets:
         await end_of(deployment.http, ticket)
-    await deployment.engine._stats_recorder.flush()
+    await deployment.engine.flush_stats()
     for org in ("default", "*"):
         seen = await overview(deployment, org)
         assert seen["org_id"] == org
@@ -165,8 +165,7 @@ async def test_who_has_waited_long_is_asked_back_by_their_place_in_the_line(
     deployment: Deployment,
 ) -> None:
     tickets = [await hand_in(deployment.http, "/echo", {}) for _ in range(30)]
-    deployment.engine.explainer.forecasts._known.clear()
-    await deployment.engine._stats_recorder.flush()  # what was started before is not added later
+    await deployment.engine.flush_stats()  # what was started before is not added later
     async with connected(deployment.settings.database_url) as connection:
         await connection.execute(
             """
@@ -185,9 +184,10 @@ async def test_who_has_waited_long_is_asked_back_by_their_place_in_the_line(
                    0, 6, 0, 0, 0, 0, 0, '{6}', '{6}'
             """
         )
-    answer = await deployment.http.get(tickets[-1]["poll_url"])
+    server = await deployment.start_server()  # which has not yet forecast anything
+    answer = await server.http.get(tickets[-1]["poll_url"])
     assert answer.headers["retry-after"] == "60"
-    told = (await deployment.http.get(tickets[-1]["poll_url"] + "/explain")).json()
+    told = (await server.http.get(tickets[-1]["poll_url"] + "/explain")).json()
     assert told["position"] == 30
     assert [each["kind"] for each in told["blockers"]] == ["paused", "queued_behind"]
     for ticket in tickets:
@@ -196,13 +196,13 @@ async def test_who_has_waited_long_is_asked_back_by_their_place_in_the_line(
 
 @pytest.mark.usefixtures("held_back")
 async def test_a_batch_says_what_its_next_task_waits_for(deployment: Deployment) -> None:
-    await deployment.engine._stats_recorder.flush()
+    await deployment.engine.flush_stats()
     before = total(await overview(deployment), "submitted")
     made = await deployment.http.post(
         "/v1/jobs", json={"service": "docs", "endpoint": "/echo", "tasks": [{}, {}, {}]}
     )
     assert made.status_code == 201, made.text
-    await deployment.engine._stats_recorder.flush()
+    await deployment.engine.flush_stats()
     assert total(await overview(deployment), "submitted") == before + 3
     url = f"/v1/jobs/{made.json()['id']}"
     told = (await deployment.http.get(f"{url}/explain")).json()

@@ -37,7 +37,7 @@ async def held_open(deployment: Deployment, count: int = 1) -> None:
     """Return when so many wait for a job."""
 
     async def are_held() -> bool:
-        return sum(map(len, deployment.engine._watcher._waiters.values())) >= count
+        return deployment.engine.waits >= count
 
     await eventually_async(are_held, f"{count} wait for a job")
 
@@ -153,7 +153,7 @@ async def test_new_limits_of_an_organisation_end_nothing(idle: Deployment) -> No
     ticket = await hand_in(idle.http, "/process")
     async with following(idle.http, ticket["events_url"]) as stream:
         await stream.until("state")
-        idle.context.gate._authenticator.on_keys_changed("org:default")
-        idle.context.gate._authenticator.forget_all()
+        idle.context.gate._authenticator.on_keys_changed("org:default")  # noqa: SLF001  as if heard
+        idle.context.gate._authenticator.forget_all()  # noqa: SLF001  as if heard
         await idle.http.post(ticket["cancel_url"])
         assert (await stream.rest())[-1].name == "end"

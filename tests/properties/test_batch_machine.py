@@ -151,7 +151,7 @@ class BatchMachine(Machine):
         self.ingester = Ingester(
             self.deployment.line,
             self.deployment.engine.blobs,
-            self.deployment.engine.extension(BatchRepository)._notifier,
+            self.deployment.engine.extension(BatchRepository)._notifier,  # noqa: SLF001  as its own
         )
         listener = await self.deployment.engine.webhooks.create_endpoint(
             ORG, "https://hooks.example/endpoint", WANTED
@@ -742,5 +742,5 @@ def test_no_history_of_batches_leaves_the_oracle(
     # Tasks are claimed in the order of their ids, which are made of their run's. And that successes
     # are not told too often is counted in units here, not in seconds of a busy machine.
     monkeypatch.setattr(repository, "new_id", lambda: UUID(int=next(BatchMachine.ids) << 64))
-    monkeypatch.setattr(maintenance, "_SUCCESSES_SECONDS", UNIT_SECONDS / 2)
+    monkeypatch.setattr(maintenance, "SUCCESSES_SECONDS", UNIT_SECONDS / 2)
     try_out(BatchMachine, databases, tmp_path, TABLES, examples=EXAMPLES)

@@ -90,12 +90,12 @@ class FakeModal(FakeService):
             @staticmethod
             async def _from_credentials(token_id: str, token_secret: str) -> str:
                 fake.logins.append((token_id, token_secret))
-                return await fake._client(errors)
+                return await fake.client(errors)
 
             @staticmethod
             async def _from_env() -> str:
                 fake.logins.append(("from", "env"))
-                return await fake._client(errors)
+                return await fake.client(errors)
 
             from_credentials = Method(_from_credentials)
             from_env = Method(_from_env)
@@ -113,7 +113,7 @@ class FakeModal(FakeService):
                 )
 
                 async def spawn(*args: Any, **kwargs: Any) -> Any:
-                    await fake._go(errors, kwargs)
+                    await fake.go(errors, kwargs)
                     callback = kwargs.pop("callback", None)
                     work = Work(f"fc-{len(fake.works)}A", kwargs or args[0], callback)
                     fake.works[work.id] = work
@@ -139,7 +139,7 @@ class FakeModal(FakeService):
 
             async def _get(self, timeout: float | None = None) -> Any:
                 assert timeout == 0
-                await fake._go(errors, {})
+                await fake.go(errors, {})
                 work = fake.works.get(self.object_id)
                 if work is None:
                     raise errors.NotFoundError("no such call")
@@ -152,14 +152,14 @@ class FakeModal(FakeService):
                 return fake.returned[self.object_id]
 
             async def _cancel(self) -> None:
-                await fake._go(errors, {})
+                await fake.go(errors, {})
                 if self.object_id not in fake.works:
                     raise errors.NotFoundError("no such call")
                 fake.cancelled.append(self.object_id)
                 fake.works[self.object_id].state = "cancelled"
 
             async def _graph(self) -> list[InputInfo]:
-                await fake._go(errors, {})
+                await fake.go(errors, {})
                 ended = self.object_id in fake.raised
                 status = InputStatus.FAILURE if ended else InputStatus.PENDING
                 return [InputInfo(self.object_id, status)]
@@ -172,14 +172,14 @@ class FakeModal(FakeService):
     garbled = False
     hangs_at_login = False
 
-    async def _client(self, errors: Any) -> str:
+    async def client(self, errors: Any) -> str:
         if self.hangs_at_login:
             await asyncio.Event().wait()
         if self.is_away:
             raise errors.ConnectionError("Could not connect to the Modal server.")
         return "a client"
 
-    async def _go(self, errors: Any, kwargs: dict[str, Any]) -> None:
+    async def go(self, errors: Any, kwargs: dict[str, Any]) -> None:
         if self.is_away:
             raise errors.ConnectionError("Could not connect to the Modal server.")
         if self.faults:

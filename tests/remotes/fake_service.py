@@ -72,7 +72,7 @@ class FakeService:
     @asynccontextmanager
     async def running(cls) -> AsyncIterator[Self]:
         fake = cls()
-        async with upstream_server(fake._answer) as fake.server:
+        async with upstream_server(fake.answer_request) as fake.server:
             yield fake
 
     # What tests do
@@ -117,7 +117,7 @@ class FakeService:
 
     # What they share
 
-    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def answer_request(self, request: Request, writer: asyncio.StreamWriter) -> None:
         parts = urlsplit(request.target)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         call = Call(request, request.method, unquote(parts.path), query)

@@ -14,14 +14,14 @@ ORDER = Order(text="One.", language="en", token="one")
 def test_the_slower_of_two_with_one_token_finds_the_job_of_the_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folders, write = JobFolders(tmp_path), job_folders._write
+    folders, write = JobFolders(tmp_path), job_folders.write_through
 
     def overtaken(path: Path, data: bytes) -> None:
         monkeypatch.undo()
         assert folders.make(ORDER)[1], "the faster one has made it"
         write(path, data)
 
-    monkeypatch.setattr(job_folders, "_write", overtaken)
+    monkeypatch.setattr(job_folders, "write_through", overtaken)
     job_id, is_new = folders.make(ORDER)
     assert not is_new
     assert [each.name for each in tmp_path.iterdir()] == [job_id], "nothing is left of the slower"

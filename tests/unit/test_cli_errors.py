@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 import typer
@@ -72,7 +73,7 @@ class _Closed(io.StringIO):
 def test_a_reader_that_has_gone_ends_what_is_shown_and_not_what_is_done(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console.out, "_file", _Closed())
+    monkeypatch.setattr(sys, "stdout", _Closed())
     console.say("the work goes on")
     with pytest.raises(typer.Exit) as ended:
         reporting_errors(lambda: console.out.print("a line"))()

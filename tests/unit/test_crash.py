@@ -61,4 +61,4 @@ def test_what_names_no_point_or_no_fate_is_refused(
 ) -> None:
     monkeypatch.setenv("COATCHECK_CRASH_AT", crash_at)
     with pytest.raises(ValueError, match="COATCHECK_CRASH_AT"):
-        crash._read_armed()
+        crash.read_armed()

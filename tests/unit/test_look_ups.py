@@ -174,8 +174,7 @@ async def test_many_organisations_that_flood_leave_places_for_one_that_does_not(
     finally:
         for flood in floods:
             await flood.__aexit__(None, None, None)
-    assert not shared._held
-    assert not shared._waiters
+    assert shared.in_use == 0
 
 
 async def test_when_every_place_is_taken_it_is_nobodys_fault_in_particular(
@@ -212,14 +211,13 @@ async def test_what_nobody_waits_for_any_more_is_cancelled_and_its_place_free() 
     await asyncio.sleep(0)
     assert slow.cancelled == ["x"]
     await asyncio.sleep(0)
-    assert not shared._held
+    assert shared.in_use == 0
 
 
-async def test_a_name_that_failed_is_not_asked_for_again_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_name_that_failed_is_not_asked_for_again_at_once() -> None:
+    now = 1000.0
     slow = Slow()
-    shared = LookUps(slow)
+    shared = LookUps(slow, clock=lambda: now)
     async with asking(shared, "a", "x") as tasks:
         await slow.until_asked(1)
         slow.failed("x")
@@ -228,8 +226,7 @@ async def test_a_name_that_failed_is_not_asked_for_again_at_once(
     with pytest.raises(NameNotFound, match="a moment ago"):
         await shared.addresses("x", "b", None)
     assert slow.asked == ["x"]
-    monkeypatch.setattr(resolver, "FAILURE_SECONDS", -1.0)
-    shared._note_failed("x")  # and the moment is over
+    now += resolver.FAILURE_SECONDS  # and the moment is over
     async with asking(shared, "b", "x") as tasks:
         await slow.until_asked(2)
         slow.found("x")
@@ -250,11 +247,15 @@ async def test_a_name_that_does_not_answer_is_given_up_and_remembered(
 
 
 async def test_only_so_many_failures_are_remembered() -> None:
+    asked: list[str] = []
+
     async def nothing(host: str) -> list[Address]:
+        asked.append(host)
         raise NameNotFound(host)
 
     shared = LookUps(nothing)
-    for host in names("flood", FAILURES_MAX + 10):
+    oldest, *others = names("flood", FAILURES_MAX + 1)
+    for host in (oldest, *others, *others, oldest):
         with pytest.raises(NameNotFound):
             await shared.addresses(host, "a", None)
-    assert len(shared._failures) == FAILURES_MAX
+    assert asked == [oldest, *others, oldest]

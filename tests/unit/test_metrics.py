@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -122,28 +121,25 @@ def test_the_bounds_of_waits_are_among_those_that_they_are_counted_by() -> None:
     assert set(bounds) - {float("inf")} <= set(BOUNDS_SECONDS)
 
 
-def test_the_workers_of_a_process_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Those of other tests in this process live on beside it.
-    monkeypatch.setattr(metrics, "_running_by_worker", {lane: {} for lane in Lane})
-    monkeypatch.setattr(metrics, "_poll_by_worker", {})
-
+def test_the_workers_of_a_process_are_summed() -> None:
     def shown() -> tuple[float, float]:
         text = metrics.exposition().decode()
         running = value(text, "coatcheck_worker_running", lane="standard")
         return running, value(text, "coatcheck_worker_poll_seconds")
 
+    others, poll_seconds = shown()  # workers of other tests in this process live on beside these
     first, second = object(), object()
     metrics.set_running(Lane.STANDARD, 3, worker=first)
-    metrics.set_poll_seconds(0.5, worker=first)
+    metrics.set_poll_seconds(poll_seconds + 0.5, worker=first)
     metrics.set_running(Lane.STANDARD, 2, worker=second)
-    metrics.set_poll_seconds(2.0, worker=second)
-    assert shown() == (5, 2.0)
+    metrics.set_poll_seconds(poll_seconds + 2.0, worker=second)
+    assert shown() == (others + 5, poll_seconds + 2.0)
     metrics.set_running(Lane.STANDARD, 1, worker=first)
-    assert shown() == (3, 2.0)
+    assert shown() == (others + 3, poll_seconds + 2.0)
     metrics.forget_worker(second)
-    assert shown() == (1, 0.5)
+    assert shown() == (others + 1, poll_seconds + 0.5)
     metrics.forget_worker(first)
-    assert shown() == (0, 0.0)
+    assert shown() == (others, poll_seconds)
 
 
 def test_the_queue_is_shown_with_how_long_its_oldest_job_has_been_due() -> None:

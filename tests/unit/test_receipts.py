@@ -242,7 +242,7 @@ def test_a_receipt_with_a_key_there_twice_is_refused() -> None:
 
 def test_something_else_that_the_key_signed_is_no_receipt() -> None:
     other = {"version": 2}
-    signature = PyJWS().encode(canonical(other), SIGNER._key, "EdDSA", {"kid": KEY.kid})
+    signature = PyJWS().encode(canonical(other), SIGNER._key, "EdDSA", {"kid": KEY.kid})  # noqa: SLF001  a leaked key
     text = json.dumps({"receipt": other, "signature": signature}).encode()
     with pytest.raises(ReceiptRefused, match="not a receipt of this kind"):
         verify(text, [KEY])

@@ -30,4 +30,4 @@ async def test_nothing_is_remembered_of_who_is_done() -> None:
     turns = KeyedSemaphore(total_max=3, per_key_max=2)
     async with turns.hold("a"):
         pass
-    assert turns._queues == {}
+    assert turns.in_use == 0

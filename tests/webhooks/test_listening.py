@@ -147,7 +147,7 @@ async def test_nobody_at_the_receivers_port_is_no_end(hooks: WebhookDeliveries) 
 async def test_a_server_that_restarts_is_waited_for(
     hooks: WebhookDeliveries, receiver: UpstreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listen, "_BACKOFF", Backoff(0.05, 0.1, 0.0))
+    monkeypatch.setattr(listen, "BACKOFF", Backoff(0.05, 0.1, 0.0))
     replica = await hooks.deployment.start_server()
     async with client_of(replica, hooks.deployment) as client:
         terminal = Terminal(client, receiver.url())
@@ -167,7 +167,7 @@ async def test_an_endpoint_that_was_removed_while_the_server_was_away_is_made_an
     hooks: WebhookDeliveries, terminal: Terminal, receiver: UpstreamServer
 ) -> None:
     async with terminal.listening():
-        terminal.listener._failures = 1  # as after an outage
+        terminal.listener.failures = 1  # as after an outage
         await hooks.deployment.engine.webhooks.delete_endpoint(ORG, terminal.endpoint.id)
         await hooks.job_ends()  # told to nobody; it ends the wait for a message
         await terminal.until_said("with another secret", warned=True)

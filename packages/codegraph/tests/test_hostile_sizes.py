@@ -38,9 +38,9 @@ _WITHIN = str(Path(coatcheck_codegraph.__file__).parent)
 
 @pytest.fixture(autouse=True)
 def low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_ancestors, "_CLASSES_MAX", BOUND)
-    monkeypatch.setattr(evaluation, "_WILDCARDS_FOLLOWED_MAX", BOUND)
-    monkeypatch.setattr(python_solver, "_ELEMENTS_MAX", BOUND)
+    monkeypatch.setattr(class_ancestors, "CLASSES_MAX", BOUND)
+    monkeypatch.setattr(evaluation, "WILDCARDS_FOLLOWED_MAX", BOUND)
+    monkeypatch.setattr(python_solver, "ELEMENTS_MAX", BOUND)
 
 
 def lines_run(work: Callable[[], object]) -> int:
@@ -348,8 +348,8 @@ def test_four_times_the_code_takes_about_four_times_the_work(
 def test_members_that_are_looked_for_along_a_chain_count_against_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(javascript_solver, "_STEPS_MIN", 0)
-    monkeypatch.setattr(javascript_solver, "_STEPS_PER_CONSTRAINT", 5)
+    monkeypatch.setattr(javascript_solver, "STEPS_MIN", 0)
+    monkeypatch.setattr(javascript_solver, "STEPS_PER_CONSTRAINT", 5)
 
     lines, _ = resolving(javascript_objects_that_inherit_in_a_long_chain(SMALL))
     more_lines, _ = resolving(javascript_objects_that_inherit_in_a_long_chain(SMALL * TIMES))
@@ -395,7 +395,7 @@ def test_of_too_many_ties_between_files_the_strongest_make_the_domains(
     weak = [domains.Link(one, other, 2.9) for one in (0, 1) for other in (2, 3)]
     assert len(domains.find_domains(files, [*weak, *strong])) == 1
 
-    monkeypatch.setattr(domains, "_PAIRS_MAX", 2)
+    monkeypatch.setattr(domains, "PAIRS_MAX", 2)
 
     found = domains.find_domains(files, [*weak, *strong])
     assert [domain.files for domain in found] == [(0, 1), (2, 3)]

@@ -72,7 +72,7 @@ _PARTS_AT_A_TIME: Final = 2
 """Concurrent parts of a multipart upload, each of 5 MiB. One more is being filled meanwhile, so an
 upload needs three parts of memory."""
 _PAGE_KEYS: Final = 500
-_WINDOW_BYTES: Final = 64 * 1024 * 1024
+WINDOW_BYTES: Final = 64 * 1024 * 1024
 """How many bytes one GET request reads. A longer response could be cut off by a slow reader's
 pauses or by the request timeout."""
 
@@ -226,7 +226,7 @@ class BlobContainer:
                 etag, stop = etag or answer.meta["e_tag"], answer.meta["size"]
             at = start
             while at < stop:
-                end = stop if self._folder is not None else min(stop, at + _WINDOW_BYTES)
+                end = stop if self._folder is not None else min(stop, at + WINDOW_BYTES)
                 if answer is None:
                     answer = await self._get(key, (at, end), etag)
                 before = at

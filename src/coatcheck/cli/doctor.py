@@ -76,7 +76,7 @@ async def _examine(data: Path | None) -> list[Finding]:
         hint = "See docs/reference/settings.md. The other checks need valid settings."
         return [*findings, Finding("settings", Verdict.FAIL, str(error), hint)]
     findings.append(_settings(settings))
-    findings += [finding async for finding in _database(settings)]
+    findings += [finding async for finding in check_database(settings)]
     findings.append(await _blobs(settings))
     try:
         products = Products.load(settings.products)
@@ -86,7 +86,7 @@ async def _examine(data: Path | None) -> list[Finding]:
     for product in products:
         if product.checks is not None:
             findings += await product.checks(settings)
-    findings += await _remotes(settings, products)
+    findings += await check_remotes(settings, products)
     return findings
 
 
@@ -115,7 +115,7 @@ def _settings(settings: Settings) -> Finding:
     return Finding("settings", Verdict.WARN, found, hint)
 
 
-async def _database(settings: Settings) -> AsyncIterator[Finding]:
+async def check_database(settings: Settings) -> AsyncIterator[Finding]:
     try:
         async with Diagnosis.of(settings.database_url) as diagnosis:
             server = await _server(diagnosis)
@@ -127,9 +127,9 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
                     yield finding
                 yield await _secrets(settings)
             if server.verdict is Verdict.OK:  # a standby refuses to LISTEN
-                yield await _notifications(diagnosis)
-                yield await _advisory_locks(diagnosis)
-            yield await _clock(diagnosis)
+                yield await check_notifications(diagnosis)
+                yield await check_advisory_locks(diagnosis)
+            yield await check_clock(diagnosis)
     except CoatcheckError as error:
         yield Finding("database", Verdict.FAIL, str(error), _DATABASE_HINT)
 
@@ -156,7 +156,7 @@ async def _schema(diagnosis: Diagnosis) -> Finding:
         return Finding("schema", Verdict.FAIL, str(error), hint)
 
 
-async def _notifications(diagnosis: Diagnosis) -> Finding:
+async def check_notifications(diagnosis: Diagnosis) -> Finding:
     try:
         took = await diagnosis.notification_seconds()
     except TimeoutError:
@@ -164,14 +164,14 @@ async def _notifications(diagnosis: Diagnosis) -> Finding:
     return Finding("LISTEN/NOTIFY", Verdict.OK, f"round trip in {took * 1000:.1f} ms")
 
 
-async def _advisory_locks(diagnosis: Diagnosis) -> Finding:
+async def check_advisory_locks(diagnosis: Diagnosis) -> Finding:
     if await diagnosis.holds_sessions():
         return Finding("advisory locks", Verdict.OK, "held between transactions")
     found = "lost between transactions"
     return Finding("advisory locks", Verdict.FAIL, found, _POOLER_HINT)
 
 
-async def _clock(diagnosis: Diagnosis) -> Finding:
+async def check_clock(diagnosis: Diagnosis) -> Finding:
     ahead = await diagnosis.clock_seconds_ahead()
     found = f"the database is {abs(ahead):.3f} s {'ahead' if ahead > 0 else 'behind'}"
     if abs(ahead) > CLOCK_SECONDS_MAX:
@@ -268,7 +268,7 @@ async def _blobs(settings: Settings) -> Finding:
     return Finding("blob store", Verdict.OK, "wrote, read and deleted a test blob")
 
 
-async def _remotes(settings: Settings, products: Products) -> list[Finding]:
+async def check_remotes(settings: Settings, products: Products) -> list[Finding]:
     """The operator's remotes. Each is asked for the status of a job that does not exist."""
     from coatcheck.egress import guard_of
     from coatcheck.remotes import Remotes, RemoteUnclear

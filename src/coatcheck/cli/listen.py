@@ -104,7 +104,7 @@ _WAIT_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.5
 """The pause after an immediate empty answer: a server that is shutting down does not hold polls."""
 _DELETE_SECONDS_MAX: Final = 5.0
-_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=10.0, jitter=0.2)
+BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=10.0, jitter=0.2)
 _MAY_PASS: Final = frozenset({408, 429})
 
 Say = Callable[[str], None]
@@ -139,7 +139,7 @@ class WebhookForwarder:
         self._say = say
         self._warn = warn
         self._creating: asyncio.Task[WebhookEndpoint] | None = None
-        self._failures = 0
+        self.failures = 0
 
     async def begin(self) -> WebhookEndpoint:
         """Create the endpoint to poll. Raises what the client raises."""
@@ -176,7 +176,7 @@ class WebhookForwarder:
 
     async def _forward_some(self, endpoint: WebhookEndpoint) -> None:
         # After a failure, poll without waiting, to notice at once that the server is back.
-        wait = 0.0 if self._failures else _WAIT_SECONDS
+        wait = 0.0 if self.failures else _WAIT_SECONDS
         asked_at = time.monotonic()
         messages = await self._webhooks.take(endpoint, wait=wait)
         self._recovered()
@@ -209,7 +209,7 @@ class WebhookForwarder:
 
     async def _another(self) -> WebhookEndpoint:
         """Create a new endpoint if the old one was removed while the server was unreachable."""
-        if not self._failures:
+        if not self.failures:
             raise EndpointTakenAway("somebody deleted the endpoint of this listener")
         while True:
             try:
@@ -226,16 +226,16 @@ class WebhookForwarder:
         if isinstance(error, ApiError) and error.status < 500 and error.status not in _MAY_PASS:
             raise error
         requested = error.retry_after if isinstance(error, ApiError) else None
-        delay = max(_BACKOFF.delay(self._failures, random.random()), requested or 0.0)
-        if not self._failures:
+        delay = max(BACKOFF.delay(self.failures, random.random()), requested or 0.0)
+        if not self.failures:
             self._warn(f"{error}; retrying")
-        self._failures += 1
+        self.failures += 1
         await asyncio.sleep(delay)
 
     def _recovered(self) -> None:
-        if self._failures:
+        if self.failures:
             self._say("the server is back")
-        self._failures = 0
+        self.failures = 0
 
     def _left_behind(self, why: str) -> None:
         self._warn(f"cannot delete the endpoint ({why}); the server removes it in 10 minutes")

@@ -103,13 +103,13 @@ class Declarations:
             self._reader = None
 
 
-_ENTRIES_MAX: Final = 10_000
-_KNOWN_SECONDS: Final = 30.0
-_ABSENT_SECONDS: Final = 1.0
-_ENDPOINTS_MAX: Final = 50_000
+ENTRIES_MAX: Final = 10_000
+KNOWN_SECONDS: Final = 30.0
+ABSENT_SECONDS: Final = 1.0
+ENDPOINTS_MAX: Final = 50_000
 """The bound on all cached services together: some have one endpoint, some have hundreds."""
 _READ_ROWS_MAX: Final = 500
-_READ_SERVICES_MAX: Final = 32
+READ_SERVICES_MAX: Final = 32
 """How many services one statement reads: a definition may have hundreds of kilobytes."""
 PAGE_SERVICES_MAX: Final = 200
 
@@ -302,8 +302,8 @@ class Catalogue:
         changes_heard = self._changes_heard
         found: dict[ServiceKey, ServiceSpec] = {}
         wanted = list(dict.fromkeys(keys))
-        for at in range(0, len(wanted), _READ_SERVICES_MAX):
-            some = wanted[at : at + _READ_SERVICES_MAX]
+        for at in range(0, len(wanted), READ_SERVICES_MAX):
+            some = wanted[at : at + READ_SERVICES_MAX]
             read = await retried(partial(service_store.find, self._db, some))
             found |= {key: self._shared(spec) for key, spec in read.items()}
         # A change that was notified during the read may be newer than its result.
@@ -326,9 +326,9 @@ class Catalogue:
             spec = found.get(key)
             # Inserted last: the oldest entries are evicted first.
             self._drop(key)
-            lasts = _ABSENT_SECONDS if spec is None else _KNOWN_SECONDS
+            lasts = ABSENT_SECONDS if spec is None else KNOWN_SECONDS
             entry = _CatalogueEntry(spec, now + lasts)
             self._entries[key] = entry
             self._endpoints += entry.endpoints
-        while len(self._entries) > _ENTRIES_MAX or self._endpoints > _ENDPOINTS_MAX:
+        while len(self._entries) > ENTRIES_MAX or self._endpoints > ENDPOINTS_MAX:
             self._drop(next(iter(self._entries)))

@@ -350,6 +350,15 @@ class Engine:
         """As ``watch``, for any job."""
         return self._watcher.watch_all()
 
+    @property
+    def waits(self) -> int:
+        """How many callers wait for changes of jobs at this moment."""
+        return self._watcher.waits
+
+    async def flush_stats(self) -> None:
+        """Write now what was counted for overviews; otherwise that happens every few seconds."""
+        await self._stats_recorder.flush()
+
     async def wait(
         self,
         job_id: str,

@@ -15,6 +15,11 @@ class KeyedSemaphore:
         self._per_key_max = per_key_max
         self._queues: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
+    @property
+    def in_use(self) -> int:
+        """How many keys are held or waited for."""
+        return len(self._queues)
+
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncIterator[None]:
         """Wait for a place of ``name``, then for one in all."""

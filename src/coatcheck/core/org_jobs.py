@@ -40,9 +40,9 @@ from coatcheck.telemetry import tracing
 
 WALKED_ROWS_MAX: Final = 10_000
 """How many jobs one page looks at to find those that match."""
-_FIRST_STEP_ROWS: Final = 500
+FIRST_STEP_ROWS: Final = 500
 """How many it looks at first: after these, most pages are full."""
-_LIVE_ROWS_MAX: Final = 5_000
+LIVE_ROWS_MAX: Final = 5_000
 _LOG_WALKED_MAX: Final = 5_000
 _OLDEST: Final = UUID(int=1 << 120)
 """Before the id of any job; ids of tasks are spread over all values (``jobs/page_filter``)."""
@@ -92,15 +92,15 @@ class OrgJobRepository(EngineExtension):
             above = max(above, at_moment(_earlier(job_filter.created_after)))
         if job_filter.states is not None and set(job_filter.states) <= set(LIVE):
             live = await self._walk(
-                "walk_live", job_filter, below, above, rows_max=_LIVE_ROWS_MAX, limit=limit + 1
+                "walk_live", job_filter, below, above, rows_max=LIVE_ROWS_MAX, limit=limit + 1
             )
-            if live.rows <= _LIVE_ROWS_MAX:
+            if live.rows <= LIVE_ROWS_MAX:
                 return _cut(live.items, limit)
         way: org_job_store.Way = "walk"
         if job_filter.states is not None and set(job_filter.states) <= set(UNSUCCESSFUL):
             way = "walk_unsuccessful"
         found: list[OrgJob] = []
-        first_step = max(_FIRST_STEP_ROWS, limit + 1)
+        first_step = max(FIRST_STEP_ROWS, limit + 1)
         for rows_max in (first_step, WALKED_ROWS_MAX - first_step):
             step = await self._walk(
                 way, job_filter, below, above, rows_max=rows_max, limit=limit + 1 - len(found)

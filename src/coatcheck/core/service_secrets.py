@@ -33,7 +33,7 @@ from coatcheck.settings import Settings
 _log = logging.getLogger(__name__)
 
 _LABEL: Final = "coatcheck/target-secrets/aes-256-gcm/v1"
-_KNOWN_SECONDS: Final = 1.0
+KNOWN_SECONDS: Final = 1.0
 """How long an opened text is reused. Replaced secrets are sent after that."""
 _ENTRIES_MAX: Final = 10_000
 _READ_ROWS_MAX: Final = 500
@@ -130,7 +130,7 @@ class ServiceSecrets:
 
     def _remember(self, key: SecretsKey, secrets: TargetSecrets) -> None:
         self._entries.pop(key, None)
-        self._entries[key] = _Entry(secrets, time.monotonic() + _KNOWN_SECONDS)
+        self._entries[key] = _Entry(secrets, time.monotonic() + KNOWN_SECONDS)
         while len(self._entries) > _ENTRIES_MAX:
             del self._entries[next(iter(self._entries))]
 

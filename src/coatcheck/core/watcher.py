@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from uuid import UUID
 
-_LOOK_AGAIN_SECONDS = 1.0
+LOOK_AGAIN_SECONDS = 1.0
 _ANY = "any"
 """Replaces a job's id: any job."""
 
@@ -16,6 +16,11 @@ class Watcher:
 
     def __init__(self) -> None:
         self._waiters: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    @property
+    def waits(self) -> int:
+        """How many callers wait at this moment."""
+        return sum(map(len, self._waiters.values()))
 
     def on_notification(self, payload: str) -> None:
         """Handle a notification: these jobs changed, or (if empty) any may have."""
@@ -70,7 +75,7 @@ class Watch:
         Returns True if a notification came.
         """
         try:
-            async with asyncio.timeout(min(seconds_max, _LOOK_AGAIN_SECONDS)):
+            async with asyncio.timeout(min(seconds_max, LOOK_AGAIN_SECONDS)):
                 await self._event.wait()
         except TimeoutError:
             return False

@@ -38,7 +38,7 @@ _SET = (
 
 _CONNECT_SECONDS_MAX = 10.0
 STATEMENT_SECONDS_MAX = 30.0
-_IDLE_IN_TRANSACTION_SECONDS_MAX = 30.0
+IDLE_IN_TRANSACTION_SECONDS_MAX = 30.0
 """Two statements of a transaction follow each other within a moment. A process that is frozen
 between them (a laptop that sleeps) would keep its locks, and everybody else would wait."""
 _STATEMENT_CHARACTERS_CACHED_MAX = 64 * 1024
@@ -62,7 +62,7 @@ class Connection:
         self.database_url = dsn
         self._name = name
         self._settings = {
-            "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION_SECONDS_MAX * 1e3:.0f}",
+            "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS_MAX * 1e3:.0f}",
             **(server_settings or {}),
         }
         self._statement_seconds_max = statement_seconds_max

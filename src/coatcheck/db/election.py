@@ -6,10 +6,10 @@ import hashlib
 
 from coatcheck.db.connection import Connection, RawConnection
 
-_SILENT_SECONDS_MAX = 10.0
+SILENT_SECONDS_MAX = 10.0
 """Maintenance sends a statement every second or so. A process that was frozen (a laptop that
 sleeps), or cut off silently, would keep its locks for as long as its session lasts: hours."""
-_STATEMENT_SECONDS_MAX = 35.0
+STATEMENT_SECONDS_MAX = 35.0
 """A process that was frozen between preparing and executing a statement is not idle for the server,
 but in the middle of it. No statement is allowed to take this long."""
 
@@ -17,8 +17,8 @@ but in the middle of it. No statement is allowed to take this long."""
 def session_that_ends_if_silent(seconds: float | None = None) -> dict[str, str]:
     """Server settings for the connection of an election: a silent process loses its locks."""
     return {
-        "idle_session_timeout": f"{(seconds or _SILENT_SECONDS_MAX) * 1e3:.0f}",
-        "transaction_timeout": f"{_STATEMENT_SECONDS_MAX * 1e3:.0f}",
+        "idle_session_timeout": f"{(seconds or SILENT_SECONDS_MAX) * 1e3:.0f}",
+        "transaction_timeout": f"{STATEMENT_SECONDS_MAX * 1e3:.0f}",
     }
 
 

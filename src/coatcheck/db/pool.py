@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 APPLICATION_NAME: Final = "pool"
 _KEPT_FROM_LONG_STATEMENTS: Final = 2
-_IDLE_SECONDS_MAX: Final = 60.0
+IDLE_SECONDS_MAX: Final = 60.0
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +111,7 @@ class Pool:
         session.idle_since = time.monotonic()
         self._idle.append(session)
         self._end_turn(is_long)
-        self._close_idle_since(session.idle_since - _IDLE_SECONDS_MAX)
+        self._close_idle_since(session.idle_since - IDLE_SECONDS_MAX)
 
     def drop(self, session: _Session, *, is_long: bool) -> None:
         """Return a session that must not be used again. Its turn ends when the server has closed

@@ -38,7 +38,7 @@ _STATEMENT_MODE: Final = "statement pooling mode"
 async def require_sessions(db: Connection) -> None:
     """Raise SessionsNotKept if ``db`` goes through a pooler that does not keep sessions."""
     try:
-        if await db.run(_is_direct):
+        if await db.run(is_direct):
             return
         async with AsyncExitStack() as closing:
             first, second = [await _connect(db, closing) for _ in range(2)]
@@ -71,7 +71,7 @@ async def keeps_sessions(first: RawConnection, second: RawConnection) -> bool:
     return True
 
 
-async def _is_direct(connection: RawConnection) -> bool:
+async def is_direct(connection: RawConnection) -> bool:
     reported: int = await connection.fetchval(_BACKEND)
     return reported == connection.get_server_pid()
 

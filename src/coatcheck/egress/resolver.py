@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -60,11 +61,12 @@ class _UnderWay:
 
 
 class LookUps:
-    """All look-ups of this process."""
+    """All look-ups of this process. ``clock`` measures how long a name counts as failed."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
         self._under_way: dict[str, _UnderWay] = {}
+        self._clock = clock
         self._held: dict[str, int] = {}
         """Slots in use by organisation, without zeros."""
         self._held_total = 0
@@ -72,6 +74,11 @@ class LookUps:
         """Waiters for a slot by organisation, first in first out."""
         self._failures: dict[str, float] = {}
         """Failed names and the time until which they count as failed, in that order."""
+
+    @property
+    def in_use(self) -> int:
+        """How many look-ups have a slot or wait for one."""
+        return self._held_total + sum(map(len, self._waiters.values()))
 
     async def addresses(self, host: str, org: str, timeout: float | None) -> list[Address]:
         """All addresses of ``host``. Raises NameNotFound, TimeoutError, or LookUpRefused."""
@@ -204,12 +211,12 @@ class LookUps:
 
     def _check_failed(self, host: str) -> None:
         until = self._failures.get(host)
-        if until is not None and until > asyncio.get_running_loop().time():
+        if until is not None and until > self._clock():
             raise NameNotFound(f"{host} had no address a moment ago")
 
     def _note_failed(self, host: str) -> None:
         self._failures.pop(host, None)
-        self._failures[host] = asyncio.get_running_loop().time() + FAILURE_SECONDS
+        self._failures[host] = self._clock() + FAILURE_SECONDS
         if len(self._failures) > FAILURES_MAX:
             del self._failures[next(iter(self._failures))]
 

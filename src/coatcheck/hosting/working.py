@@ -43,12 +43,12 @@ class RemoteExecutor:
             operators=products.operator_remotes(settings),
         )
         db = database.maintenance
-        self._loops = (Poller(db, self.calls), RemoteCleanup(db, self.calls))
+        self.loops = (Poller(db, self.calls), RemoteCleanup(db, self.calls))
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._closing.enter_async_context(self.calls)
-        for loop in self._loops:
+        for loop in self.loops:
             self._closing.push_async_callback(loop.stop)
             loop.start()
         return self

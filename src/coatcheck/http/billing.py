@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -160,12 +161,17 @@ _ORG_WORD: Final = "org:"
 
 
 class Subscriptions:
-    """The plans of all organisations. With billing off, every plan is active."""
+    """The plans of all organisations. With billing off, every plan is active.
 
-    def __init__(self, settings: Settings, db: Connection) -> None:
+    ``clock`` measures how long a plan is cached.
+    """
+
+    def __init__(
+        self, settings: Settings, db: Connection, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._billing = bool(settings.stripe_webhook_secret)
         self._orgs = OrgLookUp(db)
-        self._active: RecentCache[str, bool] = RecentCache(REMEMBERED_SECONDS)
+        self._active: RecentCache[str, bool] = RecentCache(REMEMBERED_SECONDS, clock=clock)
 
     def check_now(self, org: str) -> bool | None:
         """Whether the plan is active, if that is cached; None if the database must be asked."""

@@ -53,6 +53,11 @@ class ServerDraining:
         self._callbacks: set[Callable[[], None]] = set()
 
     @property
+    def waits(self) -> int:
+        """How many waits it would cut short now."""
+        return len(self._waits)
+
+    @property
     def begun(self) -> bool:
         return self._begun.is_set()
 

@@ -30,7 +30,12 @@ class UploadSlots:
     def __init__(self, uploads_max: int | None = None, of_one_org_max: int | None = None) -> None:
         self._all = asyncio.Semaphore(uploads_max or UPLOADS_MAX)
         self._of_one_org_max = of_one_org_max
-        self._orgs: dict[str, _OrgRoom] = {}
+        self._orgs: dict[str, OrgRoom] = {}
+
+    @property
+    def in_use(self) -> int:
+        """How many organisations have an upload, or wait to begin one."""
+        return len(self._orgs)
 
     @asynccontextmanager
     async def slot(self, org: str) -> AsyncIterator[bool]:
@@ -57,7 +62,7 @@ class UploadSlots:
 
     @asynccontextmanager
     async def _entered_of_org(self, org: str) -> AsyncIterator[None]:
-        room = self._orgs.setdefault(org, _OrgRoom(self._of_one_org_max or UPLOADS_OF_ONE_ORG_MAX))
+        room = self._orgs.setdefault(org, OrgRoom(self._of_one_org_max or UPLOADS_OF_ONE_ORG_MAX))
         room.users += 1
         try:
             async with room.slots:
@@ -68,7 +73,7 @@ class UploadSlots:
                 del self._orgs[org]
 
 
-class _OrgRoom:
+class OrgRoom:
     """One organisation's slots, and how many uploads have one or wait for one."""
 
     def __init__(self, slots: int) -> None:

@@ -34,7 +34,7 @@ class Loop(ABC):
 
     def __init__(self, db: Connection) -> None:
         self._db = db
-        self._election = Election(db, self.name)
+        self.election = Election(db, self.name)
         self._task: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Loop(ABC):
         failures = 0
         while True:
             try:
-                has_turn = not self.elected or await self._election.won()
+                has_turn = not self.elected or await self.election.won()
                 pause = await self.tick() if has_turn else _CANDIDATE_SECONDS
                 failures = 0
             except (DatabaseUnavailable, OutcomeUnknown) as error:

@@ -59,7 +59,7 @@ class Pruner(Loop):
         return 0.0 if pruned.jobs == _PRUNE_ROWS_MAX else _PRUNE_TICK_SECONDS
 
 
-_ARTIFACT_ROWS_MAX: Final = 200
+ARTIFACT_ROWS_MAX: Final = 200
 _ARTIFACT_TICK_SECONDS: Final = 5.0
 _GRACE_SECONDS: Final = 5.0
 """Whatever deletes an artifact's row also deletes its blob, and gets this long to do it."""
@@ -80,24 +80,24 @@ class ArtifactCleanup(Loop):
 
     async def tick(self) -> float:
         await self._delete_left_behind()
-        forgotten = await artifacts.prune(self._db, _ARTIFACT_ROWS_MAX)
-        return 0.0 if forgotten == _ARTIFACT_ROWS_MAX else _ARTIFACT_TICK_SECONDS
+        forgotten = await artifacts.prune(self._db, ARTIFACT_ROWS_MAX)
+        return 0.0 if forgotten == ARTIFACT_ROWS_MAX else _ARTIFACT_TICK_SECONDS
 
     async def _delete_left_behind(self) -> None:
         last = None
         while True:
             page = await artifacts.undeleted_blobs(
-                self._db, _ARTIFACT_ROWS_MAX, grace_seconds=self._grace_seconds, after=last
+                self._db, ARTIFACT_ROWS_MAX, grace_seconds=self._grace_seconds, after=last
             )
             if page:
                 deleted = await self._deleter.delete([left.blob for left in page])
                 _log.info("deleted %d of %d artifacts that were left behind", deleted, len(page))
-            if len(page) < _ARTIFACT_ROWS_MAX:
+            if len(page) < ARTIFACT_ROWS_MAX:
                 return
             last = page[-1]
 
 
-_INPUT_ROWS_MAX: Final = 200
+INPUT_ROWS_MAX: Final = 200
 _INPUT_TICK_SECONDS: Final = 1.0
 
 
@@ -113,12 +113,12 @@ class InputExpirer(Loop):
 
     async def tick(self) -> float:
         await self._delete_due()
-        closed = await inputs.close_pointers(self._db, _INPUT_ROWS_MAX)
-        forgotten = await inputs.prune(self._db, _INPUT_ROWS_MAX)
-        return 0.0 if _INPUT_ROWS_MAX in (closed, forgotten) else _INPUT_TICK_SECONDS
+        closed = await inputs.close_pointers(self._db, INPUT_ROWS_MAX)
+        forgotten = await inputs.prune(self._db, INPUT_ROWS_MAX)
+        return 0.0 if INPUT_ROWS_MAX in (closed, forgotten) else _INPUT_TICK_SECONDS
 
     async def _delete_due(self) -> None:
-        page = await inputs.due(self._db, _INPUT_ROWS_MAX)
+        page = await inputs.due(self._db, INPUT_ROWS_MAX)
         while page:
             deleted = await self._deleter.delete([(due.copy, due.mechanism) for due in page])
             why = Counter(due.mechanism for due in page)
@@ -128,9 +128,9 @@ class InputExpirer(Loop):
                 len(page),
                 extra={str(mechanism): count for mechanism, count in why.items()},
             )
-            if len(page) < _INPUT_ROWS_MAX:
+            if len(page) < INPUT_ROWS_MAX:
                 return
-            page = await inputs.due(self._db, _INPUT_ROWS_MAX, after=page[-1])
+            page = await inputs.due(self._db, INPUT_ROWS_MAX, after=page[-1])
 
 
 _ORPHAN_TICK_SECONDS = 60.0

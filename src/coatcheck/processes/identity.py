@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid4
 
-_PROC: Final = Path("/proc")
-_BOOT_ID: Final = _PROC / "sys/kernel/random/boot_id"
+PROC: Final = Path("/proc")
+_BOOT_ID: Final = PROC / "sys/kernel/random/boot_id"
 _ENDED: Final = frozenset("ZXx")
 """States of a thread that no longer runs: a zombie, or one that the kernel is removing."""
 _TICKS_FIELD: Final = 19
@@ -57,7 +57,7 @@ def name_this_process(name: UUID) -> None:
 def this_process() -> ProcessIdentity:
     """The identity of this process."""
     host = this_host()
-    ticks = None if host is None else _stat(_PROC / "self")
+    ticks = None if host is None else _stat(PROC / "self")
     if host is None or ticks is None:
         return ProcessIdentity(_name)
     return ProcessIdentity(_name, host, os.getpid(), ticks[1])
@@ -68,11 +68,11 @@ def this_host() -> str | None:
     if sys.platform != "linux":
         return None
     try:
-        if (_PROC / "self").readlink().name != str(os.getpid()):
+        if (PROC / "self").readlink().name != str(os.getpid()):
             return None  # /proc belongs to another namespace: its PIDs are not ours
         parts = [
             _BOOT_ID.read_text().strip(),
-            str((_PROC / "self/ns/pid").readlink()),
+            str((PROC / "self/ns/pid").readlink()),
             _time_namespace(),
             socket.gethostname(),
             f"uid:{os.geteuid()}",
@@ -93,7 +93,7 @@ def is_gone(pid: int, ticks: int) -> bool:
         return True
     except OSError:
         return False  # it exists, but we may not signal it
-    seen = _stat(_PROC / str(pid))
+    seen = _stat(PROC / str(pid))
     if seen is None:
         return False  # it has just ended, or is hidden: the next check will tell
     state, started = seen
@@ -105,10 +105,10 @@ def is_gone(pid: int, ticks: int) -> bool:
 
 def _all_threads_ended(pid: int) -> bool:
     try:
-        threads = [thread.name for thread in os.scandir(_PROC / str(pid) / "task")]
+        threads = [thread.name for thread in os.scandir(PROC / str(pid) / "task")]
     except OSError:
         return False
-    states = [_stat(_PROC / str(pid) / "task" / thread) for thread in threads]
+    states = [_stat(PROC / str(pid) / "task" / thread) for thread in threads]
     return all(seen is not None and seen[0] in _ENDED for seen in states)
 
 
@@ -125,6 +125,6 @@ def _stat(folder: Path) -> tuple[str, int] | None:
 
 def _time_namespace() -> str:
     try:
-        return str((_PROC / "self/ns/time").readlink())
+        return str((PROC / "self/ns/time").readlink())
     except FileNotFoundError:
         return "one time"  # the kernel has no time namespaces

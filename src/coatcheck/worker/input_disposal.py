@@ -22,7 +22,7 @@ from coatcheck.domain.inputs import Mechanism
 from coatcheck.domain.job import ClaimedJob
 
 _log = logging.getLogger(__name__)
-_JOBS_WAITING_MAX: Final = 1_000
+JOBS_WAITING_MAX: Final = 1_000
 """More are left to the maintenance loop."""
 _DRAIN_SECONDS_MAX: Final = 10.0
 
@@ -58,7 +58,7 @@ class InputDisposal:
 
     def ended(self, job: ClaimedJob) -> None:
         """Called when the end of ``job`` is committed."""
-        if len(self._waiting) >= _JOBS_WAITING_MAX:
+        if len(self._waiting) >= JOBS_WAITING_MAX:
             return
         self._waiting.append((job.org, job.uuid))
         if self._task is None:

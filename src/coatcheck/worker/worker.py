@@ -65,14 +65,14 @@ from coatcheck.worker.slots import RunningJob, SlotPool, StopReason
 from coatcheck.worker.temp_dirs import TempRoot
 
 _log = logging.getLogger(__name__)
-_WATCH_SECONDS = 0.05
+WATCH_SECONDS = 0.05
 _TIDY_SECONDS = 30.0
 _HELD_THREADS_SECONDS = 1.0
-_CANCEL_GRACE_SECONDS = 5.0
+CANCEL_GRACE_SECONDS = 5.0
 """How long a handler may take to stop after a cancellation request, before it is interrupted."""
-_STOP_AGAIN_SECONDS = 5.0
+STOP_AGAIN_SECONDS = 5.0
 """A handler that swallowed its interruption is interrupted again after this long."""
-_DRAIN_STOP_SECONDS = 6.0
+DRAIN_STOP_SECONDS = 6.0
 """How long interrupted handlers may take at the end of a drain: isolated processes have a grace
 period of their own."""
 
@@ -498,7 +498,7 @@ class Worker:
     async def _watch(self) -> None:
         """Supervise running jobs. It never waits for the database, so it works without one."""
         while True:
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(WATCH_SECONDS)
             now = time.monotonic()
             self._renewer.stop_lost_lanes(now)
             self._stop_overdue(now)
@@ -579,13 +579,13 @@ class Worker:
     def _stop_overdue(self, now: float) -> None:
         for running in self._running:
             if running.stop_reason is not None:
-                if now - running.stopped_at > _STOP_AGAIN_SECONDS:
+                if now - running.stopped_at > STOP_AGAIN_SECONDS:
                     running.stop(running.stop_reason, now)
             elif now >= running.deadline:
                 running.stop(StopReason.TIMEOUT, now)
             elif (
                 running.cancel_asked_at is not None
-                and now - running.cancel_asked_at >= _CANCEL_GRACE_SECONDS
+                and now - running.cancel_asked_at >= CANCEL_GRACE_SECONDS
             ):
                 running.stop(StopReason.CANCEL, now)
 
@@ -605,7 +605,7 @@ class Worker:
     async def _run_start_recorder(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_WATCH_SECONDS):
+                async with asyncio.timeout(WATCH_SECONDS):
                     await self._start_reported.wait()
             self._start_reported.clear()
             await self._record_starts(time.monotonic())
@@ -644,7 +644,7 @@ class Worker:
         if running.shown_from is None:
             return False
         reports_itself = self._endpoints[running.claimed.endpoint].starts_itself
-        return reports_itself or now - running.shown_from >= _WATCH_SECONDS
+        return reports_itself or now - running.shown_from >= WATCH_SECONDS
 
     def _leases(self) -> set[int]:
         """Every lease that this worker knows of."""
@@ -671,7 +671,7 @@ class Worker:
         now = time.monotonic()
         for running in self._running:
             running.stop(StopReason.DRAIN, now)
-        await self._while_running(_DRAIN_STOP_SECONDS)
+        await self._while_running(DRAIN_STOP_SECONDS)
         # Handlers that will not stop: their jobs go back, and whatever they still do is refused.
         for running in list(self._running):
             running.stop_reason = StopReason.GIVEN_BACK
@@ -684,14 +684,14 @@ class Worker:
         while (  # noqa: ASYNC110 - two things to wait for, and a deadline
             self._running or not self._exchange.quiet
         ) and time.monotonic() < deadline:
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(WATCH_SECONDS)
 
     async def _until_recorded(self) -> None:
         while not self._exchange.quiet:
             if self._exchange.failing_for() > self._settings.drain_seconds:
                 _log.error("the database is unreachable: the leases will expire by themselves")
                 return
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(WATCH_SECONDS)
 
     async def _close(self) -> None:
         self._closing = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -25,7 +26,15 @@ class Replica:
 
     def __init__(self, settings: Settings) -> None:
         self.line = CountedLine(settings.database_url, name="test auth")
-        self.authenticator = Authenticator(settings, self.line, trusted=self.hears)
+        self.now: float | None = None
+        """What the clock of its cache shows, if a test has stopped it."""
+        self.is_deaf_and_trusting = False
+        self.authenticator = Authenticator(
+            settings,
+            self.line,
+            trusted=lambda: self.is_deaf_and_trusting or self.hears(),
+            clock=lambda: time.monotonic() if self.now is None else self.now,
+        )
         self.listener = NotificationListener(settings.database_url).subscribe(
             {KEYS: self._heard}, on_gap=self.authenticator.forget_all
         )

@@ -194,7 +194,7 @@ async def test_what_was_found_while_deaf_is_not_remembered(one: Replica, line: C
     await one.listener.stop()
     assert await one.accepts(spelt(key))
     await tenants.revoke(line, ORG, key.key_id)
-    one.authenticator._trusted = lambda: True
+    one.is_deaf_and_trusting = True
     assert one.authenticator.known(spelt(key)) is None
 
 
@@ -210,17 +210,16 @@ async def test_a_gap_forgets_everything(one: Replica, line: Connection) -> None:
 
 
 async def test_a_key_is_remembered_no_longer_than_it_lives(one: Replica, line: Connection) -> None:
-    now = 1000.0
-    one.authenticator._known._clock = lambda: now
+    one.now = 1000.0
     short, long = await new_key(line, seconds_to_live=60), await new_key(line)
     for key in (short, long):
         assert await one.accepts(spelt(key))
-    now += 59
+    one.now += 59
     assert one.authenticator.known(spelt(short)) is not None
-    now += 2
+    one.now += 2
     assert one.authenticator.known(spelt(short)) is None
     assert one.authenticator.known(spelt(long)) is not None
-    now += 240
+    one.now += 240
     assert one.authenticator.known(spelt(long)) is None
 
 

@@ -331,9 +331,8 @@ async def test_with_billing_off_every_organisation_is_active(settings: Settings)
 
 async def test_a_plan_is_remembered_for_half_a_minute(billing: Settings, line: Connection) -> None:
     counted = CountedLine(billing.database_url, name="counted")
-    subscriptions = Subscriptions(billing, counted)
     now = 1000.0
-    subscriptions._active._clock = lambda: now
+    subscriptions = Subscriptions(billing, counted, clock=lambda: now)
     await subscriptions.check("acme")
     await subscriptions.check("acme")
     assert counted.statements == 1

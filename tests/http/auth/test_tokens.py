@@ -335,16 +335,15 @@ async def test_a_tokens_organisation_is_limited_as_its_row_says(dsn: str, line: 
 
 async def test_a_token_is_remembered_no_longer_than_it_lives(dsn: str, line: Connection) -> None:
     async with replica(_settings(dsn)) as one:
-        now = 1000.0
-        one.authenticator._known._clock = lambda: now
+        one.now = 1000.0
         signed = token(claims=claims(exp=int(time.time()) + 60))
         overdue = token(claims=claims(exp=int(time.time()) - 5))
         for credential in (signed, overdue):
             await one.authenticator.check(credential)
         assert one.authenticator.known(overdue) is None
-        now += 58
+        one.now += 58
         assert one.authenticator.known(signed) is not None
-        now += 3
+        one.now += 3
         assert one.authenticator.known(signed) is None
 
 

@@ -92,7 +92,7 @@ async def test_what_ends_by_itself_is_not_cut_short() -> None:
         await asyncio.sleep(0)
         result = "whole"
     assert result == "whole"
-    assert not draining._waits
+    assert draining.waits == 0
 
 
 async def test_a_timeout_of_the_waits_own_is_raised() -> None:

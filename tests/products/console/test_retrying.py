@@ -190,7 +190,7 @@ async def test_an_order_by_filter_turns_over_pages_on_which_nothing_fits(
     wanted = (await user.ended("sweep", room="cellar", code="out_of_soap"))["id"]
     for n in range(7):
         await user.ended("sweep", room=f"attic {n}", code="no_bucket")
-    monkeypatch.setattr("coatcheck.core.org_jobs._FIRST_STEP_ROWS", 1)
+    monkeypatch.setattr("coatcheck.core.org_jobs.FIRST_STEP_ROWS", 1)
     monkeypatch.setattr("coatcheck.core.org_jobs.WALKED_ROWS_MAX", 3)
     order = {"action": "retry", "filter": {"error_code": "out_of_soap"}, "limit": 1}
     answer = (await user.post("jobs/bulk", order)).json()

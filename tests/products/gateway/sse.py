@@ -27,8 +27,8 @@ class EventReader:
     """Reads the blocks of ``GET path`` one by one."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+        self.reader = reader
+        self.writer = writer
         self._text = ""
         self._ended = False
         self.status = 0
@@ -44,8 +44,8 @@ class EventReader:
         lines = [f"GET {path} HTTP/1.1", f"Host: {url.host}"]
         fields = {"Authorization": client.headers["Authorization"], **(headers or {})}
         lines += [f"{name}: {value}" for name, value in fields.items()]
-        follower._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
-        head = (await follower._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        follower.writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+        head = (await follower.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         follower.status = int(head[0].split(" ")[1])
         for line in filter(None, head[1:]):
             name, _, value = line.partition(":")
@@ -58,8 +58,8 @@ class EventReader:
             if self._ended:
                 assert self._text == "", "the stream ended in the middle of an event"
                 return None
-            size = int(await self._reader.readline(), 16)
-            chunk = await self._reader.readexactly(size + 2)
+            size = int(await self.reader.readline(), 16)
+            chunk = await self.reader.readexactly(size + 2)
             self._text += chunk[:size].decode()
             self._ended = size == 0
         block, _, self._text = self._text.partition("\n\n")
@@ -85,7 +85,7 @@ class EventReader:
 
     def break_off(self) -> None:
         """Cut the connection as a lost network would: without a word."""
-        self._writer.transport.abort()
+        self.writer.transport.abort()
 
 
 @asynccontextmanager

@@ -132,7 +132,7 @@ async def test_a_worker_that_loses_its_lease_while_it_downloads_removes_what_it_
     body = (await post(deployment.http, ARCHIVE, "k")).json()
     await held.reached.wait()
     (first,) = archives_on_disk(tmp_path)
-    worker._lose(Lane.STANDARD)
+    worker._lose(Lane.STANDARD)  # noqa: SLF001  as after a silence
 
     async def gone() -> bool:
         return not first.exists()
@@ -170,7 +170,7 @@ async def test_a_folder_that_could_not_be_removed_is_not_said_to_be_gone(
 async def test_a_folder_that_could_not_be_removed_is_removed_later(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "_CLEANUP_SECONDS", 0.1)
+    monkeypatch.setattr(executor, "CLEANUP_SECONDS", 0.1)
     with monkeypatch.context() as stubborn:
         stubborn.setattr(TempRoot, "remove", lambda *_: None)
         await deployment.start_graphs_worker()

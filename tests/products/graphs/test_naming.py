@@ -195,7 +195,7 @@ PLAIN = [("Plain 1", "clustering"), ("Plain 2", "clustering")]
         completion({"domains": [{"id": "domain-1", "name": "a\u202eb"}]}),
         completion({"domains": [{"id": "domain-1", "name": "Plain 2"}]}),
         completion({"domains": [{"id": "domain-1", "name": "Orders"}]})
-        + " " * naming._ANSWER_BYTES_MAX,
+        + " " * naming.ANSWER_BYTES_MAX,
     ],
 )
 async def test_what_makes_no_sense_leaves_the_plain_names(
@@ -260,7 +260,7 @@ async def test_a_model_that_fails_for_a_moment_is_asked_again(
 async def test_a_model_that_did_not_answer_in_time_is_asked_again(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(naming, "_ANSWER_SECONDS_MAX", 3.0)  # enough to be asked in a crowd
+    monkeypatch.setattr(naming, "ANSWER_SECONDS_MAX", 3.0)  # enough to be asked in a crowd
     model.says, model.first = renaming, [None]
     result = await completed(model.url, tmp_path)
     assert result["domainNaming"] == {"by": "llm", "attempts": 2}
@@ -282,14 +282,14 @@ def test_a_busy_model_says_when_to_come_back(asked: str, seconds: float) -> None
     answer = httpx2.Response(429, headers={"Retry-After": asked}, request=request)
     with pytest.raises(httpx2.HTTPStatusError) as refused:
         answer.raise_for_status()
-    failure = naming._failure(refused.value)
+    failure = naming.failure_of(refused.value)
     assert (failure.is_transient, failure.after) == (True, seconds)
 
 
 async def test_a_model_that_does_not_answer_is_not_waited_for(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(naming, "_ANSWER_SECONDS_MAX", 2.0)  # enough to be asked in a crowd
+    monkeypatch.setattr(naming, "ANSWER_SECONDS_MAX", 2.0)  # enough to be asked in a crowd
     model.holding = True
     result = await completed(model.url, tmp_path)
     assert names(result["domains"]) == PLAIN
@@ -300,7 +300,7 @@ async def test_a_model_that_does_not_answer_is_not_waited_for(
 async def test_an_answer_that_trickles_in_for_ever_is_not_waited_for(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(naming, "_ANSWER_SECONDS_MAX", 2.0)  # enough to be asked in a crowd
+    monkeypatch.setattr(naming, "ANSWER_SECONDS_MAX", 2.0)  # enough to be asked in a crowd
     model.trickling = True
     result = await completed(model.url, tmp_path)
     assert names(result["domains"]) == PLAIN

@@ -88,7 +88,7 @@ async def test_who_gives_up_or_waits_in_vain_takes_no_room(monkeypatch: pytest.M
     await again.begin(*(f"org-{number}" for number in range(UPLOADS_MAX)))
     assert again.entered == UPLOADS_MAX
     await again.end()
-    assert places._orgs == {}  # nothing is kept of those who left
+    assert places.in_use == 0  # nothing is kept of those who left
 
 
 async def test_uploads_that_stand_still_do_not_keep_another_organisation_out(
@@ -125,14 +125,14 @@ async def test_who_waited_for_room_uploads_nothing_if_its_key_has_a_job_by_then(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upload_limits, "UPLOADS_OF_ONE_ORG_MAX", 1)
-    rooms: list[upload_limits._OrgRoom] = []
+    rooms: list[upload_limits.OrgRoom] = []
 
-    class Watched(upload_limits._OrgRoom):
+    class Watched(upload_limits.OrgRoom):
         def __init__(self, places: int) -> None:
             super().__init__(places)
             rooms.append(self)
 
-    monkeypatch.setattr(upload_limits, "_OrgRoom", Watched)
+    monkeypatch.setattr(upload_limits, "OrgRoom", Watched)
     uploads: list[str] = []
 
     async def counted(container: BlobContainer, key: str, source: AsyncIterator[bytes]) -> Any:

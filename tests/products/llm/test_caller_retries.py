@@ -105,13 +105,13 @@ async def leave(
 
     async def is_waited_for() -> JobView | None:
         new = [view for view in await jobs(talk) if view.id not in known]
-        return new[0] if new and engine._watcher._waiters else None
+        return new[0] if new and engine.waits > 0 else None
 
     view: JobView = await eventually_async(is_waited_for, "the job is waited for")
     asking.cancel()
 
     async def has_left() -> bool:
-        return not engine._watcher._waiters
+        return engine.waits == 0
 
     await eventually_async(has_left, "nobody waits for the job")
     return view
@@ -185,7 +185,7 @@ async def test_of_two_retries_at_once_one_joins_and_the_other_has_a_job_of_its_o
 
     async def both_wait() -> bool:
         engines = (talk.deployment.engine, second.context.engine)
-        return all(engine._watcher._waiters for engine in engines)
+        return all(engine.waits > 0 for engine in engines)
 
     await eventually_async(both_wait, "both wait for a job")
     go_on(talk)
@@ -348,7 +348,7 @@ async def test_a_retry_joins_on_every_route_of_openais(
     asking = asyncio.create_task(talk.deployment.http.post(path, json=asked))
 
     async def is_waited_for() -> bool:
-        return bool(await jobs(talk)) and bool(engine._watcher._waiters)
+        return bool(await jobs(talk)) and engine.waits > 0
 
     await eventually_async(is_waited_for, "the job is waited for")
     asking.cancel()
@@ -367,7 +367,7 @@ async def test_a_server_that_stops_sends_the_package_on_to_the_same_job(talk: Ta
     asking = asyncio.create_task(second.http.post(COMPLETIONS, json=CHAT))
 
     async def is_waited_for() -> bool:
-        return bool(second.context.engine._watcher._waiters)
+        return second.context.engine.waits > 0
 
     await eventually_async(is_waited_for, "the job is waited for")
     await second.stop()
@@ -388,7 +388,7 @@ async def test_a_server_that_stops_keeps_the_package_from_what_it_could_not_join
     asking = asyncio.create_task(second.http.post(COMPLETIONS, json=CHAT | fields))
 
     async def is_waited_for() -> bool:
-        return bool(second.context.engine._watcher._waiters)
+        return second.context.engine.waits > 0
 
     await eventually_async(is_waited_for, "the job is waited for")
     await second.stop()
@@ -439,7 +439,7 @@ class TestWhereAbandonedChatsAreCancelled:
         asking = asyncio.create_task(second.http.post(COMPLETIONS, json=CHAT))
 
         async def is_waited_for() -> bool:
-            return bool(second.context.engine._watcher._waiters)
+            return second.context.engine.waits > 0
 
         await eventually_async(is_waited_for, "the job is waited for")
         await second.stop()

@@ -15,6 +15,7 @@ import pytest
 from coatcheck import Engine, Job, Service, Settings
 from coatcheck.core import output, watcher
 from coatcheck.core.queries import reports
+from coatcheck.db.notifications import CHANGED
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.job import JobView
 from coatcheck.http.lifecycle import ServerDraining as Drain
@@ -29,6 +30,7 @@ from coatcheck.products.llm.output_stream import (
     follow,
 )
 from coatcheck.worker.worker import Worker
+from tests.db.rows import connected
 from tests.waiting import eventually_async
 
 RESTART = {"coatcheck": {"restarted": True, "attempt": 2}}
@@ -164,7 +166,7 @@ async def test_a_page_ends_when_it_has_its_bytes(
 
 
 async def test_followers_that_are_woken_together_share_a_read(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = uuid4().hex
     reads: list[int] = []
@@ -174,7 +176,7 @@ async def test_followers_that_are_woken_together_share_a_read(
         reads.append(len(places))
         return await tails(line, places, *bounds)
 
-    monkeypatch.setattr(watcher, "_LOOK_AGAIN_SECONDS", 60.0)
+    monkeypatch.setattr(watcher, "LOOK_AGAIN_SECONDS", 60.0)
     groups = [[{"n": 1}], [{"n": 2}]]
     tickets = [
         await engine.submit("speaker.post__say", {"groups": groups, "gate": gate}) for _ in range(4)
@@ -188,7 +190,9 @@ async def test_followers_that_are_woken_together_share_a_read(
     async def one_read_served_all() -> bool:
         """Whoever was reading just then is woken, too, and reads a moment later: then, again."""
         reads.clear()
-        engine._watcher.on_notification(",".join(ticket.uuid.hex for ticket in tickets))
+        changed = ",".join(ticket.uuid.hex for ticket in tickets)
+        async with connected(dsn) as connection:
+            await connection.execute("SELECT pg_notify($1, $2)", CHANGED, changed)
         await eventually_async(all_have_read, "all have read")
         return reads == [4]
 
@@ -221,7 +225,7 @@ async def test_a_drain_ends_the_stream_at_once_and_not_the_job(engine: Engine) -
     waiting = asyncio.ensure_future(anext(pieces))
 
     async def is_watched() -> bool:
-        return bool(engine._watcher._waiters)
+        return engine.waits > 0
 
     await eventually_async(is_watched, "it is followed")
     drain.begin()

@@ -85,7 +85,7 @@ async def nobody_waits(talk: Talking) -> None:
     """Return when nothing is left on the server of those who were there."""
 
     async def all_have_left() -> bool:
-        return not talk.deployment.engine._watcher._waiters
+        return talk.deployment.engine.waits == 0
 
     await eventually_async(all_have_left, "nobody waits for a job")
 
@@ -226,7 +226,7 @@ async def test_a_caller_who_leaves_takes_nothing_with_them(
     engine = talk.deployment.engine
 
     async def is_watched() -> bool:
-        return bool(engine._watcher._waiters)
+        return engine.waits > 0
 
     await eventually_async(is_watched, "the job is waited for")
     asking.cancel()
@@ -401,7 +401,7 @@ async def test_a_server_that_stops_says_that_the_job_goes_on(
         engine = second.context.engine
 
         async def is_waited_for() -> bool:
-            return sum(map(len, engine._watcher._waiters.values())) == 3
+            return engine.waits == 3
 
         await eventually_async(is_waited_for, "all three wait for the job")
         draining = asyncio.create_task(second.stop())
@@ -506,7 +506,7 @@ async def test_whoever_waits_for_the_first_word_is_401_once_their_key_is_revoked
     )
 
     async def waits() -> bool:
-        return bool(talk.deployment.engine._watcher._waiters)
+        return talk.deployment.engine.waits > 0
 
     await eventually_async(waits, "somebody waits for a job")
     await talk.deployment.revoke_key(key)
@@ -524,7 +524,7 @@ async def test_what_cannot_be_said_in_openais_words_is_a_bad_gateway(
     def odd(_: bytes) -> NoReturn:
         raise msgspec.ValidationError("it is odd")
 
-    monkeypatch.setattr(native, "_decode", odd)
+    monkeypatch.setattr(native, "decode_native", odd)
     async with streaming(http, "/v1/chat/completions", stream=True) as reader:
         ((_, only),) = await reader.events(1_000)
     assert only["error"]["code"] == "target_answer_invalid"

@@ -48,8 +48,8 @@ async def waits(chats: Chats, job_id: str) -> JobView:
 @pytest.fixture
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Targets are looked at once: after that it is a job that finds them away."""
-    monkeypatch.setattr(target_monitor, "_LOOK_INTERVAL_MIN_SECONDS", 3_600.0)
-    monkeypatch.setattr(target_monitor, "_BUSY_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr(target_monitor, "LOOK_INTERVAL_MIN_SECONDS", 3_600.0)
+    monkeypatch.setattr(target_monitor, "BUSY_LOOK_SECONDS", 3_600.0)
 
 
 async def test_jobs_wait_for_a_target_that_is_asleep_and_go_when_it_wakes(
@@ -250,7 +250,7 @@ async def test_a_look_from_before_a_model_was_loaded_does_not_unload_it(
             return view.looked_at and view.looking is None
 
         await eventually_async(at_rest, "the target was looked at")
-        monkeypatch.setattr(monitor, "_look_soon", lambda _: None)  # only the looks below
+        monkeypatch.setattr(monitor, "look_soon", lambda _: None)  # only the looks below
 
         async def overtaken(of: LlmTarget, path: str) -> TargetDocument:
             looked = await look(of, path)
@@ -258,11 +258,11 @@ async def test_a_look_from_before_a_model_was_loaded_does_not_unload_it(
             return looked
 
         monkeypatch.setattr(monitor._upstream, "get", overtaken)
-        await monitor._look_at_resident(view)
+        await monitor.look_at_resident(view)
         assert monitor.offers()[0].resident == {"one:latest"}
         # Who asks now is told by a list that was made after it.
         monkeypatch.setattr(monitor._upstream, "get", look)
-        await monitor._look_at_resident(view)
+        await monitor.look_at_resident(view)
         assert monitor.offers()[0].resident == frozenset()
 
 
@@ -308,8 +308,8 @@ async def test_one_that_runs_takes_over_to_probe_when_nobody_does_any_more(
     dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = Connection(dsn, name="tests")
-    monkeypatch.setattr(target_monitor, "_STATES_SECONDS", 0.0)
-    monkeypatch.setattr(target_monitor, "_TICK_SECONDS", 0.05)
+    monkeypatch.setattr(target_monitor, "STATES_SECONDS", 0.0)
+    monkeypatch.setattr(target_monitor, "TICK_SECONDS", 0.05)
     async with OllamaUpstream() as target, monitor_of(dsn, target) as monitor:
 
         async def offered() -> bool:
@@ -325,7 +325,7 @@ async def test_one_that_runs_takes_over_to_probe_when_nobody_does_any_more(
         for _ in range(5):
             await monitor.tick()
         assert target.seen.paths["/api/version"] == 0, "somebody else probes it"
-        monkeypatch.setattr(target_monitor, "_OVERDUE_SECONDS", 0.0)
+        monkeypatch.setattr(target_monitor, "OVERDUE_SECONDS", 0.0)
         await eventually_async(offered, "it was probed, and is offered again")
         [state] = await queries.target_states(line)
         assert state.unreachable_since is None

@@ -18,7 +18,7 @@ from tests.worker.running.isolated_handlers import apart
 @pytest.fixture
 def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler that was asked to stop is interrupted soon."""
-    monkeypatch.setattr(agent, "_CANCEL_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(agent, "CANCEL_GRACE_SECONDS", 0.2)
 
 
 async def test_a_queued_job_is_cancelled_at_once_and_never_runs(deployment: Deployment) -> None:

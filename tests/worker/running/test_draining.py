@@ -142,7 +142,7 @@ async def test_jobs_of_a_claim_that_was_under_way_are_not_left_to_be_rescued(
 async def test_a_handler_that_will_not_be_interrupted_keeps_neither_its_job_nor_the_worker(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "_DRAIN_STOP_SECONDS", 0.3)
+    monkeypatch.setattr(agent, "DRAIN_STOP_SECONDS", 0.3)
     service = Service("lab")
     gate = asyncio.Event()
     ended = asyncio.Event()

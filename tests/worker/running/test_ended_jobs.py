@@ -171,7 +171,7 @@ async def test_a_store_that_fails_does_not_show_in_the_job_and_is_left_to_the_up
 async def test_more_ended_jobs_than_can_wait_are_left_to_the_upkeep(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(input_disposal, "_JOBS_WAITING_MAX", 2)
+    monkeypatch.setattr(input_disposal, "JOBS_WAITING_MAX", 2)
     tickets = [await hand_in(deployment, "return") for _ in range(3)]
     async with InputDisposal(deployment.database, deployment.engine.blobs) as disposal:
         told: list[ClaimedJob] = []

@@ -61,7 +61,7 @@ async def test_a_start_that_was_said_is_shown_without_waiting_for_the_next_look(
         await end.wait()
         return "done"
 
-    monkeypatch.setattr(agent, "_WATCH_SECONDS", 3_600.0)
+    monkeypatch.setattr(agent, "WATCH_SECONDS", 3_600.0)
     await deployment.start_worker(lab)
     ticket = await deployment.engine.submit("lab.post__late")
     await deployment.wait_for_state(ticket, State.PROCESSING)
@@ -121,7 +121,7 @@ async def test_a_job_that_never_begins_is_stopped_at_its_timeout(deployment: Dep
 async def test_a_job_that_has_not_begun_can_be_cancelled(
     obeys: bool, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "_CANCEL_GRACE_SECONDS", 60.0 if obeys else 0.0)
+    monkeypatch.setattr(agent, "CANCEL_GRACE_SECONDS", 60.0 if obeys else 0.0)
     lab = Service("lab")
 
     @lab.post("/waiting", starts_itself=True)

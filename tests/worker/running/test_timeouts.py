@@ -144,7 +144,7 @@ async def test_what_a_job_said_before_its_timeout_can_be_read_after_it(
 async def test_a_handler_that_swallows_its_interruption_is_interrupted_again(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "_STOP_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(agent, "STOP_AGAIN_SECONDS", 0.1)
     service = Service("lab")
     swallowed = 0
 
@@ -172,7 +172,7 @@ async def test_a_handler_that_swallows_its_interruption_is_interrupted_again(
 async def test_the_next_job_of_a_slot_does_not_inherit_the_interruptions_of_the_last(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "_STOP_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(agent, "STOP_AGAIN_SECONDS", 0.1)
     service = Service("lab")
     interruptions: list[int] = []
 
@@ -301,7 +301,7 @@ async def test_a_job_that_finds_no_thread_is_given_back_once_and_not_claimed_aga
 
     with monkeypatch.context() as watched:
         # Nothing but the job itself looks at the threads.
-        watched.setattr(agent, "_WATCH_SECONDS", 3_600.0)
+        watched.setattr(agent, "WATCH_SECONDS", 3_600.0)
         worker = await deployment.start_worker(service)
         hung = [
             await deployment.engine.submit("lab.post__hang", retries=0)

@@ -9,7 +9,7 @@ from coatcheck_codegraph.entities import Declared, Entity
 from coatcheck_codegraph.facts import Ref
 from coatcheck_codegraph.language import Outside
 
-_CLASSES_MAX: Final = 200
+CLASSES_MAX: Final = 200
 """The number of ancestors of one class that count; more distant ones are left out."""
 
 
@@ -49,7 +49,7 @@ class ClassAncestors:
     def _chain(self, of: Declared) -> list[Declared] | None:
         """The ancestors of a class none of whose ancestors extends several; None if one does."""
         found = {of: None}
-        while (above := self._classes_above(of)) and len(found) < _CLASSES_MAX:
+        while (above := self._classes_above(of)) and len(found) < CLASSES_MAX:
             if len(above) > 1:
                 return None
             of = above[0]
@@ -85,7 +85,7 @@ class ClassAncestors:
             further: list[Declared] = []
             for declared in level:
                 for base in self._classes_above(declared):
-                    if len(found) >= _CLASSES_MAX:
+                    if len(found) >= CLASSES_MAX:
                         return found
                     if base not in found:
                         found.add(base)
@@ -97,7 +97,7 @@ class ClassAncestors:
         above = self._above.get(of)
         if above is None:
             declared = [base for base in self.bases(of) if isinstance(base, Declared)]
-            above = tuple(declared[:_CLASSES_MAX])
+            above = tuple(declared[:CLASSES_MAX])
             if not any(part in self._pending for part in self._parts.get(of, (of,))):
                 self._above[of] = above
         return above

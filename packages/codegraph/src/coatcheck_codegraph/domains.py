@@ -191,7 +191,7 @@ _SAME_FOLDER: Final = 0.05
 """The weight between files that only share a folder: enough for files without any other link, too
 little to outweigh one."""
 
-_PAIRS_MAX: Final = 200_000
+PAIRS_MAX: Final = 200_000
 """The number of linked pairs of files; with more, only the strongest count."""
 
 _DIVIDED_FILES_MIN: Final = 6
@@ -384,9 +384,9 @@ def _graph(files: Sequence[DomainFile], links: Iterable[Link]) -> networkx.Graph
             pair = (nearest[folder], number)
             weights[pair] = weights.get(pair, 0.0) + _SAME_FOLDER
         nearest[folder] = number
-    if len(weights) > _PAIRS_MAX:
+    if len(weights) > PAIRS_MAX:
         strongest = sorted(weights.items(), key=lambda tie: (-tie[1], tie[0]))
-        weights = dict(strongest[:_PAIRS_MAX])
+        weights = dict(strongest[:PAIRS_MAX])
     graph.add_weighted_edges_from(
         (one, other, weight) for (one, other), weight in sorted(weights.items())
     )

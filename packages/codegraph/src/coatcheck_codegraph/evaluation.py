@@ -36,7 +36,7 @@ from coatcheck_codegraph.project import Project
 _DEPTH_MAX: Final = 40
 """The depth of nested evaluations. Each takes a handful of Python's stack frames."""
 
-_WILDCARDS_FOLLOWED_MAX: Final = 200
+WILDCARDS_FOLLOWED_MAX: Final = 200
 """The number of wildcard imports that are followed in search of one name."""
 
 _EXPORTED_MAX: Final = 400_000
@@ -502,7 +502,7 @@ class Evaluator:
             for ordinal in self._wildcards.bringing(names, scope, name, exported, is_final):
                 self._stars_followed = followed = followed + 1
                 target = self.target(names.path, ordinal)
-                if followed > _WILDCARDS_FOLLOWED_MAX or target is None:
+                if followed > WILDCARDS_FOLLOWED_MAX or target is None:
                     return None
                 entity = self.member(target, name, as_type, False, names.path)
                 if entity is not None:

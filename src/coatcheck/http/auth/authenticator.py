@@ -181,16 +181,24 @@ _ORG_WORD: Final = "org:"
 class Authenticator:
     """Checks credentials against the database and the trusted issuers.
 
-    ``trusted`` says whether this process receives revocations at this moment.
+    ``trusted`` says whether this process receives revocations at this moment. ``clock`` measures
+    how long something is cached.
     """
 
-    def __init__(self, settings: Settings, db: Connection, *, trusted: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        db: Connection,
+        *,
+        trusted: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._trusted = trusted
         self._keys = KeyCheck(settings.require("key_pepper").encode(), db)
         self._tokens = TokenCheck(settings.token_issuers)
         self._orgs = OrgLookUp(db)
-        self._known: RecentCache[bytes, Principal] = RecentCache(REMEMBERED_SECONDS)
-        self._anonymous: RecentCache[str, Principal] = RecentCache(REMEMBERED_SECONDS)
+        self._known: RecentCache[bytes, Principal] = RecentCache(REMEMBERED_SECONDS, clock=clock)
+        self._anonymous: RecentCache[str, Principal] = RecentCache(REMEMBERED_SECONDS, clock=clock)
         self._watches = CredentialWatches(self._seconds_left, trusted=trusted)
 
     def known(self, credential: bytes) -> Principal | None:

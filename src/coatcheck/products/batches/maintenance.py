@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _RUN_COMPLETER_RUNS_MAX: Final = 200
 _RUN_COMPLETER_POLL_SECONDS: Final = 0.2
 """A run completes at most this long after its last task was counted."""
-_SUCCESSES_SECONDS: Final = 10.0
+SUCCESSES_SECONDS: Final = 10.0
 """The shortest time between two webhooks of a run that report succeeded tasks."""
 
 
@@ -55,7 +55,7 @@ class RunCompleter(Loop):
                 run.status,
                 extra={"batch_id": to_text(run.batch), "run_id": to_text(run.run)},
             )
-        await repository.notify_successes(self._db, _SUCCESSES_SECONDS)
+        await repository.notify_successes(self._db, SUCCESSES_SECONDS)
         if completed:
             self._notifier.notify(CHANGED, {run.batch.hex for run in completed})
         return 0.0 if len(completed) == _RUN_COMPLETER_RUNS_MAX else _RUN_COMPLETER_POLL_SECONDS
@@ -86,8 +86,8 @@ class BatchSweeper(OrphanBlobSweeper):
         return pause
 
 
-_CANCEL_RUNS_MAX: Final = 20
-_TASKS_MAX: Final = 1_000
+CANCEL_RUNS_MAX: Final = 20
+TASKS_MAX: Final = 1_000
 _CANCEL_POLL_SECONDS: Final = 1.0
 
 
@@ -109,18 +109,18 @@ class BatchCanceller(Loop):
         self._after: CancellingRun | None = None
 
     async def tick(self) -> float:
-        runs = await removal.cancelling(self._db, self._after, _CANCEL_RUNS_MAX)
-        self._after = runs[-1] if len(runs) == _CANCEL_RUNS_MAX else None
+        runs = await removal.cancelling(self._db, self._after, CANCEL_RUNS_MAX)
+        self._after = runs[-1] if len(runs) == CANCEL_RUNS_MAX else None
         cancelled = [await self._end_tasks(run) for run in runs]
-        more = self._after is not None or any(count >= _TASKS_MAX for count in cancelled)
+        more = self._after is not None or any(count >= TASKS_MAX for count in cancelled)
         return 0.0 if more else _CANCEL_POLL_SECONDS
 
     async def _end_tasks(self, run: CancellingRun) -> int:
         await removal.end_ingest(self._db, run)
-        cancelled, lane = await removal.cancel_waiting(self._db, run, _TASKS_MAX)
+        cancelled, lane = await removal.cancel_waiting(self._db, run, TASKS_MAX)
         if lane is not None:
             self._job_stats.moved(run.org, lane, State.CANCELLED, jobs=cancelled)
-        asked = await removal.request_cancel(self._db, run, _TASKS_MAX)
+        asked = await removal.request_cancel(self._db, run, TASKS_MAX)
         if asked:
             self._notifier.notify(CANCEL, [f"{task.boot}:{task.uuid.hex}" for task in asked])
         if asked or cancelled:
@@ -128,7 +128,7 @@ class BatchCanceller(Loop):
         return max(cancelled, len(asked))
 
 
-_BATCHES_MAX: Final = 5
+BATCHES_MAX: Final = 5
 _EXPIRED_MAX: Final = 100
 _PARTS_MAX: Final = 20
 _EXPORTS_MAX: Final = 100
@@ -156,8 +156,8 @@ class BatchRemover(Loop):
         if self._after is None:
             await removal.expire(self._db, _EXPIRED_MAX)
             await removal.close_idle(self._db, _EXPIRED_MAX)
-        batches = await removal.deleted(self._db, self._after, _BATCHES_MAX)
-        self._after = batches[-1] if len(batches) == _BATCHES_MAX else None
+        batches = await removal.deleted(self._db, self._after, BATCHES_MAX)
+        self._after = batches[-1] if len(batches) == BATCHES_MAX else None
         moved = False
         failed: BlobStoreUnavailable | None = None
         for batch in batches:
@@ -192,7 +192,7 @@ class BatchRemover(Loop):
         return False  # the usage rollup has not summed up what its tasks used yet
 
     async def _remove_tasks(self, batch: DeletedBatch, run: OldRun) -> None:
-        tasks = removal.last_tasks(run, _TASKS_MAX)
+        tasks = removal.last_tasks(run, TASKS_MAX)
         await self._blobs.delete(await removal.task_blobs(self._db, batch.org, tasks))
         crash_point("batch.remove_chunk_deleted")
         await removal.delete_tasks(self._db, batch.org, run, tasks)

@@ -76,7 +76,7 @@ _WEIGHT_STEP: Final = 1.25
 _ENDING_SECONDS_MAX: Final = 60.0
 """The time that an analysis may take to stop after it was asked to."""
 ARCHIVE: Final = "archive.zip"
-_CLEANUP_SECONDS: Final = 15.0
+CLEANUP_SECONDS: Final = 15.0
 
 Handler = Callable[[Job, AnalysisRequest], Awaitable[StoredGraphResult]]
 
@@ -270,7 +270,7 @@ class GraphExecutor:
                 _log.info("the cleanup of dead analyses is tried again later: %s", error)
             except Exception:  # noqa: BLE001 - it is tried again; nothing else depends on it
                 _log.exception("the cleanup of dead analyses failed")
-            await asyncio.sleep(_CLEANUP_SECONDS)
+            await asyncio.sleep(CLEANUP_SECONDS)
 
     async def _record_at_exit(self) -> None:
         """Record the copies that were left for the next cleanup: their folders are removed now."""

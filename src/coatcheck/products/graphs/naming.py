@@ -39,8 +39,8 @@ _TRANSIENT_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.T
 """Statuses that are retried, besides 5xx."""
 _NAMED_MAX: Final = 60
 """The number of domains that the model sees, largest first."""
-_ANSWER_SECONDS_MAX: Final = 120.0
-_ANSWER_BYTES_MAX: Final = 1024 * 1024
+ANSWER_SECONDS_MAX: Final = 120.0
+ANSWER_BYTES_MAX: Final = 1024 * 1024
 _NAME_CHARACTERS_MAX: Final = 80
 _DESCRIPTION_CHARACTERS_MAX: Final = 500
 
@@ -74,7 +74,7 @@ class _Completion(msgspec.Struct):
     choices: list[_NamingChoice]
 
 
-class _Failure(NamedTuple):
+class Failure(NamedTuple):
     """Why the model did not name domains. ``what`` completes the sentence "the model ...".
 
     ``after`` is the delay before a retry that the model asked for, if any.
@@ -137,20 +137,20 @@ async def _name(settings: Settings, domains: Sequence[DomainEntry]) -> DomainNam
     return DomainNaming("llm", attempt)
 
 
-async def _try_naming(settings: Settings, domains: Sequence[DomainEntry]) -> _Failure | None:
+async def _try_naming(settings: Settings, domains: Sequence[DomainEntry]) -> Failure | None:
     """Ask the model once, and rename the domains that it names. None if that succeeded."""
     shown = domains[:_NAMED_MAX]
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
             named = await _request_names(settings, shown)
     except (httpx2.HTTPError, msgspec.MsgspecError, ValueError, TimeoutError) as error:
-        return _failure(error)
+        return failure_of(error)
     if not _rename(domains, shown, named):
-        return _Failure("answer_unusable", "named none of them", is_transient=False)
+        return Failure("answer_unusable", "named none of them", is_transient=False)
     return None
 
 
-def _fall_back(failure: _Failure, attempts: int) -> DomainNaming:
+def _fall_back(failure: Failure, attempts: int) -> DomainNaming:
     # Never the text of an error: it may quote what was sent.
     _log.warning(
         "domains keep their plain names: the model %s, asked %d times", failure.what, attempts
@@ -159,22 +159,22 @@ def _fall_back(failure: _Failure, attempts: int) -> DomainNaming:
     return DomainNaming("clustering", attempts, failure.reason, message)
 
 
-def _failure(error: Exception) -> _Failure:
+def failure_of(error: Exception) -> Failure:
     match error:
         case httpx2.HTTPStatusError():
             status = error.response.status_code
             what = f"answered {status}"
             if status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _TRANSIENT_STATUSES:
-                return _Failure("model_refused", what, is_transient=False)
+                return Failure("model_refused", what, is_transient=False)
             headers = error.response.headers
             after = parse_retry_after(headers, datetime.now(UTC), _AFTER_SECONDS_MAX)
-            return _Failure("model_failed", what, after=after)
+            return Failure("model_failed", what, after=after)
         case TimeoutError() | httpx2.TimeoutException():
-            return _Failure("model_timed_out", "did not answer in time")
+            return Failure("model_timed_out", "did not answer in time")
         case httpx2.HTTPError():
-            return _Failure("model_unreachable", "could not be reached, or broke off")
+            return Failure("model_unreachable", "could not be reached, or broke off")
         case _:
-            return _Failure("answer_invalid", "gave an answer in the wrong format")
+            return Failure("answer_invalid", "gave an answer in the wrong format")
 
 
 def _rename(
@@ -221,7 +221,7 @@ async def _request_names(settings: Settings, domains: Sequence[DomainEntry]) -> 
         httpx2.AsyncClient(
             verify=trusted_authorities(trust_env=False),
             trust_env=False,
-            timeout=_ANSWER_SECONDS_MAX,
+            timeout=ANSWER_SECONDS_MAX,
         ) as client,
         client.stream(
             "POST",
@@ -249,6 +249,6 @@ async def _body_of(answer: httpx2.Response) -> bytes:
     body = bytearray()
     async for piece in answer.aiter_bytes():
         body += piece
-        if len(body) > _ANSWER_BYTES_MAX:
+        if len(body) > ANSWER_BYTES_MAX:
             raise ValueError("the answer is too long")
     return bytes(body)

@@ -40,12 +40,12 @@ from coatcheck.products.llm.model_scheduler import (
 )
 
 sql: Final = Queries("coatcheck.products.llm", "queries")
-_JOBS_PER_QUEUE_MAX: Final = 16
+JOBS_PER_QUEUE_MAX: Final = 16
 """How many jobs of a queue one claim reads. The next claim follows at once."""
-_PICKS_PER_LANE_MAX: Final = 16
+PICKS_PER_LANE_MAX: Final = 16
 """How many jobs of a lane one claim picks. Each pick looks at every queue, while all other workers
 wait for the lock."""
-_RETRIED_AT_ONCE: Final = 1_000
+RETRIED_AT_ONCE: Final = 1_000
 RETRY_SECONDS_MAX: Final = 120.0
 """How long after its caller left a retry may join a chat. Clients retry within seconds, or after
 the answer's Retry-After, which OpenAI's clients follow for up to a minute."""
@@ -140,9 +140,9 @@ async def mark_reachable(db: Connection, target: str) -> int:
     await db.fetch(sql("mark_reachable"), target)
     retried = 0
     while True:
-        rows = await db.fetch(sql("retry_now"), _ENDPOINTS, _RETRIED_AT_ONCE)
+        rows = await db.fetch(sql("retry_now"), _ENDPOINTS, RETRIED_AT_ONCE)
         retried += len(rows)
-        if len(rows) < _RETRIED_AT_ONCE:
+        if len(rows) < RETRIED_AT_ONCE:
             return retried
 
 
@@ -211,7 +211,7 @@ async def _read_and_claim(
     if read.limited:
         await connection.execute("SET LOCAL synchronous_commit = on")
         await connection.execute(core_sql("claims/lock"))
-    most = min(free, max(order.room), _JOBS_PER_QUEUE_MAX)
+    most = min(free, max(order.room), JOBS_PER_QUEUE_MAX)
     rows, saw_all = await look(connection, order, limited=None, jobs=most)
     held_max_of = [held_max(row) if read.limited else {} for row in rows]
     held = await held_jobs_by_limit(connection) if any(held_max_of) else Counter()
@@ -231,7 +231,7 @@ async def _read_and_claim(
         )
         for row, limits in zip(rows, held_max_of, strict=True)
     ]
-    room = [min(slots, _PICKS_PER_LANE_MAX) for slots in order.room]
+    room = [min(slots, PICKS_PER_LANE_MAX) for slots in order.room]
     choice = choose(
         queues,
         read.targets,
@@ -246,7 +246,7 @@ async def _read_and_claim(
     # The choice takes everything it can from what was read, so more is left only in these cases.
     read_in_part = any(len(queue.since) == most for queue in queues)
     missed = len(claimed) < len(choice.picks)
-    cut_short = len(choice.picks) >= _PICKS_PER_LANE_MAX
+    cut_short = len(choice.picks) >= PICKS_PER_LANE_MAX
     if 0 < len(claimed) < free and (read_in_part or not saw_all or missed or cut_short):
         order.look_again_seconds = 0.0
     return claimed

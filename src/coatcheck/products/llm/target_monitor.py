@@ -34,15 +34,15 @@ from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)
 
-_TICK_SECONDS: Final = 1.0
+TICK_SECONDS: Final = 1.0
 _IDLE_LOOK_SECONDS: Final = 60.0
-_BUSY_LOOK_SECONDS: Final = 5.0
-_STATES_SECONDS: Final = 5.0
-_LOOK_INTERVAL_MIN_SECONDS: Final = 1.0
+BUSY_LOOK_SECONDS: Final = 5.0
+STATES_SECONDS: Final = 5.0
+LOOK_INTERVAL_MIN_SECONDS: Final = 1.0
 """The shortest time between two reads of a list, however many jobs end meanwhile."""
 _ANNOUNCED_MARGIN_SECONDS: Final = 1.0
 PROBE_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.0)
-_OVERDUE_SECONDS: Final = PROBE_BACKOFF.cap_seconds + 10.0
+OVERDUE_SECONDS: Final = PROBE_BACKOFF.cap_seconds + 10.0
 """A worker that has announced no further probe of a target for this long has stopped probing it."""
 _PROBES: Final = 2
 PROBE_INTERVAL_SECONDS: Final = 0.5
@@ -243,8 +243,8 @@ class TargetMonitor:
     # Reading the lists of models
 
     def _request_resident(self, view: _MonitoredTarget) -> None:
-        view.ps_due_at = min(view.ps_due_at, view.ps_seen_at + _LOOK_INTERVAL_MIN_SECONDS)
-        self._look_soon(view)
+        view.ps_due_at = min(view.ps_due_at, view.ps_seen_at + LOOK_INTERVAL_MIN_SECONDS)
+        self.look_soon(view)
 
     async def _tick_forever(self) -> None:
         while True:
@@ -254,17 +254,17 @@ class TargetMonitor:
                 _log.info("reading the states of targets failed, and is tried again: %s", error)
             except Exception:  # noqa: BLE001 - tried again; jobs go on meanwhile
                 _log.exception("monitoring the targets failed")
-            await asyncio.sleep(_TICK_SECONDS)
+            await asyncio.sleep(TICK_SECONDS)
 
     async def tick(self) -> None:
         """Read the lists and states that are due."""
         for view in self._targets.values():
-            self._look_soon(view)
+            self.look_soon(view)
         now = time.monotonic()
         if now >= self._states_due_at:
             await self._read_states()
             any_away = any(view.away for view in self._targets.values())
-            self._states_due_at = now + (_TICK_SECONDS if any_away else _STATES_SECONDS)
+            self._states_due_at = now + (TICK_SECONDS if any_away else STATES_SECONDS)
 
     async def _read_states(self) -> None:
         """Read which targets other workers found away, and probe those that nobody probes."""
@@ -285,15 +285,15 @@ class TargetMonitor:
             # is unknown: a worker that has stopped since may have left it.
             if state.next_try_at != view.announced:
                 view.announced, view.announced_at = state.next_try_at, now
-            if not self._states_known or now - view.announced_at > _OVERDUE_SECONDS:
+            if not self._states_known or now - view.announced_at > OVERDUE_SECONDS:
                 self._probe(view)
         self._states_known = True
 
-    def _look_soon(self, view: _MonitoredTarget) -> None:
+    def look_soon(self, view: _MonitoredTarget) -> None:
         """Read the lists of the target in the background, if they are due."""
         now = time.monotonic()
-        if view.jobs and view.ps_due_at > now + _BUSY_LOOK_SECONDS:
-            view.ps_due_at = now + _BUSY_LOOK_SECONDS
+        if view.jobs and view.ps_due_at > now + BUSY_LOOK_SECONDS:
+            view.ps_due_at = now + BUSY_LOOK_SECONDS
         due = view.tags_due_at <= now or view.ps_due_at <= now
         if due and view.looking is None and view.probing is None:
             view.looking = _background_task(self._look(view), "llm look")
@@ -306,9 +306,9 @@ class TargetMonitor:
                     view.tags_seen_at, view.tags_due_at = now, now + _IDLE_LOOK_SECONDS
                     await self._look_at_models(view)
                 if view.ps_due_at <= now:
-                    wait = _BUSY_LOOK_SECONDS if view.jobs else _IDLE_LOOK_SECONDS
+                    wait = BUSY_LOOK_SECONDS if view.jobs else _IDLE_LOOK_SECONDS
                     view.ps_seen_at, view.ps_due_at = now, now + wait
-                    await self._look_at_resident(view)
+                    await self.look_at_resident(view)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             name = view.target.name
             await self.mark_unreachable(name, f"The target {name} cannot be connected to.")
@@ -324,7 +324,7 @@ class TargetMonitor:
 
     async def _models_now(self, view: _MonitoredTarget) -> None:
         now = time.monotonic()
-        if now - view.tags_seen_at < _LOOK_INTERVAL_MIN_SECONDS:
+        if now - view.tags_seen_at < LOOK_INTERVAL_MIN_SECONDS:
             return  # another job has just asked
         view.tags_seen_at, view.tags_due_at = now, now + _IDLE_LOOK_SECONDS
         try:
@@ -338,7 +338,7 @@ class TargetMonitor:
         if view.models != before:
             self._on_work()
 
-    async def _look_at_resident(self, view: _MonitoredTarget) -> None:
+    async def look_at_resident(self, view: _MonitoredTarget) -> None:
         asked_at, answering_before = time.monotonic(), _answering_models(view)
         document = await self._upstream.get(view.target, "/api/ps")
         listed = {

@@ -67,8 +67,8 @@ _WILDCARDS_MAX: Final = 50
 """Modules whose exports others export as a whole that are looked into for one name."""
 _BASES_MAX: Final = 100
 """Classes that are looked at for the constructors that one class inherits."""
-_STEPS_PER_CONSTRAINT: Final = 60
-_STEPS_MIN: Final = 100_000
+STEPS_PER_CONSTRAINT: Final = 60
+STEPS_MIN: Final = 100_000
 """The budget: how often objects are handed on, and members are looked for."""
 _DERIVED_MAX: Final = 4
 """Calls that are made of calls: of a bound function that is bound again, and so on."""
@@ -278,7 +278,7 @@ class _Solver:
         self._accessors: set[str] = set()
         self._objects_of_modules: dict[str, int] = {}
         self._with_stars: set[str] = set()
-        self._steps = _STEPS_MIN
+        self._steps = STEPS_MIN
 
     # Objects
 
@@ -522,7 +522,7 @@ class _Solver:
             kind = file.calls[number][0]
             if kind in (BIND, PROMISE):
                 self._site_of(file, number)
-        self._steps += _STEPS_PER_CONSTRAINT * len(file.nodes)
+        self._steps += STEPS_PER_CONSTRAINT * len(file.nodes)
 
     def _module(self, path: str) -> int:
         return self._files[path].start + self._files[path].flows.module

@@ -191,7 +191,7 @@ _ORIGINS_MAX: Final = 100
 _ANCESTORS_MAX: Final = 40
 """Of a class, that are asked for an attribute."""
 
-_ELEMENTS_MAX: Final = 500
+ELEMENTS_MAX: Final = 500
 """Of a container, that are told apart by their keys."""
 
 _GIVEN_MAX: Final = 100
@@ -701,7 +701,7 @@ class PythonValueSolver:
             return container.unknown
         value = container.elements.get(key)
         if value is None:
-            if len(container.elements) >= _ELEMENTS_MAX:
+            if len(container.elements) >= ELEMENTS_MAX:
                 return container.unknown
             value = container.elements[key] = self._new()
             self._copy(container.all, value)

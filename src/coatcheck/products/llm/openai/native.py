@@ -143,13 +143,13 @@ def tokens_of(natives: Iterable[Native]) -> TokenCounts:
     return tokens
 
 
-_decode: Final = msgspec.json.Decoder(Native).decode
+decode_native: Final = msgspec.json.Decoder(Native).decode
 
 
 def read_native(data: bytes) -> Native:
     """Raises Untranslatable."""
     try:
-        native = _decode(data)
+        native = decode_native(data)
     except msgspec.ValidationError as error:
         raise Untranslatable from error
     if not isinstance(native.embeddings, msgspec.UnsetType):
