@@ -7,17 +7,19 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from coatcheck.core.queries import jobs, leases, maintenance, reports, webhooks
 from coatcheck.core.queries.limits import set_limit
+from coatcheck.db.connection import Connection
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.domain.webhooks import target_id
-from coatcheck.products.llm import queries
+from coatcheck.products.llm import queries, repository
 from tests.db.claimer import KEEP_FAILED_SECONDS
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import fall_silent
@@ -236,34 +238,35 @@ async def test_with_more_lines_than_a_claim_looks_at_all_have_their_turn(
 # Assignments
 
 
+async def assignment(line: Connection, org: str, job: UUID) -> repository.Assignment | None:
+    found = await repository.assignments(line, [(org, job)])
+    return found.get((org, job))
+
+
 async def test_an_assignment_is_current_while_its_worker_holds_the_job(
     connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 1, "a:1")
     (held,) = await claims.claim(offer("first"))
     job, line = held.job, claims.worker.line
-    assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment("first", True, True)
-    assert await queries.assignment(line, "other org", job.uuid) is None
+    assert await assignment(line, ORG, job.uuid) == repository.Assignment("first", True, True)
+    assert await assignment(line, "other org", job.uuid) is None
 
     await claims.worker.settle(job, TransitionEvent.UNREACHABLE, delay=0.0)
-    assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment("first", True, False)
+    assert await assignment(line, ORG, job.uuid) == repository.Assignment("first", True, False)
 
     await maintenance.queue_due(line, 10)
     (held,) = await claims.claim(offer("second", resident=["a:1"]))
-    assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment(
-        "second", False, True
-    )
+    assert await assignment(line, ORG, job.uuid) == repository.Assignment("second", False, True)
     await claims.worker.complete(held.job)
-    assert await queries.assignment(line, ORG, job.uuid) == queries.Assignment(
-        "second", False, False
-    )
+    assert await assignment(line, ORG, job.uuid) == repository.Assignment("second", False, False)
 
 
 async def test_a_job_that_nobody_claimed_has_no_assignment(
     connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     job = await put_chat(connection)
-    assert await queries.assignment(claims.worker.line, ORG, job.uuid) is None
+    assert await assignment(claims.worker.line, ORG, job.uuid) is None
 
 
 async def test_the_permits_of_a_dead_worker_come_back_when_its_jobs_are_rescued(
@@ -294,8 +297,8 @@ async def test_an_assignment_of_an_earlier_claim_uses_no_permit(
     assert again.uuid == held.job.uuid
     await put_chats(connection, 1, "a:1")
     assert len(await claims.claim(offer())) == 1
-    known = await queries.assignment(claims.worker.line, ORG, again.uuid)
-    assert known == queries.Assignment("gpu", True, current=False)
+    known = await assignment(claims.worker.line, ORG, again.uuid)
+    assert known == repository.Assignment("gpu", True, current=False)
 
 
 async def test_a_job_that_is_to_be_cancelled_keeps_its_permit_until_its_worker_has_stopped(
@@ -351,7 +354,7 @@ async def test_nothing_is_claimed_for_a_target_that_is_away(
     connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 3, "a:1")
-    await queries.mark_unreachable(claims.worker.line, "gpu", "refused", 60.0)
+    await repository.mark_unreachable(claims.worker.line, "gpu", "refused", 60.0)
     assert await claims.claim(offer(concurrency=2)) == []
     held = await claims.claim(offer(concurrency=2), offer("other"))
     assert [it.target for it in held] == ["other"]
@@ -361,16 +364,16 @@ async def test_one_job_finds_out_whether_a_target_is_back_if_nobody_else_does(
     connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     await put_chats(connection, 5, "a:1")
-    await queries.mark_unreachable(claims.worker.line, "gpu", "refused", 0.0)
+    await repository.mark_unreachable(claims.worker.line, "gpu", "refused", 0.0)
     # It is being tried right now: a target that is asleep takes its time to say nothing.
     assert await claims.claim(offer(concurrency=3)) == []
-    await queries.mark_unreachable(claims.worker.line, "gpu", "refused", -60.0)
+    await repository.mark_unreachable(claims.worker.line, "gpu", "refused", -60.0)
     assert await claims.claim(offer(concurrency=0)) == []
     (probe,) = await claims.claim(offer(concurrency=3))
     assert await claims.claim(offer(concurrency=3)) == []
 
     await claims.worker.complete(probe.job)
-    assert await queries.mark_reachable(claims.worker.line, "gpu") == 0
+    assert await repository.mark_reachable(claims.worker.line, "gpu") == 0
     assert len(await claims.claim(offer(concurrency=3))) == 3
 
 
@@ -378,10 +381,10 @@ async def test_what_is_known_of_a_target_that_is_away_is_kept_until_it_answers(
     connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
     line = claims.worker.line
-    await queries.mark_unreachable(line, "gpu", "refused", 60.0)
-    (first,) = await queries.target_states(line)
-    await queries.mark_unreachable(line, "gpu", "no route", 120.0)
-    (second,) = await queries.target_states(line)
+    await repository.mark_unreachable(line, "gpu", "refused", 60.0)
+    (first,) = await repository.target_states(line)
+    await repository.mark_unreachable(line, "gpu", "no route", 120.0)
+    (second,) = await repository.target_states(line)
     assert second.unreachable_since == first.unreachable_since
     assert (first.last_error, second.last_error) == ("refused", "no route")
     assert first.next_try_at is not None
@@ -390,17 +393,17 @@ async def test_what_is_known_of_a_target_that_is_away_is_kept_until_it_answers(
 
     await put_chats(connection, 1, "a:1")
     await claims.claim(offer("fine"))
-    await queries.mark_reachable(line, "gpu")
-    assert await queries.target_states(line) == [
-        queries.TargetState("fine", None, None, None),
-        queries.TargetState("gpu", None, None, None),
+    await repository.mark_reachable(line, "gpu")
+    assert await repository.target_states(line) == [
+        repository.TargetState("fine", None, None, None),
+        repository.TargetState("gpu", None, None, None),
     ]
 
 
 async def test_jobs_that_wait_for_a_target_are_due_when_one_is_back(
     connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "RETRIED_AT_ONCE", 2)
+    monkeypatch.setattr(repository, "RETRIED_AT_ONCE", 2)
     line = claims.worker.line
     await put_chats(connection, 5, "a:1")
     for held in await claims.claim(offer(concurrency=5)):
@@ -421,8 +424,8 @@ async def test_jobs_that_wait_for_a_target_are_due_when_one_is_back(
     ]
     assert await maintenance.queue_due(line, 10) == []
 
-    assert await queries.mark_reachable(line, "gpu") == 5
-    assert await queries.mark_reachable(line, "gpu") == 0
+    assert await repository.mark_reachable(line, "gpu") == 5
+    assert await repository.mark_reachable(line, "gpu") == 0
     assert len(await maintenance.queue_due(line, 10)) == 5
     assert [await state_of(connection, job) for job in others] == [
         State.RETRYING,
@@ -525,7 +528,7 @@ async def test_drops_are_counted_once_for_each_claim_and_over_all_of_them(
         job = held.job
         # Sent again after its answer was lost.
         for _ in range(2):
-            assert await queries.count_drop(line, job.org, job.uuid, job.lease) == drops
+            assert await repository.count_drop(line, job.org, job.uuid, job.lease) == drops
         await claims.worker.settle(job, TransitionEvent.POSTPONE)
         await connection.execute("UPDATE jobs SET run_at = now(), state = 'queued'")
     row = await row_of(connection, job)
@@ -541,8 +544,10 @@ async def test_a_drop_of_who_holds_the_job_no_longer_does_not_count(
     (stale,) = await claims.claim(offer())
     await claims.worker.settle(stale.job, TransitionEvent.RELEASE)
     key = (stale.job.org, stale.job.uuid)
-    assert await queries.count_drop(line, *key, stale.job.lease) is None
+    assert await repository.count_drop(line, *key, stale.job.lease) is None
     (held,) = await claims.claim(offer())
-    assert await queries.count_drop(line, *key, stale.job.lease) is None
-    assert await queries.count_drop(line, "somebody-else", stale.job.uuid, held.job.lease) is None
-    assert await queries.count_drop(line, *key, held.job.lease) == 1
+    assert await repository.count_drop(line, *key, stale.job.lease) is None
+    assert (
+        await repository.count_drop(line, "somebody-else", stale.job.uuid, held.job.lease) is None
+    )
+    assert await repository.count_drop(line, *key, held.job.lease) == 1

@@ -13,7 +13,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.products.llm.queries import sql
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offer, put_chats
-from tests.db.plans import Plan, explain
+from tests.db.plans import Plan, explain, explain_query
 from tests.db.rows import put_flows
 
 FLOWS = 1_000
@@ -117,7 +117,9 @@ async def test_jobs_that_wait_for_a_target_are_found_by_their_own_index(
             " error_code = CASE WHEN flow = 'a:1' AND id::text < '0190ffff' THEN"
             " 'target_unreachable' END WHERE state = 'queued'"
         )
-    plan = await plan_of(claims, "retry_now", [CHAT, GENERATE], 10)
+    plan = await claims.worker.line.run(
+        lambda it: explain_query(it, sql, "retry_now", endpoints=[CHAT, GENERATE], rows_max=10)
+    )
     assert "jobs_unreachable" in plan.indexes("jobs")
     assert plan.sequential_scans("jobs") == 0
     assert plan.rows_read("jobs") <= 2 * 10

@@ -14,7 +14,7 @@ import pytest
 
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
-from coatcheck.products.llm import queries
+from coatcheck.products.llm import repository
 from examples.ollama_upstream import Fault
 from tests.deployment import Server, bearer
 from tests.products.llm.talking import MODEL, Talking, talking
@@ -305,7 +305,7 @@ async def test_a_job_that_was_left_long_ago_is_not_joined_and_forgotten(talk: Ta
     go_on(talk)
     await talk.deployment.connection.fetch(
         "UPDATE llm_abandoned SET left_at = left_at - $1 * interval '1 second'",
-        queries.RETRY_SECONDS_MAX + 1,
+        repository.RETRY_SECONDS_MAX + 1,
     )
     assert JOINED not in (await again(talk.deployment.http)).headers
 

@@ -9,7 +9,7 @@ import pytest
 
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.tenants import USER_SCOPES, Scope
-from coatcheck.products.llm import queries
+from coatcheck.products.llm import repository
 from tests.deployment import Deployment, bearer
 from tests.waiting import eventually_async
 
@@ -66,14 +66,14 @@ async def test_a_job_nobody_has_taken_says_that_no_target_can_be_reached(
     job_id = await queued(waiting)
     line = waiting.context.tenants
     # One that is set no more says nothing of those that are.
-    await queries.mark_unreachable(line, "of old", "it was taken away", 30.0)
+    await repository.mark_unreachable(line, "of old", "it was taken away", 30.0)
     assert await why(waiting, job_id, "queue")
-    await queries.mark_unreachable(line, "default", "connection refused", 30.0)
+    await repository.mark_unreachable(line, "default", "connection refused", 30.0)
     said = await why(waiting, job_id, "target_unreachable")
     assert "connection refused" in said["detail"]
     assert said["detail"].startswith("No target can be reached;")
     assert said["since"] < said["next_try_at"]
-    await queries.mark_reachable(line, "default")
+    await repository.mark_reachable(line, "default")
     assert await why(waiting, job_id, "queue")
 
 

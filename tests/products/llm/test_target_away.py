@@ -12,7 +12,7 @@ import pytest
 from coatcheck import State
 from coatcheck.db.connection import Connection
 from coatcheck.domain.job import JobView
-from coatcheck.products.llm import queries, target_monitor
+from coatcheck.products.llm import repository, target_monitor
 from coatcheck.products.llm.model import LLM_DROPS_MAX
 from coatcheck.products.llm.repository import LlmRepository
 from coatcheck.products.llm.target_monitor import TargetMonitor
@@ -287,7 +287,7 @@ async def test_a_target_that_is_found_away_twice_is_probed_once(dsn: str, tmp_pa
         for _ in range(3):
             await monitor.mark_unreachable("box", "it is away")
         line = Connection(dsn, name="tests")
-        [state] = await queries.target_states(line)
+        [state] = await repository.target_states(line)
         await line.close()
         assert state.unreachable_since is not None
         assert monitor.offers()[0].concurrency == 0
@@ -320,13 +320,13 @@ async def test_one_that_runs_takes_over_to_probe_when_nobody_does_any_more(
 
         await eventually_async(offered, "it was looked at")
         await monitor.tick()
-        await queries.mark_unreachable(line, "box", "somebody found it away", 3_600)
+        await repository.mark_unreachable(line, "box", "somebody found it away", 3_600)
         await eventually_async(not_offered, "that is known")
         for _ in range(5):
             await monitor.tick()
         assert target.seen.paths["/api/version"] == 0, "somebody else probes it"
         monkeypatch.setattr(target_monitor, "OVERDUE_SECONDS", 0.0)
         await eventually_async(offered, "it was probed, and is offered again")
-        [state] = await queries.target_states(line)
+        [state] = await repository.target_states(line)
         assert state.unreachable_since is None
     await line.close()

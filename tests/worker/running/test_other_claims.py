@@ -11,8 +11,8 @@ from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.products.llm import queries
 from coatcheck.products.llm.model import LLM_ENDPOINTS, LLM_SERVICE
-from coatcheck.products.llm.queries import Assignment, SlotOffer
-from coatcheck.products.llm.repository import LlmRepository
+from coatcheck.products.llm.queries import SlotOffer
+from coatcheck.products.llm.repository import Assignment, LlmRepository
 from coatcheck.worker.worker import Worker
 from tests.deployment import Deployment
 from tests.waiting import until_true

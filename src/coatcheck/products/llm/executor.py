@@ -29,7 +29,6 @@ from coatcheck.core.queries.leases import ClaimOrder
 from coatcheck.crash import crash_point, is_armed
 from coatcheck.db.connection import Connection
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
     JobSignal,
@@ -62,6 +61,7 @@ from coatcheck.products.llm.model import (
     LlmRequest,
     StoredAnswer,
 )
+from coatcheck.products.llm.repository import count_drop
 from coatcheck.products.llm.target_monitor import TargetMonitor
 from coatcheck.products.llm.upstream import (
     SILENCE_SECONDS_MAX,
@@ -241,9 +241,7 @@ class LlmExecutor:
         counts the drops, so that the count outlives this worker."""
         claimed = cast(JobReporter, job.reporter).claimed
         try:
-            drops = await retried(
-                lambda: queries.count_drop(self._db, claimed.org, claimed.uuid, claimed.lease)
-            )
+            drops = await count_drop(self._db, claimed.org, claimed.uuid, claimed.lease)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info("a drop is not counted: %s", error)
             drops = None

@@ -34,8 +34,7 @@ from coatcheck.products.llm.model import (
     model_name,
     stored_answer,
 )
-from coatcheck.products.llm.queries import TargetState
-from coatcheck.products.llm.repository import LlmRepository
+from coatcheck.products.llm.repository import LlmRepository, TargetState
 
 UNREACHABLE_CODE: Final = "target_unreachable"
 

@@ -1,4 +1,4 @@
-"""The llm product's SQL: claims for targets, the state of targets, and abandoned chats.
+"""Claims llm jobs for targets.
 
 A claim looks and takes as claims under limits do (``core/queries/claims.py``), with a choice of its
 own (``model_scheduler.py``) and a lock of its own. llm jobs take seconds; this takes milliseconds.
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
-from uuid import UUID
 
 import asyncpg
 import msgspec
@@ -28,8 +26,6 @@ from coatcheck.core.queries.leases import ClaimOrder, claimed_jobs
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.queries import Queries
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX
-from coatcheck.domain.states import State
 from coatcheck.products.llm.model import LLM_ENDPOINTS
 from coatcheck.products.llm.model_scheduler import (
     ModelQueue,
@@ -45,10 +41,6 @@ JOBS_PER_QUEUE_MAX: Final = 16
 PICKS_PER_LANE_MAX: Final = 16
 """How many jobs of a lane one claim picks. Each pick looks at every queue, while all other workers
 wait for the lock."""
-RETRIED_AT_ONCE: Final = 1_000
-RETRY_SECONDS_MAX: Final = 120.0
-"""How long after its caller left a retry may join a chat. Clients retry within seconds, or after
-the answer's Retry-After, which OpenAI's clients follow for up to a minute."""
 _OVERDUE_PROBE_SECONDS: Final = 10.0
 """How late an announced probe of a target may be. A target that sleeps takes time to time out."""
 _ENDPOINTS: Final = list(LLM_ENDPOINTS.values())
@@ -85,25 +77,6 @@ class AssignedJob:
     had_output: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The target a job was assigned to last. ``current``: the job is still held there."""
-
-    target: str
-    loading: bool
-    current: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TargetState:
-    """Whether a target can be reached. If not: since when, and when it is probed next."""
-
-    name: str
-    unreachable_since: datetime | None
-    next_try_at: datetime | None
-    last_error: str | None
-
-
 async def claim(
     db: Connection, order: ClaimOrder, offers: Sequence[SlotOffer], *, turn_seconds: float
 ) -> list[AssignedJob]:
@@ -123,82 +96,6 @@ async def claim(
             return await _read_and_claim(connection, order, offers, turn_seconds)
 
     return await db.run(read_and_claim)
-
-
-async def mark_unreachable(db: Connection, target: str, error: str, retry_seconds: float) -> None:
-    """Record that a target does not answer. Claims skip it for ``retry_seconds``."""
-    await db.fetch(
-        sql("mark_unreachable"), target, error[:ERROR_MESSAGE_CHARACTERS_MAX], retry_seconds
-    )
-
-
-async def mark_reachable(db: Connection, target: str) -> int:
-    """Record that a target answers, and make the jobs that wait for a target due now.
-
-    Returns how many jobs that were.
-    """
-    await db.fetch(sql("mark_reachable"), target)
-    retried = 0
-    while True:
-        rows = await db.fetch(sql("retry_now"), _ENDPOINTS, RETRIED_AT_ONCE)
-        retried += len(rows)
-        if len(rows) < RETRIED_AT_ONCE:
-            return retried
-
-
-async def target_states(db: Connection) -> list[TargetState]:
-    """Every target that had a claim or could not be reached, by name."""
-    return [TargetState(*row) for row in await db.fetch(sql("target_states"))]
-
-
-async def assignments(
-    db: Connection, keys: Sequence[tuple[str, UUID]]
-) -> dict[tuple[str, UUID], Assignment]:
-    """The assignments by (org, id). Jobs that never had a target are missing."""
-    rows = await db.fetch(
-        sql("assignments"), [org for org, _ in keys], [job_id for _, job_id in keys]
-    )
-    return {
-        (row["org_id"], row["job_id"]): Assignment(row["target"], row["loading"], row["current"])
-        for row in rows
-    }
-
-
-async def assignment(db: Connection, org: str, job_id: UUID) -> Assignment | None:
-    return (await assignments(db, [(org, job_id)])).get((org, job_id))
-
-
-async def count_drop(db: Connection, org: str, job_id: UUID, lease: int) -> int | None:
-    """Count that a target dropped a chat in mid-answer, though it answers others.
-
-    Returns the drops so far, or None if the job is no longer held under that lease.
-    """
-    rows = await db.fetch(sql("count_drop"), org, job_id, lease)
-    return rows[0]["drops"] if rows else None
-
-
-async def mark_abandoned(db: Connection, org: str, job_id: UUID) -> bool:
-    """Record that the chat's synchronous caller left. Returns whether a retry may join the chat."""
-    return bool(await db.fetch(sql("mark_abandoned"), org, job_id))
-
-
-async def join_abandoned(
-    db: Connection, org: str, owner: str, digest: bytes
-) -> tuple[UUID, State] | None:
-    """Join an abandoned chat of that owner with that payload. No other retry can join it then."""
-    rows = await db.fetch(sql("join_abandoned"), org, owner, digest, RETRY_SECONDS_MAX)
-    return (rows[0]["id"], State(rows[0]["state"])) if rows else None
-
-
-async def delete_abandoned(db: Connection, rows_max: int) -> int:
-    """Delete the abandoned chats that no retry may join any more. Returns how many rows."""
-    return len(await db.fetch(sql("delete_abandoned"), RETRY_SECONDS_MAX, rows_max))
-
-
-async def is_for_its_caller(db: Connection, org: str, job_id: UUID) -> bool:
-    """Whether only the synchronous caller can get the chat: it has no key and no webhook."""
-    rows = await db.fetch(sql("is_for_its_caller"), org, job_id)
-    return bool(rows) and rows[0]["is_for_its_caller"]
 
 
 async def _read_and_claim(

@@ -1,9 +1,7 @@
 -- name: assignments
 -- The targets that jobs were assigned to last, and whether the jobs are still held there.
---
--- $1 organisations, $2 ids
 SELECT a.org_id, a.job_id, a.target, a.loading, j.lease IS NOT DISTINCT FROM a.lease AS current
-FROM unnest($1::text[], $2::uuid[]) AS w (org_id, id)
+FROM unnest(:orgs::text[], :jobs::uuid[]) AS w (org_id, id)
 JOIN llm_assignments AS a ON a.org_id = w.org_id AND a.job_id = w.id
 JOIN jobs AS j ON j.org_id = a.org_id AND j.id = a.job_id
 
@@ -62,26 +60,22 @@ FROM claimed AS c
 -- the job and its assignment must both still have. Each lease counts once: a repeat of this statement
 -- after its answer was lost changes nothing. Returns the drops so far; no row if another worker holds
 -- the job by now. Uses the primary keys.
---
--- $1 organisation   $2 job   $3 lease
 UPDATE llm_assignments AS a
 SET drops = a.drops + (a.dropped_lease IS DISTINCT FROM a.lease)::integer, dropped_lease = a.lease
 FROM jobs AS j
-WHERE a.org_id = $1 AND a.job_id = $2 AND a.lease = $3::bigint
+WHERE a.org_id = :org AND a.job_id = :job AND a.lease = :lease::bigint
   AND j.org_id = a.org_id AND j.id = a.job_id AND j.lease = a.lease
 RETURNING a.drops
 
 -- name: delete_abandoned
 -- Delete the abandoned chats that no retry may join any more, some at a time. Uses
 -- llm_abandoned_left. Not limited to one organisation: only the maintenance loop calls it.
---
--- $1 seconds since their callers left   $2 rows at most
 WITH old AS MATERIALIZED (
     SELECT a.org_id, a.job_id
     FROM llm_abandoned AS a
-    WHERE a.left_at <= now() - $1::double precision * interval '1 second'
+    WHERE a.left_at <= now() - :seconds::double precision * interval '1 second'
     ORDER BY a.left_at
-    LIMIT $2::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM llm_abandoned AS a USING old AS o
@@ -91,23 +85,19 @@ RETURNING a.job_id
 -- name: is_for_its_caller
 -- Whether only the synchronous caller can get a chat: with an idempotency key others may ask for it,
 -- and a webhook is sent whether or not anybody waits. Uses the primary key of jobs.
---
--- $1 organisation   $2 job
 SELECT j.idempotency_key IS NULL AND j.webhook IS NULL AS is_for_its_caller
 FROM jobs AS j
-WHERE j.org_id = $1 AND j.id = $2
+WHERE j.org_id = :org AND j.id = :job
 
 -- name: join_abandoned
 -- Join the oldest abandoned chat, for one retry of the same caller with the same body. Uses
 -- llm_abandoned_digest. Skips a row that another retry is joining: of two retries at once, each gets
 -- its own job or none. No row if there is nothing to join.
---
--- $1 organisation   $2 owner   $3 digest   $4 seconds since its caller left at most
 WITH free AS MATERIALIZED (
     SELECT a.org_id, a.job_id
     FROM llm_abandoned AS a
-    WHERE a.org_id = $1 AND a.digest = $3::bytea AND a.owner = $2
-      AND a.left_at > now() - $4::double precision * interval '1 second'
+    WHERE a.org_id = :org AND a.digest = :digest::bytea AND a.owner = :owner
+      AND a.left_at > now() - :seconds::double precision * interval '1 second'
     ORDER BY a.job_id
     LIMIT 1
     FOR UPDATE SKIP LOCKED
@@ -130,28 +120,24 @@ JOIN jobs AS j ON j.org_id = t.org_id AND j.id = t.job_id
 -- was deleted at its end, so nothing can show whether a retry asks the same.
 --
 -- Returns a row if the chat can be joined.
---
--- $1 organisation   $2 job
 INSERT INTO llm_abandoned (org_id, job_id, owner, digest)
 SELECT j.org_id, j.id, j.owner, sha256(j.payload)
 FROM jobs AS j
-WHERE j.org_id = $1 AND j.id = $2 AND j.payload IS NOT NULL AND j.idempotency_key IS NULL
+WHERE j.org_id = :org AND j.id = :job AND j.payload IS NOT NULL AND j.idempotency_key IS NULL
   AND j.webhook IS NULL
 ON CONFLICT (org_id, job_id) DO UPDATE SET left_at = now()
 RETURNING job_id
 
 -- name: mark_reachable
--- A target has answered: claims may use it again.   $1 name
+-- A target has answered: claims may use it again.
 UPDATE llm_targets
 SET unreachable_since = NULL, next_try_at = NULL, last_error = NULL, seen_at = now()
-WHERE name = $1 AND unreachable_since IS NOT NULL
+WHERE name = :target AND unreachable_since IS NOT NULL
 
 -- name: mark_unreachable
 -- A target could not be reached: claims skip it until it is probed again.
---
--- $1 name   $2 what went wrong   $3 seconds until the next try
 INSERT INTO llm_targets (name, unreachable_since, next_try_at, last_error)
-VALUES ($1, now(), now() + $3::double precision * interval '1 second', $2)
+VALUES (:target, now(), now() + :retry_seconds::double precision * interval '1 second', :error)
 ON CONFLICT (name) DO UPDATE
 SET unreachable_since = coalesce(llm_targets.unreachable_since, now()),
     next_try_at = excluded.next_try_at, last_error = excluded.last_error, seen_at = now()
@@ -163,14 +149,12 @@ DELETE FROM llm_assignments AS a USING old AS o WHERE a.org_id = o.org_id AND a.
 -- name: retry_now
 -- A target is reachable again: make the jobs that wait for a target due now, some at a time.
 -- maintenance/due_jobs.py queues them. All such jobs, because a job has no target until it is claimed.
---
--- $1 endpoints   $2 jobs at most
 WITH waiting AS MATERIALIZED (
     SELECT j.org_id, j.id
     FROM jobs AS j
     WHERE j.state = 'retrying' AND j.error_code = 'target_unreachable'
-      AND j.endpoint = ANY ($1::text[]) AND j.run_at > now()
-    LIMIT $2::integer
+      AND j.endpoint = ANY (:endpoints::text[]) AND j.run_at > now()
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 )
 UPDATE jobs AS j

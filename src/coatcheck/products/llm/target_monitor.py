@@ -25,7 +25,7 @@ import msgspec
 from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable, InvalidParameter, OutcomeUnknown
 from coatcheck.domain.retry import Backoff
-from coatcheck.products.llm import queries
+from coatcheck.products.llm import repository
 from coatcheck.products.llm.model import model_name
 from coatcheck.products.llm.queries import SlotOffer
 from coatcheck.products.llm.upstream import Upstream
@@ -268,7 +268,7 @@ class TargetMonitor:
 
     async def _read_states(self) -> None:
         """Read which targets other workers found away, and probe those that nobody probes."""
-        states = {state.name: state for state in await queries.target_states(self._db)}
+        states = {state.name: state for state in await repository.target_states(self._db)}
         now = time.monotonic()
         for name, view in self._targets.items():
             if view.probing is not None:
@@ -380,12 +380,12 @@ class TargetMonitor:
     async def _store_unreachable(
         self, view: _MonitoredTarget, why: str, retry_seconds: float
     ) -> None:
-        await queries.mark_unreachable(
+        await repository.mark_unreachable(
             self._db, view.target.name, why, retry_seconds + _ANNOUNCED_MARGIN_SECONDS
         )
 
     async def _store_reachable(self, view: _MonitoredTarget) -> None:
-        due = await queries.mark_reachable(self._db, view.target.name)
+        due = await repository.mark_reachable(self._db, view.target.name)
         _log.info(
             "a target answers again; %d jobs that waited for a target are due now",
             due,
