@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from coatcheck.core import Engine, Submission
+from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.errors import JobAlreadyEnded
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import State
@@ -16,7 +17,7 @@ from coatcheck.settings import Settings
 from tests.db.blocking import terminate, until_blocked
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.lossy_proxy import COPY_DONE, LossyProxy
-from tests.db.rows import ENDPOINT, insert_keyed
+from tests.db.rows import ENDPOINT, ORG, insert_keyed, put_job
 from tests.waiting import eventually_async
 
 FIFTY = [Submission(ENDPOINT) for _ in range(50)]
@@ -150,3 +151,24 @@ async def test_a_cancellation_that_was_committed_but_not_answered_is_no_error(
     assert (await cancelling).state is State.CANCELLED
     with pytest.raises(JobAlreadyEnded):
         await far_engine.cancel(ticket.id)
+
+
+async def test_a_retry_that_was_committed_but_not_answered_is_one_job(
+    far_engine: Engine, proxy: LossyProxy, connection: AsyncpgConnection
+) -> None:
+    failed = await put_job(connection, State.FAILED, payload=b'{"a":1}')
+    jobs: OrgJobRepository = far_engine.extension(OrgJobRepository)
+    old = await jobs.get(ORG, failed.uuid)
+    proxy.lose_answers(after=b"the retry is on its way")
+    retry = asyncio.create_task(
+        jobs.retry(old, idempotency_key=None, request_id="the retry is on its way")
+    )
+    await until_count(connection, 2)
+    proxy.cut()
+    ticket = await retry
+    assert ticket.created
+    rows = await connection.fetch(
+        "SELECT id, payload, state FROM jobs WHERE retry_of = $1", old.uuid
+    )
+    assert [tuple(row) for row in rows] == [(ticket.uuid, b'{"a":1}', "queued")]
+    assert (await jobs.get(ORG, old.uuid)).retried_as == ticket.uuid

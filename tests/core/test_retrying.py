@@ -6,9 +6,7 @@ import pytest
 
 from coatcheck import Engine
 from coatcheck.core.org_jobs import OrgJobRepository
-from coatcheck.core.queries import org_jobs as console_store
-from coatcheck.domain.errors import InputNotKept, JobNotEnded, JobNotFound, OutcomeUnknown
-from coatcheck.domain.job import NewJob
+from coatcheck.domain.errors import InputNotKept, JobNotEnded, JobNotFound
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.states import State
 from tests.db.edge_guard import AsyncpgConnection
@@ -20,30 +18,6 @@ async def job_in(
 ) -> OrgJob:
     job = await put_job(connection, state, **row)
     return await engine.extension(OrgJobRepository).get(ORG, job.uuid)
-
-
-async def test_a_retry_whose_answer_was_lost_is_sent_again_and_makes_one_job(
-    engine: Engine, connection: AsyncpgConnection
-) -> None:
-    old = await job_in(engine, connection, State.FAILED, payload=b'{"a":1}')
-    console: OrgJobRepository = engine.extension(OrgJobRepository)
-    sent = 0
-
-    async def send(new: NewJob) -> console_store.Retried | None:
-        nonlocal sent
-        sent += 1
-        answer = await console_store.retry(console._db, old.uuid, new)  # noqa: SLF001  its session
-        if sent == 1:
-            raise OutcomeUnknown("the connection broke after the commit")
-        return answer
-
-    ticket = await console.retry(old, idempotency_key=None, request_id="r", send=send)
-    assert ticket.created
-    rows = await connection.fetch(
-        "SELECT id, payload, state FROM jobs WHERE retry_of = $1", old.uuid
-    )
-    assert [tuple(row) for row in rows] == [(ticket.uuid, b'{"a":1}', "queued")]
-    assert (await console.get(ORG, old.uuid)).retried_as == ticket.uuid
 
 
 async def test_what_cannot_be_retried_says_why_and_a_known_key_is_known_all_the_same(

@@ -22,7 +22,7 @@ from coatcheck.db.database import Database
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceDefinition, ServiceSpec
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 
 OLD, NEW = "o" * 32, "n" * 32
 URL = "https://upstream.example"
@@ -424,9 +424,16 @@ async def test_a_prune_reads_the_jobs_of_those_it_looks_at_and_no_others(
     await catalogue.delete("acme", "docs")
     for name, value in PINNED_PLANS.items():
         await connection.execute(f"SET {name} = {value}")
-    first = ("2000-01-01", "", UUID(int=0))
-    plan = await explain(
-        connection, sql("service_secrets/prune"), -1.0, UPSTREAM_ENDPOINT, 10, *first
+    plan = await explain_query(
+        connection,
+        sql,
+        "service_secrets/prune",
+        grace_seconds=-1.0,
+        endpoint=UPSTREAM_ENDPOINT,
+        rows_max=10,
+        after_at="2000-01-01",
+        after_org="",
+        after_id=UUID(int=0),
     )
     assert plan.rows_read("jobs") == 0
     assert plan.indexes("jobs") >= {"jobs_ready", "jobs_postponed", "jobs_held"}

@@ -80,8 +80,8 @@ async def statements(
     work = worker.line
     nothing: list[Any] = [[], [], [], [], [], []]
     done = columns([(job.org, job.uuid, job.lease, b"1", 0.5, 2) for job in held])
-    failed = columns([(j.org, j.uuid, j.lease, "retry", "x", "y", 1.0, 0.5) for j in held])
-    started = columns([(job.org, job.uuid, job.lease, 0.5) for job in held])
+    orgs, ids, leases = columns([(job.org, job.uuid, job.lease) for job in held])
+    those = {"orgs": orgs, "ids": ids, "leases": leases}
     claim = worker.order(ROOM).arguments(limited=False)
     no_claim = worker.order(0).arguments(limited=False)
     keep = KEEP_FAILED_SECONDS
@@ -91,22 +91,50 @@ async def statements(
     waiting = await connection.fetchval(
         "SELECT id FROM jobs WHERE org_id = 'org 0' AND state = 'queued' ORDER BY id DESC LIMIT 1"
     )
-    one = ["org 0", waiting]
-    runs = ["org 0", "demo", "", ENDPOINT, None, n]
-    flows = [500, 200, 200_000]
+    one = {"org": "org 0", "job": waiting}
+    flows = {"flows_max": 500, "of_a_flow_min": 200, "count_max": 200_000}
     return {
-        "flows": Statement(looks, sql("overview/flows"), ["org 0", *flows], "jobs_ready", ROOM),
-        "all flows": Statement(looks, sql("overview/flows"), ["*", *flows], "jobs_ready", LIVE),
-        "held": Statement(looks, sql("overview/held"), ["acme"], "jobs_held", n),
-        "postponed": Statement(
-            looks, sql("overview/postponed"), ["acme", 1_000], "jobs_postponed", n
+        "flows": Statement(
+            looks, *sql.bound("overview/flows", org="org 0", **flows), "jobs_ready", ROOM
         ),
-        "all postponed": Statement(looks, sql("overview/postponed_of_all"), [1_000], "jobs_due", n),
-        "workers": Statement(looks, sql("workers/list"), [100], "jobs_held", n),
-        "explain": Statement(asks, sql("explain/explain"), one, "jobs_pkey", n),
-        "ahead": Statement(asks, sql("explain/ahead"), [*one, 10_000, 50], "jobs_ready", ROOM),
-        "holders": Statement(asks, sql("explain/holders"), ["acme", "org", "", 50], "jobs_held", n),
-        "runs of late": Statement(asks, sql("explain/recent_runs"), runs, "jobs_ended", n),
+        "all flows": Statement(
+            looks, *sql.bound("overview/flows", org="*", **flows), "jobs_ready", LIVE
+        ),
+        "held": Statement(looks, *sql.bound("overview/held", org="acme"), "jobs_held", n),
+        "postponed": Statement(
+            looks, *sql.bound("overview/postponed", org="acme", rows_max=1000), "jobs_postponed", n
+        ),
+        "all postponed": Statement(
+            looks, *sql.bound("overview/postponed_of_all", rows_max=1000), "jobs_due", n
+        ),
+        "workers": Statement(looks, *sql.bound("workers/list", rows_max=100), "jobs_held", n),
+        "explain": Statement(asks, *sql.bound("explain/explain", **one), "jobs_pkey", n),
+        "ahead": Statement(
+            asks,
+            *sql.bound("explain/ahead", **one, jobs_max=10_000, flows_max=50),
+            "jobs_ready",
+            ROOM,
+        ),
+        "holders": Statement(
+            asks,
+            *sql.bound("explain/holders", org="acme", scope="org", name="", rows_max=50),
+            "jobs_held",
+            n,
+        ),
+        "runs of late": Statement(
+            asks,
+            *sql.bound(
+                "explain/recent_runs",
+                org="org 0",
+                service="demo",
+                owner="",
+                endpoint=ENDPOINT,
+                flow=None,
+                rows_max=n,
+            ),
+            "jobs_ended",
+            n,
+        ),
         "depth": Statement(reads, sql("jobs/depth"), [], "jobs_ready", LIVE),
         "claim": Statement(
             work,
@@ -118,25 +146,60 @@ async def statements(
         "complete": Statement(
             work, sql("claims/exchange"), [*no_claim, *done, KEEP_COMPLETED_SECONDS], "jobs_pkey", n
         ),
-        "settle": Statement(work, sql("claims/settle"), [*failed, keep], "jobs_pkey", n),
-        "start": Statement(work, sql("claims/mark_started"), started, "jobs_pkey", n),
-        "heartbeat": Statement(work, sql("workers/heartbeat"), [worker.boot], "jobs_held", n),
-        "stage": Statement(upkeep, sql("maintenance/queue_due"), [500], "jobs_due", n),
+        "settle": Statement(
+            work,
+            *sql.bound(
+                "claims/settle",
+                **those,
+                events=["retry"] * n,
+                error_codes=["x"] * n,
+                error_messages=["y"] * n,
+                delay_seconds=[1.0] * n,
+                ran_seconds=[0.5] * n,
+                keep_seconds=keep,
+            ),
+            "jobs_pkey",
+            n,
+        ),
+        "start": Statement(
+            work, *sql.bound("claims/mark_started", **those, ran_seconds=[0.5] * n), "jobs_pkey", n
+        ),
+        "heartbeat": Statement(
+            work, *sql.bound("workers/heartbeat", boot=worker.boot), "jobs_held", n
+        ),
+        "stage": Statement(
+            upkeep, *sql.bound("maintenance/queue_due", rows_max=500), "jobs_due", n
+        ),
         "next due": Statement(upkeep, sql("maintenance/next_due"), [], "jobs_due", 1),
         "rescue": Statement(
             upkeep,
-            sql("maintenance/rescue"),
-            [CRASHES_MAX, keep, 200, CRASHES_TOGETHER_MAX, [5.0], 1.0],
+            *sql.bound(
+                "maintenance/rescue",
+                crashes_max=CRASHES_MAX,
+                keep_seconds=keep,
+                rows_max=200,
+                crashes_together_max=CRASHES_TOGETHER_MAX,
+                delays=[5.0],
+                jitter=1.0,
+            ),
             "jobs_held",
             n,
         ),
         "overrun": Statement(
-            upkeep, sql("maintenance/fail_overrun"), [0, keep, 200], "jobs_held", n
+            upkeep,
+            *sql.bound(
+                "maintenance/fail_overrun", slack_seconds=0, keep_seconds=keep, rows_max=200
+            ),
+            "jobs_held",
+            n,
         ),
         "expire": Statement(
-            upkeep, sql("maintenance/expire_waiting"), [keep, 200], "jobs_start_deadline", n
+            upkeep,
+            *sql.bound("maintenance/expire_waiting", keep_seconds=keep, rows_max=200),
+            "jobs_start_deadline",
+            n,
         ),
-        "prune": Statement(upkeep, sql("maintenance/prune"), [n], "jobs_expired", n),
+        "prune": Statement(upkeep, *sql.bound("maintenance/prune", rows_max=n), "jobs_expired", n),
     }
 
 

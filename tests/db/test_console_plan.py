@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from coatcheck.domain.org_jobs import LIVE, UNSUCCESSFUL, OrgJobFilter
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.plans import Plan, explain
+from tests.db.plans import Plan, explain_query
 from tests.db.rows import ORG, put_job, put_queue
 from tests.db.test_listing_plan import put_ended
 
@@ -36,14 +37,19 @@ async def engine(dsn: str, tmp_path: Path) -> AsyncIterator[Engine]:
 async def plan_of(engine: Engine, way: Way, wanted: OrgJobFilter, rows_max: int) -> Plan:
     """The plan of a step of the walk, from the newest job on."""
     states = None if wanted.states is None else [state.value for state in wanted.states]
-    arguments = [
-        *(ORG, newest_possible(), org_jobs._OLDEST, states),
-        *[None] * 6,
-        *(wanted.error_code, None, None, None, False, rows_max, LIMIT + 1),
-    ]
-    statement = sql(f"org_jobs/{way}")
+    given = {"org": ORG, "states": states, "error_code": wanted.error_code, "retryable": False}
+    nothing = {field.name: None for field in dataclasses.fields(OrgJobFilter)}
     return await engine.extension(OrgJobRepository)._list_db.run(
-        lambda it: explain(it, statement, *arguments)
+        lambda it: explain_query(
+            it,
+            sql,
+            f"org_jobs/{way}",
+            **(nothing | given),
+            below=newest_possible(),
+            above=org_jobs._OLDEST,
+            rows_max=rows_max,
+            limit=LIMIT + 1,
+        )
     )
 
 

@@ -17,13 +17,28 @@ BATCH = 7
 
 
 async def add_without_commit(connection: AsyncpgConnection, job: ClaimedJob, data: bytes) -> None:
-    await connection.fetch(
-        sql("job_events/add"), [job.org], [job.uuid], [job.lease], ["text"], [data], BATCH
+    await sql.fetch(
+        connection,
+        "job_events/add",
+        orgs=[job.org],
+        ids=[job.uuid],
+        leases=[job.lease],
+        kinds=["text"],
+        data=[data],
+        write_id=BATCH,
     )
 
 
 async def read(connection: AsyncpgConnection, job: ClaimedJob) -> list[tuple[str, bytes]]:
-    rows = await connection.fetch(sql("job_events/read"), job.org, job.uuid, 0, 100, 2**62)
+    rows = await sql.fetch(
+        connection,
+        "job_events/read",
+        org=job.org,
+        job=job.uuid,
+        after=0,
+        limit=100,
+        bytes_max=2**62,
+    )
     return [(row["kind"], row["data"]) for row in rows]
 
 

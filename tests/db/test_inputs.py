@@ -28,7 +28,7 @@ from tests.db.input_rows import (
     record_of,
     stored_input,
 )
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 from tests.db.rows import ENDPOINT, ORG, row_of
 
 PLACE = "host-1/coatcheck-abc"
@@ -218,13 +218,14 @@ async def test_what_is_due_is_found_among_the_few_that_are_left(
     await end(connection, left)
     for name, value in PINNED_PLANS.items():
         await connection.execute(f"SET {name} = {value}")
-    plan = await explain(
+    plan = await explain_query(
         connection,
-        sql("inputs/due"),
-        "epoch",
-        "",
-        UUID(int=0),
-        100,
+        sql,
+        "inputs/due",
+        after_at="epoch",
+        after_org="",
+        after_job=UUID(int=0),
+        rows_max=100,
     )
     assert plan.indexes("input_copies") == {"input_copies_left"}
     assert plan.rows_read("input_copies") == 1
@@ -330,7 +331,7 @@ async def test_nothing_is_said_to_be_deleted_after_it_was_read(
     async with connection.transaction():
         await connection.fetchval("SELECT now()")  # the transaction's time stands from here on
         await inputs.mark_deleted(line, [(copy, Mechanism.TTL)])
-        rows = await connection.fetch(sql("inputs/record"), copy.org, copy.job)
+        rows = await sql.fetch(connection, "inputs/record", org=copy.org, job=copy.job)
     deleted = [row for row in rows if row["deleted_at"] is not None]
     assert deleted
     assert all(row["deleted_at"] <= row["read_at"] for row in deleted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from tests.db.edge_guard import AsyncpgConnection, unguarded
-from tests.db.plans import Plan, explain
+from tests.db.plans import Plan, explain_query
 from tests.db.rows import ENDPOINT, ORG, put_job, put_queue
 
 OTHERS = 60_000
@@ -60,12 +59,18 @@ async def put_ended(connection: AsyncpgConnection, count: int, **columns: str) -
 
 
 async def plans(engine: Engine, wanted: JobFilter) -> dict[str, Plan]:
-    arguments: list[Any] = [*wanted.arguments(), None, wanted.services]
-    page, total = sql("lists/page_of_services"), sql("lists/page_of_services_total")
+    arguments = {**wanted.arguments(), "before": None, "services": wanted.services}
+    page, total = "lists/page_of_services", "lists/page_of_services_total"
     line = engine._list_db
     return {
-        "page": await line.run(lambda it: explain(it, page, *arguments, LIMIT, 0, LIMIT)),
-        "total": await line.run(lambda it: explain(it, total, *arguments, MOST)),
+        "page": await line.run(
+            lambda it: explain_query(
+                it, sql, page, **arguments, rows_max=LIMIT, offset=0, limit=LIMIT
+            )
+        ),
+        "total": await line.run(
+            lambda it: explain_query(it, sql, total, **arguments, rows_max=MOST)
+        ),
     }
 
 
@@ -114,7 +119,9 @@ async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
         assert plan.sequential_scans("jobs") == 0, name
         assert plan.rows_read("jobs") <= len(owners) * (MINE + 1) + LIMIT, name
     counted = await engine._list_db.run(
-        lambda it: explain(it, sql("lists/owners"), ORG, ["demo", "elsewhere"], MOST)
+        lambda it: explain_query(
+            it, sql, "lists/owners", org=ORG, services=["demo", "elsewhere"], count_max=MOST
+        )
     )
     assert counted.indexes("jobs") == {"jobs_ended"}
     assert counted.rows_read("jobs") <= 2 * len(owners)
@@ -128,8 +135,12 @@ async def test_a_backlog_is_counted_along_the_queue_and_no_further_than_asked(
     await put_ended(connection, OTHERS)
     await put_queue(connection, 2_000, org="busy")
     await put_queue(connection, 2_000)
-    arguments = (ORG, [ENDPOINT, "demo.post__other"], MOST)
-    plan = await engine._count_db.run(lambda it: explain(it, sql("jobs/backlog"), *arguments))
+    endpoints = [ENDPOINT, "demo.post__other"]
+    plan = await engine._count_db.run(
+        lambda it: explain_query(
+            it, sql, "jobs/backlog", org=ORG, endpoints=endpoints, count_max=MOST
+        )
+    )
     assert plan.indexes("jobs") == {"jobs_ready"}
     assert plan.rows_read("jobs") <= MOST
 
@@ -142,7 +153,9 @@ async def test_an_organisations_backlog_is_counted_along_its_own_queue(
     for endpoint in endpoints:
         await put_queue(connection, 2_000, org="busy", endpoint=endpoint)
         await put_queue(connection, 2_000, endpoint=endpoint)
-    plan = await engine._count_db.run(lambda it: explain(it, sql("jobs/org_backlog"), ORG, MOST))
+    plan = await engine._count_db.run(
+        lambda it: explain_query(it, sql, "jobs/org_backlog", org=ORG, count_max=MOST)
+    )
     assert plan.indexes("jobs") == {"jobs_ready"}
     assert plan.rows_read("jobs") <= MOST + len(endpoints)
     assert await engine.backlog(ORG, None, MOST) == MOST

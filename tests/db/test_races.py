@@ -34,7 +34,8 @@ async def complete_without_commit(
 
 
 async def cancel(worker: Claimer, job: ClaimedJob) -> tuple[State, State, int | None] | None:
-    return await jobs.cancel(worker.line, job.org, job.uuid, KEEP_FAILED_SECONDS)
+    answer = await jobs.cancel(worker.line, job.org, job.uuid, KEEP_FAILED_SECONDS)
+    return None if answer is None else (answer.before, answer.after, answer.boot)
 
 
 async def test_a_cancel_that_meets_a_finish_finds_the_job_ended(
@@ -70,7 +71,9 @@ async def test_a_cancel_that_meets_a_release_cancels_at_once(
 ) -> None:
     job = await put_job(connection, State.DISPATCHING)
     async with connection.transaction():
-        await connection.fetch(sql("claims/release_claim"), job.lease, KEEP_FAILED_SECONDS)
+        await sql.fetch(
+            connection, "claims/release_claim", lease=job.lease, keep_seconds=KEEP_FAILED_SECONDS
+        )
         asked = asyncio.create_task(cancel(worker, job))
         await until_blocked(connection, BLOCKED)
     assert await asked == (State.QUEUED, State.CANCELLED, None)
@@ -97,7 +100,9 @@ async def test_a_finish_that_meets_a_cancel_keeps_its_true_end(
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     async with connection.transaction():
-        await connection.fetch(sql("jobs/cancel"), job.org, job.uuid, KEEP_FAILED_SECONDS)
+        await sql.fetch(
+            connection, "jobs/cancel", org=job.org, job=job.uuid, keep_seconds=KEEP_FAILED_SECONDS
+        )
         finishing = asyncio.create_task(worker.complete(job))
         await until_blocked(connection, BLOCKED)
     assert await finishing == 1
@@ -109,7 +114,9 @@ async def test_a_retry_that_meets_a_cancel_is_cancelled(
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     async with connection.transaction():
-        await connection.fetch(sql("jobs/cancel"), job.org, job.uuid, KEEP_FAILED_SECONDS)
+        await sql.fetch(
+            connection, "jobs/cancel", org=job.org, job=job.uuid, keep_seconds=KEEP_FAILED_SECONDS
+        )
         settling = asyncio.create_task(worker.settle(job, TransitionEvent.RETRY))
         await until_blocked(connection, BLOCKED)
     assert await settling is State.CANCELLED
@@ -121,7 +128,9 @@ async def test_a_start_mark_that_meets_a_cancel_does_not_undo_it(
 ) -> None:
     job = await put_job(connection, State.DISPATCHING)
     async with connection.transaction():
-        await connection.fetch(sql("jobs/cancel"), job.org, job.uuid, KEEP_FAILED_SECONDS)
+        await sql.fetch(
+            connection, "jobs/cancel", org=job.org, job=job.uuid, keep_seconds=KEEP_FAILED_SECONDS
+        )
         marking = asyncio.create_task(leases.mark_started(worker.line, [(job, 0.5)]))
         await until_blocked(connection, BLOCKED)
     assert await marking == {job.uuid}
@@ -134,8 +143,15 @@ async def test_a_finish_that_meets_a_rescue_is_refused(
     job = await put_job(connection, State.PROCESSING)
     await fall_silent(worker)
     async with connection.transaction():
-        rescued = await connection.fetch(
-            sql("maintenance/rescue"), CRASHES_MAX, KEEP_FAILED_SECONDS, ROWS_MAX, 9, [5.0], 1.0
+        rescued = await sql.fetch(
+            connection,
+            "maintenance/rescue",
+            crashes_max=CRASHES_MAX,
+            keep_seconds=KEEP_FAILED_SECONDS,
+            rows_max=ROWS_MAX,
+            crashes_together_max=9,
+            delays=[5.0],
+            jitter=1.0,
         )
         assert len(rescued) == 1
         finishing = asyncio.create_task(worker.complete(job))

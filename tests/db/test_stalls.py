@@ -17,7 +17,7 @@ from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.domain.states import State
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection, unguarded
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG, put_job, put_queue
 from tests.db.run_rows import let_pass, put_run
 
@@ -309,13 +309,14 @@ async def test_a_question_reads_the_jobs_it_asks_about_and_those_held(
     await set_limit(line, ConcurrencyLimit("*", "endpoint", ENDPOINT, 30))
     for name, value in PINNED_PLANS.items():
         await connection.execute(f"SET {name} = '{value}'")
-    plan = await explain(
+    plan = await explain_query(
         connection,
-        sql("explain/stall"),
-        [ORG] * len(asked),
-        [job.uuid for job in asked],
-        [lane.value for lane in Lane],
-        [policy.ack_seconds for policy in DEFAULT_POLICIES.values()],
+        sql,
+        "explain/stall",
+        orgs=[ORG] * len(asked),
+        ids=[job.uuid for job in asked],
+        lanes=[lane.value for lane in Lane],
+        lane_seconds=[policy.ack_seconds for policy in DEFAULT_POLICIES.values()],
     )
     assert plan.sequential_scans("jobs") == 0
     assert plan.rows_read("jobs") <= len(asked) + 30

@@ -13,7 +13,7 @@ from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.tenants import USER_SCOPES, OrgLimits, RateLimit, Scope, StoredApiKey
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 
 DIGEST = bytes(range(32))
 
@@ -141,7 +141,7 @@ async def test_a_look_up_reads_what_it_wants_among_many(
     for name, value in PINNED_PLANS.items():
         await connection.execute("SELECT set_config($1, $2, false)", name, value)
     wanted = [f"{n:026}" for n in (1, 500, 20000)]
-    plan = await explain(connection, sql("tenants/find_keys"), wanted)
+    plan = await explain_query(connection, sql, "tenants/find_keys", keys=wanted)
     assert plan.indexes("api_keys") == {"api_keys_by_id"}
     assert plan.indexes("orgs") == {"orgs_pkey"}
     assert plan.rows_read("api_keys") == plan.rows_read("orgs") == 3

@@ -216,8 +216,15 @@ async def test_of_a_finish_and_a_rescue_that_meet_one_is_counted(
     job = await put_job(connection, State.PROCESSING, crashes=CRASHES_MAX)
     await fall_silent(worker)
     async with connection.transaction():
-        rescued = await connection.fetch(
-            sql("maintenance/rescue"), CRASHES_MAX, KEEP_FAILED_SECONDS, ROWS_MAX, 9, [5.0], 1.0
+        rescued = await sql.fetch(
+            connection,
+            "maintenance/rescue",
+            crashes_max=CRASHES_MAX,
+            keep_seconds=KEEP_FAILED_SECONDS,
+            rows_max=ROWS_MAX,
+            crashes_together_max=9,
+            delays=[5.0],
+            jitter=1.0,
         )
         assert len(rescued) == 1
         finishing = asyncio.create_task(worker.complete(job))
@@ -256,6 +263,8 @@ async def test_a_finish_that_is_undone_is_not_counted(
     job = await put_job(connection, State.QUEUED)
     undone = connection.transaction()
     await undone.start()
-    await connection.fetch(sql("jobs/cancel"), job.org, job.uuid, KEEP_FAILED_SECONDS)
+    await sql.fetch(
+        connection, "jobs/cancel", org=job.org, job=job.uuid, keep_seconds=KEEP_FAILED_SECONDS
+    )
     await undone.rollback()
     assert await used(worker) == []

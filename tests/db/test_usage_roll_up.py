@@ -16,7 +16,7 @@ from coatcheck.maintenance.retention import StatsPruner
 from tests.db.blocking import until_blocked
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.plans import explain
+from tests.db.plans import explain_query
 from tests.db.rows import ORG, put_job
 
 EVER = (date(2000, 1, 1), date(2100, 1, 1))
@@ -121,7 +121,7 @@ async def test_a_finish_goes_on_while_a_roll_up_is_under_way_and_neither_loses_a
 ) -> None:
     await complete(connection, worker, 2)
     async with connection.transaction():
-        assert await connection.fetchval(sql("usage/roll_up"), ROWS_MAX) == 2
+        assert await sql.value(connection, "usage/roll_up", rows_max=ROWS_MAX) == 2
         await finish_beside(worker)
         assert (await used(bookkeeping))[0].completed == 3
     assert (await used(bookkeeping))[0].completed == 3
@@ -141,7 +141,7 @@ async def test_a_roll_up_that_meets_an_unfinished_finish_leaves_it_for_the_next(
     await complete(connection, worker)
     job = await put_job(connection, State.QUEUED)
     async with connection.transaction():
-        await connection.fetch(sql("jobs/cancel"), job.org, job.uuid, 60)
+        await sql.fetch(connection, "jobs/cancel", org=job.org, job=job.uuid, keep_seconds=60)
         assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 1
     assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 1
     (row,) = await used(worker.line)
@@ -154,7 +154,7 @@ async def test_two_roll_ups_at_once_count_nothing_twice(
     """The rival passes over the rows that the first holds, and waits only for the sum."""
     await complete(connection, worker, 2)
     async with connection.transaction():
-        assert await connection.fetchval(sql("usage/roll_up"), ROWS_MAX) == 2
+        assert await sql.value(connection, "usage/roll_up", rows_max=ROWS_MAX) == 2
         await finish_beside(worker)
         rival = asyncio.create_task(usage.roll_up(bookkeeping, ROWS_MAX))
         await until_blocked(connection, "coatcheck bookkeeping")
@@ -171,7 +171,7 @@ async def test_a_roll_up_that_dies_leaves_everything_as_it_was(
     before = await used(worker.line)
     undone = connection.transaction()
     await undone.start()
-    await connection.fetchval(sql("usage/roll_up"), ROWS_MAX)
+    await sql.value(connection, "usage/roll_up", rows_max=ROWS_MAX)
     await undone.rollback()
     assert await used(worker.line) == before
     assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 2
@@ -189,6 +189,6 @@ async def test_a_roll_up_reads_its_chunk_and_no_more(
         FROM generate_series(1, 20000) AS n
         """
     )
-    plan = await bookkeeping.run(lambda it: explain(it, sql("usage/roll_up"), 100))
+    plan = await bookkeeping.run(lambda it: explain_query(it, sql, "usage/roll_up", rows_max=100))
     assert plan.sequential_scans("usage_deltas") == 0
     assert plan.rows_read("usage_deltas") <= 2 * 100 + 2

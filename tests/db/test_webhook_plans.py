@@ -10,7 +10,7 @@ import pytest
 from coatcheck.core.queries import sql
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.plans import Plan, explain
+from tests.db.plans import Plan, explain_query
 
 TARGETS = 40
 SUBJECTS = 50
@@ -62,8 +62,8 @@ async def endpoint(connection: AsyncpgConnection) -> UUID:
     return found
 
 
-async def plan_of(line: Connection, statement: str, *arguments: object) -> Plan:
-    return await line.run(lambda it: explain(it, sql(statement), *arguments))
+async def plan_of(line: Connection, statement: str, **arguments: object) -> Plan:
+    return await line.run(lambda it: explain_query(it, sql, statement, **arguments))
 
 
 async def test_a_claim_passes_over_what_must_wait_by_index(
@@ -72,8 +72,15 @@ async def test_a_claim_passes_over_what_must_wait_by_index(
     plan = await plan_of(
         line,
         "webhooks/claim",
-        *(PLACES, PLACES // 2, PLACES, PER_TARGET),
-        *(LEASE_SECONDS, "", UUID(int=0), 1_000, uuid4()),
+        places=PLACES,
+        failing_places=PLACES // 2,
+        per_org=PLACES,
+        per_target=PER_TARGET,
+        lease_seconds=LEASE_SECONDS,
+        after_org="",
+        after_target=UUID(int=0),
+        targets_max=1_000,
+        lease=uuid4(),
     )
     assert plan.sequential_scans("webhook_deliveries") == 0
     assert "webhook_deliveries_untried" in plan.indexes("webhook_deliveries")
@@ -82,14 +89,29 @@ async def test_a_claim_passes_over_what_must_wait_by_index(
 
 
 async def test_fetching_reads_as_much_as_is_fetched(line: Connection, endpoint: UUID) -> None:
-    plan = await plan_of(line, "webhooks/pull", "acme", endpoint, 10, LEASE_SECONDS, uuid4())
+    plan = await plan_of(
+        line,
+        "webhooks/pull",
+        org="acme",
+        endpoint=endpoint,
+        rows_max=10,
+        lease_seconds=LEASE_SECONDS,
+        lease=uuid4(),
+    )
     assert plan.sequential_scans("webhook_deliveries") == 0
     assert plan.rows_read("webhook_deliveries") < 10 * 10
 
 
 async def test_holding_for_longer_reads_what_is_held(line: Connection, endpoint: UUID) -> None:
     ids = [uuid4() for _ in range(PLACES)]
-    plan = await plan_of(line, "webhooks/renew", ["acme"] * PLACES, ids, ids, LEASE_SECONDS)
+    plan = await plan_of(
+        line,
+        "webhooks/renew",
+        orgs=["acme"] * PLACES,
+        deliveries=ids,
+        leases=ids,
+        lease_seconds=LEASE_SECONDS,
+    )
     assert plan.sequential_scans("webhook_deliveries") == 0
     assert plan.rows_read("webhook_deliveries") <= PLACES
 
@@ -98,6 +120,11 @@ async def test_what_was_told_before_is_one_row_of_an_index(
     line: Connection, endpoint: UUID
 ) -> None:
     plan = await plan_of(
-        line, "webhooks/previous_facts", "acme", UUID(int=1), endpoint, UUID(int=2**128 - 1)
+        line,
+        "webhooks/previous_facts",
+        org="acme",
+        subject=UUID(int=1),
+        target=endpoint,
+        delivery=UUID(int=2**128 - 1),
     )
     assert plan.indexes("webhook_deliveries") == {"webhook_deliveries_subject"}

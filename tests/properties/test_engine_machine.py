@@ -515,8 +515,7 @@ class EngineMachine(Machine):
             case "cancel":
                 answer = await jobs.cancel(line, claimed.org, claimed.uuid, KEEP_FAILED_SECONDS)
                 assert answer is not None
-                before, state, _ = answer
-                return None if before is state else state
+                return None if answer.before is answer.after else answer.after
             case _:
                 ended = Settlement(
                     claimed, TransitionEvent(how), "broke", "broke", 0.0, RAN_SECONDS

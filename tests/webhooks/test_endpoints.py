@@ -166,7 +166,7 @@ async def test_a_replay_that_meets_a_deletion_leaves_the_endpoint_deleted(
     await cancelled(hooks)
     (delivery,) = await told(webhooks, endpoint)
     async with hooks.sql.transaction():
-        await hooks.sql.fetch(sql("webhooks/delete_endpoint"), ORG, endpoint.uuid)
+        await sql.fetch(hooks.sql, "webhooks/delete_endpoint", org=ORG, endpoint=endpoint.uuid)
         asked = asyncio.create_task(webhooks.replay(ORG, delivery.id))
         await until_blocked(hooks.sql, "coatcheck pool")
     await asked

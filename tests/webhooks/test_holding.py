@@ -106,7 +106,7 @@ async def test_a_lease_lasts_from_when_its_turn_came(
     line = Connection(hooks.deployment.settings.database_url, name="test deliverer")
     try:
         async with hooks.sql.transaction():
-            await hooks.sql.execute(sql("webhooks/lock_claims"), webhooks.CLAIM_LOCK)
+            await sql.fetch(hooks.sql, "webhooks/lock_claims", lock=webhooks.CLAIM_LOCK)
             claiming = asyncio.create_task(claimed(line))
 
             async def waits() -> bool:

@@ -155,7 +155,7 @@ async def test_one_whose_endpoint_is_deleted_meanwhile_is_not_sent(
     message = await ended(hooks, "exhausted", known.uuid)
     async with connected(dsn) as rival:
         async with rival.transaction():
-            await rival.execute(sql("webhooks/delete_endpoint"), ORG, known.uuid)
+            await sql.fetch(rival, "webhooks/delete_endpoint", org=ORG, endpoint=known.uuid)
             replaying = asyncio.create_task(hooks.deployment.http.post(f"{LOG}/{message}/replay"))
             await until_blocked(hooks.sql, "coatcheck pool")
         assert (await replaying).status_code == 202

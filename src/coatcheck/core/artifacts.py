@@ -13,7 +13,6 @@ from coatcheck.blobs.pieces import delete_pieces
 from coatcheck.core.queries import artifacts, inputs
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain.artifacts import ArtifactRecord, BlobToDelete
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.inputs import HeldCopy, Mechanism
@@ -80,7 +79,7 @@ class ArtifactDeleter:
         """Delete these blobs and close their records. Returns how many were deleted."""
         gone = await self._deletions.delete(doomed)
         if gone:
-            await retried(lambda: artifacts.close(self._db, gone))
+            await artifacts.close(self._db, gone)
         return len(gone)
 
     async def _delete(self, blob: BlobToDelete) -> None:
@@ -101,7 +100,7 @@ class InputDeleter:
         gone = [each for each in copies if each[0] in deleted]
         if gone:
             crash_point("input.blob_deleted_not_marked")
-            await retried(lambda: inputs.mark_deleted(self._db, gone))
+            await inputs.mark_deleted(self._db, gone)
             crash_point("input.marked")
         return len(gone)
 
@@ -122,7 +121,7 @@ class ArtifactRepository:
         None if the job never had an artifact of that name. While the blob store is down, readers no
         longer see the artifact, and maintenance completes the record when it has deleted the blob.
         """
-        doomed = await retried(lambda: artifacts.delete(self._db, org, job, name))
+        doomed = await artifacts.delete(self._db, org, job, name)
         if doomed:
             await ArtifactDeleter(self._db, self._blobs()).delete(doomed)
         return await self.record(org, job, name)
@@ -132,4 +131,4 @@ class ArtifactRepository:
 
         Kept until 90 days after the deletion, whether or not the job still exists.
         """
-        return await retried(lambda: artifacts.record(self._db, org, job, name))
+        return await artifacts.record(self._db, org, job, name)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -25,7 +24,6 @@ from coatcheck.core.service_secrets import SecretsSealer
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import (
     EndpointSpec,
     ServiceDefinition,
@@ -191,9 +189,7 @@ class Catalogue:
         """
         if workspace is not None and "\0" in workspace:
             return []
-        return await retried(
-            lambda: service_store.list_services(self._db, org, workspace, after=after, limit=limit)
-        )
+        return await service_store.list_services(self._db, org, workspace, after=after, limit=limit)
 
     # Registration
 
@@ -216,14 +212,12 @@ class Catalogue:
             known, kept = await self._stored_secrets(org, versions)
             concealed = conceal(org, versions, known)
             sealed = self._sealer.sealed(org, concealed)
-            put = partial(
-                service_store.put,
-                *(self._db, org, workspace, service, concealed.versions.values(), most),
-                sealed=sealed,
-                kept=kept,
-            )
             with suppress(service_store.SecretsChanged):
-                spec = await retried(put)
+                spec = await service_store.put(
+                    *(self._db, org, workspace, service, concealed.versions.values(), most),
+                    sealed=sealed,
+                    kept=kept,
+                )
                 break
         self._forget((org, service))
         if spec is None:
@@ -237,16 +231,16 @@ class Catalogue:
         """Delete an organisation's own service. Returns whether it existed (in the workspace)."""
         if not is_service_name(service) or "\0" in (workspace or ""):
             return False
-        deleted = await retried(lambda: service_store.delete(self._db, org, service, workspace))
+        deleted = await service_store.delete(self._db, org, service, workspace)
         self._forget((org, service))
         return deleted
 
     async def _known_by_name(self, org: str, service: str) -> ServiceSpec | None:
         key = (org, service)
-        return (await retried(lambda: service_store.find(self._db, [key]))).get(key)
+        return (await service_store.find(self._db, [key])).get(key)
 
     async def _count(self, org: str) -> int:
-        return await retried(lambda: service_store.count(self._db, org))
+        return await service_store.count(self._db, org)
 
     async def _stored_secrets(
         self, org: str, versions: Mapping[int, VersionSpec]
@@ -256,7 +250,7 @@ class Catalogue:
         wanted = [(org, each) for each in wanted_secrets(org, versions)]
         if not wanted:
             return {}, {}
-        found = await retried(lambda: secrets_store.find(self._db, wanted))
+        found = await secrets_store.find(self._db, wanted)
         known: dict[UUID, TargetSecrets] = {}
         for (_, secrets_id), text in found.items():
             with suppress(SecretsLost):
@@ -304,7 +298,7 @@ class Catalogue:
         wanted = list(dict.fromkeys(keys))
         for at in range(0, len(wanted), READ_SERVICES_MAX):
             some = wanted[at : at + READ_SERVICES_MAX]
-            read = await retried(partial(service_store.find, self._db, some))
+            read = await service_store.find(self._db, some)
             found |= {key: self._shared(spec) for key, spec in read.items()}
         # A change that was notified during the read may be newer than its result.
         if changes_heard == self._changes_heard:

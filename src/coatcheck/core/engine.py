@@ -36,7 +36,6 @@ from coatcheck.crash import crash_point
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.db.migrate import check_schema
 from coatcheck.db.notifications import CANCEL, CHANGED, READY, SERVICES
 from coatcheck.db.sessions import require_sessions
@@ -258,7 +257,7 @@ class Engine:
     async def deployment(self) -> UUID:
         """The id of this database. The keys of its blobs begin with it (``blobs.keys``)."""
         if self._deployment is None:
-            self._deployment = await retried(lambda: report_store.deployment(self._input_db))
+            self._deployment = await report_store.deployment(self._input_db)
         return self._deployment
 
     async def submit_with_input(
@@ -289,7 +288,7 @@ class Engine:
 
     async def knows_key(self, idempotency_key: str, *, org: str = "default") -> bool:
         """Whether a job holds the key, so that submitting it again creates no job."""
-        return await retried(lambda: job_store.knows_key(self._page_db, org, idempotency_key))
+        return await job_store.knows_key(self._page_db, org, idempotency_key)
 
     # Reading
 
@@ -315,14 +314,14 @@ class Engine:
 
     async def result(self, job: UUID, *, org: str = "default") -> bytes:
         """The whole result of a job or a task. Raises JobNotFound if there is none."""
-        result = await retried(lambda: job_store.result(self._input_db, org, job))
+        result = await job_store.result(self._input_db, org, job)
         if result is None:
             raise JobNotFound("there is no such job")
         return result
 
     async def find(self, idempotency_key: str, *, org: str = "default") -> JobView | None:
         """The job that holds the key, as it is now; None if there is none."""
-        return await retried(lambda: job_store.find(self._input_db, org, idempotency_key))
+        return await job_store.find(self._input_db, org, idempotency_key)
 
     async def get_many(
         self, job_ids: Sequence[str], *, org: str = "default"
@@ -335,7 +334,7 @@ class Engine:
         uuids = [_uuid_or_none(job_id) for job_id in job_ids]
         keys = {(org, uuid) for uuid in uuids if uuid is not None}
         bytes_max = page_result_bytes_max(len(job_ids))
-        found = await retried(lambda: job_store.get(self._read_db, [*keys], bytes_max))
+        found = await job_store.get(self._read_db, [*keys], bytes_max)
         return [None if uuid is None else found.get((org, uuid)) for uuid in uuids]
 
     def watch(self, job_id: str) -> Watch:
@@ -395,16 +394,14 @@ class Engine:
         """Jobs, newest first, without results. ``after`` is the last id of the previous page."""
         if not 1 <= limit <= _PAGE_ROWS_MAX:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
-        return await retried(
-            lambda: job_store.list_page(
-                self._list_db,
-                org,
-                after=None if after is None else _uuid(after),
-                states=states,
-                endpoint=endpoint,
-                lane=lane,
-                limit=limit,
-            )
+        return await job_store.list_page(
+            self._list_db,
+            org,
+            after=None if after is None else _uuid(after),
+            states=states,
+            endpoint=endpoint,
+            lane=lane,
+            limit=limit,
         )
 
     async def page(
@@ -443,22 +440,18 @@ class Engine:
         older_than = None if after is None else _uuid(after)
         try:
             sparse = await self._is_sparse(job_filter)
-            items = await retried(
-                lambda: job_store.page(
-                    self._list_db,
-                    job_filter,
-                    after=older_than,
-                    offset=offset,
-                    limit=limit,
-                    sparse=sparse,
-                )
+            items = await job_store.page(
+                self._list_db,
+                job_filter,
+                after=older_than,
+                offset=offset,
+                limit=limit,
+                sparse=sparse,
             )
             if after is None and len(items) < limit and (items or offset == 0):
                 return JobPage(items, offset + len(items), total_is_exact=True)  # the last page
-            total = await retried(
-                lambda: job_store.page_total(
-                    self._list_db, job_filter, _TOTAL_MAX + 1, sparse=sparse
-                )
+            total = await job_store.page_total(
+                self._list_db, job_filter, _TOTAL_MAX + 1, sparse=sparse
             )
         except job_store.TookTooLong as error:
             raise DatabaseUnavailable("the list took too long to read; narrow it") from error
@@ -478,9 +471,7 @@ class Engine:
             return False
         if job_filter.owner is not None:
             return True
-        owners = await retried(
-            lambda: job_store.owners(self._list_db, job_filter.org, services, _MANY_OWNERS)
-        )
+        owners = await job_store.owners(self._list_db, job_filter.org, services, _MANY_OWNERS)
         return owners < _MANY_OWNERS
 
     async def usage(
@@ -506,22 +497,22 @@ class Engine:
                 f"last_day: must be the first day or one of the {days_max - 1} after it"
             )
         read = usage_store.read if step is Granularity.DAY else usage_store.read_hours
-        return await retried(lambda: read(self._list_db, org, first_day, last_day, endpoint))
+        return await read(self._list_db, org, first_day, last_day, endpoint)
 
     async def usage_reports(self, org: str) -> Sequence[UsageReport]:
         """An organisation's usage reports without their items, the newest period first."""
-        return await retried(lambda: usage_report_store.list_all(self._list_db, org))
+        return await usage_report_store.list_all(self._list_db, org)
 
     async def usage_report(self, org: str, report: UUID) -> UsageReport | None:
         """One usage report with its items; None if the organisation has no such report."""
-        return await retried(lambda: usage_report_store.find(self._list_db, org, report))
+        return await usage_report_store.find(self._list_db, org, report)
 
     async def backlog(self, org: str, endpoints: Sequence[str] | None, most: int) -> int:
         """How many jobs of these endpoints, or of all (None), are queued, tasks of runs included.
         Stops counting at ``most``."""
         if endpoints is None:
-            return await retried(lambda: job_store.org_backlog(self._count_db, org, most))
-        return await retried(lambda: job_store.backlog(self._count_db, org, endpoints, most))
+            return await job_store.org_backlog(self._count_db, org, most)
+        return await job_store.backlog(self._count_db, org, endpoints, most)
 
     async def events(
         self,
@@ -537,9 +528,7 @@ class Engine:
         At most ``limit`` events; the page ends with the event that reaches ``bytes_max`` bytes.
         """
         uuid = _uuid(job_id)
-        return await retried(
-            lambda: report_store.read_events(self._page_db, org, uuid, after, limit, bytes_max)
-        )
+        return await report_store.read_events(self._page_db, org, uuid, after, limit, bytes_max)
 
     async def stall_reason(self, view: JobView) -> str | None:
         """Why a job waits or runs for longer than its lane allows, or None if it does not.
@@ -552,7 +541,7 @@ class Engine:
 
     async def artifacts(self, job_id: str, *, org: str = "default") -> Sequence[Artifact]:
         """The files that a job produced."""
-        return await retried(lambda: report_store.list_artifacts(self._page_db, org, _uuid(job_id)))
+        return await report_store.list_artifacts(self._page_db, org, _uuid(job_id))
 
     async def input_of(self, job_id: str, *, org: str = "default") -> InputRecord | None:
         """The record of a job's stored input: each copy, and what deleted it.
@@ -560,7 +549,7 @@ class Engine:
         Kept for 90 days, whether or not the job still exists; None if it had no such input.
         """
         uuid = _uuid(job_id)
-        return await retried(lambda: input_store.record(self._input_db, org, uuid))
+        return await input_store.record(self._input_db, org, uuid)
 
     def read_artifact(self, artifact: Artifact) -> AsyncIterator[bytes]:
         """An artifact's bytes, piece by piece."""
@@ -586,21 +575,12 @@ class Engine:
         Raises JobAlreadyEnded if it has ended, JobNotFound if there is no such job.
         """
         uuid = _uuid(job_id)
-        tries = 0
-
-        async def ask() -> tuple[State, State, int | None] | None:
-            nonlocal tries
-            tries += 1
-            return await job_store.cancel(
-                self._page_db, org, uuid, self.settings.keep_failed_seconds
-            )
-
-        answer = await retried(ask)
+        answer = await job_store.cancel(self._page_db, org, uuid, self.settings.keep_failed_seconds)
         if answer is None:
             raise JobNotFound("there is no such job")
-        before, after, boot = answer
-        # After a lost answer we ask again: a cancelled job was then cancelled by our first try.
-        if before.terminal and not (tries > 1 and before is State.CANCELLED):
+        before, after, boot, repeated = answer
+        # A repeat that finds the job cancelled finds the end that our first try made.
+        if before.terminal and not (repeated and before is State.CANCELLED):
             raise JobAlreadyEnded(f"the job has already ended: {before}")
         crash_point("cancel.committed_not_notified")
         self._notifier.notify(CHANGED, [uuid.hex])
@@ -626,20 +606,18 @@ class Engine:
             raise InvalidSubmission("scope: must be endpoint, org or queue_key")
         if limit.held_max < 0:
             raise InvalidSubmission("held_max: must be at least 0")
-        await retried(lambda: limit_store.set_limit(self._page_db, limit))
+        await limit_store.set_limit(self._page_db, limit)
         self._notifier.notify(READY, None)
 
     async def clear_limit(self, org: str, scope: str, name: str) -> bool:
         """Remove a limit. Returns whether there was one."""
-        cleared = await retried(
-            lambda: limit_store.clear_limit(self._page_db, org, stored_scope(scope), name)
-        )
+        cleared = await limit_store.clear_limit(self._page_db, org, stored_scope(scope), name)
         self._notifier.notify(READY, None)
         return cleared
 
     async def limits(self, *, org: str = "default") -> Sequence[ConcurrencyLimit]:
         """An organisation's limits, and those on whole endpoints."""
-        return await retried(lambda: limit_store.list_limits(self._page_db, org))
+        return await limit_store.list_limits(self._page_db, org)
 
     async def health(self) -> Health:
         """Check the database once. Raises DatabaseUnavailable or SchemaMismatch."""
@@ -668,7 +646,7 @@ class Engine:
 
     async def _read(self, keys: Sequence[tuple[str, UUID]]) -> Sequence[JobView | None]:
         metrics.record_read_flush(len(keys))
-        found = await retried(lambda: job_store.get(self._read_db, [*set(keys)]))
+        found = await job_store.get(self._read_db, [*set(keys)])
         return [found.get(key) for key in keys]
 
 

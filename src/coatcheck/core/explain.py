@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -20,7 +19,6 @@ from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries.explain import AHEAD_MAX, Ahead, Condition
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.domain.durations import summed
 from coatcheck.domain.explanation import (
     Blocker,
@@ -83,7 +81,7 @@ class Forecasts:
 
     async def ahead(self, view: JobView) -> Ahead | None:
         """How many jobs are ahead of this one in the queue; None if it is not queued."""
-        return await retried(lambda: explain.ahead(self._db, view.org, view.uuid))
+        return await explain.ahead(self._db, view.org, view.uuid)
 
     async def eta_in_queue(self, view: JobView) -> Eta | None:
         """When a queued job may start and end; None if there are no figures to predict from."""
@@ -97,14 +95,14 @@ class Forecasts:
 
     async def _read(self, view: JobView) -> JobFigures:
         db = self._db
-        minutes = await retried(lambda: roll_ups.recent(db, view.org, view.lane, _MINUTES))
+        minutes = await roll_ups.recent(db, view.org, view.lane, _MINUTES)
         run = run_of(view.queue_key)
         if run is None:
-            runs = await retried(
-                lambda: explain.recent_runs(db, view.org, view.owner, view.endpoint, view.queue_key)
+            runs = await explain.recent_runs(
+                db, view.org, view.owner, view.endpoint, view.queue_key
             )
         else:
-            runs = await retried(lambda: explain.recent_task_runs(db, view.org, run))
+            runs = await explain.recent_task_runs(db, view.org, run)
         return JobFigures(
             rates_of([(minute.started, minute.seconds) for minute in minutes]),
             spread_of((), summed([minute.waits for minute in minutes])),
@@ -279,7 +277,7 @@ class Explainer:
 
     async def next_of_run(self, org: str, run: UUID) -> JobView | None:
         """A job that represents the unfinished tasks of a run; None if all have ended."""
-        task = await retried(lambda: explain.next_of_run(self._db, org, run))
+        task = await explain.next_of_run(self._db, org, run)
         if task is None:
             return None
         return await self._view(org, task)
@@ -292,7 +290,7 @@ class Explainer:
             if view.terminal:
                 return _Conditions(view, (), None)
             org, uuid = view.org, view.uuid
-            found = await retried(partial(explain.conditions, self._db, org, uuid))
+            found = await explain.conditions(self._db, org, uuid)
             before = await self.forecasts.ahead(view) if view.state is State.QUEUED else None
             conditions = _Conditions(view, found, before)
             after = await self._view(org, uuid)
@@ -303,11 +301,11 @@ class Explainer:
 
     async def held_of(self, endpoints: Sequence[str]) -> int:
         """How many jobs of these endpoints are held, over all organisations."""
-        return await retried(lambda: explain.held_of(self._db, [*endpoints]))
+        return await explain.held_of(self._db, [*endpoints])
 
     async def _view(self, org: str, job: UUID) -> JobView | None:
         key = (org, job)
-        return (await retried(lambda: job_store.get(self._db, [key]))).get(key)
+        return (await job_store.get(self._db, [key])).get(key)
 
     async def _blockers(self, conditions: _Conditions) -> list[Blocker]:
         view = conditions.view
@@ -437,7 +435,7 @@ class Explainer:
 
     async def holders(self, org: str, scope: str, name: str) -> Sequence[Holder]:
         """The organisation's jobs that use up a limit, a lane or an endpoint."""
-        return await retried(lambda: explain.holders(self._db, org, scope, name))
+        return await explain.holders(self._db, org, scope, name)
 
     async def _held(self, conditions: _Conditions) -> Blocker:
         view, found = conditions.view, conditions.found

@@ -14,7 +14,6 @@ from coatcheck.core.queries import org_jobs as org_job_store
 from coatcheck.core.queries.jobs import LISTING, TookTooLong
 from coatcheck.core.submission import Ticket
 from coatcheck.db.connection import PINNED_PLANS
-from coatcheck.db.errors import retried
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
@@ -69,14 +68,14 @@ class OrgJobRepository(EngineExtension):
 
     async def get(self, org: str, job_id: UUID) -> OrgJob:
         """A job as it is now, with its result if that is short. Raises JobNotFound."""
-        found = await retried(lambda: org_job_store.get(self._db, org, job_id))
+        found = await org_job_store.get(self._db, org, job_id)
         if found is None:
             raise JobNotFound("there is no such job")
         return found
 
     async def find(self, org: str, keys: Sequence[str]) -> Sequence[OrgJob]:
         """The jobs that hold any of these idempotency keys."""
-        return await retried(lambda: org_job_store.find(self._db, org, keys))
+        return await org_job_store.find(self._db, org, keys)
 
     async def page(self, job_filter: OrgJobFilter, *, after: UUID | None, limit: int) -> OrgJobPage:
         """A page of jobs, newest first, older than ``after``.
@@ -118,32 +117,28 @@ class OrgJobRepository(EngineExtension):
         """The changes among the organisation's newest ``rows_max`` jobs. With ``reader``, only
         those of jobs that this user may read."""
         try:
-            return await retried(
-                lambda: org_job_store.changes(
-                    self._changes_db, org, reader, cursor, rows_max=rows_max, limit=limit
-                )
+            return await org_job_store.changes(
+                self._changes_db, org, reader, cursor, rows_max=rows_max, limit=limit
             )
         except TookTooLong as error:
             raise DatabaseUnavailable("looking for changes took too long") from error
 
     async def attempts(self, org: str, job_id: UUID) -> tuple[Sequence[Attempt], datetime | None]:
         """The attempts that did not complete, and when a remote last began to run the job."""
-        return await retried(lambda: org_job_store.attempts(self._db, org, job_id))
+        return await org_job_store.attempts(self._db, org, job_id)
 
     async def log(
         self, org: str, job_id: UUID, *, after: int, limit: int
     ) -> tuple[Sequence[LogEntry], int | None]:
         """Log lines, alerts and ended attempts after the event numbered ``after``; and the number
         to continue after, if there may be more."""
-        return await retried(
-            lambda: org_job_store.log(
-                self._db, org, job_id, after=after, rows_max=_LOG_WALKED_MAX, limit=limit
-            )
+        return await org_job_store.log(
+            self._db, org, job_id, after=after, rows_max=_LOG_WALKED_MAX, limit=limit
         )
 
     async def input_of(self, org: str, job_id: UUID) -> bytes:
         """A job's payload. Raises InputNotKept."""
-        payload = await retried(lambda: org_job_store.input_of(self._db, org, job_id))
+        payload = await org_job_store.input_of(self._db, org, job_id)
         if payload is None:
             raise InputNotKept(INPUT_GONE)
         return payload
@@ -208,16 +203,14 @@ class OrgJobRepository(EngineExtension):
         limit: int,
     ) -> org_job_store.Walked:
         try:
-            return await retried(
-                lambda: org_job_store.walk(
-                    self._list_db,
-                    way,
-                    job_filter,
-                    below=below,
-                    above=above,
-                    rows_max=rows_max,
-                    limit=limit,
-                )
+            return await org_job_store.walk(
+                self._list_db,
+                way,
+                job_filter,
+                below=below,
+                above=above,
+                rows_max=rows_max,
+                limit=limit,
             )
         except TookTooLong as error:
             raise DatabaseUnavailable("the list took too long to read; narrow it") from error

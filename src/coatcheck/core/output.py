@@ -15,7 +15,6 @@ from coatcheck.core.queries import reports as report_store
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.job import JobEvent
 from coatcheck.domain.states import State
@@ -66,16 +65,14 @@ class OutputReader:
 
         Reads all of the job's output: for a reader who is more than a page behind.
         """
-        found = await retried(lambda: report_store.last_mark(self._db, org, job, mark))
+        found = await report_store.last_mark(self._db, org, job, mark)
         return found or 0
 
     async def close(self) -> None:
         await self._reader.drain()
 
     async def _read(self, places: Sequence[_Place]) -> Sequence[OutputTail | None]:
-        rows = await retried(
-            lambda: report_store.tails(self._db, {*places}, PAGE_EVENTS, PAGE_BYTES)
-        )
+        rows = await report_store.tails(self._db, {*places}, PAGE_EVENTS, PAGE_BYTES)
         found = {(row.org, row.job, row.after): _tail(row) for row in rows}
         return [found.get(place) for place in places]
 

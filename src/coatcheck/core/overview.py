@@ -15,7 +15,6 @@ from coatcheck.core.queries.overview import WorkerView
 from coatcheck.core.queries.roll_ups import Interval
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
 from coatcheck.domain.states import State
@@ -97,21 +96,17 @@ class Overviews:
         """The overview of an organisation, or of all (``*``), over the last ``minutes``."""
         db = self._db
         step, interval = _resolution(minutes)
-        now = await retried(lambda: maintenance.clock(db))
+        now = await maintenance.clock(db)
         first = _floor(now - timedelta(minutes=minutes), interval)
-        found = await retried(
-            lambda: roll_ups.series(
-                db, org, step_seconds=step, since=first, interval_seconds=interval
-            )
+        found = await roll_ups.series(
+            db, org, step_seconds=step, since=first, interval_seconds=interval
         )
-        failures = await retried(
-            lambda: roll_ups.failures(
-                db, org, step_seconds=step, since=first, codes_max=_CODES_SHOWN_MAX
-            )
+        failures = await roll_ups.failures(
+            db, org, step_seconds=step, since=first, codes_max=_CODES_SHOWN_MAX
         )
-        queued = await retried(lambda: overview.queued(db, org))
-        held = await retried(lambda: overview.held(db, org))
-        postponed = await retried(lambda: overview.postponed(db, org))
+        queued = await overview.queued(db, org)
+        held = await overview.held(db, org)
+        postponed = await overview.postponed(db, org)
         return OverviewView(
             org=org,
             generated_at=now,
@@ -126,14 +121,14 @@ class Overviews:
     async def queue(self) -> Queue:
         """Everything that waits in the deployment, fully counted. A long queue takes a while to
         count, so no request for a job should wait behind it."""
-        waiting = await retried(lambda: job_store.waiting(self._db))
-        overdue = await retried(lambda: webhook_store.overdue_seconds(self._db))
-        sealed = await retried(lambda: service_secrets.count(self._db))
+        waiting = await job_store.waiting(self._db)
+        overdue = await webhook_store.overdue_seconds(self._db)
+        sealed = await service_secrets.count(self._db)
         return Queue(waiting, overdue or 0.0, sealed_secrets=sealed)
 
     async def workers(self) -> Sequence[WorkerView]:
         """The worker processes, newest first."""
-        return await retried(lambda: overview.workers(self._db, _WORKERS_MAX))
+        return await overview.workers(self._db, _WORKERS_MAX)
 
 
 def _resolution(minutes: int) -> tuple[int, int]:

@@ -22,7 +22,6 @@ from coatcheck.core.queries import services as service_store
 from coatcheck.core.queries.service_secrets import Resealed, Sealed, SecretsKey
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import ServiceSpec
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
 from coatcheck.domain.registration import Concealed, conceal, wanted_secrets
@@ -135,7 +134,7 @@ class ServiceSecrets:
             del self._entries[next(iter(self._entries))]
 
     async def _read(self, keys: Sequence[SecretsKey]) -> Sequence[str | None]:
-        found = await retried(lambda: service_secrets.find(self._db, [*set(keys)]))
+        found = await service_secrets.find(self._db, [*set(keys)])
         return [found.get(key) for key in keys]
 
 
@@ -157,7 +156,7 @@ class SealingState:
 
 async def sealing_state(db: Connection, key_ids: Sequence[str]) -> SealingState:
     """The state of sealing with these keys, of which the first seals."""
-    counts = await retried(lambda: service_secrets.count(db))
+    counts = await service_secrets.count(db)
     plain = counts.pop("", 0)
     return SealingState(
         current=sum(counts.get(each, 0) for each in key_ids[:1]),

@@ -10,7 +10,6 @@ from coatcheck.core.queries.stalls import stall_reasons
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.domain.job import JobView
 from coatcheck.settings import Settings
 
@@ -46,5 +45,5 @@ class Stalls:
         return (view.read_at - view.created_at).total_seconds() > limit
 
     async def _read(self, keys: Sequence[JobKey]) -> Sequence[str | None]:
-        found = await retried(lambda: stall_reasons(self._db, [*set(keys)], self._lanes))
+        found = await stall_reasons(self._db, [*set(keys)], self._lanes)
         return [found.get(key) for key in keys]

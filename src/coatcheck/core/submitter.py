@@ -14,7 +14,6 @@ from coatcheck.core.submission import NewTickets, Ticket
 from coatcheck.crash import crash_point
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.db.notifications import READY, Notifier
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.inputs import StoredInput
@@ -51,9 +50,7 @@ class Submitter:
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> list[Ticket]:
         """Create all of these jobs in one transaction, or find the jobs that hold their keys."""
-        created = await retried(
-            lambda: job_store.submit_atomically(self._bulk_db, jobs, SUBMIT_ROWS_MAX)
-        )
+        created = await job_store.submit_atomically(self._bulk_db, jobs, SUBMIT_ROWS_MAX)
         self._count(Counter((job.org, job.lane) for job in jobs if job.uuid in created))
         self._notifier.notify(READY, {job.endpoint for job in jobs})
         return await self._tickets(self._bulk_db, jobs, created)
@@ -77,7 +74,7 @@ class Submitter:
     ) -> Ticket:
         """Create one job by a statement of the caller's, which may write more than the job, or find
         the job that holds its key."""
-        created = await retried(lambda: insert([job]))
+        created = await insert([job])
         crash_point("submit.committed_not_answered")
         if created:
             self._count({(job.org, job.lane): 1})
@@ -90,7 +87,7 @@ class Submitter:
     ) -> Sequence[Ticket]:
         """Create plain jobs, all or none. ``jobs`` returns the same jobs at every call."""
         created: Counter[JobKind] = Counter()
-        await retried(lambda: job_store.copy(self._bulk_db, jobs, ids, created))
+        await job_store.copy(self._bulk_db, jobs, ids, created)
         kinds: Counter[tuple[str, str]] = Counter()
         for kind, rows in created.items():
             kinds[kind.org, kind.lane] += rows
@@ -106,7 +103,7 @@ class Submitter:
         try:
             crash_point("submit.before_insert")
             notification = self._notification(jobs)
-            created = await retried(lambda: job_store.submit(db, jobs, notification))
+            created = await job_store.submit(db, jobs, notification)
             crash_point("submit.committed_not_answered")
             self._count(Counter((job.org, job.lane) for job in jobs if job.uuid in created))
             if notification is None:
@@ -155,14 +152,14 @@ class Submitter:
             if not open_positions:
                 break
             taken = [jobs[at] for at in open_positions]
-            existing = await retried(partial(job_store.find_existing, db, taken))
+            existing = await job_store.find_existing(db, taken)
             for at, position in enumerate(open_positions):
                 if at in existing:
                     tickets[position] = _known(jobs[position], existing[at])
             # The job that held the key was pruned meanwhile: the key is free again.
             gone = [jobs[position] for position in open_positions if tickets[position] is None]
             if gone:
-                again = await retried(partial(insert, gone))
+                again = await insert(gone)
                 for position in open_positions:
                     state = again.get(jobs[position].uuid)
                     if state is not None:

@@ -10,7 +10,6 @@ from coatcheck.blobs import SignedUrl
 from coatcheck.blobs.keys import upload_key
 from coatcheck.core.extension import EngineContext, EngineExtension
 from coatcheck.core.queries import uploads
-from coatcheck.db.errors import retried
 from coatcheck.domain.errors import BodyTooLarge, UploadAlreadyUsed, UploadMissing
 from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.limits import LIST_BYTES_MAX
@@ -48,15 +47,13 @@ class UploadRepository(EngineExtension):
         upload = new_id()
         key = upload_key(await self._deployment(), upload)
         url = await self._signer().signed_put(key, UPLOAD_SECONDS, MEDIA_TYPE)
-        await retried(
-            lambda: uploads.create(
-                self._db,
-                org=org,
-                upload_id=upload,
-                owner=owner,
-                blob_key=key,
-                life_seconds=UPLOAD_SECONDS,
-            )
+        await uploads.create(
+            self._db,
+            org=org,
+            upload_id=upload,
+            owner=owner,
+            blob_key=key,
+            life_seconds=UPLOAD_SECONDS,
         )
         return upload, url
 
@@ -70,7 +67,7 @@ class UploadRepository(EngineExtension):
             upload = from_text(upload_id)
         except InvalidId as error:
             raise UploadMissing(_MISSING) from error
-        found = await retried(lambda: uploads.get(self._db, org, upload))
+        found = await uploads.get(self._db, org, upload)
         if found is None or found.owner != owner or found.is_expired:
             raise UploadMissing(_MISSING)
         if found.is_used:

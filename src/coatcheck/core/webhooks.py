@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from uuid import UUID, uuid4
@@ -23,7 +23,6 @@ from coatcheck.core.queries import webhook_endpoints as endpoint_store
 from coatcheck.core.queries import webhooks as webhook_store
 from coatcheck.core.queries.webhooks import Claimed, Mark, Secret
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
     InvalidSubmission,
     NotFound,
@@ -225,8 +224,7 @@ class Webhooks:
         """
         if (url is None) != pulled:
             raise InvalidSubmission("url: required, unless the endpoint is pulled")
-        insert = partial(
-            endpoint_store.create,
+        made = await endpoint_store.create(
             self._db,
             org,
             new_id(),
@@ -235,7 +233,6 @@ class Webhooks:
             description=_read_description(description),
             pulled=pulled,
         )
-        made = await retried(insert)
         if made is None:
             raise TooManyWebhookEndpoints(
                 f"The organisation has {ENDPOINTS_MAX} endpoints; delete one first."
@@ -244,12 +241,10 @@ class Webhooks:
 
     async def list_endpoints(self, org: str) -> list[EndpointView]:
         """All endpoints, oldest first."""
-        return await retried(partial(endpoint_store.list_all, self._db, org))
+        return await endpoint_store.list_all(self._db, org)
 
     async def get_endpoint(self, org: str, endpoint: str) -> EndpointView:
-        return _found(
-            await retried(partial(endpoint_store.get, self._db, org, _endpoint(endpoint)))
-        )
+        return _found(await endpoint_store.get(self._db, org, _endpoint(endpoint)))
 
     async def change_endpoint(
         self,
@@ -263,53 +258,47 @@ class Webhooks:
         """Change the given fields. This enables an endpoint again that had answered 410."""
         if url is not None and (await self.get_endpoint(org, endpoint)).pulled:
             raise InvalidSubmission("url: a pulled endpoint has none")
-        change = partial(
-            endpoint_store.change,
-            self._db,
-            org,
-            _endpoint(endpoint),
-            url=None if url is None else _read_url(url),
-            events=None if events is None else expand_events(events),
-            description=None if description is None else _read_description(description),
+        return _found(
+            await endpoint_store.change(
+                self._db,
+                org,
+                _endpoint(endpoint),
+                url=None if url is None else _read_url(url),
+                events=None if events is None else expand_events(events),
+                description=None if description is None else _read_description(description),
+            )
         )
-        return _found(await retried(change))
 
     async def pause(self, org: str, endpoint: str) -> EndpointView:
         """Stop sending to it for now. Its messages wait."""
-        return _found(
-            await retried(partial(endpoint_store.pause, self._db, org, _endpoint(endpoint)))
-        )
+        return _found(await endpoint_store.pause(self._db, org, _endpoint(endpoint)))
 
     async def resume(self, org: str, endpoint: str) -> EndpointView:
         """Send to it again, after a pause or a 410."""
-        return _found(
-            await retried(partial(endpoint_store.resume, self._db, org, _endpoint(endpoint)))
-        )
+        return _found(await endpoint_store.resume(self._db, org, _endpoint(endpoint)))
 
     async def delete_endpoint(self, org: str, endpoint: str) -> None:
         """Remove it. Its pending deliveries end as ``disabled`` and stay in the log for a while."""
-        delete = partial(endpoint_store.delete, self._db, org, _endpoint(endpoint))
-        if not await retried(delete):
+        if not await endpoint_store.delete(self._db, org, _endpoint(endpoint)):
             raise NotFound
 
     async def secret(self, org: str, endpoint: str) -> SigningSecret:
         """The secret that signs its messages."""
         named = _endpoint(endpoint)
-        read = partial(endpoint_store.secret, self._db, org, named)
-        return self._shown(org, named, _found(await retried(read)))
+        return self._shown(org, named, _found(await endpoint_store.secret(self._db, org, named)))
 
     async def rotate(self, org: str, endpoint: str, generation: int) -> SigningSecret:
         """Give it the next secret; that of ``generation`` stays valid for a day. If two calls
         replace the same secret, the second changes nothing."""
         named = _endpoint(endpoint)
-        rotate = partial(endpoint_store.rotate, self._db, org, named, generation)
-        return self._shown(org, named, _found(await retried(rotate)))
+        return self._shown(
+            org, named, _found(await endpoint_store.rotate(self._db, org, named, generation))
+        )
 
     async def send_test(self, org: str, endpoint: str) -> DeliveryView:
         """Send it a test message."""
         delivery = new_id()
-        send = partial(endpoint_store.send_test, self._db, org, _endpoint(endpoint), delivery)
-        if not await retried(send):
+        if not await endpoint_store.send_test(self._db, org, _endpoint(endpoint), delivery):
             raise NotFound
         return await self.delivery(org, delivery)
 
@@ -333,8 +322,7 @@ class Webhooks:
         if until is not None:
             bound = first_delivery_at(until)
             older_than = bound if after is None else min(after, bound)
-        read = partial(
-            webhook_store.list_page,
+        return await webhook_store.list_page(
             self._list_db,
             org,
             after=older_than,
@@ -344,18 +332,16 @@ class Webhooks:
             since=None if since is None else first_delivery_at(since),
             limit=limit,
         )
-        return await retried(read)
 
     async def delivery(self, org: str, delivery: UUID) -> DeliveryView:
-        return _found(await retried(partial(webhook_store.get, self._db, org, delivery)))
+        return _found(await webhook_store.get(self._db, org, delivery))
 
     async def replay(self, org: str, delivery: UUID) -> DeliveryView:
         """Send a delivery again, at once and under the same id."""
-        shown = _found(await retried(partial(webhook_store.replay, self._db, org, delivery)))
-        if shown.status in ENDED and shown.endpoint is not None:
-            read = partial(endpoint_store.get, self._db, org, shown.endpoint)
-            if await retried(read) is None:
-                raise WebhookEndpointDeleted("The endpoint of this delivery was deleted.")
+        shown = _found(await webhook_store.replay(self._db, org, delivery))
+        endpoint = shown.endpoint if shown.status in ENDED else None
+        if endpoint is not None and await endpoint_store.get(self._db, org, endpoint) is None:
+            raise WebhookEndpointDeleted("The endpoint of this delivery was deleted.")
         return shown
 
     async def replay_range(
@@ -376,8 +362,7 @@ class Webhooks:
         first = first_delivery_at(since)
         if after is not None:
             first = max(first, UUID(int=after.int + 1))
-        replay = partial(
-            webhook_store.replay_range,
+        again = await webhook_store.replay_range(
             self._db,
             org,
             target=None if endpoint is None else (await self.get_endpoint(org, endpoint)).uuid,
@@ -386,12 +371,11 @@ class Webhooks:
             statuses=statuses,
             limit=limit,
         )
-        again = await retried(replay)
         return ReplayOutcome(len(again), again[-1] if len(again) == limit else None)
 
     async def previous_facts(self, event: DeliveryEvent) -> Mapping[str, Any] | None:
         """The facts of the previous delivery to the same target about the same subject."""
-        return await retried(partial(webhook_store.previous_facts, self._db, event))
+        return await webhook_store.previous_facts(self._db, event)
 
     # Pulling
 
@@ -400,24 +384,24 @@ class Webhooks:
     ) -> list[Claimed]:
         """Fetch due messages of a ``pulled`` endpoint, oldest first. A message that is not reported
         within the lease is handed out again."""
-        take = partial(
-            endpoint_store.take,
-            self._db,
-            org,
-            _endpoint(endpoint),
-            uuid4(),
-            limit=limit,
-            lease_seconds=lease_seconds,
-        )
         # Not sent again when its outcome is unknown: that would need another lease.
-        return _found(await take())
+        return _found(
+            await endpoint_store.take(
+                self._db,
+                org,
+                _endpoint(endpoint),
+                uuid4(),
+                limit=limit,
+                lease_seconds=lease_seconds,
+            )
+        )
 
     async def report(self, org: str, endpoint: str, reports: Sequence[Report]) -> list[bool]:
         """Report the outcome of pulled messages. The rules are those of posted ones, with earlier
         retries. Returns for each whether its lease was still held; if not, nothing changes."""
         named = _endpoint(endpoint)
         pairs = [(each.delivery, each.lease) for each in reports]
-        tries = await retried(partial(endpoint_store.held, self._db, org, named, pairs))
+        tries = await endpoint_store.held(self._db, org, named, pairs)
         marks = [
             mark_of(
                 org,
@@ -431,7 +415,7 @@ class Webhooks:
             for each in reports
             if each.delivery in tries
         ]
-        marked = await retried(partial(webhook_store.mark, self._db, marks)) if marks else set()
+        marked = await webhook_store.mark(self._db, marks) if marks else set()
         return [each.delivery in marked for each in reports]
 
     def _shown(self, org: str, endpoint: UUID, secret: Secret) -> SigningSecret:

@@ -27,7 +27,6 @@ from coatcheck.crash import crash_point
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.db.notifications import CHANGED
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
@@ -388,7 +387,7 @@ class WebhookDeliverer(Loop):
             return answer
 
     async def _mark(self, marks: list[Mark]) -> list[bool]:
-        held = await retried(lambda: webhooks.mark(self._mark_db, marks))
+        held = await webhooks.mark(self._mark_db, marks)
         return [mark.delivery in held for mark in marks]
 
 

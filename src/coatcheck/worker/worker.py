@@ -26,7 +26,6 @@ from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.db.notifications import CANCEL, CHANGED, READY
 from coatcheck.domain.catalogue import conflicts_of, described
 from coatcheck.domain.errors import (
@@ -274,7 +273,7 @@ class Worker:
         """Log once which endpoints other live workers publish with a different definition."""
         if not self._published:
             return
-        published = await retried(lambda: list_published(self._report_db))
+        published = await list_published(self._report_db)
         conflicts = [each for each in conflicts_of(published) if self.boot in each.boots]
         if conflicts:
             _log.warning(

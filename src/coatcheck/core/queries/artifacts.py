@@ -23,17 +23,18 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 async def delete(db: Connection, org: str, job: UUID, name: str) -> list[BlobToDelete]:
     """Delete an artifact of a job that has ended. Returns its blob, if there was one."""
-    rows = await db.fetch(sql("artifacts/delete"), org, job, name)
+    rows = await sql.fetch(db, "artifacts/delete", org=org, job=job, name=name)
     return [BlobToDelete(*row) for row in rows]
 
 
 async def close(db: Connection, gone: Sequence[BlobToDelete]) -> None:
     """Record that blobs are deleted."""
-    await db.fetch(
-        sql("artifacts/close"),
-        [blob.org for blob in gone],
-        [blob.job for blob in gone],
-        [blob.seq for blob in gone],
+    await sql.fetch(
+        db,
+        "artifacts/close",
+        orgs=[blob.org for blob in gone],
+        jobs=[blob.job for blob in gone],
+        seqs=[blob.seq for blob in gone],
     )
 
 
@@ -42,21 +43,32 @@ async def undeleted_blobs(
 ) -> list[LeftoverBlob]:
     """A page of blobs, after ``after``, that were to be deleted more than ``grace_seconds`` ago and
     are not recorded as deleted."""
-    place = (_LONG_AGO, 0) if after is None else (after.deleting_at, after.blob.seq)
-    rows = await db.fetch(sql("artifacts/undeleted_blobs"), *place, grace_seconds, rows_max)
+    rows = await sql.fetch(
+        db,
+        "artifacts/undeleted_blobs",
+        after_at=_LONG_AGO if after is None else after.deleting_at,
+        after_seq=0 if after is None else after.blob.seq,
+        grace_seconds=grace_seconds,
+        rows_max=rows_max,
+    )
     return [LeftoverBlob(BlobToDelete(*blob), deleting_at) for *blob, deleting_at in rows]
 
 
 async def prune(db: Connection, rows_max: int) -> int:
     """Delete records that were kept long enough. Returns how many."""
     return len(
-        await db.fetch(sql("artifacts/prune_records"), float(INPUT_RECORD_SECONDS), rows_max)
+        await sql.fetch(
+            db,
+            "artifacts/prune_records",
+            keep_seconds=float(INPUT_RECORD_SECONDS),
+            rows_max=rows_max,
+        )
     )
 
 
 async def record(db: Connection, org: str, job: UUID, name: str) -> ArtifactRecord | None:
     """The record of the artifact of a name, whether or not the artifact still exists."""
-    rows = await db.fetch(sql("artifacts/record"), org, job, name)
+    rows = await sql.fetch(db, "artifacts/record", org=org, job=job, name=name)
     if not rows:
         return None
     last = rows[-1]

@@ -3,24 +3,22 @@
 -- the first record counts.
 UPDATE artifact_records AS r
 SET deleted_at = now()
-FROM unnest($1::text[], $2::uuid[], $3::bigint[]) AS gone (org_id, job_id, seq)
+FROM unnest(:orgs::text[], :jobs::uuid[], :seqs::bigint[]) AS gone (org_id, job_id, seq)
 WHERE r.org_id = gone.org_id AND r.job_id = gone.job_id AND r.seq = gone.seq AND r.deleted_at IS NULL
 
 -- name: delete
 -- Delete an artifact of a job that has ended, on request, and open its record. Returns the blob to
 -- delete. No row: there is no such artifact, or the job has not ended and may attach another of the
 -- same name.
---
--- $1 org   $2 job   $3 name
 WITH ended AS MATERIALIZED (
     SELECT j.org_id, j.id, j.owner, j.endpoint, CASE WHEN j.run_id IS NULL THEN j.flow ELSE '' END AS flow
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2 AND j.finished_at IS NOT NULL
+    WHERE j.org_id = :org AND j.id = :job AND j.finished_at IS NOT NULL
     FOR SHARE
 ),
 gone AS (
     DELETE FROM artifacts AS a USING ended AS e
-    WHERE a.org_id = e.org_id AND a.job_id = e.id AND a.name = $3
+    WHERE a.org_id = e.org_id AND a.job_id = e.id AND a.name = :name
     RETURNING a.*, e.owner, e.endpoint, e.flow, NULL::timestamptz AS deleted_at, 'owner' AS mechanism
 )
 /* include artifacts/open_records */
@@ -45,13 +43,13 @@ RETURNING org_id, job_id, seq, blob_key
 -- Delete records of artifacts that were kept long enough. Only closed ones: the others may have a blob
 -- left, which nothing else would delete.
 --
--- $1 seconds to keep a record   $2 rows at most
+-- :keep_seconds  seconds to keep a record
 WITH old AS MATERIALIZED (
     SELECT r.org_id, r.job_id, r.seq
     FROM artifact_records AS r
-    WHERE r.deleted_at <= now() - $1::double precision * interval '1 second'
+    WHERE r.deleted_at <= now() - :keep_seconds::double precision * interval '1 second'
     ORDER BY r.deleted_at
-    LIMIT $2::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM artifact_records AS r USING old AS o
@@ -62,30 +60,28 @@ RETURNING r.seq
 -- The record of the artifact of a name: a row for each blob that was ever stored for it. Deleted ones
 -- come first, the existing one last. read_at is the clock's time and not now(): a deletion since this
 -- transaction began is visible, and a receipt is not dated before it.
---
--- $1 org   $2 job   $3 name
 SELECT a.org_id, a.job_id, a.name, j.owner, j.endpoint,
        CASE WHEN j.run_id IS NULL THEN j.flow ELSE '' END AS flow, a.media_type, a.bytes, a.sha256,
        clock_timestamp() AS read_at, a.created_at AS stored_at, NULL::timestamptz AS deleted_at,
        NULL::text AS mechanism, NULL::bigint AS seq
 FROM artifacts AS a
 JOIN jobs AS j ON j.org_id = a.org_id AND j.id = a.job_id
-WHERE a.org_id = $1 AND a.job_id = $2 AND a.name = $3
+WHERE a.org_id = :org AND a.job_id = :job AND a.name = :name
 UNION ALL
 SELECT r.org_id, r.job_id, r.name, r.owner, r.endpoint, r.flow, r.media_type, r.bytes, r.sha256,
        clock_timestamp(), r.stored_at, r.deleted_at, CASE WHEN r.deleted_at IS NOT NULL THEN r.mechanism END, r.seq
 FROM artifact_records AS r
-WHERE r.org_id = $1 AND r.job_id = $2 AND r.name = $3
+WHERE r.org_id = :org AND r.job_id = :job AND r.name = :name
 ORDER BY seq NULLS LAST
 
 -- name: undeleted_blobs
 -- Records whose blob may still exist although its deleter has had enough time. A page begins after the
 -- last row of the previous one, so that blobs that cannot be deleted now do not block the others.
 --
--- $1, $2 time and number of the last one seen   $3 seconds that a deleter has   $4 rows at most
+-- :after_seq  time and number of the last one seen   :grace_seconds  seconds that a deleter has
 SELECT r.org_id, r.job_id, r.seq, r.blob_key, r.deleting_at
 FROM artifact_records AS r
-WHERE r.deleted_at IS NULL AND (r.deleting_at, r.seq) > ($1::timestamptz, $2::bigint)
-  AND r.deleting_at <= now() - $3::double precision * interval '1 second'
+WHERE r.deleted_at IS NULL AND (r.deleting_at, r.seq) > (:after_at::timestamptz, :after_seq::bigint)
+  AND r.deleting_at <= now() - :grace_seconds::double precision * interval '1 second'
 ORDER BY r.deleting_at, r.seq
-LIMIT $4::integer
+LIMIT :rows_max::integer

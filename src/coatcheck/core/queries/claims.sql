@@ -677,7 +677,7 @@ FROM claimed AS c
 -- worker, which must stop it. Locked in the order of job_events/add, which is sent concurrently.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, j.state, s.ran_seconds
-    FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::double precision[])
+    FROM unnest(:orgs::text[], :ids::uuid[], :leases::bigint[], :ran_seconds::double precision[])
         AS s (org_id, id, lease, ran_seconds)
     JOIN jobs AS j ON j.org_id = s.org_id AND j.id = s.id AND j.lease = s.lease
     ORDER BY j.org_id, j.id
@@ -698,7 +698,7 @@ notified AS (
 )
 SELECT h.id FROM held AS h
 
--- name: settle
+-- name: settle once
 -- End attempts that did not complete: fail, retry, unreachable, postpone, release, acknowledge_cancel.
 --
 -- held -> failed | retrying | queued | cancelled, fenced by the lease. Once cancellation was requested,
@@ -708,8 +708,10 @@ SELECT h.id FROM held AS h
 -- job counts by itself how often. Interruptions and unreachable targets have no bound, so their
 -- counters stop at the maximum of a smallint.
 --
--- $1-$8 org, id, lease, event, error code, error message, seconds until the retry, seconds since
--- start   $9 seconds to keep by default
+-- :keep_seconds  seconds to keep by default
+--
+-- Once: a worker remembers which outcomes may have been committed with a lost answer, and sends them
+-- again with others.
 WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, s.event, s.error_code, s.error_message, s.delay_seconds,
            s.ran_seconds, octet_length(j.payload) AS payload_bytes,
@@ -721,10 +723,10 @@ WITH next AS MATERIALIZED (
                WHEN s.event = 'retry' AND j.failures < j.failures_max THEN 'retrying'
                WHEN s.event = 'retry' THEN 'failed'
            END::job_state AS state,
-           $9::integer AS keep_seconds
+           :keep_seconds::integer AS keep_seconds
     FROM unnest(
-        $1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[],
-        $7::double precision[], $8::double precision[]
+        :orgs::text[], :ids::uuid[], :leases::bigint[], :events::text[], :error_codes::text[], :error_messages::text[],
+        :delay_seconds::double precision[], :ran_seconds::double precision[]
     ) AS s (org_id, id, lease, event, error_code, error_message, delay_seconds, ran_seconds)
     JOIN jobs AS j ON j.org_id = s.org_id AND j.id = s.id AND j.lease = s.lease
     FOR UPDATE OF j
@@ -791,13 +793,15 @@ SELECT c.org_id, c.id, c.state::text AS state, c.error_code FROM changed AS c
 -- Release a claim whose answer was lost with its connection: if it was committed, this worker holds
 -- jobs that it does not know. The lease belongs to that claim alone, so every job with it is unknown.
 --
--- release: dispatching -> queued; cancel_requested -> cancelled.   $1 lease   $2 seconds to keep
+-- release: dispatching -> queued; cancel_requested -> cancelled.
+--
+-- :keep_seconds  seconds to keep
 WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
            CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE 'queued' END::job_state AS state,
-           $2::integer AS keep_seconds
+           :keep_seconds::integer AS keep_seconds
     FROM jobs AS j
-    WHERE j.lease IS NOT NULL AND j.lease >> 40 = $1::bigint >> 40 AND j.lease = $1::bigint
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 = :lease::bigint >> 40 AND j.lease = :lease::bigint
     FOR UPDATE
 ),
 changed AS (

@@ -41,25 +41,28 @@ class Ahead(NamedTuple):
 
 async def conditions(db: Connection, org: str, job: UUID) -> list[Condition]:
     """All conditions that apply to the job now; none if it has ended."""
-    return [Condition(*row) for row in await db.fetch(sql("explain/explain"), org, job)]
+    return [Condition(*row) for row in await sql.fetch(db, "explain/explain", org=org, job=job)]
 
 
 async def ahead(db: Connection, org: str, job: UUID) -> Ahead | None:
     """How many jobs are ahead of a queued job; None if it is not queued."""
-    rows = await db.fetch(sql("explain/ahead"), org, job, AHEAD_MAX, _QUEUES_MAX)
+    rows = await sql.fetch(
+        db, "explain/ahead", org=org, job=job, jobs_max=AHEAD_MAX, flows_max=_QUEUES_MAX
+    )
     return Ahead(*rows[0]) if rows else None
 
 
 async def holders(db: Connection, org: str, scope: str, name: str) -> list[Holder]:
     """The organisation's jobs that use up a limit, longest held first."""
-    rows = await db.fetch(sql("explain/holders"), org, scope, name, _HOLDERS_LOOKED_AT)
+    rows = await sql.fetch(
+        db, "explain/holders", org=org, scope=scope, name=name, rows_max=_HOLDERS_LOOKED_AT
+    )
     return [Holder(*row) for row in rows]
 
 
 async def held_of(db: Connection, endpoints: Sequence[str]) -> int:
     """How many jobs of these endpoints are held, over all organisations."""
-    rows = await db.fetch(sql("explain/held_of"), list(endpoints))
-    held: int = rows[0]["jobs"]
+    held: int = await sql.value(db, "explain/held_of", endpoints=list(endpoints))
     return held
 
 
@@ -69,25 +72,28 @@ async def recent_runs(
     """How long the last completed jobs of a kind ran, in seconds."""
     of_upstream = endpoint == UPSTREAM_ENDPOINT
     service = (queue_key if of_upstream else endpoint).partition(".")[0]
-    rows = await db.fetch(
-        sql("explain/recent_runs"),
-        org,
-        service,
-        owner,
-        endpoint,
-        queue_key if of_upstream else None,
-        _RUNS_LOOKED_AT,
+    rows = await sql.fetch(
+        db,
+        "explain/recent_runs",
+        org=org,
+        service=service,
+        owner=owner,
+        endpoint=endpoint,
+        flow=queue_key if of_upstream else None,
+        rows_max=_RUNS_LOOKED_AT,
     )
     return [row["seconds"] for row in rows]
 
 
 async def recent_task_runs(db: Connection, org: str, run: UUID) -> list[float]:
     """How long some completed tasks of a run ran, in seconds."""
-    rows = await db.fetch(sql("explain/recent_task_runs"), org, run, _RUNS_LOOKED_AT)
+    rows = await sql.fetch(
+        db, "explain/recent_task_runs", org=org, run=run, rows_max=_RUNS_LOOKED_AT
+    )
     return [row["seconds"] for row in rows]
 
 
 async def next_of_run(db: Connection, org: str, run: UUID) -> UUID | None:
     """A task that represents the unfinished ones of a run; None if all have ended."""
-    rows = await db.fetch(sql("explain/next_of_run"), org, run)
+    rows = await sql.fetch(db, "explain/next_of_run", org=org, run=run)
     return rows[0]["id"] if rows else None

@@ -15,12 +15,10 @@
 -- server was seen in time, a holder recently; of a share, some server has a slot for the organisation.
 -- Servers form two groups: those that are fit, and those that are not. Threads are listed only if no
 -- server has a free one for the job.
---
--- $1 org   $2 id
 WITH asked AS MATERIALIZED (
     SELECT j.org_id, j.id, j.state, j.lane, j.endpoint, j.flow, j.lease
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2
+    WHERE j.org_id = :org AND j.id = :job
 ),
 serving AS MATERIALIZED (
     SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, w.reserved, w.threads_held,
@@ -103,15 +101,15 @@ WHERE a.lease >> 40 = 0
 -- A worker is judged by its own lease times. Held jobs are counted as claims/held counts them,
 -- once, and only if a limit applies to any of the jobs.
 --
--- $1 organisations, $2 ids   $3 lanes, $4 how long a job of each may wait, in seconds
+-- :lane_seconds  how long a job of each may wait, in seconds
 WITH asked AS MATERIALIZED (
     SELECT j.org_id, j.id, j.state, j.lane, j.endpoint, j.flow, j.lease, j.unreachables,
            j.error_code, l.seconds * interval '1 second' AS stall_after,
            now() - j.created_at AS age,
            now() - greatest(j.run_at, j.updated_at) AS due_for
-    FROM unnest($1::text[], $2::uuid[]) AS a (org_id, id)
+    FROM unnest(:orgs::text[], :ids::uuid[]) AS a (org_id, id)
     JOIN jobs AS j ON j.org_id = a.org_id AND j.id = a.id
-    JOIN unnest($3::text[], $4::double precision[]) AS l (lane, seconds) ON l.lane = j.lane::text
+    JOIN unnest(:lanes::text[], :lane_seconds::double precision[]) AS l (lane, seconds) ON l.lane = j.lane::text
 ),
 serving AS MATERIALIZED (
     SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, w.reserved, w.threads_held,
@@ -238,11 +236,11 @@ WHERE r.org_id = a.org_id AND r.run = split_part(a.flow, '/', 1)
 -- How many jobs are ahead of a queued one in its flow, up to a bound, and how many flows of its
 -- organisation have work for its endpoint in its lane, up to another: they take turns.
 --
--- $1 org   $2 id   $3 jobs at most   $4 flows at most
+-- :jobs_max  jobs at most   :flows_max  flows at most
 WITH RECURSIVE asked AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lane, j.endpoint, j.flow, j.run_at
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2 AND j.state = 'queued'
+    WHERE j.org_id = :org AND j.id = :job AND j.state = 'queued'
 ),
 lines AS (
     SELECT a.org_id, a.lane, a.endpoint, NULL::text COLLATE "C" AS flow, 0 AS nth
@@ -258,7 +256,7 @@ lines AS (
         ORDER BY j.flow
         LIMIT 1
     ) AS n
-    WHERE l.nth < $4::integer
+    WHERE l.nth < :flows_max::integer
 )
 SELECT (
            SELECT count(*)
@@ -266,7 +264,7 @@ SELECT (
                SELECT FROM jobs AS j
                WHERE j.state = 'queued' AND j.lane = a.lane AND j.endpoint = a.endpoint
                  AND j.org_id = a.org_id AND j.flow = a.flow AND (j.run_at, j.id) < (a.run_at, a.id)
-               LIMIT $3::integer
+               LIMIT :jobs_max::integer
            ) AS before
        ) AS jobs,
        (SELECT max(l.nth) FROM lines AS l) AS flows
@@ -277,44 +275,39 @@ FROM asked AS a
 --
 -- IS TRUE keeps the planner from the primary key, by which it would read the organisation's history.
 --
--- $1 org   $2 scope: org, flow, endpoint, run, or lane for all held jobs of one   $3 name
--- $4 rows at most
+-- :scope  scope: org, flow, endpoint, run, or lane for all held jobs of one
 SELECT j.id, j.owner
 FROM jobs AS j
-WHERE j.lease IS NOT NULL AND (j.org_id = $1) IS TRUE AND CASE $2::text
+WHERE j.lease IS NOT NULL AND (j.org_id = :org) IS TRUE AND CASE :scope::text
     WHEN 'org' THEN true
-    WHEN 'flow' THEN j.flow = $3
-    WHEN 'endpoint' THEN j.endpoint = $3
-    WHEN 'run' THEN split_part(j.flow, '/', 1) = $3
-    WHEN 'lane' THEN j.lane::text = $3
+    WHEN 'flow' THEN j.flow = :name
+    WHEN 'endpoint' THEN j.endpoint = :name
+    WHEN 'run' THEN split_part(j.flow, '/', 1) = :name
+    WHEN 'lane' THEN j.lane::text = :name
 END
 ORDER BY j.dispatched_at, j.id
-LIMIT $4::integer
+LIMIT :rows_max::integer
 
 -- name: held_of
 -- How many jobs of some endpoints are held. Reads all held jobs of the deployment, which are at most as
 -- many as there are slots.
---
--- $1 endpoints
 SELECT count(*) AS jobs
 FROM jobs AS j
-WHERE j.lease IS NOT NULL AND j.endpoint = ANY ($1::text[])
+WHERE j.lease IS NOT NULL AND j.endpoint = ANY (:endpoints::text[])
 
 -- name: next_of_run
 -- A task that represents a run's unfinished ones: the first queued one, else one that waits for a retry,
 -- else one that runs. Each is found by an index of its own; no row if all have ended.
---
--- $1 org   $2 run
 SELECT n.id
 FROM (
     (
         SELECT 1 AS rank, j.id
         FROM jobs AS j
-        WHERE j.state = 'queued' AND j.org_id = $1 AND j.run_id = $2
-          AND j.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
-          AND j.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
-          AND j.flow >= replace($2::uuid::text, '-', '')
-          AND j.flow < replace($2::uuid::text, '-', '') || '0'
+        WHERE j.state = 'queued' AND j.org_id = :org AND j.run_id = :run
+          AND j.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
+          AND j.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
+          AND j.flow >= replace(:run::uuid::text, '-', '')
+          AND j.flow < replace(:run::uuid::text, '-', '') || '0'
         ORDER BY j.flow, j.run_at, j.id
         LIMIT 1
     )
@@ -322,7 +315,7 @@ FROM (
     (
         SELECT 2, j.id
         FROM jobs AS j
-        WHERE j.org_id = $1 AND j.run_id = $2 AND j.state IN ('staged', 'retrying')
+        WHERE j.org_id = :org AND j.run_id = :run AND j.state IN ('staged', 'retrying')
         ORDER BY j.task_index
         LIMIT 1
     )
@@ -330,7 +323,7 @@ FROM (
     (
         SELECT 3, j.id
         FROM jobs AS j
-        WHERE j.org_id = $1 AND j.run_id = $2
+        WHERE j.org_id = :org AND j.run_id = :run
           AND j.state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested')
         LIMIT 1
     )
@@ -340,27 +333,25 @@ LIMIT 1
 
 -- name: recent_runs
 -- How long the last completed jobs of a kind ran: of a service and an owner, newest first, those of the
--- endpoint among the first $6. Walks jobs_ended, which has the newest at its end.
+-- endpoint among the first :rows_max. Walks jobs_ended, which has the newest at its end.
 --
--- $1 org   $2 service   $3 owner   $4 endpoint   $5 flow, or NULL for any   $6 rows to look at
+-- :flow  flow, or NULL for any   :rows_max  rows to look at
 SELECT date_part('epoch', r.finished_at - r.started_at) AS seconds
-FROM (SELECT $2::text AS service, hashtextextended($2::text || $1, 0) AS service_hash) AS wanted
+FROM (SELECT :service::text AS service, hashtextextended(:service::text || :org, 0) AS service_hash) AS wanted
 CROSS JOIN LATERAL (
     SELECT j.endpoint, j.flow, j.started_at, j.finished_at
     FROM jobs AS j
     WHERE /* include lists/of_service */
-      AND hashtext(j.owner) = hashtext($3::text) AND j.owner = $3 AND j.state = 'completed'
+      AND hashtext(j.owner) = hashtext(:owner::text) AND j.owner = :owner AND j.state = 'completed'
     ORDER BY j.id DESC
-    LIMIT $6::integer
+    LIMIT :rows_max::integer
 ) AS r
-WHERE r.endpoint = $4 AND ($5::text IS NULL OR r.flow = $5) AND r.started_at IS NOT NULL
+WHERE r.endpoint = :endpoint AND (:flow::text IS NULL OR r.flow = :flow) AND r.started_at IS NOT NULL
 
 -- name: recent_task_runs
 -- How long the last completed tasks of a run ran, those with the highest numbers.
---
--- $1 org   $2 run   $3 rows at most
 SELECT date_part('epoch', j.finished_at - j.started_at) AS seconds
 FROM jobs AS j
-WHERE j.org_id = $1 AND j.run_id = $2 AND j.state = 'completed'
+WHERE j.org_id = :org AND j.run_id = :run AND j.state = 'completed'
 ORDER BY j.task_index DESC
-LIMIT $3::integer
+LIMIT :rows_max::integer

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
-from coatcheck.db.crashing import fetch_or_die
+from coatcheck.db.crashing import query_or_die
 from coatcheck.domain.inputs import (
     Copy,
     DueCopy,
@@ -36,18 +36,19 @@ async def submit(
     Returns the job's state, if it was created. The blob may live for ``life_seconds`` after it was
     stored.
     """
-    rows = await fetch_or_die(
+    rows = await query_or_die(
         db,
         "input.inserted_not_committed",
-        sql("inputs/submit"),
-        *job_store.columns([job]),
-        stored.sha256,
-        stored.size,
-        stored.pieces,
-        stored.blob_key,
-        stored.age_seconds,
-        life_seconds,
-        float(INPUT_RECORD_SECONDS),
+        sql,
+        "inputs/submit",
+        **job_store.arguments([job]),
+        sha256=stored.sha256,
+        size=stored.size,
+        pieces=stored.pieces,
+        blob_key=stored.blob_key,
+        age_seconds=stored.age_seconds,
+        life_seconds=life_seconds,
+        keep_seconds=float(INPUT_RECORD_SECONDS),
     )
     return job_store.created(rows)
 
@@ -59,7 +60,9 @@ async def note_disk_copy(db: Connection, job: ClaimedJob, place: str) -> float |
     Returns for how many seconds the copy may exist, by the database's clock. None if the caller no
     longer holds the job: then it must not make the copy.
     """
-    rows = await db.fetch(sql("inputs/note_disk_copy"), job.org, job.uuid, job.lease, place)
+    rows = await sql.fetch(
+        db, "inputs/note_disk_copy", org=job.org, job=job.uuid, lease=job.lease, place=place
+    )
     return rows[0]["seconds"] if rows else None
 
 
@@ -67,31 +70,33 @@ async def disk_copies_deleted(
     db: Connection, copies: Sequence[HeldCopy], mechanism: Mechanism
 ) -> None:
     """Record that copies on a disk are deleted."""
-    await db.fetch(sql("inputs/disk_copies_deleted"), *_arrays(copies), mechanism.value)
+    await sql.fetch(db, "inputs/disk_copies_deleted", **_columns(copies), mechanism=mechanism.value)
 
 
 async def open_disk_copies(db: Connection, host: str) -> list[HeldCopy]:
     """The copies on a machine's disks that are not recorded as deleted."""
-    rows = await db.fetch(sql("inputs/open_disk_copies"), f"{host}/")
+    rows = await sql.fetch(db, "inputs/open_disk_copies", prefix=f"{host}/")
     return [HeldCopy(*row) for row in rows]
 
 
 async def open_blobs(db: Connection, jobs: Sequence[tuple[str, UUID]]) -> list[HeldCopy]:
     """The blobs of these jobs' inputs, as (org, id), that are not deleted yet."""
-    rows = await db.fetch(
-        sql("inputs/open_blobs"), [org for org, _ in jobs], [job_id for _, job_id in jobs]
+    rows = await sql.fetch(
+        db, "inputs/open_blobs", orgs=[org for org, _ in jobs], jobs=[job_id for _, job_id in jobs]
     )
     return [HeldCopy(*row) for row in rows]
 
 
 async def due(db: Connection, rows_max: int, after: DueCopy | None = None) -> list[DueCopy]:
     """A page of blobs to delete now, after ``after``."""
-    place = (
-        (_LONG_AGO, "", _NOBODY)
-        if after is None
-        else (after.expires_at, after.copy.org, after.copy.job)
+    rows = await sql.fetch(
+        db,
+        "inputs/due",
+        after_at=_LONG_AGO if after is None else after.expires_at,
+        after_org="" if after is None else after.copy.org,
+        after_job=_NOBODY if after is None else after.copy.job,
+        rows_max=rows_max,
     )
-    rows = await db.fetch(sql("inputs/due"), *place, rows_max)
     return [
         DueCopy(
             HeldCopy(row["org_id"], row["job_id"], row["place"]),
@@ -104,37 +109,40 @@ async def due(db: Connection, rows_max: int, after: DueCopy | None = None) -> li
 
 async def mark_deleted(db: Connection, copies: Sequence[tuple[HeldCopy, Mechanism]]) -> int:
     """Record that blobs are deleted, and by what. Returns how many were not recorded before."""
-    rows = await db.fetch(
-        sql("inputs/mark_deleted"),
-        *_arrays([copy for copy, _ in copies]),
-        [mechanism.value for _, mechanism in copies],
+    rows = await sql.fetch(
+        db,
+        "inputs/mark_deleted",
+        **_columns([copy for copy, _ in copies]),
+        mechanisms=[mechanism.value for _, mechanism in copies],
     )
     return len(rows)
 
 
 async def close_pointers(db: Connection, rows_max: int) -> int:
     """Close the rows of pointers that were removed when their job ended. Returns how many."""
-    return len(await db.fetch(sql("inputs/close_pointers"), rows_max))
+    return len(await sql.fetch(db, "inputs/close_pointers", rows_max=rows_max))
 
 
 async def known_inputs(db: Connection, inputs: Sequence[tuple[UUID, str]]) -> set[str]:
     """The blob keys, of these (job id, blob key), that a record still refers to."""
-    rows = await db.fetch(
-        sql("inputs/known"), [job_id for job_id, _ in inputs], [key for _, key in inputs]
+    rows = await sql.fetch(
+        db,
+        "inputs/known",
+        jobs=[job_id for job_id, _ in inputs],
+        blob_keys=[key for _, key in inputs],
     )
     return {row["place"] for row in rows}
 
 
 async def prune(db: Connection, rows_max: int) -> int:
     """Delete records that were kept long enough. Returns how many."""
-    rows = await db.fetch(sql("inputs/prune"), rows_max)
-    inputs: int = rows[0]["inputs"]
+    inputs: int = await sql.value(db, "inputs/prune", rows_max=rows_max)
     return inputs
 
 
 async def record(db: Connection, org: str, job_id: UUID) -> InputRecord | None:
     """The record of a job's input and of every copy of it."""
-    rows = await db.fetch(sql("inputs/record"), org, job_id)
+    rows = await sql.fetch(db, "inputs/record", org=org, job=job_id)
     if not rows:
         return None
     first = rows[0]
@@ -161,9 +169,9 @@ async def record(db: Connection, org: str, job_id: UUID) -> InputRecord | None:
     )
 
 
-def _arrays(copies: Sequence[HeldCopy]) -> list[list[object]]:
-    return [
-        [copy.org for copy in copies],
-        [copy.job for copy in copies],
-        [copy.place for copy in copies],
-    ]
+def _columns(copies: Sequence[HeldCopy]) -> dict[str, list[Any]]:
+    return {
+        "orgs": [copy.org for copy in copies],
+        "jobs": [copy.job for copy in copies],
+        "places": [copy.place for copy in copies],
+    }

@@ -7,7 +7,7 @@ WITH ended AS MATERIALIZED (
     LEFT JOIN jobs AS j ON j.org_id = c.org_id AND j.id = c.job_id
     WHERE c.layer = 'database' AND c.deleted_at IS NULL
       AND (j.id IS NULL OR j.finished_at IS NOT NULL)
-    LIMIT $1::integer
+    LIMIT :rows_max::integer
 )
 UPDATE input_copies AS c
 SET deleted_at = e.at, mechanism = 'end_of_job'
@@ -20,8 +20,8 @@ RETURNING c.job_id
 -- Record that copies on disks are deleted. Not fenced: any process that removed a folder may record it,
 -- and the first record counts.
 UPDATE input_copies AS c
-SET deleted_at = now(), mechanism = $4::text
-FROM unnest($1::text[], $2::uuid[], $3::text[]) AS gone (org_id, job_id, place)
+SET deleted_at = now(), mechanism = :mechanism::text
+FROM unnest(:orgs::text[], :jobs::uuid[], :places::text[]) AS gone (org_id, job_id, place)
 WHERE c.org_id = gone.org_id AND c.job_id = gone.job_id AND c.layer = 'disk'
   AND c.place = gone.place AND c.deleted_at IS NULL
 
@@ -30,21 +30,21 @@ WHERE c.org_id = gone.org_id AND c.job_id = gone.job_id AND c.layer = 'disk'
 -- expire first come first. A page begins after the last row of the previous one, so that blobs that
 -- cannot be deleted now do not block the others.
 --
--- $1, $2, $3 expiry, organisation and job of the last one seen   $4 rows at most
+-- :after_job  expiry, organisation and job of the last one seen
 SELECT c.org_id, c.job_id, c.place, c.expires_at,
        CASE WHEN j.id IS NULL OR j.finished_at IS NOT NULL THEN 'upkeep' ELSE 'ttl' END AS mechanism
 FROM input_copies AS c
 LEFT JOIN jobs AS j ON j.org_id = c.org_id AND j.id = c.job_id
 WHERE c.layer = 'blob' AND c.deleted_at IS NULL
-  AND (c.expires_at, c.org_id, c.job_id) > ($1::timestamptz, $2::text COLLATE "C", $3::uuid)
+  AND (c.expires_at, c.org_id, c.job_id) > (:after_at::timestamptz, :after_org::text COLLATE "C", :after_job::uuid)
   AND (j.id IS NULL OR j.finished_at IS NOT NULL OR c.expires_at <= now())
 ORDER BY c.expires_at, c.org_id, c.job_id
-LIMIT $4::integer
+LIMIT :rows_max::integer
 
 -- name: known
 -- Which of these inputs a record still refers to. The pieces of the others are orphans.
 SELECT c.place
-FROM unnest($1::uuid[], $2::text[]) AS b (job_id, place)
+FROM unnest(:jobs::uuid[], :blob_keys::text[]) AS b (job_id, place)
 JOIN input_copies AS c ON c.job_id = b.job_id AND c.place = b.place
 WHERE c.layer = 'blob' AND c.deleted_at IS NULL
 
@@ -53,7 +53,7 @@ WHERE c.layer = 'blob' AND c.deleted_at IS NULL
 -- closed: the statement that ended the job removed the pointer itself. Returns the jobs of closed rows.
 WITH gone AS MATERIALIZED (
     SELECT g.org_id, g.job_id, g.place, g.mechanism, j.id IS NULL AS job_gone, j.finished_at
-    FROM unnest($1::text[], $2::uuid[], $3::text[], $4::text[])
+    FROM unnest(:orgs::text[], :jobs::uuid[], :places::text[], :mechanisms::text[])
         AS g (org_id, job_id, place, mechanism)
     LEFT JOIN jobs AS j ON j.org_id = g.org_id AND j.id = g.job_id
 ),
@@ -80,11 +80,11 @@ SELECT b.job_id FROM blobs AS b
 -- for how many seconds that is.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3
+    WHERE j.org_id = :org AND j.id = :job AND j.lease = :lease
     FOR SHARE
 )
 INSERT INTO input_copies AS c (org_id, job_id, layer, place, expires_at)
-SELECT h.org_id, h.id, 'disk', $4::text, b.expires_at
+SELECT h.org_id, h.id, 'disk', :place::text, b.expires_at
 FROM held AS h
 JOIN input_copies AS b ON b.org_id = h.org_id AND b.job_id = h.id AND b.layer = 'blob'
 ON CONFLICT (org_id, job_id, layer, place) DO UPDATE SET place = excluded.place
@@ -93,15 +93,15 @@ RETURNING extract(epoch FROM c.expires_at - now())::double precision AS seconds
 -- name: open_blobs
 -- The blobs of these jobs' inputs that are not deleted yet.
 SELECT c.org_id, c.job_id, c.place
-FROM unnest($1::text[], $2::uuid[]) AS ended (org_id, job_id)
+FROM unnest(:orgs::text[], :jobs::uuid[]) AS ended (org_id, job_id)
 JOIN input_copies AS c ON c.org_id = ended.org_id AND c.job_id = ended.job_id
 WHERE c.layer = 'blob' AND c.deleted_at IS NULL
 
 -- name: open_disk_copies
--- The copies on one machine's disks that are not recorded as deleted. $1 its name and a slash
+-- The copies on one machine's disks that are not recorded as deleted. :prefix its name and a slash
 SELECT c.org_id, c.job_id, c.place
 FROM input_copies AS c
-WHERE c.layer = 'disk' AND c.deleted_at IS NULL AND starts_with(c.place, $1::text)
+WHERE c.layer = 'disk' AND c.deleted_at IS NULL AND starts_with(c.place, :prefix::text)
 
 -- name: prune
 -- Delete records of inputs that were kept long enough, with the rows of their copies. Not while a blob
@@ -116,7 +116,7 @@ WITH old AS MATERIALIZED (
             AND c.deleted_at IS NULL
       )
     ORDER BY i.forget_at
-    LIMIT $1::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 copies_gone AS (
@@ -146,7 +146,7 @@ LEFT JOIN jobs AS j ON j.org_id = i.org_id AND j.id = i.job_id
 CROSS JOIN LATERAL (
     SELECT CASE WHEN j.id IS NULL THEN now() ELSE j.finished_at END AS at
 ) AS ended
-WHERE i.org_id = $1 AND i.job_id = $2
+WHERE i.org_id = :org AND i.job_id = :job
 ORDER BY c.layer, c.stored_at, c.place
 
 -- name: submit
@@ -156,8 +156,7 @@ ORDER BY c.layer, c.stored_at, c.place
 --
 -- The pointer to the blob is in the job's payload, and is deleted with it.
 --
--- $1-$12 as in jobs/submit, one job   $13 sha256   $14 bytes   $15 pieces   $16 blob key
--- $17 seconds since the blob was stored   $18 seconds it may live   $19 seconds to keep the record
+-- :age_seconds  seconds since the blob was stored   :life_seconds  seconds it may live
 WITH created AS (
     /* include jobs/submit */
 ),
@@ -165,22 +164,22 @@ noted AS (
     INSERT INTO job_inputs (
         org_id, job_id, owner, endpoint, sha256, bytes, pieces, blob_key, forget_at
     )
-    SELECT ($1::text[])[1], c.id, coalesce(($8::text[])[1], ''), ($4::text[])[1], $13::bytea,
-           $14::bigint, $15::integer, $16::text,
-           now() + $19::double precision * interval '1 second'
+    SELECT (:orgs::text[])[1], c.id, coalesce((:owners::text[])[1], ''), (:endpoints::text[])[1], :sha256::bytea,
+           :size::bigint, :pieces::integer, :blob_key::text,
+           now() + :keep_seconds::double precision * interval '1 second'
     FROM created AS c
 ),
 copied AS (
     INSERT INTO input_copies (org_id, job_id, layer, place, stored_at, expires_at)
-    SELECT ($1::text[])[1], c.id, kept.layer, kept.place, kept.stored_at, kept.expires_at
+    SELECT (:orgs::text[])[1], c.id, kept.layer, kept.place, kept.stored_at, kept.expires_at
     FROM created AS c
     CROSS JOIN LATERAL (
-        SELECT now() - $17::double precision * interval '1 second' AS at
+        SELECT now() - :age_seconds::double precision * interval '1 second' AS at
     ) AS stored
     CROSS JOIN LATERAL (
         VALUES
-            ('blob', $16::text, stored.at,
-             stored.at + $18::double precision * interval '1 second'),
+            ('blob', :blob_key::text, stored.at,
+             stored.at + :life_seconds::double precision * interval '1 second'),
             ('database', 'payload', now(), NULL)
     ) AS kept (layer, place, stored_at, expires_at)
 ),

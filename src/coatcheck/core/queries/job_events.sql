@@ -1,4 +1,4 @@
--- name: add
+-- name: add once
 -- Add log lines and output chunks of running jobs, in order. Fenced: the job's row is locked while its
 -- lease is compared, so a holder that lost it cannot add a line after its successor's. The lease is
 -- compared for each line: a worker that claimed a job again, after a crash of the server undid the
@@ -10,17 +10,19 @@
 --
 -- Jobs are locked in the order of their keys, as in jobs/mark_started, which the same worker sends
 -- concurrently: two that meet wait, and do not deadlock.
+--
+-- Once: after a lost answer the caller asks was_added. A repeat would add the lines twice.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease
-    FROM (SELECT DISTINCT org_id, id, lease FROM unnest($1::text[], $2::uuid[], $3::bigint[])
+    FROM (SELECT DISTINCT org_id, id, lease FROM unnest(:orgs::text[], :ids::uuid[], :leases::bigint[])
           AS e (org_id, id, lease)) AS e
     JOIN jobs AS j ON j.org_id = e.org_id AND j.id = e.id AND j.lease = e.lease
     ORDER BY j.org_id, j.id
     FOR NO KEY UPDATE OF j
 )
 INSERT INTO job_events (org_id, job_id, kind, data, write_id)
-SELECT e.org_id, e.id, e.kind, e.data, $6::bigint
-FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bytea[]) WITH ORDINALITY
+SELECT e.org_id, e.id, e.kind, e.data, :write_id::bigint
+FROM unnest(:orgs::text[], :ids::uuid[], :leases::bigint[], :kinds::text[], :data::bytea[]) WITH ORDINALITY
     AS e (org_id, id, lease, kind, data, position)
 JOIN held AS h ON h.org_id = e.org_id AND h.id = e.id AND h.lease = e.lease
 ORDER BY e.position
@@ -32,17 +34,17 @@ ORDER BY e.position
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.owner, j.endpoint, CASE WHEN j.run_id IS NULL THEN j.flow ELSE '' END AS flow
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3
+    WHERE j.org_id = :org AND j.id = :job AND j.lease = :lease
     FOR SHARE
 ),
 gone AS MATERIALIZED (
     SELECT a.*, h.owner, h.endpoint, h.flow, NULL::timestamptz AS deleted_at, 'replaced' AS mechanism
     FROM artifacts AS a JOIN held AS h ON a.org_id = h.org_id AND a.job_id = h.id
-    WHERE a.name = $4 AND a.blob_key <> $5
+    WHERE a.name = :name AND a.blob_key <> :blob_key
 ),
 added AS (
     INSERT INTO artifacts (org_id, job_id, name, blob_key, media_type, bytes, sha256)
-    SELECT h.org_id, h.id, $4, $5, $6, $7, $8 FROM held AS h
+    SELECT h.org_id, h.id, :name, :blob_key, :media_type, :size, :sha256 FROM held AS h
     ON CONFLICT (org_id, job_id, name) DO UPDATE
     SET blob_key = excluded.blob_key, media_type = excluded.media_type, bytes = excluded.bytes,
         sha256 = excluded.sha256, created_at = now()
@@ -91,7 +93,7 @@ SELECT id FROM deployment
 -- name: known_blobs
 -- Which of these blobs belong to an artifact. The others are orphans.
 SELECT a.blob_key
-FROM unnest($1::uuid[], $2::text[]) AS b (job_id, blob_key)
+FROM unnest(:jobs::uuid[], :blob_keys::text[]) AS b (job_id, blob_key)
 JOIN artifacts AS a ON a.job_id = b.job_id AND a.blob_key = b.blob_key
 
 -- name: last_mark
@@ -99,28 +101,28 @@ JOIN artifacts AS a ON a.job_id = b.job_id AND a.blob_key = b.blob_key
 -- everything before no longer counts. Reads all of the job's output, so only readers that join late
 -- ask for it.
 --
--- $1 org   $2 id   $3 how the chunk begins
+-- :mark  how the chunk begins
 SELECT max(seq) AS seq
 FROM job_events
-WHERE org_id = $1 AND job_id = $2 AND kind = 'json'
-  AND substr(data, 1, octet_length($3::bytea)) = $3::bytea
+WHERE org_id = :org AND job_id = :job AND kind = 'json'
+  AND substr(data, 1, octet_length(:mark::bytea)) = :mark::bytea
 
 -- name: list_artifacts
 -- The artifacts of a job.
 SELECT name, blob_key, media_type, bytes, sha256, created_at
 FROM artifacts
-WHERE org_id = $1 AND job_id = $2
+WHERE org_id = :org AND job_id = :job
 ORDER BY name
 
 -- name: lock_job
 -- Wait until nobody adds to a job's events: a statement whose answer was lost may still run.
-SELECT FROM jobs WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT FROM jobs WHERE org_id = :org AND id = :job FOR NO KEY UPDATE
 
 -- name: read
--- A job's log lines, output chunks and alerts after $3, in order. Events of attempts are not among them:
+-- A job's log lines, output chunks and alerts after :after, in order. Events of attempts are not among them:
 -- org_jobs/log has those. A page ends with the event that fills it: nothing behind it is read.
 --
--- $1 org   $2 job   $3 after this one   $4 rows at most   $5 bytes that end the page
+-- :after  after this one   :bytes_max  bytes that end the page
 SELECT p.seq, p.kind, p.data, p.at
 FROM (
     SELECT e.seq, e.kind, e.data, e.at,
@@ -129,12 +131,12 @@ FROM (
     FROM (
         SELECT seq, kind, data, at
         FROM job_events
-        WHERE org_id = $1 AND job_id = $2 AND seq > $3 AND kind <> 'attempt'
+        WHERE org_id = :org AND job_id = :job AND seq > :after AND kind <> 'attempt'
         ORDER BY seq
-        LIMIT $4
+        LIMIT :limit
     ) AS e
 ) AS p
-WHERE p.bytes_before < $5::bigint
+WHERE p.bytes_before < :bytes_max::bigint
 ORDER BY p.seq
 
 -- name: tail
@@ -142,13 +144,13 @@ ORDER BY p.seq
 -- all readers that arrived while the last one was in flight.
 --
 -- A job and its events are read in one snapshot: if the job has ended and its page of events is not
--- full, no event follows. A page has at most $4 events, and ends when its bytes reach $5; a value's
+-- full, no event follows. A page has at most :events_max events, and ends when its bytes reach :bytes_max; a value's
 -- length is read without the value.
 --
--- $1 organisations, $2 ids, $3 after which event of each   $4 events, $5 bytes in a page
+-- :after  after which event of each   :bytes_max  bytes in a page
 SELECT j.org_id, j.id, w.after, j.state::text AS state, j.failures, j.crashes, j.error_code,
        j.error_message, page.seqs, page.kinds, page.data, page.times
-FROM unnest($1::text[], $2::uuid[], $3::bigint[]) AS w (org_id, id, after)
+FROM unnest(:orgs::text[], :ids::uuid[], :after::bigint[]) AS w (org_id, id, after)
 JOIN jobs AS j ON j.org_id = w.org_id AND j.id = w.id
 CROSS JOIN LATERAL (
     SELECT array_agg(e.seq ORDER BY e.seq) AS seqs, array_agg(e.kind ORDER BY e.seq) AS kinds,
@@ -161,14 +163,14 @@ CROSS JOIN LATERAL (
             FROM job_events
             WHERE org_id = w.org_id AND job_id = w.id AND seq > w.after AND kind <> 'attempt'
             ORDER BY seq
-            LIMIT $4
+            LIMIT :events_max
         ) AS notified
     ) AS e
-    WHERE e.bytes_before < $5
+    WHERE e.bytes_before < :bytes_max
 ) AS page
 
 -- name: was_added
--- Whether the statement numbered $3, whose answer was lost, took effect. It wrote all its rows or none.
+-- Whether the statement numbered :write_id, whose answer was lost, took effect. It wrote all its rows or none.
 SELECT EXISTS (
-    SELECT FROM job_events WHERE org_id = $1 AND job_id = $2 AND write_id = $3
+    SELECT FROM job_events WHERE org_id = :org AND job_id = :job AND write_id = :write_id
 )

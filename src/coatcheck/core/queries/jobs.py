@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
 
 from coatcheck.core.queries import copy_format, sql
 from coatcheck.db.connection import Connection, RawConnection
-from coatcheck.db.crashing import fetch_or_die
+from coatcheck.db.crashing import query_or_die
+from coatcheck.db.errors import retried
+from coatcheck.db.queries import in_transaction
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.ids import newest_possible
@@ -43,31 +45,40 @@ async def submit(
             return await _submit_plain(db, jobs, notification)
         except asyncpg.UniqueViolationError:
             pass  # an earlier try was committed, and its answer lost: the statement below finds out
-    rows = await fetch_or_die(
+    rows = await query_or_die(
         db,
         "submit.inserted_not_committed",
-        _submit_statement(jobs) if notification is None else sql("jobs/submit_and_notify"),
-        *columns(_in_key_order(jobs)),
-        *(notification or ()),
+        sql,
+        _statement(jobs) if notification is None else "jobs/submit_and_notify",
+        **arguments(_in_key_order(jobs)),
+        **_notified(notification),
     )
     return created(rows)
 
 
-def _submit_statement(jobs: Sequence[NewJob]) -> str:
+def _statement(jobs: Sequence[NewJob]) -> str:
     """The statement that also writes the jobs' webhooks, if any has some."""
-    return sql("webhooks/submit" if any(job.has_webhooks for job in jobs) else "jobs/submit")
+    return "webhooks/submit" if any(job.has_webhooks for job in jobs) else "jobs/submit"
+
+
+def _notified(notification: tuple[str, str] | None) -> dict[str, Any]:
+    if notification is None:
+        return {}
+    channel, text = notification
+    return {"channel": channel, "notification": text}
 
 
 async def _submit_plain(
     db: Connection, jobs: Sequence[NewJob], notification: tuple[str, str] | None
 ) -> dict[UUID, State]:
-    await fetch_or_die(
+    await query_or_die(
         db,
         "submit.inserted_not_committed",
-        sql("jobs/submit_plain" if notification is None else "jobs/submit_plain_and_notify"),
-        *_plain_columns(jobs),
-        *(notification or ()),
+        sql,
+        "jobs/submit_plain" if notification is None else "jobs/submit_plain_and_notify",
         answers_rows=False,
+        **_plain_arguments(jobs),
+        **_notified(notification),
     )
     return {job.uuid: State.QUEUED for job in jobs}
 
@@ -80,17 +91,16 @@ async def submit_atomically(
 
     async def insert_all(connection: RawConnection) -> dict[UUID, State]:
         made: dict[UUID, State] = {}
-        async with connection.transaction():
-            for start in range(0, len(jobs), rows_max):
-                made.update(await insert(connection, jobs[start : start + rows_max]))
+        for start in range(0, len(jobs), rows_max):
+            made.update(await insert(connection, jobs[start : start + rows_max]))
         return made
 
-    return await db.run(insert_all)
+    return await in_transaction(db, insert_all)
 
 
 async def insert(connection: RawConnection, jobs: Sequence[NewJob]) -> dict[UUID, State]:
     """Create jobs in the caller's transaction. Returns the states of the new ones."""
-    return created(await connection.fetch(_submit_statement(jobs), *columns(jobs)))
+    return created(await sql.fetch(connection, _statement(jobs), **arguments(jobs)))
 
 
 async def copy(
@@ -114,7 +124,7 @@ async def copy(
         )
 
     try:
-        await db.run(stream)
+        await retried(lambda: db.run(stream))
     except asyncpg.UniqueViolationError:
         # The ids are ours alone: an earlier try, whose connection broke, had committed.
         return
@@ -128,22 +138,27 @@ async def copy(
 async def knows_key(db: Connection, org: str, idempotency_key: str) -> bool:
     """Whether a job of the organisation holds the key."""
     nobody = UUID(int=0)
-    return bool(await db.fetch(sql("jobs/find_existing"), [org], [nobody], [idempotency_key]))
+    return bool(
+        await sql.fetch(
+            db, "jobs/find_existing", orgs=[org], ids=[nobody], idempotency_keys=[idempotency_key]
+        )
+    )
 
 
 async def find(db: Connection, org: str, idempotency_key: str) -> JobView | None:
     """The job of the organisation that holds the key."""
-    rows = await db.fetch(sql("jobs/find"), org, idempotency_key)
+    rows = await sql.fetch(db, "jobs/find", org=org, idempotency_key=idempotency_key)
     return read_view(rows[0]) if rows else None
 
 
 async def find_existing(db: Connection, jobs: Sequence[NewJob]) -> dict[int, Existing]:
     """The jobs that hold the ids or keys of these, by position."""
-    rows = await db.fetch(
-        sql("jobs/find_existing"),
-        [job.org for job in jobs],
-        [job.uuid for job in jobs],
-        [job.idempotency_key for job in jobs],
+    rows = await sql.fetch(
+        db,
+        "jobs/find_existing",
+        orgs=[job.org for job in jobs],
+        ids=[job.uuid for job in jobs],
+        idempotency_keys=[job.idempotency_key for job in jobs],
     )
     return {
         row["position"] - 1: Existing(row["id"], State(row["state"]), row["fingerprint"])
@@ -158,11 +173,12 @@ async def get(
 ) -> dict[tuple[str, UUID], JobView]:
     """The jobs of these (org, id) pairs. Jobs that do not exist are left out, and so are longer
     results."""
-    rows = await db.fetch(
-        sql("jobs/get"),
-        [org for org, _ in keys],
-        [job_id for _, job_id in keys],
-        result_bytes_max,
+    rows = await sql.fetch(
+        db,
+        "jobs/get",
+        orgs=[org for org, _ in keys],
+        ids=[job_id for _, job_id in keys],
+        result_bytes_max=result_bytes_max,
     )
     views = [read_view(row) for row in rows]
     return {(view.org, view.uuid): view for view in views}
@@ -170,7 +186,7 @@ async def get(
 
 async def result(db: Connection, org: str, job_id: UUID) -> bytes | None:
     """The whole result of a job; None if it has none or does not exist."""
-    rows = await db.fetch(sql("jobs/result"), org, job_id)
+    rows = await sql.fetch(db, "jobs/result", org=org, job=job_id)
     return rows[0]["result"] if rows else None
 
 
@@ -185,14 +201,15 @@ async def list_page(
     limit: int,
 ) -> list[JobView]:
     """An organisation's jobs, newest first, older than ``after``."""
-    rows = await db.fetch(
-        sql("lists/list"),
-        org,
-        after or newest_possible(),
-        None if states is None else [state.value for state in states],
-        endpoint,
-        None if lane is None else lane.value,
-        limit,
+    rows = await sql.fetch(
+        db,
+        "lists/list",
+        org=org,
+        before=after or newest_possible(),
+        states=None if states is None else [state.value for state in states],
+        endpoint=endpoint,
+        lane=None if lane is None else lane.value,
+        limit=limit,
     )
     return [read_view(row) for row in rows]
 
@@ -212,16 +229,16 @@ class JobFilter:
     lane: Lane | None
     owner: str | None
 
-    def arguments(self) -> list[Any]:
-        """The parameters $1 to $6."""
-        return [
-            self.org,
-            self.endpoints,
-            self.queue_key_prefix,
-            None if self.states is None else [state.value for state in self.states],
-            None if self.lane is None else self.lane.value,
-            self.owner,
-        ]
+    def arguments(self) -> dict[str, Any]:
+        """The parameters of ``page_filter``."""
+        return {
+            "org": self.org,
+            "endpoints": self.endpoints,
+            "queue_key_prefix": self.queue_key_prefix,
+            "states": None if self.states is None else [state.value for state in self.states],
+            "lane": None if self.lane is None else self.lane.value,
+            "owner": self.owner,
+        }
 
     @property
     def services(self) -> list[str] | None:
@@ -250,22 +267,36 @@ async def page(
 
     ``sparse`` looks for them by service, instead of among all jobs.
     """
-    arguments = [*job_filter.arguments(), after if sparse else after or newest_possible()]
+    arguments = {**job_filter.arguments(), "offset": offset, "limit": limit}
     if sparse:
-        arguments += [job_filter.services, offset + limit]
-    name = "lists/page_of_services" if sparse else "lists/page"
-    rows = await fetch_in_time(db, name, *arguments, offset, limit)
+        rows = await fetch_in_time(
+            db,
+            "lists/page_of_services",
+            **arguments,
+            before=after,
+            services=job_filter.services,
+            rows_max=offset + limit,
+        )
+    else:
+        rows = await fetch_in_time(db, "lists/page", **arguments, before=after or newest_possible())
     return [read_view(row) for row in rows]
 
 
 async def page_total(db: Connection, job_filter: JobFilter, most: int, *, sparse: bool) -> int:
     """How many jobs match, counted up to ``most``."""
+    arguments = job_filter.arguments()
     if sparse:
-        arguments = [*job_filter.arguments(), None, job_filter.services, most]
-        rows = await fetch_in_time(db, "lists/page_of_services_total", *arguments)
+        rows = await fetch_in_time(
+            db,
+            "lists/page_of_services_total",
+            **arguments,
+            before=None,
+            services=job_filter.services,
+            rows_max=most,
+        )
     else:
         rows = await fetch_in_time(
-            db, "lists/page_total", *job_filter.arguments(), most, newest_possible()
+            db, "lists/page_total", **arguments, before=newest_possible(), count_max=most
         )
     total: int = rows[0][0]
     return total
@@ -273,34 +304,48 @@ async def page_total(db: Connection, job_filter: JobFilter, most: int, *, sparse
 
 async def owners(db: Connection, org: str, services: Sequence[str], most: int) -> int:
     """How many owners have ended jobs of these services, counted up to ``most``."""
-    rows = await fetch_in_time(db, "lists/owners", org, services, most)
+    rows = await fetch_in_time(db, "lists/owners", org=org, services=services, count_max=most)
     count: int = rows[0][0]
     return count
 
 
 async def backlog(db: Connection, org: str, endpoints: Sequence[str], most: int) -> int:
     """How many jobs of these endpoints are queued, counted up to ``most``."""
-    rows = await db.fetch(sql("jobs/backlog"), org, endpoints, most)
-    waiting: int = rows[0][0]
+    waiting: int = await sql.value(db, "jobs/backlog", org=org, endpoints=endpoints, count_max=most)
     return waiting
 
 
 async def org_backlog(db: Connection, org: str, most: int) -> int:
     """How many jobs of an organisation are queued, counted up to ``most``."""
-    rows = await db.fetch(sql("jobs/org_backlog"), org, most)
-    waiting: int = rows[0][0]
+    waiting: int = await sql.value(db, "jobs/org_backlog", org=org, count_max=most)
     return waiting
 
 
-async def cancel(
-    db: Connection, org: str, job_id: UUID, keep_seconds: int
-) -> tuple[State, State, int | None] | None:
-    """Cancel a job. Returns its state before and after, and the boot of its holder."""
-    rows = await db.fetch(sql("jobs/cancel"), org, job_id, keep_seconds)
-    if not rows:
+class Cancellation(NamedTuple):
+    """A job's state before and after a cancellation, and the boot of its holder.
+
+    ``repeated``: an earlier try, whose answer was lost, may have cancelled it.
+    """
+
+    before: State
+    after: State
+    boot: int | None
+    repeated: bool
+
+
+async def cancel(db: Connection, org: str, job_id: UUID, keep_seconds: int) -> Cancellation | None:
+    """Cancel a job; None if there is no such job."""
+    tries = 0
+
+    async def ask() -> asyncpg.Record | None:
+        nonlocal tries
+        tries += 1
+        return await sql.first(db, "jobs/cancel", org=org, job=job_id, keep_seconds=keep_seconds)
+
+    row = await retried(ask)
+    if row is None:
         return None
-    row = rows[0]
-    return State(row["before"]), State(row["after"]), row["boot"]
+    return Cancellation(State(row["before"]), State(row["after"]), row["boot"], tries > 1)
 
 
 async def depth(db: Connection) -> dict[tuple[Lane, State], int]:
@@ -310,17 +355,17 @@ async def depth(db: Connection) -> dict[tuple[Lane, State], int]:
 
 async def waiting(db: Connection) -> list[QueueWaiting]:
     """As ``depth``, with how long the oldest of each has been due."""
-    rows = await db.fetch(sql("jobs/depth"))
+    rows = await sql.fetch(db, "jobs/depth")
     return [
         QueueWaiting(Lane(row["lane"]), State(row["state"]), row["jobs"], row["oldest_seconds"])
         for row in rows
     ]
 
 
-async def fetch_in_time(db: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+async def fetch_in_time(db: Connection, statement: str, **arguments: Any) -> list[asyncpg.Record]:
     """Run a statement that the server cancels if it takes too long (see LISTING)."""
     try:
-        return await db.fetch(sql(statement), *arguments)
+        return await sql.fetch(db, statement, **arguments)
     except asyncpg.QueryCanceledError as error:
         raise TookTooLong from error
 
@@ -338,30 +383,28 @@ def _in_key_order(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     return sorted(jobs, key=lambda job: (job.org, job.idempotency_key or ""))
 
 
-def _plain_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
-    return [
-        [job.org for job in jobs],
-        [job.uuid for job in jobs],
-        [job.lane for job in jobs],
-        [job.endpoint for job in jobs],
-        [job.queue_key for job in jobs],
-        [job.failures_max for job in jobs],
-        [job.payload for job in jobs],
-        _sparse([job.owner or None for job in jobs]),
-        _sparse([job.request_id for job in jobs]),
-    ]
+def _plain_arguments(jobs: Sequence[NewJob]) -> dict[str, Any]:
+    return {
+        "orgs": [job.org for job in jobs],
+        "ids": [job.uuid for job in jobs],
+        "lanes": [job.lane for job in jobs],
+        "endpoints": [job.endpoint for job in jobs],
+        "flows": [job.queue_key for job in jobs],
+        "failures_max": [job.failures_max for job in jobs],
+        "payloads": [job.payload for job in jobs],
+        "owners": _sparse([job.owner or None for job in jobs]),
+        "request_ids": _sparse([job.request_id for job in jobs]),
+    }
 
 
-def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
-    """The parameters $1 to $12 of ``submit``."""
-    *common, request_ids = _plain_columns(jobs)
-    return [
-        *common,
-        _sparse([job.idempotency_key for job in jobs]),
-        _sparse([job.fingerprint for job in jobs]),
-        request_ids,
-        _sparse([job.options for job in jobs]),
-    ]
+def arguments(jobs: Sequence[NewJob]) -> dict[str, Any]:
+    """The parameters of ``submit``, for statements that include it."""
+    return {
+        **_plain_arguments(jobs),
+        "idempotency_keys": _sparse([job.idempotency_key for job in jobs]),
+        "fingerprints": _sparse([job.fingerprint for job in jobs]),
+        "options": _sparse([job.options for job in jobs]),
+    }
 
 
 def _sparse(values: list[Any]) -> list[Any]:

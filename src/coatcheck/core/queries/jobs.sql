@@ -7,7 +7,7 @@
 --
 -- The lane is spelt out because casting text to an enum reads the catalogue for every row.
 --
--- $1-$11 one array per common column   $12 the options that few jobs have, as JSON, or NULL
+-- One array per column; :options has those that few jobs have, as JSON, or NULL.
 INSERT INTO jobs (
     org_id, id, lane, endpoint, flow, failures_max, payload, owner, idempotency_key,
     fingerprint, request_id, run_at, state, start_deadline, timeout_seconds, keep_completed_seconds,
@@ -33,8 +33,8 @@ SELECT s.org_id, s.id,
        coalesce((s.options ->> 'keeps_input')::boolean, true),
        s.options ->> 'traceparent'
 FROM unnest(
-    $1::text[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::bytea[],
-    $8::text[], $9::text[], $10::bytea[], $11::text[], $12::jsonb[]
+    :orgs::text[], :ids::uuid[], :lanes::text[], :endpoints::text[], :flows::text[], :failures_max::smallint[], :payloads::bytea[],
+    :owners::text[], :idempotency_keys::text[], :fingerprints::bytea[], :request_ids::text[], :options::jsonb[]
 ) AS s (
     org_id, id, lane, endpoint, flow, failures_max, payload, owner, idempotency_key,
     fingerprint, request_id, options
@@ -51,22 +51,18 @@ RETURNING id, state = 'staged' AS staged
 
 -- name: submit_and_notify
 -- submit with its notification in the same transaction: see submit_plain_and_notify.
---
--- $13 channel   $14 payload
 WITH created AS (
     /* include jobs/submit */
 )
 SELECT c.id, c.staged, notified.ok
 FROM created AS c
-CROSS JOIN (SELECT pg_notify($13::text, $14::text) IS NULL AS ok) AS notified
+CROSS JOIN (SELECT pg_notify(:channel::text, :notification::text) IS NULL AS ok) AS notified
 
 -- name: submit_plain
 -- Create jobs that can meet no conflict: no key, no option. -> queued
 --
 -- As submit, without its ON CONFLICT, which costs a fifth of it. Only our own id could exist
 -- already, from a statement whose answer was lost: then submit is sent instead.
---
--- $1-$9 one array per column
 INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, owner, request_id)
 SELECT s.org_id, s.id,
        CASE s.lane
@@ -77,25 +73,23 @@ SELECT s.org_id, s.id,
        s.endpoint, s.flow, s.failures_max, s.payload, coalesce(s.owner, ''),
        s.request_id
 FROM unnest(
-    $1::text[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::bytea[],
-    $8::text[], $9::text[]
+    :orgs::text[], :ids::uuid[], :lanes::text[], :endpoints::text[], :flows::text[], :failures_max::smallint[], :payloads::bytea[],
+    :owners::text[], :request_ids::text[]
 ) AS s (org_id, id, lane, endpoint, flow, failures_max, payload, owner, request_id)
 
 -- name: submit_plain_and_notify
 -- submit_plain with its notification in the same transaction: for a few jobs at a quiet time, when
 -- another round trip would show and nobody else wants the lock that NOTIFY takes.
---
--- $10 channel   $11 payload
 WITH created AS (
     /* include jobs/submit_plain */
 )
-SELECT pg_notify($10::text, $11::text)
+SELECT pg_notify(:channel::text, :notification::text)
 
 -- name: find_existing
 -- The jobs that prevented submissions from being created: they have the same id (our own statement,
 -- sent twice) or the same idempotency key.
 SELECT s.position, j.id, j.state::text AS state, j.fingerprint
-FROM unnest($1::text[], $2::uuid[], $3::text[]) WITH ORDINALITY
+FROM unnest(:orgs::text[], :ids::uuid[], :idempotency_keys::text[]) WITH ORDINALITY
     AS s (org_id, id, idempotency_key, position)
 CROSS JOIN LATERAL (
     SELECT j.id, j.state, j.fingerprint
@@ -112,25 +106,23 @@ CROSS JOIN LATERAL (
 -- The job that holds an idempotency key: the answer to a repeated POST before its body is read.
 SELECT /* include jobs/view_columns */, j.result
 FROM jobs AS j
-WHERE j.org_id = $1 AND j.idempotency_key = $2
+WHERE j.org_id = :org AND j.idempotency_key = :idempotency_key
 
 -- name: get
 -- Jobs by id, for every reader that arrived while the last read was in flight. Long results are left
 -- out: 500 of them would not fit into memory. result reads one for one job at a time.
 --
--- $1 orgs   $2 ids   $3 bytes that a result may have
+-- :result_bytes_max  bytes that a result may have
 SELECT /* include jobs/view_columns */,
-       CASE WHEN octet_length(j.result) <= $3::integer THEN j.result END AS result
-FROM unnest($1::text[], $2::uuid[]) AS wanted (org_id, id)
+       CASE WHEN octet_length(j.result) <= :result_bytes_max::integer THEN j.result END AS result
+FROM unnest(:orgs::text[], :ids::uuid[]) AS wanted (org_id, id)
 JOIN jobs AS j ON j.org_id = wanted.org_id AND j.id = wanted.id
 
 -- name: result
 -- The whole result of a job that has completed.
---
--- $1 org   $2 id
 SELECT j.result
 FROM jobs AS j
-WHERE j.org_id = $1 AND j.id = $2 AND j.result IS NOT NULL
+WHERE j.org_id = :org AND j.id = :job AND j.result IS NOT NULL
 
 -- name: view_columns
 -- What a reader sees of a job, except its result: included by get, list and page, in the
@@ -147,11 +139,11 @@ j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.state::text AS state
 -- The latest progress of running jobs, fenced by the lease. No transition.
 UPDATE jobs AS j
 SET progress = p.fraction, progress_note = coalesce(p.note, j.progress_note), updated_at = now()
-FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::real[], $5::text[])
+FROM unnest(:orgs::text[], :ids::uuid[], :leases::bigint[], :fractions::real[], :notes::text[])
     AS p (org_id, id, lease, fraction, note)
 WHERE j.org_id = p.org_id AND j.id = p.id AND j.lease = p.lease
 
--- name: cancel
+-- name: cancel once
 -- Cancel a job. waiting -> cancelled at once; running -> cancel_requested, for its holder to see.
 --
 -- Returns the state before and after, and the holder; no row if there is no such job. A terminal job,
@@ -162,11 +154,13 @@ WHERE j.org_id = p.org_id AND j.id = p.id AND j.lease = p.lease
 -- The lease is written although it does not change: PostgreSQL checks a row's constraints before it
 -- sees that the version it started from, without the claim that this waited for, is not the newest.
 --
--- $1 org   $2 id   $3 seconds to keep by default
+-- :keep_seconds  seconds to keep by default
+--
+-- Once: after a lost answer the caller repeats it knowingly, because it may find its own cancellation.
 WITH before AS MATERIALIZED (
     SELECT j.org_id, j.id, j.state, j.lease, octet_length(j.payload) AS payload_bytes
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2
+    WHERE j.org_id = :org AND j.id = :job
     FOR UPDATE
 ),
 changed AS (
@@ -175,7 +169,7 @@ changed AS (
         error_code = 'cancelled', error_message = 'cancelled before it started'
     FROM (
         SELECT b.org_id, b.id, b.payload_bytes, 'cancelled'::job_state AS state,
-               $3::integer AS keep_seconds
+               :keep_seconds::integer AS keep_seconds
         FROM before AS b
         WHERE b.state IN ('staged', 'queued', 'retrying')
     ) AS next
@@ -218,19 +212,19 @@ LEFT JOIN changed AS c ON c.id = b.id
 LEFT JOIN asked AS a ON a.id = b.id
 
 -- name: backlog
--- How many jobs of these endpoints an organisation has queued, counted up to $3. Every lane is named,
+-- How many jobs of these endpoints an organisation has queued, counted up to :count_max. Every lane is named,
 -- so that jobs_ready is read only where such jobs are.
 SELECT count(*)
 FROM (
     SELECT
     FROM jobs AS j
     WHERE j.state = 'queued' AND j.lane IN ('urgent', 'standard', 'bulk')
-      AND j.endpoint = ANY ($2::text[]) AND j.org_id = $1
-    LIMIT $3
+      AND j.endpoint = ANY (:endpoints::text[]) AND j.org_id = :org
+    LIMIT :count_max
 ) AS waiting
 
 -- name: org_backlog
--- How many jobs an organisation has queued, tasks included, counted up to $2.
+-- How many jobs an organisation has queued, tasks included, counted up to :count_max.
 --
 -- A loose scan of jobs_ready finds the endpoints that have queued jobs, with one probe each; of those
 -- it reads the organisation's own entries and no others. So it costs what it counts, however long the
@@ -261,10 +255,10 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT
         FROM jobs AS j
-        WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = l.endpoint AND j.org_id = $1
-        LIMIT $2
+        WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = l.endpoint AND j.org_id = :org
+        LIMIT :count_max
     ) AS own
-    LIMIT $2
+    LIMIT :count_max
 ) AS waiting
 
 -- name: depth

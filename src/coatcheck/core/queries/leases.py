@@ -18,6 +18,7 @@ import msgspec
 from coatcheck.core.queries import services, sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.crashing import fetch_or_die
+from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.claim_order import ClaimRotation, QueuePosition
 from coatcheck.domain.errors import DatabaseUnavailable
@@ -169,35 +170,48 @@ async def settle(
 ) -> dict[UUID, Settled]:
     """Settle attempts that did not complete. Returns each job's new state; lost leases are left
     out."""
-    rows = await db.fetch(
-        sql("claims/settle"),
-        [each.job.org for each in settlements],
-        [each.job.uuid for each in settlements],
-        [each.job.lease for each in settlements],
-        [each.event.value for each in settlements],
-        [each.error_code for each in settlements],
-        [each.error_message for each in settlements],
-        [each.delay_seconds for each in settlements],
-        [each.ran_seconds for each in settlements],
-        keep_failed_seconds,
+    rows = await sql.fetch(
+        db,
+        "claims/settle",
+        orgs=[each.job.org for each in settlements],
+        ids=[each.job.uuid for each in settlements],
+        leases=[each.job.lease for each in settlements],
+        events=[each.event.value for each in settlements],
+        error_codes=[each.error_code for each in settlements],
+        error_messages=[each.error_message for each in settlements],
+        delay_seconds=[each.delay_seconds for each in settlements],
+        ran_seconds=[each.ran_seconds for each in settlements],
+        keep_seconds=keep_failed_seconds,
     )
     return {row["id"]: Settled(State(row["state"]), row["error_code"]) for row in rows}
 
 
+async def settle_one(
+    db: Connection, settlement: Settlement, keep_failed_seconds: int
+) -> Settled | None:
+    """Settle one attempt, and repeat that while PostgreSQL is unavailable. None if the lease is
+    lost, or if an earlier try, whose answer was lost, settled it."""
+    settled = await retried(lambda: settle(db, [settlement], keep_failed_seconds))
+    return settled.get(settlement.job.uuid)
+
+
 async def release_claim(db: Connection, lease: int, keep_failed_seconds: int) -> list[UUID]:
     """Release the jobs of a claim whose answer was lost. Returns their ids."""
-    rows = await db.fetch(sql("claims/release_claim"), lease, keep_failed_seconds)
+    rows = await sql.fetch(
+        db, "claims/release_claim", lease=lease, keep_seconds=keep_failed_seconds
+    )
     return [row["id"] for row in rows]
 
 
 async def mark_started(db: Connection, jobs: Sequence[tuple[ClaimedJob, float]]) -> set[UUID]:
     """Show jobs as processing. Returns the ids still held; the worker must stop the others."""
-    rows = await db.fetch(
-        sql("claims/mark_started"),
-        [job.org for job, _ in jobs],
-        [job.uuid for job, _ in jobs],
-        [job.lease for job, _ in jobs],
-        [ran_seconds for _, ran_seconds in jobs],
+    rows = await sql.fetch(
+        db,
+        "claims/mark_started",
+        orgs=[job.org for job, _ in jobs],
+        ids=[job.uuid for job, _ in jobs],
+        leases=[job.lease for job, _ in jobs],
+        ran_seconds=[ran_seconds for _, ran_seconds in jobs],
     )
     return {row["id"] for row in rows}
 
@@ -214,7 +228,7 @@ class HeldJob:
 async def held_jobs(db: Connection, boot: int) -> list[HeldJob]:
     """Every job that a worker holds. Raises DatabaseUnavailable if only a standby answers: it may
     not know the latest claims yet."""
-    rows = await db.fetch(sql("workers/held_jobs"), boot)
+    rows = await sql.fetch(db, "workers/held_jobs", boot=boot)
     if rows[0]["is_standby"]:
         raise DatabaseUnavailable("the server that answers does not accept writes")
     return [HeldJob(row["id"], row["lease"], row["begun"]) for row in rows if row["id"] is not None]
@@ -243,22 +257,23 @@ async def register(
         async with connection.transaction():
             if published:
                 await services.lock_published(connection)
-            boot: int = await connection.fetchval(
-                sql("workers/register"),
-                name,
-                version,
-                lanes[Lane.URGENT].ack_seconds,
-                lanes[Lane.STANDARD].ack_seconds,
-                lanes[Lane.BULK].ack_seconds,
-                list(endpoints),
-                [lane.value for lane, policy in lanes.items() if policy.concurrency > 0],
-                [policy.concurrency for policy in lanes.values() if policy.concurrency > 0],
-                [policy.reserved for policy in lanes.values() if policy.concurrency > 0],
-                identity.process,
-                identity.host,
-                identity.pid,
-                identity.ticks,
-                None if temp_dir is None else str(temp_dir),
+            boot: int = await sql.value(
+                connection,
+                "workers/register",
+                name=name,
+                version=version,
+                urgent_seconds=lanes[Lane.URGENT].ack_seconds,
+                standard_seconds=lanes[Lane.STANDARD].ack_seconds,
+                bulk_seconds=lanes[Lane.BULK].ack_seconds,
+                endpoints=list(endpoints),
+                lanes=[lane.value for lane, policy in lanes.items() if policy.concurrency > 0],
+                slots=[policy.concurrency for policy in lanes.values() if policy.concurrency > 0],
+                reserved=[policy.reserved for policy in lanes.values() if policy.concurrency > 0],
+                process=identity.process,
+                host=identity.host,
+                pid=identity.pid,
+                process_ticks=identity.ticks,
+                temp_dir=None if temp_dir is None else str(temp_dir),
             )
             if published:
                 await services.publish(connection, boot, published)
@@ -279,19 +294,19 @@ async def workers_of_host(db: Connection, host: str) -> list[tuple[RegisteredWor
     """The workers of a host, each with its process id and the start time of that process."""
     return [
         (_registered(row), row["pid"], row["process_ticks"])
-        for row in await db.fetch(sql("workers/of_host"), host)
+        for row in await sql.fetch(db, "workers/of_host", host=host)
     ]
 
 
 async def workers_of_process(db: Connection, process: UUID) -> list[RegisteredWorker]:
     """The workers that ran in a process."""
-    return [_registered(row) for row in await db.fetch(sql("workers/of_process"), process)]
+    return [_registered(row) for row in await sql.fetch(db, "workers/of_process", process=process)]
 
 
 async def declare_dead(db: Connection, boots: Sequence[int]) -> list[int]:
     """End the leases of workers that are proven dead, at once. Returns those that were not
     recorded as dead before."""
-    return [row["boot"] for row in await db.fetch(sql("workers/declare_dead"), list(boots))]
+    return [row["boot"] for row in await sql.fetch(db, "workers/declare_dead", boots=list(boots))]
 
 
 def _registered(row: asyncpg.Record) -> RegisteredWorker:
@@ -301,7 +316,7 @@ def _registered(row: asyncpg.Record) -> RegisteredWorker:
 
 async def newest_boot(db: Connection) -> int:
     """The boot number of the worker that registered last; 0 if none has."""
-    boot: int = (await db.fetch(sql("workers/newest")))[0]["boot"]
+    boot: int = await sql.value(db, "workers/newest")
     return boot
 
 
@@ -311,7 +326,7 @@ class RegistrationGone(DatabaseUnavailable):
 
 async def heartbeat(db: Connection, boot: int) -> list[UUID]:
     """Renew every lease of a worker. Returns the ids of its jobs to cancel."""
-    rows = await db.fetch(sql("workers/heartbeat"), boot)
+    rows = await sql.fetch(db, "workers/heartbeat", boot=boot)
     if not rows:
         raise RegistrationGone("this worker is no longer registered")
     asked: list[UUID] = rows[0]["cancel_requested"]
@@ -320,7 +335,9 @@ async def heartbeat(db: Connection, boot: int) -> list[UUID]:
 
 async def set_held_threads(db: Connection, boot: int, threads: Mapping[str, int]) -> None:
     """Record the endpoints that a worker claims no jobs of, and how many threads block each."""
-    await db.fetch(sql("workers/set_held_threads"), boot, [*threads], [*threads.values()])
+    await sql.fetch(
+        db, "workers/set_held_threads", boot=boot, endpoints=[*threads], threads=[*threads.values()]
+    )
 
 
 async def deregister(db: Connection, boot: int) -> None:
@@ -330,7 +347,7 @@ async def deregister(db: Connection, boot: int) -> None:
     async def write(connection: RawConnection) -> None:
         async with connection.transaction():
             await services.lock_published(connection)
-            await connection.execute(sql("workers/deregister"), boot)
+            await sql.fetch(connection, "workers/deregister", boot=boot)
             await services.resolve(connection)
 
     await db.run(write)

@@ -16,15 +16,17 @@ from coatcheck.domain.job import ConcurrencyLimit
 
 
 async def set_limit(db: Connection, limit: ConcurrencyLimit) -> None:
-    await db.fetch(sql("limits/set"), limit.org, limit.scope, limit.name, limit.held_max)
+    await sql.fetch(
+        db, "limits/set", org=limit.org, scope=limit.scope, name=limit.name, held_max=limit.held_max
+    )
 
 
 async def clear_limit(db: Connection, org: str, scope: str, name: str) -> bool:
-    return bool(await db.fetch(sql("limits/clear"), org, scope, name))
+    return bool(await sql.fetch(db, "limits/clear", org=org, scope=scope, name=name))
 
 
 async def list_limits(db: Connection, org: str) -> list[ConcurrencyLimit]:
-    return [ConcurrencyLimit(*row) for row in await db.fetch(sql("limits/list"), org)]
+    return [ConcurrencyLimit(*row) for row in await sql.fetch(db, "limits/list", org=org)]
 
 
 class LimitSharing(NamedTuple):
@@ -35,13 +37,13 @@ class LimitSharing(NamedTuple):
 
 
 async def sharing(db: Connection) -> LimitSharing:
-    rows = await db.fetch(sql("limits/any"))
+    rows = await sql.fetch(db, "limits/any")
     return LimitSharing(*rows[0])
 
 
 async def declare_limits(db: Connection, limits: Mapping[str, int | None]) -> None:
     """Set the limits that code declares for its endpoints; None for an endpoint without one."""
-    await db.fetch(sql("limits/declare"), list(limits), list(limits.values()))
+    await sql.fetch(db, "limits/declare", endpoints=list(limits), limits=list(limits.values()))
 
 
 async def set_run_limits(
@@ -58,13 +60,20 @@ async def set_run_limits(
     ``concurrency`` tasks at once, ``per_second`` starts in all, and ``key_per_second`` starts of
     each of its flows. Rates range from 0.001 to 100,000.
     """
-    limits = (concurrency, per_second, key_per_second)
-    if limits == (None, None, None):
-        await connection.execute(sql("limits/clear_run_limits"), org, run)
+    if concurrency is None and per_second is None and key_per_second is None:
+        await sql.fetch(connection, "limits/clear_run_limits", org=org, run=run)
     else:
-        await connection.execute(sql("limits/set_run_limits"), org, run, *limits)
+        await sql.fetch(
+            connection,
+            "limits/set_run_limits",
+            org=org,
+            run=run,
+            held_max=concurrency,
+            per_second=per_second,
+            key_per_second=key_per_second,
+        )
 
 
 async def stop_run(connection: RawConnection, org: str, run: UUID) -> None:
     """Stop claims of the run's tasks from now on, in the caller's transaction."""
-    await connection.execute(sql("limits/stop_run"), org, run)
+    await sql.fetch(connection, "limits/stop_run", org=org, run=run)

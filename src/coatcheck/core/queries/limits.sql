@@ -7,7 +7,7 @@ SELECT EXISTS (SELECT FROM concurrency_limits) OR EXISTS (SELECT FROM run_limits
 
 -- name: clear
 -- Remove a concurrency limit.
-DELETE FROM concurrency_limits WHERE org_id = $1 AND scope = $2 AND name = $3 RETURNING held_max
+DELETE FROM concurrency_limits WHERE org_id = :org AND scope = :scope AND name = :name RETURNING held_max
 
 -- name: clear_run
 -- Remove the limits of runs that have ended, and their tokens: common table expressions for the
@@ -23,9 +23,7 @@ tokens_cleared AS (
 
 -- name: clear_run_limits
 -- Remove the limits of one run, and their tokens.
---
--- $1 organisation, $2 run
-WITH ended (org_id, run_id) AS (SELECT $1::text COLLATE "C", $2::uuid),
+WITH ended (org_id, run_id) AS (SELECT :org::text COLLATE "C", :run::uuid),
 /* include limits/clear_run */
 SELECT FROM ended
 
@@ -33,9 +31,9 @@ SELECT FROM ended
 -- Set the concurrency limits that code declares for its endpoints, and remove those that it no longer
 -- declares. Limits set by hand are left alone.
 --
--- $1 endpoints, $2 the limit of each, or NULL for none
+-- :limits  the limit of each, or NULL for none
 WITH declared AS (
-    SELECT d.name, d.held_max FROM unnest($1::text[], $2::integer[]) AS d (name, held_max)
+    SELECT d.name, d.held_max FROM unnest(:endpoints::text[], :limits::integer[]) AS d (name, held_max)
 ),
 withdrawn AS (
     DELETE FROM concurrency_limits AS c USING declared AS d
@@ -51,23 +49,23 @@ SET held_max = excluded.held_max WHERE concurrency_limits.declared
 -- The concurrency limits of an organisation, and those on whole endpoints ('*').
 SELECT org_id, scope, name, held_max
 FROM concurrency_limits
-WHERE org_id IN ($1, '*')
+WHERE org_id IN (:org, '*')
 ORDER BY org_id, scope, name
 
 -- name: set
 -- Set or change how many jobs may be held at once, from the next claim on. A limit that code declared
 -- is then set by hand: the next worker to start leaves it as it is.
 INSERT INTO concurrency_limits (org_id, scope, name, held_max)
-VALUES ($1, $2, $3, $4)
+VALUES (:org, :scope, :name, :held_max)
 ON CONFLICT (org_id, scope, name) DO UPDATE SET held_max = excluded.held_max, declared = false
 
 -- name: set_run_limits
 -- Set or change the limits on all tasks of a run, from the next claim on.
 --
--- $1 organisation, $2 run
--- $3 held at once, $4 starts per second, $5 starts per second of each flow: NULL for no limit
+-- :held_max  held at once   :per_second  starts per second
+-- :key_per_second  starts per second of each flow: NULL for no limit
 INSERT INTO run_limits (org_id, run, held_max, per_second, key_per_second)
-VALUES ($1, replace($2::uuid::text, '-', ''), $3, $4, $5)
+VALUES (:org, replace(:run::uuid::text, '-', ''), :held_max, :per_second, :key_per_second)
 ON CONFLICT (org_id, run) DO UPDATE
 SET held_max = excluded.held_max, per_second = excluded.per_second,
     key_per_second = excluded.key_per_second
@@ -86,8 +84,6 @@ OR (
 
 -- name: stop_run
 -- Stop claims of a run. Its rates stay until it ends.
---
--- $1 organisation, $2 run
 INSERT INTO run_limits (org_id, run, held_max)
-VALUES ($1, replace($2::uuid::text, '-', ''), 0)
+VALUES (:org, replace(:run::uuid::text, '-', ''), 0)
 ON CONFLICT (org_id, run) DO UPDATE SET held_max = 0

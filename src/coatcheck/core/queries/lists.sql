@@ -1,45 +1,45 @@
 -- name: list
--- An organisation's jobs, newest first, a page at a time: $2 is the last id of the previous page.
+-- An organisation's jobs, newest first, a page at a time: :before is the last id of the previous page.
 -- Tasks are not listed: page_filter says why the ids have bounds.
 -- Results are left out: a page of them could have any size.
 SELECT /* include jobs/view_columns */, NULL::bytea AS result
 FROM jobs AS j
-WHERE j.org_id = $1 AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
-  AND j.id < $2::uuid
-  AND ($3::text[] IS NULL OR j.state::text = ANY ($3))
-  AND ($4::text IS NULL OR j.endpoint = $4)
-  AND ($5::text IS NULL OR j.lane::text = $5)
+WHERE j.org_id = :org AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
+  AND j.id < :before::uuid
+  AND (:states::text[] IS NULL OR j.state::text = ANY (:states))
+  AND (:endpoint::text IS NULL OR j.endpoint = :endpoint)
+  AND (:lane::text IS NULL OR j.lane::text = :lane)
 ORDER BY j.id DESC
-LIMIT $6
+LIMIT :limit
 
 -- name: page
 -- A page of an organisation's jobs, newest first: read backwards along the primary key until it is
 -- full. Results are left out: a page of them could have any size.
 --
--- $1-$6 see page_filter   $7 older than this id   $8 rows to skip   $9 rows at most
+-- :before  older than this id   :offset  rows to skip
 SELECT /* include jobs/view_columns */, NULL::bytea AS result
 FROM jobs AS j
 WHERE /* include lists/page_filter */
-  AND j.id < $7::uuid
+  AND j.id < :before::uuid
 ORDER BY j.id DESC
-OFFSET $8
-LIMIT $9
+OFFSET :offset
+LIMIT :limit
 
 -- name: page_total
--- How many jobs the list of page has, counted up to $7.
+-- How many jobs the list of page has, counted up to :count_max.
 --
--- $1-$6 see page_filter   $7 bound   $8 older than this id
+-- :count_max  bound   :before  older than this id
 SELECT count(*)
 FROM (
     SELECT
     FROM jobs AS j
     WHERE /* include lists/page_filter */
-      AND j.id < $8::uuid
-    LIMIT $7
+      AND j.id < :before::uuid
+    LIMIT :count_max
 ) AS counted
 
 -- name: page_filter
--- The filter of a page of jobs: included by page and page_total, which share $1 to $6.
+-- The filter of a page of jobs: included by page and page_total, which share :org to :owner.
 --
 -- Tasks are not listed. Their ids are hashes, spread over all values; those of other jobs begin with a
 -- time. So a list has bounds on ids, between which there is hardly a task to skip: the id of the year
@@ -47,39 +47,36 @@ FROM (
 --
 -- Sent with custom plans, so that filters which are NULL are not part of the plan.
 --
--- $1 org   $2 endpoints   $3 prefix of the flow   $4 states   $5 lane
--- $6 owner: theirs, and what anyone may read
-j.org_id = $1 AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
-  AND ($2::text[] IS NULL OR j.endpoint = ANY ($2))
-  AND ($3::text IS NULL OR starts_with(j.flow, $3))
-  AND ($4::text[] IS NULL OR j.state = ANY ($4::text[]::job_state[]))
-  AND ($5::text IS NULL OR j.lane = $5::text::job_lane)
-  AND ($6::text IS NULL OR j.owner IN ('*', $6))
+-- :queue_key_prefix  prefix of the flow   :owner  owner: theirs, and what anyone may read
+j.org_id = :org AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
+  AND (:endpoints::text[] IS NULL OR j.endpoint = ANY (:endpoints))
+  AND (:queue_key_prefix::text IS NULL OR starts_with(j.flow, :queue_key_prefix))
+  AND (:states::text[] IS NULL OR j.state = ANY (:states::text[]::job_state[]))
+  AND (:lane::text IS NULL OR j.lane = :lane::text::job_lane)
+  AND (:owner::text IS NULL OR j.owner IN ('*', :owner))
 
 -- name: page_of_services
 -- A page of the jobs of some services, newest first: the jobs of page, for when that would read
 -- many jobs of others to find a few. Results are left out: a page of them could have any size.
 --
--- $1-$9 see page_candidates; $9 is $10 and $11 together   $10 rows to skip   $11 rows at most
+-- :rows_max  is   :limit  together   :offset  rows to skip
 WITH RECURSIVE /* include lists/page_candidates */,
 page AS MATERIALIZED (
-    SELECT c.id FROM candidates AS c ORDER BY c.id DESC OFFSET $10 LIMIT $11
+    SELECT c.id FROM candidates AS c ORDER BY c.id DESC OFFSET :offset LIMIT :limit
 )
 SELECT /* include jobs/view_columns */, NULL::bytea AS result
 FROM page AS p
-CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = $1 AND j.id = p.id) AS j
+CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = p.id) AS j
 ORDER BY j.id DESC
 
 -- name: page_of_services_total
--- How many jobs the list of page_of_services has, counted up to $9.
---
--- $1-$9 see page_candidates
+-- How many jobs the list of page_of_services has, counted up to :rows_max.
 WITH RECURSIVE /* include lists/page_candidates */
-SELECT count(*) FROM (SELECT FROM candidates LIMIT $9) AS counted
+SELECT count(*) FROM (SELECT FROM candidates LIMIT :rows_max) AS counted
 
 -- name: page_candidates
 -- The ids of the jobs of some services: common table expressions for page_of_services and
--- page_of_services_total, which share $1 to $9. Ended jobs are found by jobs_ended, at most $9 of
+-- page_of_services_total, which share :org to :rows_max. Ended jobs are found by jobs_ended, at most :rows_max of
 -- each service, owner and state; live jobs, all of them, by the indexes of live states.
 --
 -- With an owner: their jobs and those that anyone may read. Without: everybody's jobs. The owners are
@@ -87,12 +84,12 @@ SELECT count(*) FROM (SELECT FROM candidates LIMIT $9) AS counted
 --
 -- Sent with custom plans, so that filters which are NULL are not part of the plan.
 --
--- $1 org   $2 endpoints   $3 prefix of the flow   $4 states   $5 lane
--- $6 owner: theirs, and what anyone may read   $7 older than this id   $8 services   $9 rows at most
+-- :queue_key_prefix  prefix of the flow   :owner  owner: theirs, and what anyone may read
+-- :before  older than this id
 owners AS (
-    SELECT s.service, hashtextextended(s.service || $1, 0) AS service_hash,
+    SELECT s.service, hashtextextended(s.service || :org, 0) AS service_hash,
            -2147483649 AS owner_hash
-    FROM unnest($8::text[]) AS s (service)
+    FROM unnest(:services::text[]) AS s (service)
     UNION ALL
     SELECT wanted.service, wanted.service_hash, next.owner_hash
     FROM owners AS wanted
@@ -104,19 +101,19 @@ owners AS (
         ORDER BY hashtext(j.owner)
         LIMIT 1
     ) AS next
-    WHERE $6::text IS NULL
+    WHERE :owner::text IS NULL
 ),
 wanted AS (
     SELECT o.service, o.service_hash, o.owner_hash
     FROM owners AS o
-    WHERE $6 IS NULL AND o.owner_hash > -2147483649
+    WHERE :owner IS NULL AND o.owner_hash > -2147483649
     UNION
     SELECT o.service, o.service_hash, whose.owner_hash
     FROM owners AS o
     CROSS JOIN (
-        SELECT hashtext('*')::bigint UNION SELECT hashtext($6)::bigint
+        SELECT hashtext('*')::bigint UNION SELECT hashtext(:owner)::bigint
     ) AS whose (owner_hash)
-    WHERE $6 IS NOT NULL
+    WHERE :owner IS NOT NULL
 ),
 candidates AS (
     SELECT ended.id
@@ -129,56 +126,56 @@ candidates AS (
         FROM jobs AS j
         WHERE /* include lists/of_service */
           AND hashtext(j.owner) = wanted.owner_hash AND j.state = f.state
-          AND ($6 IS NULL OR j.owner IN ('*', $6))
-          AND j.endpoint = ANY ($2::text[])
-          AND ($3::text IS NULL OR starts_with(j.flow, $3))
-          AND ($5::text IS NULL OR j.lane = $5::text::job_lane)
-          AND ($7::uuid IS NULL OR j.id < $7)
+          AND (:owner IS NULL OR j.owner IN ('*', :owner))
+          AND j.endpoint = ANY (:endpoints::text[])
+          AND (:queue_key_prefix::text IS NULL OR starts_with(j.flow, :queue_key_prefix))
+          AND (:lane::text IS NULL OR j.lane = :lane::text::job_lane)
+          AND (:before::uuid IS NULL OR j.id < :before)
         ORDER BY j.id DESC
-        LIMIT $9
+        LIMIT :rows_max
     ) AS ended
-    WHERE $4::text[] IS NULL OR f.state::text = ANY ($4)
+    WHERE :states::text[] IS NULL OR f.state::text = ANY (:states)
     UNION ALL
     SELECT j.id
     FROM jobs AS j
     WHERE j.state = 'queued' AND j.lane IN ('urgent', 'standard', 'bulk')
-      AND j.endpoint = ANY ($2) AND j.org_id = $1 AND ($6 IS NULL OR j.owner IN ('*', $6))
-      AND ($3 IS NULL OR starts_with(j.flow, $3))
-      AND ($4 IS NULL OR 'queued' = ANY ($4))
-      AND ($5 IS NULL OR j.lane = $5::text::job_lane)
-      AND ($7 IS NULL OR j.id < $7) AND j.run_id IS NULL
+      AND j.endpoint = ANY (:endpoints) AND j.org_id = :org AND (:owner IS NULL OR j.owner IN ('*', :owner))
+      AND (:queue_key_prefix IS NULL OR starts_with(j.flow, :queue_key_prefix))
+      AND (:states IS NULL OR 'queued' = ANY (:states))
+      AND (:lane IS NULL OR j.lane = :lane::text::job_lane)
+      AND (:before IS NULL OR j.id < :before) AND j.run_id IS NULL
     UNION ALL
     SELECT j.id
     FROM jobs AS j
     WHERE j.state IN ('staged', 'retrying')
-      AND j.org_id = $1 AND j.endpoint = ANY ($2) AND ($6 IS NULL OR j.owner IN ('*', $6))
-      AND ($3 IS NULL OR starts_with(j.flow, $3))
-      AND ($4 IS NULL OR j.state = ANY ($4::text[]::job_state[]))
-      AND ($5 IS NULL OR j.lane = $5::text::job_lane)
-      AND ($7 IS NULL OR j.id < $7) AND j.run_id IS NULL
+      AND j.org_id = :org AND j.endpoint = ANY (:endpoints) AND (:owner IS NULL OR j.owner IN ('*', :owner))
+      AND (:queue_key_prefix IS NULL OR starts_with(j.flow, :queue_key_prefix))
+      AND (:states IS NULL OR j.state = ANY (:states::text[]::job_state[]))
+      AND (:lane IS NULL OR j.lane = :lane::text::job_lane)
+      AND (:before IS NULL OR j.id < :before) AND j.run_id IS NULL
     UNION ALL
     SELECT j.id
     FROM jobs AS j
     -- All held jobs of everybody: there are at most as many as slots. IS TRUE keeps the planner
     -- from the primary key, by which it would read the organisation's history.
     WHERE j.lease IS NOT NULL
-      AND (j.org_id = $1) IS TRUE AND j.endpoint = ANY ($2)
-      AND ($6 IS NULL OR j.owner IN ('*', $6))
-      AND ($3 IS NULL OR starts_with(j.flow, $3))
-      AND ($4 IS NULL OR j.state = ANY ($4::text[]::job_state[]))
-      AND ($5 IS NULL OR j.lane = $5::text::job_lane)
-      AND ($7 IS NULL OR j.id < $7) AND j.run_id IS NULL
+      AND (j.org_id = :org) IS TRUE AND j.endpoint = ANY (:endpoints)
+      AND (:owner IS NULL OR j.owner IN ('*', :owner))
+      AND (:queue_key_prefix IS NULL OR starts_with(j.flow, :queue_key_prefix))
+      AND (:states IS NULL OR j.state = ANY (:states::text[]::job_state[]))
+      AND (:lane IS NULL OR j.lane = :lane::text::job_lane)
+      AND (:before IS NULL OR j.id < :before) AND j.run_id IS NULL
 )
 
 -- name: owners
--- How many owners have ended jobs of some services, counted up to $3 of each: a loose scan of
+-- How many owners have ended jobs of some services, counted up to :count_max of each: a loose scan of
 -- jobs_ended, one probe for each owner's hash.
 --
--- $1 org   $2 services   $3 bound
+-- :count_max  bound
 WITH RECURSIVE owners AS (
-    SELECT s.service, hashtextextended(s.service || $1, 0) AS service_hash,
+    SELECT s.service, hashtextextended(s.service || :org, 0) AS service_hash,
            -2147483649 AS owner_hash, 0 AS number
-    FROM unnest($2::text[]) AS s (service)
+    FROM unnest(:services::text[]) AS s (service)
     UNION ALL
     SELECT wanted.service, wanted.service_hash, next.owner_hash, wanted.number + 1
     FROM owners AS wanted
@@ -190,17 +187,17 @@ WITH RECURSIVE owners AS (
         ORDER BY hashtext(j.owner)
         LIMIT 1
     ) AS next
-    WHERE wanted.number < $3::integer
+    WHERE wanted.number < :count_max::integer
 )
 SELECT count(*) FROM owners WHERE number > 0
 
 -- name: of_service
--- Whether an ended job `j` is of the organisation $1 and of the service of `wanted`: included by the
+-- Whether an ended job `j` is of the organisation :org and of the service of `wanted`: included by the
 -- statements that walk jobs_ended. IS TRUE keeps the planner from the primary key, by which it would
 -- read the organisation's history.
 hashtextextended(job_service(j.endpoint, j.flow) || j.org_id, 0) = wanted.service_hash
           AND j.state IN ('completed', 'failed', 'cancelled') AND j.run_id IS NULL
-          AND (j.org_id = $1) IS TRUE
+          AND (j.org_id = :org) IS TRUE
           AND job_service(j.endpoint, j.flow) = wanted.service
 
 -- name: horizon

@@ -11,7 +11,7 @@ import asyncpg
 
 from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
-from coatcheck.db.crashing import fetch_or_die
+from coatcheck.db.crashing import fetch_or_die, query_or_die
 from coatcheck.db.queries import find
 from coatcheck.domain.artifacts import BlobToDelete
 from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
@@ -62,16 +62,15 @@ class PrunedJobs:
 
 async def queue_due(db: Connection, rows_max: int) -> list[DueJob]:
     """Queue jobs that are due."""
-    rows = await fetch_or_die(
-        db, "stage.updated_not_committed", sql("maintenance/queue_due"), rows_max
+    rows = await query_or_die(
+        db, "stage.updated_not_committed", sql, "maintenance/queue_due", rows_max=rows_max
     )
     return [DueJob(row["id"], row["endpoint"]) for row in rows]
 
 
 async def next_due_seconds(db: Connection) -> float | None:
     """Seconds until the next job is due."""
-    rows = await db.fetch(sql("maintenance/next_due"))
-    seconds: float | None = rows[0][0]
+    seconds: float | None = await sql.value(db, "maintenance/next_due")
     return seconds
 
 
@@ -85,35 +84,37 @@ async def rescue(
     backoff: Backoff = CRASH_BACKOFF,
 ) -> list[Rescued]:
     """Take jobs from workers that are dead or silent."""
-    rows = await fetch_or_die(
+    rows = await query_or_die(
         db,
         "rescue.updated_not_committed",
-        sql("maintenance/rescue"),
-        crashes_max,
-        keep_failed_seconds,
-        rows_max,
-        crashes_together_max,
-        [backoff.delay(before, 0.0) for before in range(crashes_together_max)],
-        backoff.jitter,
+        sql,
+        "maintenance/rescue",
+        crashes_max=crashes_max,
+        keep_seconds=keep_failed_seconds,
+        rows_max=rows_max,
+        crashes_together_max=crashes_together_max,
+        delays=[backoff.delay(before, 0.0) for before in range(crashes_together_max)],
+        jitter=backoff.jitter,
     )
     return [*map(Rescued.of, rows)]
 
 
 async def prune_workers(db: Connection) -> None:
     """Delete the rows of workers that ended long ago."""
-    await db.fetch(sql("maintenance/prune_workers"))
+    await sql.fetch(db, "maintenance/prune_workers")
 
 
 async def expire_waiting(
     db: Connection, *, keep_failed_seconds: int, rows_max: int
 ) -> list[Rescued]:
     """Fail jobs that did not start before their deadline."""
-    rows = await fetch_or_die(
+    rows = await query_or_die(
         db,
         "expire.updated_not_committed",
-        sql("maintenance/expire_waiting"),
-        keep_failed_seconds,
-        rows_max,
+        sql,
+        "maintenance/expire_waiting",
+        keep_seconds=keep_failed_seconds,
+        rows_max=rows_max,
     )
     return [*map(Rescued.of, rows)]
 
@@ -122,16 +123,19 @@ async def fail_overrun(
     db: Connection, *, slack_seconds: float, keep_failed_seconds: int, rows_max: int
 ) -> list[Rescued]:
     """End attempts that their worker holds long past their run deadline."""
-    rows = await db.fetch(
-        sql("maintenance/fail_overrun"), slack_seconds, keep_failed_seconds, rows_max
+    rows = await sql.fetch(
+        db,
+        "maintenance/fail_overrun",
+        slack_seconds=slack_seconds,
+        keep_seconds=keep_failed_seconds,
+        rows_max=rows_max,
     )
     return [*map(Rescued.of, rows)]
 
 
 async def clock(db: Connection) -> datetime:
     """The time by the database's clock, the only one that decides."""
-    rows = await db.fetch(sql("maintenance/clock"))
-    now: datetime = rows[0][0]
+    now: datetime = await sql.value(db, "maintenance/clock")
     return now
 
 

@@ -6,11 +6,11 @@ SELECT clock_timestamp()
 -- Fail jobs that did not start before their deadline: staged, queued, retrying -> failed.
 WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes, 'failed'::job_state AS state,
-           $1::integer AS keep_seconds
+           :keep_seconds::integer AS keep_seconds
     FROM jobs AS j
     WHERE j.start_deadline IS NOT NULL AND j.state IN ('staged', 'queued', 'retrying')
       AND j.start_deadline <= now()
-    LIMIT $2::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 changed AS (
@@ -47,7 +47,7 @@ FROM changed AS c
 --
 -- Jobs that a remote runs (boot 0) are the poller's, which also cancels the work.
 --
--- $1 slack in seconds   $2 seconds to keep by default   $3 rows at most
+-- :slack_seconds  slack in seconds   :keep_seconds  seconds to keep by default
 WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
            CASE
@@ -55,22 +55,22 @@ WITH next AS MATERIALIZED (
                WHEN j.failures < j.failures_max THEN 'retrying'
                ELSE 'failed'
            END::job_state AS state,
-           $2::integer AS keep_seconds
+           :keep_seconds::integer AS keep_seconds
     FROM jobs AS j
     WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
-      AND j.run_deadline < now() - $1::double precision * interval '1 second'
+      AND j.run_deadline < now() - :slack_seconds::double precision * interval '1 second'
       AND EXISTS (
           SELECT FROM workers AS w
           WHERE w.boot = j.lease >> 40
             AND w.died_at IS NULL
-            AND w.last_seen_at > j.run_deadline + $1::double precision * interval '1 second'
+            AND w.last_seen_at > j.run_deadline + :slack_seconds::double precision * interval '1 second'
             AND w.last_seen_at > now() - interval '1 second' * CASE j.lane
                 WHEN 'urgent' THEN w.urgent_seconds
                 WHEN 'standard' THEN w.standard_seconds
                 WHEN 'bulk' THEN w.bulk_seconds
             END
       )
-    LIMIT $3::integer
+    LIMIT :rows_max::integer
     FOR UPDATE OF j SKIP LOCKED
 ),
 changed AS (
@@ -132,7 +132,7 @@ WITH old AS MATERIALIZED (
     FROM jobs AS j
     WHERE j.expires_at < 'infinity' AND j.expires_at <= now()
     ORDER BY j.expires_at
-    LIMIT $1::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 jobs_gone AS (
@@ -176,7 +176,7 @@ WITH due AS MATERIALIZED (
     FROM jobs AS j
     WHERE j.state IN ('staged', 'retrying') AND j.run_at <= now()
     ORDER BY j.run_at
-    LIMIT $1
+    LIMIT :rows_max
     FOR UPDATE SKIP LOCKED
 ),
 moved AS (
@@ -201,14 +201,16 @@ SELECT m.id, m.endpoint FROM moved AS m
 -- flight: exactly one of the two wins. The attempt counts as having run until its worker was last
 -- seen.
 --
--- A job that crashes alone may be the cause, and is allowed $1 crashes. Of jobs that crash together most
--- are bystanders, and the cause is unknown: they are allowed $4. Each waits for a different time, so
+-- A job that crashes alone may be the cause, and is allowed :crashes_max crashes. Of jobs that crash together most
+-- are bystanders, and the cause is unknown: they are allowed :crashes_together_max. Each waits for a different time, so
 -- that they do not all meet again.
 --
 -- Jobs that a remote runs (boot 0) are the poller's.
 --
--- $1 crashes allowed   $2 seconds to keep by default   $3 rows at most   $4 crashes allowed together
--- $5 seconds to wait after the second crash, the third, and so on   $6 the fraction of it for jitter
+-- :crashes_max  crashes allowed   :keep_seconds  seconds to keep by default
+-- :crashes_together_max  crashes allowed together
+-- :delays  seconds to wait after the second crash, the third, and so on
+-- :jitter  the fraction of it for jitter
 WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
            coalesce(
@@ -223,8 +225,8 @@ WITH next AS MATERIALIZED (
            CASE
                WHEN j.state = 'cancel_requested' THEN 'cancelled'
                WHEN j.crashes = 0 THEN 'queued'
-               WHEN j.crashes < $1::integer THEN 'retrying'
-               WHEN j.crashes < $4::integer AND EXISTS (
+               WHEN j.crashes < :crashes_max::integer THEN 'retrying'
+               WHEN j.crashes < :crashes_together_max::integer AND EXISTS (
                    SELECT FROM jobs AS other
                    WHERE other.lease IS NOT NULL AND other.lease >> 40 = ANY (
                        ARRAY(
@@ -237,7 +239,7 @@ WITH next AS MATERIALIZED (
                ) THEN 'retrying'
                ELSE 'failed'
            END::job_state AS state,
-           $2::integer AS keep_seconds
+           :keep_seconds::integer AS keep_seconds
     FROM jobs AS j
     WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
       AND NOT EXISTS (
@@ -250,7 +252,7 @@ WITH next AS MATERIALIZED (
                 WHEN 'bulk' THEN w.bulk_seconds
             END
       )
-    LIMIT $3::integer
+    LIMIT :rows_max::integer
     FOR UPDATE OF j SKIP LOCKED
 ),
 changed AS (
@@ -259,8 +261,8 @@ changed AS (
         crashes = j.crashes + 1,
         run_at = CASE
             WHEN next.state = 'retrying' THEN now() + interval '1 second'
-                * ($5::double precision[])[least(j.crashes, cardinality($5::double precision[]))]
-                * (1 + $6::double precision * random())
+                * (:delays::double precision[])[least(j.crashes, cardinality(:delays::double precision[]))]
+                * (1 + :jitter::double precision * random())
             ELSE j.run_at
         END,
         run_seconds = j.run_seconds + greatest(

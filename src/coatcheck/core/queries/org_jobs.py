@@ -51,7 +51,9 @@ class Retried(NamedTuple):
 
 async def get(db: Connection, org: str, job_id: UUID) -> OrgJob | None:
     """A job, with its result unless that is long."""
-    rows = await db.fetch(sql("org_jobs/get"), org, job_id, RESULT_SHOWN_BYTES_MAX)
+    rows = await sql.fetch(
+        db, "org_jobs/get", org=org, job=job_id, result_bytes_max=RESULT_SHOWN_BYTES_MAX
+    )
     if not rows:
         return None
     *common, result, group, service, endpoint = rows[0]
@@ -65,7 +67,7 @@ async def get(db: Connection, org: str, job_id: UUID) -> OrgJob | None:
 
 async def find(db: Connection, org: str, keys: Sequence[str]) -> list[OrgJob]:
     """The jobs that hold any of these idempotency keys."""
-    return [_job(row) for row in await db.fetch(sql("org_jobs/find"), org, keys)]
+    return [_job(row) for row in await sql.fetch(db, "org_jobs/find", org=org, keys=keys)]
 
 
 async def walk(
@@ -83,23 +85,23 @@ async def walk(
     rows = await job_store.fetch_in_time(
         db,
         f"org_jobs/{way}",
-        job_filter.org,
-        below,
-        above,
-        None if job_filter.states is None else [state.value for state in job_filter.states],
-        None if job_filter.lane is None else job_filter.lane.value,
-        job_filter.services,
-        job_filter.other_services_than,
-        job_filter.endpoint,
-        job_filter.reader,
-        job_filter.owner,
-        job_filter.error_code,
-        job_filter.created_after,
-        job_filter.created_before,
-        job_filter.request_id,
-        job_filter.retryable,
-        rows_max,
-        limit,
+        org=job_filter.org,
+        below=below,
+        above=above,
+        states=None if job_filter.states is None else [state.value for state in job_filter.states],
+        lane=None if job_filter.lane is None else job_filter.lane.value,
+        services=job_filter.services,
+        other_services_than=job_filter.other_services_than,
+        endpoint=job_filter.endpoint,
+        reader=job_filter.reader,
+        owner=job_filter.owner,
+        error_code=job_filter.error_code,
+        created_after=job_filter.created_after,
+        created_before=job_filter.created_before,
+        request_id=job_filter.request_id,
+        retryable=job_filter.retryable,
+        rows_max=rows_max,
+        limit=limit,
     )
     found = [_job(tuple(row)[2:]) for row in rows if row["id"] is not None]
     return Walked(found, rows[0]["walked_rows"], rows[0]["walked_to"])
@@ -115,7 +117,8 @@ async def changes(
     limit: int,
 ) -> Changes[OrgJob]:
     """The changes after the cursor among the newest ``rows_max`` jobs. Raises TookTooLong."""
-    _, values = sql.bound(
+    rows = await job_store.fetch_in_time(
+        db,
         "org_jobs/changes",
         org=org,
         reader=reader,
@@ -125,7 +128,6 @@ async def changes(
         after=cursor.after,
         limit=limit,
     )
-    rows = await job_store.fetch_in_time(db, "org_jobs/changes", *values)
     found = [_job(tuple(row)[1:]) for row in rows if row["id"] is not None]
     return Changes(rows[0]["seen"], [(job.uuid, job) for job in found])
 
@@ -134,7 +136,7 @@ async def attempts(
     db: Connection, org: str, job_id: UUID
 ) -> tuple[Sequence[Attempt], datetime | None]:
     """The attempts that did not complete, and when a remote last began to run the job."""
-    rows = await db.fetch(sql("org_jobs/attempts"), org, job_id)
+    rows = await sql.fetch(db, "org_jobs/attempts", org=org, job=job_id)
     spawned = next((row["spawned_at"] for row in rows if row["spawned_at"] is not None), None)
     return [_decode_attempt(row["data"]) for row in rows if row["data"] is not None], spawned
 
@@ -143,7 +145,9 @@ async def log(
     db: Connection, org: str, job_id: UUID, *, after: int, rows_max: int, limit: int
 ) -> tuple[Sequence[LogEntry], int | None]:
     """A job's log for people, and the number to continue after; None if that was all."""
-    rows = await db.fetch(sql("org_jobs/log"), org, job_id, after, rows_max, limit)
+    rows = await sql.fetch(
+        db, "org_jobs/log", org=org, job=job_id, after=after, rows_max=rows_max, limit=limit
+    )
     entries = [
         LogEntry(row["seq"], row["kind"], msgspec.json.decode(row["data"]), row["at"])
         for row in rows
@@ -156,35 +160,25 @@ async def log(
 
 async def input_of(db: Connection, org: str, job_id: UUID) -> bytes | None:
     """A job's payload; None if the job does not exist or its payload is not kept."""
-    rows = await db.fetch(sql("org_jobs/input"), org, job_id)
+    rows = await sql.fetch(db, "org_jobs/input", org=org, job=job_id)
     return rows[0]["payload"] if rows else None
 
 
 async def retry(db: Connection | RawConnection, old: UUID, new: NewJob) -> Retried | None:
-    """Create ``new`` with the input of ``old``. None if there is no such job."""
-    return retry_answer(await db.fetch(sql("org_jobs/retry"), *retry_arguments(old, new)))
-
-
-def retry_arguments(old: UUID, new: NewJob) -> list[Any]:
-    """The parameters $1 to $8 of ``retry_created``. An empty payload means that of ``old``."""
-    return [
-        new.org,
-        old,
-        new.uuid,
-        new.idempotency_key,
-        new.fingerprint,
-        new.request_id,
-        new.payload or None,
-        new.options,
-    ]
-
-
-def retry_answer(rows: Sequence[asyncpg.Record]) -> Retried | None:
-    """The answer of a statement that retries a job."""
-    if not rows:
-        return None
-    row = rows[0]
-    return Retried(State(row["state"]), row["input_kept"], row["created"])
+    """Create ``new`` with the input of ``old``, unless it has its own. None: no such job."""
+    row = await sql.first(
+        db,
+        "org_jobs/retry",
+        org=new.org,
+        old=old,
+        new=new.uuid,
+        idempotency_key=new.idempotency_key,
+        fingerprint=new.fingerprint,
+        request_id=new.request_id,
+        payload=new.payload or None,
+        options=new.options,
+    )
+    return None if row is None else Retried(State(row["state"]), row["input_kept"], row["created"])
 
 
 def _job(row: asyncpg.Record | Sequence[Any]) -> OrgJob:

@@ -1,18 +1,16 @@
 -- name: attempts
 -- A job's attempts that did not complete, in order, and when its remote work was last spawned.
---
--- $1 org   $2 id
 SELECT e.data, NULL::timestamptz AS spawned_at
 FROM (
     SELECT e.seq, e.data
     FROM job_events AS e
-    WHERE e.org_id = $1 AND e.job_id = $2 AND e.kind = 'attempt'
+    WHERE e.org_id = :org AND e.job_id = :job AND e.kind = 'attempt'
     ORDER BY e.seq
 ) AS e
 UNION ALL
 SELECT NULL, r.spawned_at
 FROM remote_calls AS r
-WHERE r.org_id = $1 AND r.job_id = $2 AND r.spawned_at IS NOT NULL
+WHERE r.org_id = :org AND r.job_id = :job AND r.spawned_at IS NOT NULL
 
 -- name: changes
 -- An organisation's jobs that changed after one snapshot and up to another, in the order of their ids: a
@@ -51,84 +49,80 @@ ORDER BY j.id
 -- The filter of a list of jobs: included by the statements that walk jobs. NULL does not narrow it. Sent
 -- with custom plans, so that filters which are NULL are not part of the plan.
 --
--- $4 states   $5 lane   $6 services   $7 no service of these   $8 endpoint   $9 reader: theirs, and
--- what anyone may read   $10 owner   $11 error code   $12 created at or after   $13 created before
--- $14 request id   $15 whether only those that can be retried and have not been
-($4::text[] IS NULL OR j.state = ANY ($4::text[]::job_state[]))
-       AND ($5::text IS NULL OR j.lane = $5::text::job_lane)
-       AND ($6::text[] IS NULL OR job_service(j.endpoint, j.flow) = ANY ($6))
-       AND ($7::text[] IS NULL OR job_service(j.endpoint, j.flow) <> ALL ($7))
-       AND ($8::text IS NULL OR j.endpoint = $8 OR (j.endpoint = /* upstream endpoint */ AND j.flow = $8))
-       AND ($9::text IS NULL OR j.owner IN ('*', $9))
-       AND ($10::text IS NULL OR j.owner = $10)
-       AND ($11::text IS NULL OR j.error_code = $11)
-       AND ($12::timestamptz IS NULL OR j.created_at >= $12)
-       AND ($13::timestamptz IS NULL OR j.created_at < $13)
-       AND ($14::text IS NULL OR j.request_id = $14)
-       AND (NOT $15::boolean OR (
+-- :other_services_than  no service of these   :reader  reader: theirs, and what anyone may read
+-- :created_after  created at or after
+-- :retryable  whether only those that can be retried and have not been
+(:states::text[] IS NULL OR j.state = ANY (:states::text[]::job_state[]))
+       AND (:lane::text IS NULL OR j.lane = :lane::text::job_lane)
+       AND (:services::text[] IS NULL OR job_service(j.endpoint, j.flow) = ANY (:services))
+       AND (:other_services_than::text[] IS NULL OR job_service(j.endpoint, j.flow) <> ALL (:other_services_than))
+       AND (:endpoint::text IS NULL OR j.endpoint = :endpoint OR (j.endpoint = /* upstream endpoint */ AND j.flow = :endpoint))
+       AND (:reader::text IS NULL OR j.owner IN ('*', :reader))
+       AND (:owner::text IS NULL OR j.owner = :owner)
+       AND (:error_code::text IS NULL OR j.error_code = :error_code)
+       AND (:created_after::timestamptz IS NULL OR j.created_at >= :created_after)
+       AND (:created_before::timestamptz IS NULL OR j.created_at < :created_before)
+       AND (:request_id::text IS NULL OR j.request_id = :request_id)
+       AND (NOT :retryable::boolean OR (
            j.state IN ('failed', 'cancelled') AND j.payload IS NOT NULL
            AND NOT EXISTS (SELECT FROM jobs AS r WHERE r.org_id = j.org_id AND r.retry_of = j.id)
        ))
 
 -- name: find
 -- The jobs that hold any of these idempotency keys.
---
--- $1 org   $2 keys
 SELECT /* include org_jobs/view_columns */
 FROM jobs AS j
-WHERE j.org_id = $1 AND j.idempotency_key = ANY ($2::text[])
+WHERE j.org_id = :org AND j.idempotency_key = ANY (:keys::text[])
 ORDER BY j.id DESC
 
 -- name: get
 -- A job for the people who manage it: with its result unless that is long; for a task also with its
 -- group, and with what its caller called. No group while that is being removed.
 --
--- $1 org   $2 id   $3 bytes that a result may have
+-- :result_bytes_max  bytes that a result may have
 SELECT /* include org_jobs/view_columns */,
-       CASE WHEN octet_length(j.result) <= $3::integer THEN j.result END AS shown_result,
+       CASE WHEN octet_length(j.result) <= :result_bytes_max::integer THEN j.result END AS shown_result,
        run.group_id, run.service, run.service_endpoint
 FROM jobs AS j
 LEFT JOIN runs AS run
     ON run.org_id = j.org_id AND run.id = j.run_id AND run.removed_at IS NULL
-WHERE j.org_id = $1 AND j.id = $2
+WHERE j.org_id = :org AND j.id = :job
 
 -- name: input
 -- A job's payload, as long as it is kept.
---
--- $1 org   $2 id
-SELECT j.payload FROM jobs AS j WHERE j.org_id = $1 AND j.id = $2
+SELECT j.payload FROM jobs AS j WHERE j.org_id = :org AND j.id = :job
 
 -- name: log
--- A job's log for people after $3, in order: log lines, alerts, and ended attempts. Output is skipped,
+-- A job's log for people after :after, in order: log lines, alerts, and ended attempts. Output is skipped,
 -- but only so much: returns the last event that was read, to continue from there.
 --
--- $1 org   $2 id   $3 after this event   $4 rows to read   $5 rows to show
+-- :after  after this event   :rows_max  rows to read   :limit  rows to show
 WITH walked AS MATERIALIZED (
     SELECT e.seq, e.kind, e.at
     FROM job_events AS e
-    WHERE e.org_id = $1 AND e.job_id = $2 AND e.seq > $3
+    WHERE e.org_id = :org AND e.job_id = :job AND e.seq > :after
     ORDER BY e.seq
-    LIMIT $4
+    LIMIT :rows_max
 ),
 page AS MATERIALIZED (
     SELECT w.seq
     FROM walked AS w
     WHERE w.kind IN ('log', 'alert', 'attempt')
     ORDER BY w.seq
-    LIMIT $5
+    LIMIT :limit
 )
 SELECT progress.walked_rows, progress.walked_to, e.seq, e.kind, e.data, e.at
 FROM (SELECT count(*) AS walked_rows, max(w.seq) AS walked_to FROM walked AS w) AS progress
 LEFT JOIN page AS p ON true
 LEFT JOIN LATERAL (
-    SELECT * FROM job_events AS e WHERE e.org_id = $1 AND e.job_id = $2 AND e.seq = p.seq
+    SELECT * FROM job_events AS e WHERE e.org_id = :org AND e.job_id = :job AND e.seq = p.seq
 ) AS e ON true
 ORDER BY e.seq
 
 -- name: page
 -- The page of the `walked` jobs: included by the statements that walk.
 page AS MATERIALIZED (
-    SELECT w.id FROM walked AS w WHERE w.fits ORDER BY w.id DESC LIMIT $17
+    SELECT w.id FROM walked AS w WHERE w.fits ORDER BY w.id DESC LIMIT :limit
 )
 SELECT progress.walked_rows, progress.walked_to, /* include org_jobs/view_columns */
 FROM (
@@ -137,21 +131,11 @@ FROM (
     FROM walked
 ) AS progress
 LEFT JOIN page AS p ON true
-LEFT JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = $1 AND j.id = p.id) AS j ON true
+LEFT JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = p.id) AS j ON true
 ORDER BY j.id DESC
 
 -- name: retry
--- Retry a job. Returns the state of the old one, no row if there is none, and whether the new one was
--- created.
---
--- $1-$8 see retry_created
-WITH /* include org_jobs/retry_created */
-SELECT o.state::text AS state, o.payload IS NOT NULL AS input_kept,
-       EXISTS (SELECT FROM created) AS created
-FROM old_job AS o
-
--- name: retry_created
--- Create a job that repeats an unsuccessful one: -> queued. Included by the statements that retry jobs.
+-- Create a job that repeats an unsuccessful one: -> queued.
 -- Everything that the old one was submitted with is taken from its row, in the statement that creates
 -- the new one. Not its key, which names the old job, nor the time at which it was due: the new one is
 -- due now. A deadline for its start is as far away as it was for the old one.
@@ -159,11 +143,12 @@ FROM old_job AS o
 -- Nothing is created if there is nothing to retry, or if the key or the id of the new one is taken. The
 -- old row is locked, so that neither it nor its webhooks are deleted meanwhile.
 --
--- $1 org   $2 the old job   $3 the new one's id   $4 its key   $5 its fingerprint   $6 its request id
--- $7 its payload, if that differs   $8 its options, of which it has the traceparent: the trace of the
--- retry, and not the old job's
-old_job AS MATERIALIZED (
-    SELECT j.* FROM jobs AS j WHERE j.org_id = $1 AND j.id = $2 FOR SHARE
+-- :payload  its own, if that differs   :options  of which it has the traceparent: that of the retry,
+-- not the old job's
+--
+-- Returns the state of the old one, no row if there is none, and whether the new one was created.
+WITH old_job AS MATERIALIZED (
+    SELECT j.* FROM jobs AS j WHERE j.org_id = :org AND j.id = :old FOR SHARE
 ),
 created AS (
     INSERT INTO jobs (
@@ -171,11 +156,11 @@ created AS (
         fingerprint, request_id, start_deadline, timeout_seconds, keep_completed_seconds,
         keep_failed_seconds, webhook, keeps_input, retry_of, traceparent
     )
-    SELECT o.org_id, $3::uuid, o.lane, o.endpoint, o.flow, o.failures_max,
-           coalesce($7::bytea, o.payload), o.owner, $4::text, $5::bytea, $6::text,
+    SELECT o.org_id, :new::uuid, o.lane, o.endpoint, o.flow, o.failures_max,
+           coalesce(:payload::bytea, o.payload), o.owner, :idempotency_key::text, :fingerprint::bytea, :request_id::text,
            now() + (o.start_deadline - o.created_at), o.timeout_seconds, o.keep_completed_seconds,
            o.keep_failed_seconds, o.webhook, o.keeps_input, o.id,
-           $8::jsonb ->> 'traceparent'
+           :options::jsonb ->> 'traceparent'
     FROM old_job AS o
     WHERE o.state IN ('failed', 'cancelled') AND o.payload IS NOT NULL AND o.run_id IS NULL
     ON CONFLICT DO NOTHING
@@ -185,19 +170,22 @@ bound AS (
     INSERT INTO job_webhooks (org_id, job_id, target_id, tells)
     SELECT c.org_id, c.id, w.target_id, w.tells
     FROM created AS c
-    JOIN job_webhooks AS w ON w.org_id = $1 AND w.job_id = $2
+    JOIN job_webhooks AS w ON w.org_id = :org AND w.job_id = :old
     WHERE c.webhook IS NOT NULL
 ),
 named AS (
     SELECT t.org_id, t.id, t.url
     FROM created AS c
-    JOIN job_webhooks AS w ON w.org_id = $1 AND w.job_id = $2
+    JOIN job_webhooks AS w ON w.org_id = :org AND w.job_id = :old
     JOIN webhook_targets AS t ON t.org_id = w.org_id AND t.id = w.target_id
     WHERE c.webhook IS NOT NULL
 ),
 enlisted AS (
     /* include webhooks/target_upsert */
 )
+SELECT o.state::text AS state, o.payload IS NOT NULL AS input_kept,
+       EXISTS (SELECT FROM created) AS created
+FROM old_job AS o
 
 -- name: view_columns
 -- What those who manage jobs see of one, besides what every reader does: in the order of OrgJob.
@@ -222,21 +210,21 @@ enlisted AS (
 --
 -- Tasks are not listed; jobs/page_filter says why the ids have bounds.
 --
--- $1 org   $2 older than this id   $3 not older than this one   $4-$15 see filter
--- $16 rows to walk   $17 rows to show
+-- :below  older than this id   :above  not older than this one   :rows_max  rows to walk
+-- :limit  rows to show
 WITH walked AS MATERIALIZED (
     SELECT j.id, (/* include org_jobs/filter */) AS fits
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.run_id IS NULL AND j.id < $2::uuid AND j.id >= $3::uuid
+    WHERE j.org_id = :org AND j.run_id IS NULL AND j.id < :below::uuid AND j.id >= :above::uuid
     ORDER BY j.id DESC
-    LIMIT $16
+    LIMIT :rows_max
 ),
 /* include org_jobs/page */
 
 -- name: walk_live
 -- As walk, for jobs that have not ended: by the indexes of live states, so that the history is not
 -- walked. Looks at all of the organisation's live jobs, a bounded number of each kind; if there are
--- more, `walked_rows` is above $16, and the caller walks in order instead.
+-- more, `walked_rows` is above :rows_max, and the caller walks in order instead.
 --
 -- Tasks are read, too, and then left out: their groups have their own lists. IS TRUE keeps the planner
 -- from the primary key, by which it would read the organisation's history.
@@ -246,38 +234,38 @@ WITH live AS MATERIALIZED (
     (
         SELECT j.id, j.run_id
         FROM jobs AS j
-        WHERE j.state = 'queued' AND j.lane IN ('urgent', 'standard', 'bulk') AND j.org_id = $1
-        LIMIT $16 + 1
+        WHERE j.state = 'queued' AND j.lane IN ('urgent', 'standard', 'bulk') AND j.org_id = :org
+        LIMIT :rows_max + 1
     )
     UNION ALL
     (
         SELECT j.id, j.run_id
         FROM jobs AS j
-        WHERE j.state IN ('staged', 'retrying') AND j.org_id = $1
-        LIMIT $16 + 1
+        WHERE j.state IN ('staged', 'retrying') AND j.org_id = :org
+        LIMIT :rows_max + 1
     )
     UNION ALL
     (
         SELECT j.id, j.run_id
         FROM jobs AS j
-        WHERE j.lease IS NOT NULL AND (j.org_id = $1) IS TRUE
-        LIMIT $16 + 1
+        WHERE j.lease IS NOT NULL AND (j.org_id = :org) IS TRUE
+        LIMIT :rows_max + 1
     )
 ),
 walked AS MATERIALIZED (
     SELECT j.id, (/* include org_jobs/filter */) AS fits
     FROM live AS l
-    CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = $1 AND j.id = l.id) AS j
-    WHERE l.run_id IS NULL AND l.id < $2::uuid AND l.id >= $3::uuid
-      AND (SELECT count(*) FROM live) <= $16
+    CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = l.id) AS j
+    WHERE l.run_id IS NULL AND l.id < :below::uuid AND l.id >= :above::uuid
+      AND (SELECT count(*) FROM live) <= :rows_max
 ),
 page AS MATERIALIZED (
-    SELECT w.id FROM walked AS w WHERE w.fits ORDER BY w.id DESC LIMIT $17
+    SELECT w.id FROM walked AS w WHERE w.fits ORDER BY w.id DESC LIMIT :limit
 )
 SELECT progress.walked_rows, NULL::uuid AS walked_to, /* include org_jobs/view_columns */
 FROM (SELECT count(*) AS walked_rows FROM live) AS progress
 LEFT JOIN page AS p ON true
-LEFT JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = $1 AND j.id = p.id) AS j ON true
+LEFT JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = p.id) AS j ON true
 ORDER BY j.id DESC
 
 -- name: walk_unsuccessful
@@ -289,8 +277,8 @@ WITH walked AS MATERIALIZED (
     SELECT j.id, (/* include org_jobs/filter */) AS fits
     FROM jobs AS j
     WHERE j.state IN ('failed', 'cancelled') AND j.run_id IS NULL
-      AND j.org_id = $1 AND j.id < $2::uuid AND j.id >= $3::uuid
+      AND j.org_id = :org AND j.id < :below::uuid AND j.id >= :above::uuid
     ORDER BY j.id DESC
-    LIMIT $16
+    LIMIT :rows_max
 ),
 /* include org_jobs/page */

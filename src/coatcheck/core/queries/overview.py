@@ -55,24 +55,31 @@ class WorkerView(NamedTuple):
 
 async def queued(db: Connection, org: str) -> list[QueuedJobs]:
     """The queues that have queued jobs, at most 500."""
-    rows = await db.fetch(sql("overview/flows"), org, QUEUES_MAX, _OF_A_QUEUE_MIN, _COUNTED_MAX)
+    rows = await sql.fetch(
+        db,
+        "overview/flows",
+        org=org,
+        flows_max=QUEUES_MAX,
+        of_a_flow_min=_OF_A_QUEUE_MIN,
+        count_max=_COUNTED_MAX,
+    )
     return [QueuedJobs(*row) for row in rows]
 
 
 async def held(db: Connection, org: str) -> list[HeldJobs]:
     """The queues whose jobs workers hold."""
-    return [HeldJobs(*row) for row in await db.fetch(sql("overview/held"), org)]
+    return [HeldJobs(*row) for row in await sql.fetch(db, "overview/held", org=org)]
 
 
 async def postponed(db: Connection, org: str) -> dict[tuple[str, str], int]:
     """How many jobs are staged or wait for a retry, by lane and state."""
     if org == EVERYBODY:
-        rows = await db.fetch(sql("overview/postponed_of_all"), _POSTPONED_MAX)
+        rows = await sql.fetch(db, "overview/postponed_of_all", rows_max=_POSTPONED_MAX)
     else:
-        rows = await db.fetch(sql("overview/postponed"), org, _POSTPONED_MAX)
+        rows = await sql.fetch(db, "overview/postponed", org=org, rows_max=_POSTPONED_MAX)
     return {(row["lane"], row["state"]): row["jobs"] for row in rows}
 
 
 async def workers(db: Connection, rows_max: int) -> list[WorkerView]:
     """The worker processes, newest first."""
-    return [WorkerView(*row) for row in await db.fetch(sql("workers/list"), rows_max)]
+    return [WorkerView(*row) for row in await sql.fetch(db, "workers/list", rows_max=rows_max)]

@@ -2,14 +2,14 @@
 -- The flows that have queued jobs, and how many: of one organisation, or of all.
 --
 -- A loose scan of jobs_ready, like the claim's (jobs/ready_flows): each flow is found by one index
--- probe, and counted no further than its part of $4. Reads live rows only, and no more than a bound:
+-- probe, and counted no further than its part of :count_max. Reads live rows only, and no more than a bound:
 -- neither the history nor a queue of millions shows.
 --
 -- With an organisation, the scan goes over the lanes and endpoints that have queued jobs, and then over
 -- the organisation's flows of each.
 --
--- $1 org, or '*' for all of them   $2 flows at most   $3 jobs of a flow to count at least
--- $4 jobs to count in all
+-- :org  org, or '*' for all of them   :flows_max  flows at most
+-- :of_a_flow_min  jobs of a flow to count at least   :count_max  jobs to count in all
 WITH RECURSIVE queues AS (
     (
         SELECT j.lane, j.endpoint
@@ -40,11 +40,11 @@ places AS MATERIALIZED (
                     SELECT j.org_id, j.flow
                     FROM jobs AS j
                     WHERE j.state = 'queued' AND j.lane = d.lane AND j.endpoint = d.endpoint
-                      AND j.org_id >= CASE WHEN $1 = '*' THEN '' ELSE $1 END
+                      AND j.org_id >= CASE WHEN :org = '*' THEN '' ELSE :org END
                     ORDER BY j.org_id, j.flow
                     LIMIT 1
                 ) AS n
-                WHERE n.org_id = $1 OR $1 = '*'
+                WHERE n.org_id = :org OR :org = '*'
             )
             UNION ALL
             SELECT n.org_id, n.flow
@@ -57,18 +57,18 @@ places AS MATERIALIZED (
                 ORDER BY j.org_id, j.flow
                 LIMIT 1
             ) AS n
-            WHERE n.org_id = $1 OR $1 = '*'
+            WHERE n.org_id = :org OR :org = '*'
         )
-        SELECT found.org_id, found.flow FROM found LIMIT $2::integer
+        SELECT found.org_id, found.flow FROM found LIMIT :flows_max::integer
     ) AS f
-    LIMIT $2::integer
+    LIMIT :flows_max::integer
 )
 SELECT p.org_id, p.flow, p.endpoint, p.lane::text AS lane, q.jobs,
        q.jobs >= b.most AS is_more,
        date_part('epoch', now() - o.run_at) AS oldest_seconds
 FROM places AS p
 CROSS JOIN (
-    SELECT greatest($3::integer, $4::integer / greatest(1, count(*)))::integer AS most FROM places
+    SELECT greatest(:of_a_flow_min::integer, :count_max::integer / greatest(1, count(*)))::integer AS most FROM places
 ) AS b
 CROSS JOIN LATERAL (
     SELECT count(*) AS jobs
@@ -93,35 +93,31 @@ CROSS JOIN LATERAL (
 -- How many jobs are held, by endpoint and flow, as flows counts queued ones: of one organisation, or
 -- of all. Reads as many rows as there are held jobs in the whole deployment.
 --
--- $1 org, or '*' for all of them
+-- :org  org, or '*' for all of them
 SELECT j.org_id, j.flow, j.endpoint, j.lane::text AS lane, count(*) AS jobs
 FROM jobs AS j
-WHERE j.lease IS NOT NULL AND ($1 = '*' OR j.org_id = $1)
+WHERE j.lease IS NOT NULL AND (:org = '*' OR j.org_id = :org)
 GROUP BY j.org_id, j.flow, j.endpoint, j.lane
 
 -- name: postponed
 -- How many jobs are staged or wait for a retry, by lane and state, up to a bound: of one organisation.
---
--- $1 org   $2 rows at most
 SELECT p.lane::text AS lane, p.state::text AS state, count(*) AS jobs
 FROM (
     SELECT j.lane, j.state
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.state IN ('staged', 'retrying')
-    LIMIT $2::integer
+    WHERE j.org_id = :org AND j.state IN ('staged', 'retrying')
+    LIMIT :rows_max::integer
 ) AS p
 GROUP BY p.lane, p.state
 
 -- name: postponed_of_all
 -- How many jobs are staged or wait for a retry, by lane and state, up to a bound: of all organisations.
---
--- $1 rows at most
 SELECT p.lane::text AS lane, p.state::text AS state, count(*) AS jobs
 FROM (
     SELECT j.lane, j.state
     FROM jobs AS j
     WHERE j.state IN ('staged', 'retrying')
     ORDER BY j.run_at
-    LIMIT $1::integer
+    LIMIT :rows_max::integer
 ) AS p
 GROUP BY p.lane, p.state

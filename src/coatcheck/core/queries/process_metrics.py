@@ -21,23 +21,29 @@ class ProcessReport:
 
 async def begin(db: Connection, process: UUID, kind: str, push: int, samples: bytes) -> None:
     """The first push of a process."""
-    await db.fetch(sql("process_metrics/begin"), process, kind, push, samples)
+    await sql.fetch(
+        db, "process_metrics/begin", process=process, kind=kind, push=push, samples=samples
+    )
 
 
 async def push(db: Connection, process: UUID, push: int, samples: bytes, *, ended: bool) -> bool:
     """A later push. Returns False if the process was folded and has to begin anew."""
-    return bool(await db.fetch(sql("process_metrics/push"), process, push, samples, ended))
+    return bool(
+        await sql.fetch(
+            db, "process_metrics/push", process=process, push=push, samples=samples, ended=ended
+        )
+    )
 
 
 async def folded_push(db: Connection, process: UUID) -> int | None:
     """The last counted push of a folded process; None if it is no longer known."""
-    rows = await db.fetch(sql("process_metrics/folded_push"), process)
+    rows = await sql.fetch(db, "process_metrics/folded_push", process=process)
     return rows[0]["push"] if rows else None
 
 
 async def read(db: Connection, silent_seconds: float) -> list[ProcessReport]:
     """The last push of every process; ended ones as one sum."""
-    rows = await db.fetch(sql("process_metrics/read"), silent_seconds)
+    rows = await sql.fetch(db, "process_metrics/read", silent_seconds=silent_seconds)
     return [ProcessReport(row["process"], row["samples"], row["alive"]) for row in rows]
 
 
@@ -56,15 +62,22 @@ async def fold(
 
     async def lock_and_fold(connection: RawConnection) -> int:
         async with connection.transaction():
-            gone: bytes = await connection.fetchval(sql("process_metrics/lock_totals"))
-            rows = await connection.fetch(
-                sql("process_metrics/lock_ended"), silent_seconds, rows_max
+            gone: bytes = await sql.value(connection, "process_metrics/lock_totals")
+            rows = await sql.fetch(
+                connection,
+                "process_metrics/lock_ended",
+                silent_seconds=silent_seconds,
+                rows_max=rows_max,
             )
             ended = {row["process"]: row["samples"] for row in rows}
             if ended:
                 whole = add(gone, ended)
-                await connection.fetch(
-                    sql("process_metrics/fold"), whole, list(ended), remember_seconds
+                await sql.fetch(
+                    connection,
+                    "process_metrics/fold",
+                    whole=whole,
+                    processes=list(ended),
+                    remember_seconds=remember_seconds,
                 )
             return len(ended)
 

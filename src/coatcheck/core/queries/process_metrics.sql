@@ -1,9 +1,7 @@
 -- name: begin
 -- The first push of a process; safe to repeat after a lost answer.
---
--- $1 process   $2 kind   $3 number of the push   $4 samples
 INSERT INTO process_metrics (process, kind, push, samples)
-VALUES ($1::uuid, $2::text, $3::bigint, $4::bytea)
+VALUES (:process::uuid, :kind::text, :push::bigint, :samples::bytea)
 ON CONFLICT (process) DO UPDATE
 SET push = excluded.push, pushed_at = now(), samples = excluded.samples
 WHERE process_metrics.samples IS NOT NULL AND process_metrics.push < excluded.push
@@ -12,37 +10,35 @@ WHERE process_metrics.samples IS NOT NULL AND process_metrics.push < excluded.pu
 -- Fold processes: add their counts to the row of ended ones, in the transaction that has locked both, so
 -- that nothing is counted twice or lost. Deletes rows that were folded long ago.
 --
--- $1 the counts of all ended processes   $2 the processes   $3 seconds to remember those for
+-- :whole  the counts of all ended processes   :remember_seconds  seconds to remember those for
 WITH folded AS (
     UPDATE process_metrics AS m
     SET samples = NULL, pushed_at = now()
-    WHERE m.process = ANY ($2::uuid[])
+    WHERE m.process = ANY (:processes::uuid[])
 ),
 forgotten AS (
     DELETE FROM process_metrics AS m
-    WHERE m.samples IS NULL AND m.pushed_at < now() - $3::double precision * interval '1 second'
+    WHERE m.samples IS NULL AND m.pushed_at < now() - :remember_seconds::double precision * interval '1 second'
 )
 UPDATE process_metrics AS m
-SET samples = $1::bytea, pushed_at = now(), push = m.push + 1
+SET samples = :whole::bytea, pushed_at = now(), push = m.push + 1
 WHERE m.kind = 'gone'
 
 -- name: folded_push
 -- The last push of a process that was counted. No row if that was so long ago that it was deleted.
---
--- $1 process
-SELECT m.push FROM process_metrics AS m WHERE m.process = $1::uuid
+SELECT m.push FROM process_metrics AS m WHERE m.process = :process::uuid
 
 -- name: lock_ended
 -- Processes that have ended, or have been silent for so long that they count as ended. One that is
 -- pushing right now is left for the next time.
 --
--- $1 seconds of silence   $2 rows at most
+-- :silent_seconds  seconds of silence
 SELECT m.process, m.samples
 FROM process_metrics AS m
 WHERE m.samples IS NOT NULL AND m.kind <> 'gone'
-  AND (m.ended OR m.pushed_at < now() - $1::double precision * interval '1 second')
+  AND (m.ended OR m.pushed_at < now() - :silent_seconds::double precision * interval '1 second')
 ORDER BY m.pushed_at
-LIMIT $2::integer
+LIMIT :rows_max::integer
 FOR UPDATE SKIP LOCKED
 
 -- name: lock_totals
@@ -53,17 +49,17 @@ SELECT m.samples FROM process_metrics AS m WHERE m.kind = 'gone' FOR UPDATE
 -- Replace the samples of a process. Not if it was folded meanwhile: then there is no row, and adding to
 -- it would count everything twice. Not if a later push overtook this one.
 --
--- $1 process   $2 number of the push   $3 samples   $4 whether it is the last
+-- :ended  whether it is the last
 UPDATE process_metrics AS m
-SET push = $2::bigint, pushed_at = now(), samples = $3::bytea, ended = $4::boolean
-WHERE m.process = $1::uuid AND m.samples IS NOT NULL AND m.push < $2::bigint
+SET push = :push::bigint, pushed_at = now(), samples = :samples::bytea, ended = :ended::boolean
+WHERE m.process = :process::uuid AND m.samples IS NOT NULL AND m.push < :push::bigint
 RETURNING m.push
 
 -- name: read
 -- The last push of every process, and the counts of ended ones. `alive`: its gauges may still be true.
 --
--- $1 seconds of silence after which a process does not count as alive
+-- :silent_seconds  seconds of silence after which a process does not count as alive
 SELECT m.process, m.samples,
-       NOT m.ended AND m.pushed_at > now() - $1::double precision * interval '1 second' AS alive
+       NOT m.ended AND m.pushed_at > now() - :silent_seconds::double precision * interval '1 second' AS alive
 FROM process_metrics AS m
 WHERE m.samples IS NOT NULL

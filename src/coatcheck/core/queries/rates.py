@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from coatcheck.core.queries import sql
 from coatcheck.db.batcher import Batcher
@@ -80,12 +80,17 @@ class RateWindows:
             key = (leftover.limited, leftover.window_start)
             summed[key] = summed.get(key, 0) + leftover.requests
         if summed:
-            rows = [(*limited, start, requests) for (limited, start), requests in summed.items()]
-            await self._db.fetch(sql("rates/give_back"), *_columns(rows))
+            await sql.fetch(
+                self._db,
+                "rates/give_back",
+                **_columns([limited for limited, _ in summed]),
+                windows=[start for _, start in summed],
+                requests=[*summed.values()],
+            )
 
     async def prune(self) -> None:
         """Delete the windows of limits that nobody has called under for a day."""
-        await self._db.fetch(sql("rates/prune"))
+        await sql.fetch(self._db, "rates/prune")
 
     async def drain(self) -> None:
         """Wait until every request has been answered."""
@@ -94,10 +99,14 @@ class RateWindows:
     async def _take(self, asks: list[RateRequest]) -> Sequence[RateGrant]:
         grants: dict[int, RateGrant] = {}
         for group in _groups(asks):
-            rows = [
-                (*asks[at].limited, asks[at].requests_max, asks[at].wanted) for at in group.values()
-            ]
-            for row in await self._db.fetch(sql("rates/take"), *_columns(rows)):
+            rows = await sql.fetch(
+                self._db,
+                "rates/take",
+                **_columns([*group]),
+                limits=[asks[at].requests_max for at in group.values()],
+                wanted=[asks[at].wanted for at in group.values()],
+            )
+            for row in rows:
                 org, name, seconds, window_start, used, granted, seconds_left = row
                 grants[group[Limited(org, name, seconds)]] = RateGrant(
                     granted, used, window_start, seconds_left
@@ -120,5 +129,9 @@ def _groups(asks: Sequence[RateRequest]) -> list[dict[Limited, int]]:
     return groups
 
 
-def _columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+def _columns(limited: Sequence[Limited]) -> dict[str, list[Any]]:
+    return {
+        "orgs": [each.org for each in limited],
+        "names": [each.name for each in limited],
+        "window_seconds": [each.seconds for each in limited],
+    }

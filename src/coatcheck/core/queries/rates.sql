@@ -1,11 +1,13 @@
--- name: give_back
+-- name: give_back once
 -- Return requests that were taken and not used, if their window is still the current one. Rows are
 -- locked in the key's order, as in take.
 --
--- $1 organisations, $2 names, $3 window lengths in seconds, $4 the windows' starts, $5 requests
+-- :window_seconds  window lengths in seconds   :windows  the windows' starts
+--
+-- Once: a repeat would give back twice what may be used once.
 WITH given AS (
     SELECT w.org_id, w.name, w.seconds, g.requests
-    FROM unnest($1::text[], $2::text[], $3::integer[], $4::timestamptz[], $5::bigint[])
+    FROM unnest(:orgs::text[], :names::text[], :window_seconds::integer[], :windows::timestamptz[], :requests::bigint[])
         AS g (org_id, name, seconds, window_start, requests)
     JOIN rate_windows AS w
         ON w.org_id = g.org_id AND w.name = g.name AND w.seconds = g.seconds
@@ -29,7 +31,7 @@ USING (
 ) AS old
 WHERE w.org_id = old.org_id AND w.name = old.name AND w.seconds = old.seconds
 
--- name: take
+-- name: take once
 -- Take requests from rate limits, many at once: each gets what it wants, or what is left in its
 -- window. The database's clock alone defines the windows, from the epoch on.
 --
@@ -38,14 +40,16 @@ WHERE w.org_id = old.org_id AND w.name = old.name AND w.seconds = old.seconds
 -- A statement that waited and finds a later window than its own counts in that one: windows only
 -- ever move on, also when the clock is set back.
 --
--- $1 organisations, $2 names, $3 window lengths in seconds, $4 requests per window, $5 wanted
+-- :window_seconds  window lengths in seconds   :limits  requests per window
+--
+-- Once: each try takes requests. RateWindows repeats it one time, after a lost answer.
 INSERT INTO rate_windows AS w
     (org_id, name, seconds, window_start, used, requests_max, granted)
 SELECT
     t.org_id, t.name, t.seconds,
     date_bin(make_interval(secs => t.seconds), clock_timestamp(), timestamptz '1970-01-01Z'),
     least(t.wanted, t.requests_max), t.requests_max, least(t.wanted, t.requests_max)
-FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[], $5::bigint[])
+FROM unnest(:orgs::text[], :names::text[], :window_seconds::integer[], :limits::bigint[], :wanted::bigint[])
     AS t (org_id, name, seconds, requests_max, wanted)
 ORDER BY t.org_id COLLATE "C", t.name COLLATE "C", t.seconds
 ON CONFLICT (org_id, name, seconds) DO UPDATE SET

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import asyncpg
 
 from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
-from coatcheck.db.crashing import fetch_or_die
+from coatcheck.db.crashing import query_or_die
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
@@ -113,15 +113,22 @@ class FiledArtifact:
 
 async def begin(db: Connection, job: ClaimedJob, pace_key: str, destination: bytes) -> Begun | None:
     """Record that work is about to be spawned. None: the caller no longer holds the job."""
-    rows = await db.fetch(
-        sql("remote_calls/begin"), job.org, job.uuid, job.lease, job.endpoint, pace_key, destination
+    rows = await sql.fetch(
+        db,
+        "remote_calls/begin",
+        org=job.org,
+        job=job.uuid,
+        lease=job.lease,
+        endpoint=job.endpoint,
+        pace_key=pace_key,
+        destination=destination,
     )
     return Begun(*rows[0]) if rows else None
 
 
 async def not_spawned(db: Connection, job: ClaimedJob) -> None:
     """Record that the remote certainly did not accept the work."""
-    await db.fetch(sql("remote_calls/not_spawned"), job.org, job.uuid, job.lease)
+    await sql.fetch(db, "remote_calls/not_spawned", org=job.org, job=job.uuid, lease=job.lease)
 
 
 async def park(
@@ -129,16 +136,17 @@ async def park(
 ) -> bool:
     """Park a job whose work a remote does; the first check is due in ``seconds``, and the work may
     take ``run_seconds`` from now. False: the caller no longer held the job."""
-    rows = await fetch_or_die(
+    rows = await query_or_die(
         db,
         "remote.parked_not_committed",
-        sql("remote_calls/park"),
-        job.org,
-        job.uuid,
-        job.lease,
-        remote_id,
-        seconds,
-        run_seconds,
+        sql,
+        "remote_calls/park",
+        org=job.org,
+        job=job.uuid,
+        lease=job.lease,
+        remote_id=remote_id,
+        check_seconds=seconds,
+        run_seconds=run_seconds,
     )
     return bool(rows)
 
@@ -158,16 +166,17 @@ async def claim_due(
 
     ``under_way`` is how many calls of each organisation are already being checked.
     """
-    rows = await db.fetch(
-        sql("remote_calls/claim_due"),
-        rows_max,
-        per_org,
-        seconds,
-        orgs_max,
-        after,
-        looker,
-        list(under_way),
-        list(under_way.values()),
+    rows = await sql.fetch(
+        db,
+        "remote_calls/claim_due",
+        rows_max=rows_max,
+        per_org=per_org,
+        claim_seconds=seconds,
+        orgs_max=orgs_max,
+        after=after,
+        claimant=looker,
+        busy_orgs=list(under_way),
+        busy_calls=list(under_way.values()),
     )
     ends = [row["org_id"] for row in rows if row["job_id"] is None]
     return [_claimed(row, looker) for row in rows if row["job_id"] is not None], (
@@ -179,26 +188,41 @@ async def claim_one(
     db: Connection, org: str, job: UUID, *, seconds: float, moment: float, looker: UUID
 ) -> ClaimedCall | None:
     """Claim a job's call. None if another process checks it or just did, or if there is none."""
-    rows = await db.fetch(sql("remote_calls/claim_one"), org, job, seconds, moment, looker)
+    rows = await sql.fetch(
+        db,
+        "remote_calls/claim_one",
+        org=org,
+        job=job,
+        claim_seconds=seconds,
+        moment_seconds=moment,
+        claimant=looker,
+    )
     return _claimed(rows[0], looker) if rows else None
 
 
 async def reschedule(db: Connection, calls: Sequence[NextCheck]) -> None:
     """Check these calls again later."""
-    await db.fetch(
-        sql("remote_calls/reschedule"),
-        [each.call.org for each in calls],
-        [each.call.job for each in calls],
-        [each.call.looker for each in calls],
-        [each.seconds for each in calls],
-        [min(each.faults, 32_767) for each in calls],
+    await sql.fetch(
+        db,
+        "remote_calls/reschedule",
+        orgs=[each.call.org for each in calls],
+        jobs=[each.call.job for each in calls],
+        claimants=[each.call.looker for each in calls],
+        check_seconds=[each.seconds for each in calls],
+        faults=[min(each.faults, 32_767) for each in calls],
     )
 
 
 async def renew(db: Connection, call: ClaimedCall, lease: int, seconds: float) -> bool:
     """Extend the claim of a call. False: another process has it by now."""
-    rows = await db.fetch(
-        sql("remote_calls/renew"), call.org, call.job, call.looker, lease, seconds
+    rows = await sql.fetch(
+        db,
+        "remote_calls/renew",
+        org=call.org,
+        job=call.job,
+        claimant=call.looker,
+        lease=lease,
+        claim_seconds=seconds,
     )
     return bool(rows)
 
@@ -206,15 +230,16 @@ async def renew(db: Connection, call: ClaimedCall, lease: int, seconds: float) -
 async def finalize(db: Connection, call: ClaimedCall, seconds: float) -> int | None:
     """Win the right to store a result, for ``seconds``. Returns the lease to use; None: another
     process has it, or the job is being cancelled."""
-    rows = await fetch_or_die(
+    rows = await query_or_die(
         db,
         "remote.finalizing_not_committed",
-        sql("remote_calls/finalize"),
-        call.org,
-        call.job,
-        call.lease,
-        call.looker,
-        seconds,
+        sql,
+        "remote_calls/finalize",
+        org=call.org,
+        job=call.job,
+        lease=call.lease,
+        claimant=call.looker,
+        hold_seconds=seconds,
     )
     return rows[0]["lease"] if rows else None
 
@@ -228,81 +253,80 @@ async def complete(
     keep_completed_seconds: int,
 ) -> bool:
     """Complete the job with its result and file. False: the caller no longer held it."""
-    filed: list[Any] = [None] * 5
-    if artifact is not None:
-        filed = [
-            artifact.name,
-            artifact.blob_key,
-            artifact.media_type,
-            artifact.size,
-            artifact.sha256,
-        ]
-    rows = await fetch_or_die(
+    rows = await query_or_die(
         db,
         "remote.completed_not_committed",
-        sql("remote_calls/complete"),
-        call.org,
-        call.job,
-        lease,
-        result,
-        keep_completed_seconds,
-        *filed,
+        sql,
+        "remote_calls/complete",
+        org=call.org,
+        job=call.job,
+        lease=lease,
+        result=result,
+        keep_seconds=keep_completed_seconds,
+        name=None if artifact is None else artifact.name,
+        blob_key=None if artifact is None else artifact.blob_key,
+        media_type=None if artifact is None else artifact.media_type,
+        size=None if artifact is None else artifact.size,
+        sha256=None if artifact is None else artifact.sha256,
     )
     return bool(rows)
 
 
 async def drop(db: Connection, org: str, job: UUID, lease: int) -> None:
     """Delete a call that is over."""
-    await db.fetch(sql("remote_calls/drop"), org, job, lease)
+    await sql.fetch(db, "remote_calls/drop", org=org, job=job, lease=lease)
 
 
 async def idle(db: Connection, rows_max: int) -> list[IdleCall]:
     """Calls that nobody checks, of jobs that ended some other way or were deleted."""
-    return [IdleCall(*row) for row in await db.fetch(sql("remote_calls/idle"), rows_max)]
+    return [IdleCall(*row) for row in await sql.fetch(db, "remote_calls/idle", rows_max=rows_max)]
 
 
 async def list_orphans(db: Connection, rows_max: int) -> list[ClaimedJob]:
     """Parked jobs without a call: the remote's id is lost."""
-    return [_orphan(row) for row in await db.fetch(sql("remote_calls/list_orphans"), rows_max)]
+    return [
+        _orphan(row) for row in await sql.fetch(db, "remote_calls/list_orphans", rows_max=rows_max)
+    ]
 
 
 async def find_orphan(db: Connection, org: str, job: UUID) -> ClaimedJob | None:
     """This job, if it is parked without a call."""
-    rows = await db.fetch(sql("remote_calls/find_orphan"), org, job)
+    rows = await sql.fetch(db, "remote_calls/find_orphan", org=org, job=job)
     return _orphan(rows[0]) if rows else None
 
 
 async def delete_ended(db: Connection, org: str, job: UUID) -> None:
     """Delete a call that nobody checks and whose job has ended."""
-    await db.fetch(sql("remote_calls/delete_ended"), org, job)
+    await sql.fetch(db, "remote_calls/delete_ended", org=org, job=job)
 
 
 async def next_due_seconds(db: Connection) -> float | None:
     """Seconds until a call is due, below 0 if one is; None if there is none."""
-    rows = await db.fetch(sql("remote_calls/next_due"))
-    seconds: float | None = rows[0]["seconds"]
+    seconds: float | None = await sql.value(db, "remote_calls/next_due")
     return seconds
 
 
 async def prune_durations(db: Connection) -> None:
     """Delete durations of work that nobody has submitted for a month."""
-    await db.fetch(sql("remote_calls/prune_durations"))
+    await sql.fetch(db, "remote_calls/prune_durations")
 
 
 async def is_open(db: Connection, org: str, job: UUID, spawn: int) -> bool:
     """Whether the job still waits for this spawn."""
-    rows = await db.fetch(sql("remote_calls/is_open"), org, job, spawn)
+    rows = await sql.fetch(db, "remote_calls/is_open", org=org, job=job, spawn=spawn)
     return bool(rows[0]["is_open"])
 
 
 async def note_callback_id(db: Connection, org: str, job: UUID, spawn: int, remote_id: str) -> None:
     """Record the work's id, which a callback gave before the spawn's answer did."""
-    await db.fetch(sql("remote_calls/note_callback_id"), org, job, spawn, remote_id)
+    await sql.fetch(
+        db, "remote_calls/note_callback_id", org=org, job=job, spawn=spawn, remote_id=remote_id
+    )
 
 
 async def callback_key(db: Connection) -> tuple[UUID, bytes]:
     """The id of this database, and the key that signs its callback URLs."""
-    rows = await db.fetch(sql("remote_calls/callback_key"))
+    rows = await sql.fetch(db, "remote_calls/callback_key")
     return rows[0]["id"], rows[0]["callback_key"]
 
 

@@ -6,15 +6,13 @@
 -- Repeated under one lease, after a lost answer, it counts once. A row with a remote's id belongs to an
 -- earlier spawn, which is over: a job comes back to a worker only once that is known. No row: the lease
 -- is lost.
---
--- $1 org   $2 job   $3 lease   $4 endpoint   $5 pace key   $6 destination
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3
+    WHERE j.org_id = :org AND j.id = :job AND j.lease = :lease
     FOR NO KEY UPDATE
 )
 INSERT INTO remote_calls AS c (org_id, job_id, begun_by, endpoint, pace_key, destination)
-SELECT h.org_id, h.id, $3, $4, $5, $6::bytea FROM held AS h
+SELECT h.org_id, h.id, :lease, :endpoint, :pace_key, :destination::bytea FROM held AS h
 ON CONFLICT (org_id, job_id) DO UPDATE
 SET spawn = c.spawn + (c.remote_id IS NOT NULL)::integer,
     tries = CASE
@@ -35,19 +33,19 @@ SELECT d.id, d.callback_key FROM deployment AS d
 
 -- name: claim_due
 -- Claim calls that are due, in turns: every organisation's first, every organisation's second. An
--- organisation has at most $2 at a time, including those that the claimant already checks: one whose
--- remote hangs holds up nobody else. A claim lasts $3 seconds, unless it is renewed.
+-- organisation has at most :per_org at a time, including those that the claimant already checks: one whose
+-- remote hangs holds up nobody else. A claim lasts :claim_seconds seconds, unless it is renewed.
 --
--- The organisations are found by skipping through the index from one to the next, $4 at most; the
+-- The organisations are found by skipping through the index from one to the next, :orgs_max at most; the
 -- next claim continues after the last one, which a row without a job returns.
 --
--- $1 rows at most   $2 of one organisation   $3 seconds   $4 organisations   $5 the one to start after
--- $6 the claimant   $7, $8 organisations, and how many calls of each are being checked
+-- :per_org  of one organisation   :claim_seconds  seconds   :after  the one to start after
+-- :busy_calls  organisations, and how many calls of each are being checked
 WITH RECURSIVE seen AS (
     (
         SELECT c.org_id, 1 AS nth
         FROM remote_calls AS c
-        WHERE c.due_at IS NOT NULL AND c.org_id > $5::text
+        WHERE c.due_at IS NOT NULL AND c.org_id > :after::text
         ORDER BY c.org_id
         LIMIT 1
     )
@@ -61,7 +59,7 @@ WITH RECURSIVE seen AS (
         ORDER BY c.org_id
         LIMIT 1
     ) AS n
-    WHERE s.nth < $4::integer
+    WHERE s.nth < :orgs_max::integer
 ),
 due AS MATERIALIZED (
     SELECT s.org_id, d.job_id, d.due_at, row_number() OVER (PARTITION BY s.org_id ORDER BY d.due_at) AS turn
@@ -71,10 +69,10 @@ due AS MATERIALIZED (
         FROM remote_calls AS c
         WHERE c.org_id = s.org_id AND c.due_at <= now()
         ORDER BY c.due_at
-        LIMIT greatest(0, $2::integer - coalesce(
+        LIMIT greatest(0, :per_org::integer - coalesce(
             (
                 SELECT u.calls
-                FROM unnest($7::text[], $8::integer[]) AS u (org_id, calls)
+                FROM unnest(:busy_orgs::text[], :busy_calls::integer[]) AS u (org_id, calls)
                 WHERE u.org_id = s.org_id
             ),
             0
@@ -82,7 +80,7 @@ due AS MATERIALIZED (
     ) AS d
 ),
 chosen AS MATERIALIZED (
-    SELECT d.org_id, d.job_id FROM due AS d ORDER BY d.turn, d.due_at LIMIT $1::integer
+    SELECT d.org_id, d.job_id FROM due AS d ORDER BY d.turn, d.due_at LIMIT :rows_max::integer
 ),
 locked AS MATERIALIZED (
     SELECT c.org_id, c.job_id
@@ -93,7 +91,7 @@ locked AS MATERIALIZED (
 ),
 taken AS (
     UPDATE remote_calls AS c
-    SET looker = $6::uuid, due_at = now() + $3::double precision * interval '1 second',
+    SET looker = :claimant::uuid, due_at = now() + :claim_seconds::double precision * interval '1 second',
         polls = c.polls + 1
     FROM locked AS l
     WHERE c.org_id = l.org_id AND c.job_id = l.job_id
@@ -107,7 +105,7 @@ UNION ALL
 SELECT s.org_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM seen AS s
-WHERE s.nth = $4::integer
+WHERE s.nth = :orgs_max::integer
 
 -- name: claim_one
 -- Claim the call of one job, unless another process checks it, or has within the last moment. After an
@@ -115,19 +113,19 @@ WHERE s.nth = $4::integer
 -- must not use up a remote's faults, nor ignore its Retry-After. With a moment of 0 neither applies:
 -- for a cancellation, and for a callback.
 --
--- $1 org   $2 job   $3 seconds that the claim lasts   $4 seconds of that moment   $5 the claimant
+-- :claim_seconds  seconds that the claim lasts   :moment_seconds  seconds of that moment
 WITH locked AS MATERIALIZED (
     SELECT c.org_id, c.job_id
     FROM remote_calls AS c
-    WHERE c.org_id = $1 AND c.job_id = $2 AND c.lease IS NOT NULL
+    WHERE c.org_id = :org AND c.job_id = :job AND c.lease IS NOT NULL
       AND (c.looker IS NULL OR c.due_at <= now())
-      AND coalesce(c.looked_at, c.spawned_at) <= now() - $4::double precision * interval '1 second'
-      AND ($4::double precision = 0 OR c.faults = 0 OR c.due_at <= now())
+      AND coalesce(c.looked_at, c.spawned_at) <= now() - :moment_seconds::double precision * interval '1 second'
+      AND (:moment_seconds::double precision = 0 OR c.faults = 0 OR c.due_at <= now())
     FOR UPDATE SKIP LOCKED
 ),
 taken AS (
     UPDATE remote_calls AS c
-    SET looker = $5::uuid, due_at = now() + $3::double precision * interval '1 second',
+    SET looker = :claimant::uuid, due_at = now() + :claim_seconds::double precision * interval '1 second',
         polls = c.polls + 1
     FROM locked AS l
     WHERE c.org_id = l.org_id AND c.job_id = l.job_id
@@ -158,19 +156,18 @@ LEFT JOIN remote_paces AS p ON p.org_id = t.org_id AND p.pace_key = t.pace_key
 --
 -- The duration updates the estimate for the next polls.
 --
--- $1 org   $2 job   $3 lease   $4 result   $5 seconds to keep by default
--- $6-$10 the file: name, blob key, media type, bytes, SHA-256; or NULLs
+-- :keep_seconds  seconds to keep by default
 WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes, 'completed'::job_state AS state,
-           $5::integer AS keep_seconds
+           :keep_seconds::integer AS keep_seconds
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3 AND j.state = 'finalizing'
+    WHERE j.org_id = :org AND j.id = :job AND j.lease = :lease AND j.state = 'finalizing'
     FOR UPDATE
 ),
 changed AS (
     UPDATE jobs AS j
     SET /* include jobs/set_end */,
-        result = $4::bytea, error_code = NULL, error_message = NULL,
+        result = :result::bytea, error_code = NULL, error_message = NULL,
         run_seconds = j.run_seconds + extract(epoch FROM now() - coalesce(j.started_at, now()))
     FROM next
     WHERE j.org_id = next.org_id AND j.id = next.id
@@ -181,9 +178,9 @@ changed AS (
 ),
 filed AS (
     INSERT INTO artifacts (org_id, job_id, name, blob_key, media_type, bytes, sha256)
-    SELECT c.org_id, c.id, $6::text, $7::text, $8::text, $9::bigint, $10::bytea
+    SELECT c.org_id, c.id, :name::text, :blob_key::text, :media_type::text, :size::bigint, :sha256::bytea
     FROM changed AS c
-    WHERE $6::text IS NOT NULL
+    WHERE :name::text IS NOT NULL
     ON CONFLICT (org_id, job_id, name) DO UPDATE
     SET blob_key = excluded.blob_key, media_type = excluded.media_type, bytes = excluded.bytes,
         sha256 = excluded.sha256, created_at = now()
@@ -216,10 +213,8 @@ SELECT c.id FROM changed AS c
 
 -- name: delete_ended
 -- Delete a call that nobody checks and whose job has ended.
---
--- $1 org   $2 job
 DELETE FROM remote_calls AS c
-WHERE c.org_id = $1 AND c.job_id = $2 AND c.lease IS NULL
+WHERE c.org_id = :org AND c.job_id = :job AND c.lease IS NULL
   AND NOT EXISTS (
       SELECT FROM jobs AS j
       WHERE j.org_id = c.org_id AND j.id = c.job_id
@@ -229,8 +224,6 @@ WHERE c.org_id = $1 AND c.job_id = $2 AND c.lease IS NULL
 -- name: drop
 -- Delete a call whose job has ended, fenced by its lease. If another worker is to spawn the work anew,
 -- the row stays and keeps the number of the spawn.
---
--- $1 org   $2 job   $3 lease
 WITH ended AS MATERIALIZED (
     SELECT c.org_id, c.job_id,
            NOT EXISTS (
@@ -239,7 +232,7 @@ WITH ended AS MATERIALIZED (
                  AND j.state NOT IN ('completed', 'failed', 'cancelled')
            ) AS is_over
     FROM remote_calls AS c
-    WHERE c.org_id = $1 AND c.job_id = $2 AND c.lease = $3
+    WHERE c.org_id = :org AND c.job_id = :job AND c.lease = :lease
     FOR UPDATE
 ),
 idle AS (
@@ -256,11 +249,11 @@ WHERE c.org_id = e.org_id AND c.job_id = e.job_id AND e.is_over
 -- fell silent there, with a new lease. Of all that saw the same lease, one wins; a job that is being
 -- cancelled cannot be finalized. Returns the new lease.
 --
--- $1 org   $2 job   $3 lease   $4 the claimant   $5 seconds that it is held for
+-- :hold_seconds  seconds that it is held for
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, nextval('parked_leases') AS fresh
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3 AND j.state IN ('processing', 'finalizing')
+    WHERE j.org_id = :org AND j.id = :job AND j.lease = :lease AND j.state IN ('processing', 'finalizing')
     FOR UPDATE
 ),
 changed AS (
@@ -273,8 +266,8 @@ changed AS (
 ),
 mine AS (
     UPDATE remote_calls AS c
-    SET lease = n.lease, looker = $4::uuid,
-        due_at = now() + $5::double precision * interval '1 second'
+    SET lease = n.lease, looker = :claimant::uuid,
+        due_at = now() + :hold_seconds::double precision * interval '1 second'
     FROM changed AS n
     WHERE c.org_id = n.org_id AND c.job_id = n.id
 ),
@@ -287,36 +280,32 @@ notified AS (
 SELECT c.lease FROM changed AS c
 
 -- name: find_orphan
--- One orphaned job. $1 org   $2 job
+-- One orphaned job. :org org
 /* include remote_calls/orphan_columns */
-  AND j.org_id = $1 AND j.id = $2
+  AND j.org_id = :org AND j.id = :job
 
 -- name: idle
 -- Calls that nobody checks, and whose job has ended some other way or was deleted: their leftovers are
 -- deleted, and then they are. They may hold secrets.
---
--- $1 rows at most
 SELECT c.org_id, c.job_id, c.endpoint, c.destination, coalesce(j.owner, '') AS owner,
        coalesce(j.state = 'completed', false) AS is_completed
 FROM remote_calls AS c
 LEFT JOIN jobs AS j ON j.org_id = c.org_id AND j.id = c.job_id
 WHERE c.lease IS NULL AND (j.state IS NULL OR j.state IN ('completed', 'failed', 'cancelled'))
 ORDER BY c.org_id, c.job_id
-LIMIT $1::integer
+LIMIT :rows_max::integer
 
 -- name: is_open
 -- Whether the job still waits for a spawn.
---
--- $1 org   $2 job   $3 spawn
 SELECT EXISTS (
     SELECT FROM remote_calls AS c
-    WHERE c.org_id = $1 AND c.job_id = $2 AND c.spawn = $3 AND c.lease IS NOT NULL
+    WHERE c.org_id = :org AND c.job_id = :job AND c.spawn = :spawn AND c.lease IS NOT NULL
 ) AS is_open
 
 -- name: list_orphans
--- Orphaned jobs. $1 rows at most
+-- Orphaned jobs. :rows_max rows at most
 /* include remote_calls/orphan_columns */
-LIMIT $1::integer
+LIMIT :rows_max::integer
 
 -- name: next_due
 -- Seconds until the next call is due, or NULL: the earliest of each organisation's.
@@ -346,20 +335,16 @@ FROM seen AS s
 -- name: not_spawned
 -- Undo begin: the remote certainly did not accept the work, this time. Fenced by the lease that
 -- began it, so repeated it counts once; earlier tries, which may have been accepted, stay.
---
--- $1 org   $2 job   $3 lease
 UPDATE remote_calls AS c
 SET tries = c.tries - 1, begun_by = 0
-WHERE c.org_id = $1 AND c.job_id = $2 AND c.begun_by = $3 AND c.remote_id IS NULL
+WHERE c.org_id = :org AND c.job_id = :job AND c.begun_by = :lease AND c.remote_id IS NULL
 RETURNING c.job_id
 
 -- name: note_callback_id
 -- Record the id that a callback gives the work, while it is unknown.
---
--- $1 org   $2 job   $3 spawn   $4 id
 UPDATE remote_calls AS c
-SET told_id = $4
-WHERE c.org_id = $1 AND c.job_id = $2 AND c.spawn = $3 AND c.remote_id IS NULL
+SET told_id = :remote_id
+WHERE c.org_id = :org AND c.job_id = :job AND c.spawn = :spawn AND c.remote_id IS NULL
 RETURNING c.job_id
 
 -- name: orphan_columns
@@ -380,20 +365,20 @@ WHERE j.lease IS NOT NULL AND j.lease >> 40 = 0
 -- has. If it is being cancelled, its check is due at once. No row: the lease is lost, and the next
 -- holder finds the same work by its token.
 --
--- $1 org   $2 job   $3 lease   $4 the remote's id   $5 seconds until the first check
--- $6 seconds that the work may take, or NULL: as set by the claim
+-- :remote_id  the remote's id   :check_seconds  seconds until the first check
+-- :run_seconds  seconds that the work may take, or NULL: as set by the claim
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.state, nextval('parked_leases') AS parked
     FROM jobs AS j
-    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3
+    WHERE j.org_id = :org AND j.id = :job AND j.lease = :lease
     FOR UPDATE
 ),
 parked AS (
     UPDATE jobs AS j
     SET state = CASE h.state WHEN 'dispatching' THEN 'processing' ELSE h.state END,
-        lease = h.parked, execution_id = $4, updated_at = now(),
+        lease = h.parked, execution_id = :remote_id, updated_at = now(),
         started_at = coalesce(j.started_at, now()),
-        run_deadline = coalesce(now() + $6::double precision * interval '1 second', j.run_deadline)
+        run_deadline = coalesce(now() + :run_seconds::double precision * interval '1 second', j.run_deadline)
     FROM held AS h
     WHERE j.org_id = h.org_id AND j.id = h.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
@@ -401,9 +386,9 @@ parked AS (
 ),
 waiting AS (
     UPDATE remote_calls AS c
-    SET remote_id = $4, spawned_at = now(), lease = p.lease, looker = NULL,
+    SET remote_id = :remote_id, spawned_at = now(), lease = p.lease, looker = NULL,
         due_at = now() + CASE p.state
-            WHEN 'cancel_requested' THEN 0 ELSE $5::double precision
+            WHEN 'cancel_requested' THEN 0 ELSE :check_seconds::double precision
         END * interval '1 second'
     FROM parked AS p
     WHERE c.org_id = p.org_id AND c.job_id = p.id
@@ -423,17 +408,15 @@ DELETE FROM remote_paces AS p WHERE p.updated_at < now() - interval '30 days'
 -- name: renew
 -- Extend the claim of a call. No row: another process has it by now.
 --
--- $1 org   $2 job   $3 the claimant   $4 lease   $5 seconds
+-- :claim_seconds  seconds
 UPDATE remote_calls AS c
-SET due_at = now() + $5::double precision * interval '1 second'
-WHERE c.org_id = $1 AND c.job_id = $2 AND c.looker = $3 AND c.lease = $4
+SET due_at = now() + :claim_seconds::double precision * interval '1 second'
+WHERE c.org_id = :org AND c.job_id = :job AND c.looker = :claimant AND c.lease = :lease
 RETURNING c.job_id
 
 -- name: reschedule
 -- Check calls again later, if the claimant still has them. At their deadline at the latest. Locked in
 -- the order of their keys, like the statement that cancels a run's tasks, which may meet it.
---
--- $1-$5 org, job, the claimant, seconds until the next check, invalid answers in a row
 WITH mine AS MATERIALIZED (
     SELECT c.org_id, c.job_id, s.seconds, s.faults,
            (
@@ -441,7 +424,7 @@ WITH mine AS MATERIALIZED (
                FROM jobs AS j
                WHERE j.org_id = c.org_id AND j.id = c.job_id AND j.run_deadline > now()
            ) AS run_deadline
-    FROM unnest($1::text[], $2::uuid[], $3::uuid[], $4::double precision[], $5::smallint[])
+    FROM unnest(:orgs::text[], :jobs::uuid[], :claimants::uuid[], :check_seconds::double precision[], :faults::smallint[])
         AS s (org_id, job_id, looker, seconds, faults)
     JOIN remote_calls AS c ON c.org_id = s.org_id AND c.job_id = s.job_id AND c.looker = s.looker
     WHERE c.lease IS NOT NULL

@@ -17,13 +17,14 @@ async def set_progress(
 ) -> None:
     # In the order in which job_events/add.sql locks them.
     updates = sorted(updates, key=lambda update: (update[0].org, update[0].uuid.int))
-    await db.fetch(
-        sql("jobs/set_progress"),
-        [job.org for job, _, _ in updates],
-        [job.uuid for job, _, _ in updates],
-        [job.lease for job, _, _ in updates],
-        [fraction for _, fraction, _ in updates],
-        [note for _, _, note in updates],
+    await sql.fetch(
+        db,
+        "jobs/set_progress",
+        orgs=[job.org for job, _, _ in updates],
+        ids=[job.uuid for job, _, _ in updates],
+        leases=[job.lease for job, _, _ in updates],
+        fractions=[fraction for _, fraction, _ in updates],
+        notes=[note for _, _, note in updates],
     )
 
 
@@ -31,14 +32,15 @@ async def add_events(
     db: Connection, events: Sequence[tuple[ClaimedJob, str, bytes]], write_id: int
 ) -> None:
     """Store log lines and chunks, in order. ``write_id`` is new for each: see ``events_added``."""
-    await db.fetch(
-        sql("job_events/add"),
-        [job.org for job, _, _ in events],
-        [job.uuid for job, _, _ in events],
-        [job.lease for job, _, _ in events],
-        [kind for _, kind, _ in events],
-        [data for _, _, data in events],
-        write_id,
+    await sql.fetch(
+        db,
+        "job_events/add",
+        orgs=[job.org for job, _, _ in events],
+        ids=[job.uuid for job, _, _ in events],
+        leases=[job.lease for job, _, _ in events],
+        kinds=[kind for _, kind, _ in events],
+        data=[data for _, _, data in events],
+        write_id=write_id,
     )
 
 
@@ -47,9 +49,9 @@ async def events_added(db: Connection, job: ClaimedJob, write_id: int) -> bool:
 
     async def look(connection: RawConnection) -> bool:
         async with connection.transaction():
-            await connection.fetch(sql("job_events/lock_job"), job.org, job.uuid)
-            added = await connection.fetchval(
-                sql("job_events/was_added"), job.org, job.uuid, write_id
+            await sql.fetch(connection, "job_events/lock_job", org=job.org, job=job.uuid)
+            added = await sql.value(
+                connection, "job_events/was_added", org=job.org, job=job.uuid, write_id=write_id
             )
             return bool(added)
 
@@ -59,7 +61,9 @@ async def events_added(db: Connection, job: ClaimedJob, write_id: int) -> bool:
 async def read_events(
     db: Connection, org: str, job_id: UUID, after: int, limit: int, bytes_max: int = 2**62
 ) -> list[JobEvent]:
-    rows = await db.fetch(sql("job_events/read"), org, job_id, after, limit, bytes_max)
+    rows = await sql.fetch(
+        db, "job_events/read", org=org, job=job_id, after=after, limit=limit, bytes_max=bytes_max
+    )
     return [JobEvent(*row) for row in rows]
 
 
@@ -82,7 +86,15 @@ async def tails(
 ) -> list[TailRow]:
     """A page of each job's events, for (org, id, after); jobs that do not exist are left out."""
     orgs, jobs, after = zip(*places, strict=True)
-    rows = await db.fetch(sql("job_events/tail"), orgs, jobs, after, events_max, bytes_max)
+    rows = await sql.fetch(
+        db,
+        "job_events/tail",
+        orgs=orgs,
+        ids=jobs,
+        after=after,
+        events_max=events_max,
+        bytes_max=bytes_max,
+    )
     return [
         TailRow._make([*standing, [*map(JobEvent, seqs, kinds, data, times)] if seqs else []])
         for *standing, seqs, kinds, data, times in rows
@@ -91,8 +103,7 @@ async def tails(
 
 async def last_mark(db: Connection, org: str, job_id: UUID, mark: bytes) -> int | None:
     """The number of the job's last JSON chunk that begins with ``mark``."""
-    rows = await db.fetch(sql("job_events/last_mark"), org, job_id, mark)
-    seq: int | None = rows[0]["seq"]
+    seq: int | None = await sql.value(db, "job_events/last_mark", org=org, job=job_id, mark=mark)
     return seq
 
 
@@ -107,16 +118,17 @@ async def add_artifact(
     sha256: bytes,
 ) -> tuple[bool, BlobToDelete | None]:
     """Whether the artifact now belongs to its job, and the blob that it replaced."""
-    rows = await db.fetch(
-        sql("job_events/add_artifact"),
-        job.org,
-        job.uuid,
-        job.lease,
-        name,
-        blob_key,
-        media_type,
-        size,
-        sha256,
+    rows = await sql.fetch(
+        db,
+        "job_events/add_artifact",
+        org=job.org,
+        job=job.uuid,
+        lease=job.lease,
+        name=name,
+        blob_key=blob_key,
+        media_type=media_type,
+        size=size,
+        sha256=sha256,
     )
     if not rows:
         return False, None
@@ -124,20 +136,22 @@ async def add_artifact(
 
 
 async def list_artifacts(db: Connection, org: str, job_id: UUID) -> list[Artifact]:
-    rows = await db.fetch(sql("job_events/list_artifacts"), org, job_id)
+    rows = await sql.fetch(db, "job_events/list_artifacts", org=org, job=job_id)
     return [Artifact(*row) for row in rows]
 
 
 async def deployment(db: Connection) -> UUID:
     """The id of this database."""
-    rows = await db.fetch(sql("job_events/deployment"))
-    identity: UUID = rows[0]["id"]
+    identity: UUID = await sql.value(db, "job_events/deployment")
     return identity
 
 
 async def known_blobs(db: Connection, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
     """The blob keys, of these (job id, blob key), that belong to an artifact."""
-    rows = await db.fetch(
-        sql("job_events/known_blobs"), [job_id for job_id, _ in blobs], [key for _, key in blobs]
+    rows = await sql.fetch(
+        db,
+        "job_events/known_blobs",
+        jobs=[job_id for job_id, _ in blobs],
+        blob_keys=[key for _, key in blobs],
     )
     return {row["blob_key"] for row in rows}

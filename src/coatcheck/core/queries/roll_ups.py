@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
@@ -43,36 +43,44 @@ class Minute(NamedTuple):
 async def add(db: Connection, counted: Counted) -> None:
     """Add counts to the rows of each organisation and of all together."""
     jobs = dict(counted.jobs)
-    for (_, lane), counts in counted.jobs.items():
-        jobs.setdefault((EVERYBODY, lane), JobCounts()).add(counts)
+    for (_, lane), each in counted.jobs.items():
+        jobs.setdefault((EVERYBODY, lane), JobCounts()).add(each)
     failures = dict(counted.failures)
     for (_, code), number in counted.failures.items():
         failures[EVERYBODY, code] = failures.get((EVERYBODY, code), 0) + number
-    rows = [
-        (
-            org,
-            lane,
-            each.submitted,
-            each.started,
-            each.completed,
-            each.failed,
-            each.cancelled,
-            each.retried,
-            each.rescued,
-            _literal(each.waits),
-            _literal(each.runs),
-        )
-        for (org, lane), each in jobs.items()
-    ]
-    codes = [(org, code, number) for (org, code), number in failures.items()]
-    await db.fetch(sql("roll_ups/add"), *_columns(rows, 11), *_columns(codes, 3))
+    counts = [*jobs.values()]
+    await sql.fetch(
+        db,
+        "roll_ups/add",
+        orgs=[org for org, _ in jobs],
+        lanes=[lane for _, lane in jobs],
+        submitted=[each.submitted for each in counts],
+        started=[each.started for each in counts],
+        completed=[each.completed for each in counts],
+        failed=[each.failed for each in counts],
+        cancelled=[each.cancelled for each in counts],
+        retried=[each.retried for each in counts],
+        rescued=[each.rescued for each in counts],
+        waits=[_literal(each.waits) for each in counts],
+        runs=[_literal(each.runs) for each in counts],
+        failure_orgs=[org for org, _ in failures],
+        failure_codes=[code for _, code in failures],
+        failure_jobs=[*failures.values()],
+    )
 
 
 async def series(
     db: Connection, org: str, *, step_seconds: int, since: datetime, interval_seconds: int
 ) -> list[Interval]:
     """The intervals from ``since`` on; empty ones are left out."""
-    rows = await db.fetch(sql("roll_ups/series"), org, step_seconds, since, interval_seconds)
+    rows = await sql.fetch(
+        db,
+        "roll_ups/series",
+        org=org,
+        step_seconds=step_seconds,
+        since=since,
+        interval_seconds=interval_seconds,
+    )
     intervals = groupby((Interval(*row) for row in rows), key=lambda each: each.since)
     return [_sum(since, list(parts)) for since, parts in intervals]
 
@@ -81,22 +89,32 @@ async def failures(
     db: Connection, org: str, *, step_seconds: int, since: datetime, codes_max: int
 ) -> list[tuple[str, int]]:
     """The error codes of failed jobs and their counts, most frequent first."""
-    rows = await db.fetch(sql("roll_ups/failures"), org, step_seconds, since, codes_max)
+    rows = await sql.fetch(
+        db,
+        "roll_ups/failures",
+        org=org,
+        step_seconds=step_seconds,
+        since=since,
+        codes_max=codes_max,
+    )
     return [(row["code"], row["jobs"]) for row in rows]
 
 
 async def recent(db: Connection, org: str, lane: str, minutes: int) -> list[Minute]:
     """The last minutes in which a lane had any activity, newest first."""
-    rows = await db.fetch(sql("roll_ups/recent"), org, lane, minutes)
+    rows = await sql.fetch(db, "roll_ups/recent", org=org, lane=lane, minutes=minutes)
     return [Minute(*row) for row in rows]
 
 
 async def prune(db: Connection, kept_seconds: Mapping[int, int], rows_max: int) -> int:
     """Delete expired rows. Returns how many, of the table that had more."""
-    rows = await db.fetch(
-        sql("roll_ups/prune"), list(kept_seconds), list(kept_seconds.values()), rows_max
+    deleted: int = await sql.value(
+        db,
+        "roll_ups/prune",
+        step_seconds=list(kept_seconds),
+        keep_seconds=list(kept_seconds.values()),
+        rows_max=rows_max,
     )
-    deleted: int = rows[0]["rows"]
     return deleted
 
 
@@ -117,7 +135,3 @@ def _sum(since: datetime, parts: Sequence[Interval]) -> Interval:
 
 def _literal(counts: Sequence[int]) -> str:
     return f"{{{','.join(map(str, trimmed(counts)))}}}"
-
-
-def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    return [[row[at] for row in rows] for at in range(width)]

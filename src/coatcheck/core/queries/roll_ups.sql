@@ -1,12 +1,11 @@
--- name: add
+-- name: add once
 -- Add a process's counts to the rows of this minute, quarter of an hour and hour, by the database's
 -- clock.
 --
 -- In the order of the key, so that processes that meet here wait for each other and do not deadlock.
 -- Distributions may differ in length: empty buckets at the end are left out.
 --
--- $1-$11 org, lane, submitted, started, completed, failed, cancelled, retried, rescued, waits, runs (these two
--- as array literals)   $12-$14 failures: org, code, jobs
+-- Once: a missing count misleads nobody, a double one would.
 WITH steps AS (
     SELECT s.seconds,
            date_bin(s.seconds * interval '1 second', now(), timestamptz '2000-01-01 00:00:00Z') AS at
@@ -15,7 +14,7 @@ WITH steps AS (
 failures AS (
     INSERT INTO failure_roll_ups AS f (org_id, step_seconds, at, code, jobs)
     SELECT c.org_id, s.seconds, s.at, c.code, c.jobs
-    FROM unnest($12::text[], $13::text[], $14::bigint[]) AS c (org_id, code, jobs)
+    FROM unnest(:failure_orgs::text[], :failure_codes::text[], :failure_jobs::bigint[]) AS c (org_id, code, jobs)
     CROSS JOIN steps AS s
     ORDER BY c.org_id COLLATE "C", s.seconds, c.code COLLATE "C"
     ON CONFLICT (org_id, step_seconds, at, code) DO UPDATE SET jobs = f.jobs + excluded.jobs
@@ -28,8 +27,8 @@ SELECT c.org_id, s.seconds, s.at, c.lane::job_lane, c.submitted,
        c.started, c.completed, c.failed, c.cancelled, c.retried, c.rescued, c.waits::integer[],
        c.runs::integer[]
 FROM unnest(
-    $1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-    $8::bigint[], $9::bigint[], $10::text[], $11::text[]
+    :orgs::text[], :lanes::text[], :submitted::bigint[], :started::bigint[], :completed::bigint[], :failed::bigint[], :cancelled::bigint[],
+    :retried::bigint[], :rescued::bigint[], :waits::text[], :runs::text[]
 ) AS c (
     org_id, lane, submitted, started, completed, failed, cancelled, retried, rescued, waits, runs
 )
@@ -54,38 +53,39 @@ SET submitted = r.submitted + excluded.submitted, started = r.started + excluded
 -- name: failures
 -- The error codes of failed jobs in a span, most frequent first.
 --
--- $1 org, or '*' for all of them   $2 step in seconds   $3 the span's first moment   $4 codes at most
+-- :org  org, or '*' for all of them   :step_seconds  step in seconds
+-- :since  the span's first moment   :codes_max  codes at most
 SELECT f.code, sum(f.jobs)::bigint AS jobs
 FROM failure_roll_ups AS f
-WHERE f.org_id = $1 AND f.step_seconds = $2::smallint AND f.at >= $3::timestamptz
+WHERE f.org_id = :org AND f.step_seconds = :step_seconds::smallint AND f.at >= :since::timestamptz
 GROUP BY f.code
 ORDER BY jobs DESC, f.code
-LIMIT $4::integer
+LIMIT :codes_max::integer
 
 -- name: prune
 -- Delete expired roll-ups, oldest first, a chunk of each kind at a time.
 --
--- $1 steps in seconds, $2 how many seconds each is kept   $3 rows at most
+-- :step_seconds  steps in seconds   :keep_seconds  how many seconds each is kept
 WITH old_jobs AS (
     SELECT s.org_id, s.step_seconds, s.at, s.lane
-    FROM unnest($1::smallint[], $2::integer[]) AS k (step, seconds)
+    FROM unnest(:step_seconds::smallint[], :keep_seconds::integer[]) AS k (step, seconds)
     CROSS JOIN LATERAL (
         SELECT r.org_id, r.step_seconds, r.at, r.lane
         FROM job_roll_ups AS r
         WHERE r.step_seconds = k.step AND r.at < now() - k.seconds * interval '1 second'
         ORDER BY r.at
-        LIMIT $3::integer
+        LIMIT :rows_max::integer
     ) AS s
 ),
 old_failures AS (
     SELECT s.org_id, s.step_seconds, s.at, s.code
-    FROM unnest($1::smallint[], $2::integer[]) AS k (step, seconds)
+    FROM unnest(:step_seconds::smallint[], :keep_seconds::integer[]) AS k (step, seconds)
     CROSS JOIN LATERAL (
         SELECT f.org_id, f.step_seconds, f.at, f.code
         FROM failure_roll_ups AS f
         WHERE f.step_seconds = k.step AND f.at < now() - k.seconds * interval '1 second'
         ORDER BY f.at
-        LIMIT $3::integer
+        LIMIT :rows_max::integer
     ) AS s
 ),
 gone_jobs AS (
@@ -103,13 +103,11 @@ SELECT greatest((SELECT count(*) FROM gone_jobs), (SELECT count(*) FROM gone_fai
 -- name: recent
 -- Recent counts of one lane of an organisation, minute by minute, for forecasts. The current minute is
 -- among them; `seconds` is how much of it has passed.
---
--- $1 org   $2 lane   $3 minutes
 SELECT r.started, r.waits, r.runs,
        least(60, date_part('epoch', now() - r.at))::double precision AS seconds
 FROM job_roll_ups AS r
-WHERE r.org_id = $1 AND r.step_seconds = 60 AND r.lane = $2::text::job_lane
-  AND r.at >= date_trunc('minute', now()) - $3::integer * interval '1 minute'
+WHERE r.org_id = :org AND r.step_seconds = 60 AND r.lane = :lane::text::job_lane
+  AND r.at >= date_trunc('minute', now()) - :minutes::integer * interval '1 minute'
 ORDER BY r.at DESC
 
 -- name: series
@@ -117,11 +115,11 @@ ORDER BY r.at DESC
 -- belongs to. The reader sums up the distributions: taking arrays apart, adding them and putting them
 -- together again took the server ten times as long.
 --
--- $1 org, or '*' for all of them   $2 step in seconds   $3 the span's first moment
--- $4 seconds of an interval, a multiple of the step
-SELECT date_bin($4::integer * interval '1 second', r.at, timestamptz '2000-01-01 00:00:00Z') AS since,
+-- :org  org, or '*' for all of them   :step_seconds  step in seconds
+-- :since  the span's first moment   :interval_seconds  seconds of an interval, a multiple of the step
+SELECT date_bin(:interval_seconds::integer * interval '1 second', r.at, timestamptz '2000-01-01 00:00:00Z') AS since,
        r.submitted, r.started, r.completed, r.failed, r.cancelled, r.retried, r.rescued, r.waits,
        r.runs
 FROM job_roll_ups AS r
-WHERE r.org_id = $1 AND r.step_seconds = $2::smallint AND r.at >= $3::timestamptz
+WHERE r.org_id = :org AND r.step_seconds = :step_seconds::smallint AND r.at >= :since::timestamptz
 ORDER BY r.at

@@ -44,15 +44,15 @@ class Resealed(NamedTuple):
 
 async def find(db: Connection, keys: Sequence[SecretsKey]) -> dict[SecretsKey, str]:
     """The sealed texts of these keys; missing ones are left out."""
-    rows = await db.fetch(
-        sql("service_secrets/find"), [org for org, _ in keys], [id_ for _, id_ in keys]
+    rows = await sql.fetch(
+        db, "service_secrets/find", orgs=[org for org, _ in keys], ids=[id_ for _, id_ in keys]
     )
     return {(row["org_id"], row["id"]): row["sealed"] for row in rows}
 
 
 async def count(db: Connection) -> dict[str, int]:
     """How many secrets each key has sealed, by its id; under "", how many definitions are plain."""
-    rows = await db.fetch(sql("service_secrets/count"))
+    rows = await sql.fetch(db, "service_secrets/count")
     return {row["key_id"]: row["secrets"] for row in rows}
 
 
@@ -60,18 +60,26 @@ async def sealed_with(
     db: Connection, key_id: str, after: SecretsKey, rows_max: int
 ) -> list[tuple[SecretsKey, str]]:
     """A page of the secrets that this key has sealed, in the order of their keys."""
-    rows = await db.fetch(sql("service_secrets/sealed_with"), key_id, *after, rows_max)
+    rows = await sql.fetch(
+        db,
+        "service_secrets/sealed_with",
+        key_id=key_id,
+        after_org=after[0],
+        after_id=after[1],
+        rows_max=rows_max,
+    )
     return [((row["org_id"], row["id"]), row["sealed"]) for row in rows]
 
 
 async def reseal(db: Connection, resealed: Sequence[Resealed]) -> int:
     """Write texts that were sealed anew. Returns how many had not changed since they were read."""
-    rows = await db.fetch(
-        sql("service_secrets/reseal"),
-        [each.org for each in resealed],
-        [each.id for each in resealed],
-        [each.before for each in resealed],
-        [each.anew for each in resealed],
+    rows = await sql.fetch(
+        db,
+        "service_secrets/reseal",
+        orgs=[each.org for each in resealed],
+        ids=[each.id for each in resealed],
+        before=[each.before for each in resealed],
+        anew=[each.anew for each in resealed],
     )
     return len(rows)
 
@@ -93,8 +101,16 @@ async def prune(
     after: Retired | None = None,
 ) -> PrunedSecrets:
     """Check a page of retired secrets, and remove those that no job can need any more."""
-    rows = await db.fetch(
-        sql("service_secrets/prune"), grace_seconds, endpoint, rows_max, *(after or _FIRST)
+    after = after or _FIRST
+    rows = await sql.fetch(
+        db,
+        "service_secrets/prune",
+        grace_seconds=grace_seconds,
+        endpoint=endpoint,
+        rows_max=rows_max,
+        after_at=after.retired_at,
+        after_org=after.org,
+        after_id=after.id,
     )
     last = None
     if len(rows) == rows_max:

@@ -11,16 +11,14 @@ HAVING count(*) > 0
 -- name: find
 -- Sealed secrets by organisation and id, by primary key, for every job that asked while the last read
 -- was in flight.
---
--- $1 organisations, $2 ids
 SELECT s.org_id, s.id, s.sealed
-FROM unnest($1::text[], $2::uuid[]) AS wanted (org_id, id)
+FROM unnest(:orgs::text[], :ids::uuid[]) AS wanted (org_id, id)
 JOIN service_secrets AS s ON s.org_id = wanted.org_id AND s.id = wanted.id
 
 -- name: prune
 -- Delete retired secrets that nothing can need any more: no waiting or running job was accepted while a
 -- definition referred to them, and no unfinished run sends its tasks with them. A server may use a
--- definition for a while after it was replaced: jobs count that were accepted up to $1 seconds later.
+-- definition for a while after it was replaced: jobs count that were accepted up to :grace_seconds seconds later.
 --
 -- Reads a page of retired rows, by the index service_secrets_retired, so that an organisation that
 -- retires many costs the others nothing; the next page begins after the last row of this one. Jobs of
@@ -32,22 +30,23 @@ JOIN service_secrets AS s ON s.org_id = wanted.org_id AND s.id = wanted.id
 --
 -- Returns a row for each retired row that it read, in order.
 --
--- $1 seconds after which a retired row is checked   $2 the endpoint of all such jobs   $3 rows at most
--- $4, $5, $6 when the last row of the previous page was retired, its organisation and its id
+-- :grace_seconds  seconds after which a retired row is checked
+-- :endpoint  the endpoint of all such jobs
+-- :after_id  when the last row of the previous page was retired, its organisation and its id
 WITH page AS MATERIALIZED (
     SELECT s.org_id, s.id, s.endpoint_id, s.retired_at,
-           s.retired_at + $1::double precision * interval '1 second' AS until
+           s.retired_at + :grace_seconds::double precision * interval '1 second' AS until
     FROM service_secrets AS s
-    WHERE s.retired_at < now() - $1::double precision * interval '1 second'
-      AND (s.retired_at, s.org_id, s.id) > ($4::timestamptz, $5::text, $6::uuid)
+    WHERE s.retired_at < now() - :grace_seconds::double precision * interval '1 second'
+      AND (s.retired_at, s.org_id, s.id) > (:after_at::timestamptz, :after_org::text, :after_id::uuid)
     ORDER BY s.retired_at, s.org_id, s.id
-    LIMIT $3::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 held AS MATERIALIZED (
     SELECT j.org_id, j.flow, min(j.created_at) AS oldest
     FROM jobs AS j
-    WHERE j.lease IS NOT NULL AND j.lease >> 40 >= 0 AND j.endpoint = $2::text
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 >= 0 AND j.endpoint = :endpoint::text
       AND EXISTS (SELECT FROM page)
     GROUP BY j.org_id, j.flow
 ),
@@ -57,14 +56,14 @@ waiting AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT min(j.created_at) AS oldest
         FROM unnest(enum_range(NULL::job_lane)) AS l (lane)
-        JOIN jobs AS j ON j.state = 'queued' AND j.lane = l.lane AND j.endpoint = $2::text
+        JOIN jobs AS j ON j.state = 'queued' AND j.lane = l.lane AND j.endpoint = :endpoint::text
             AND j.org_id = f.org_id AND j.flow = f.endpoint_id
     ) AS q
     LEFT JOIN (
         SELECT o.org_id, j.flow, min(j.created_at) AS oldest
         FROM (SELECT DISTINCT p.org_id FROM page AS p) AS o
         JOIN jobs AS j ON j.state IN ('staged', 'retrying') AND j.org_id = o.org_id
-            AND j.endpoint = $2::text
+            AND j.endpoint = :endpoint::text
         GROUP BY o.org_id, j.flow
     ) AS s ON s.org_id = f.org_id AND s.flow = f.endpoint_id
 ),
@@ -100,10 +99,10 @@ ORDER BY p.retired_at, p.org_id, p.id
 -- Replace a sealed text by one that was sealed anew, unless the service was registered with other
 -- secrets meanwhile.
 --
--- $1 organisations, $2 ids   $3 texts as they were read, $4 texts sealed anew
+-- :before  texts as they were read   :anew  texts sealed anew
 UPDATE service_secrets AS s
 SET sealed = g.anew, sealed_at = now()
-FROM unnest($1::text[], $2::uuid[], $3::text[], $4::text[]) AS g (org_id, id, before, anew)
+FROM unnest(:orgs::text[], :ids::uuid[], :before::text[], :anew::text[]) AS g (org_id, id, before, anew)
 WHERE s.org_id = g.org_id AND s.id = g.id AND s.sealed = g.before
 RETURNING s.id
 
@@ -111,9 +110,9 @@ RETURNING s.id
 -- Secrets that one key has sealed, by the index service_secrets_key, to seal them anew after a rotation.
 -- In pages, so that one that cannot be opened does not hide the others.
 --
--- $1 key id   $2, $3 organisation and id to start after   $4 rows at most
+-- :after_id  organisation and id to start after
 SELECT s.org_id, s.id, s.sealed
 FROM service_secrets AS s
-WHERE s.key_id = $1 AND (s.org_id, s.id) > ($2::text, $3::uuid)
+WHERE s.key_id = :key_id AND (s.org_id, s.id) > (:after_org::text, :after_id::uuid)
 ORDER BY s.org_id, s.id
-LIMIT $4::integer
+LIMIT :rows_max::integer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
@@ -15,6 +15,7 @@ from coatcheck.core.queries import sql
 from coatcheck.core.queries.service_secrets import Sealed
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.notifications import SERVICES
+from coatcheck.db.queries import in_transaction
 from coatcheck.domain.catalogue import (
     EndpointSpec,
     Forgotten,
@@ -60,8 +61,11 @@ _encode: Final = msgspec.json.encode
 
 async def find(db: Connection, keys: Sequence[ServiceKey]) -> dict[ServiceKey, ServiceSpec]:
     """The service of each name, as each organisation sees it; missing ones are left out."""
-    rows = await db.fetch(
-        sql("services/find"), [org for org, _ in keys], [service for _, service in keys]
+    rows = await sql.fetch(
+        db,
+        "services/find",
+        orgs=[org for org, _ in keys],
+        services=[service for _, service in keys],
     )
     specs: dict[ServiceKey, ServiceSpec] = {}
     found: dict[ServiceKey, ServiceSpec] = {}
@@ -78,19 +82,21 @@ async def list_services(
     db: Connection, org: str, workspace: str | None, *, after: str, limit: int
 ) -> list[ServiceSummary]:
     """The services that an organisation can call, by name, after the name ``after``."""
-    rows = await db.fetch(sql("services/list"), org, workspace, after, limit)
+    rows = await sql.fetch(
+        db, "services/list", org=org, workspace=workspace, after=after, limit=limit
+    )
     return [_summary(row) for row in rows]
 
 
 async def count(db: Connection, org: str) -> int:
     """How many services an organisation has registered."""
-    services: int = (await db.fetch(sql("services/count"), org))[0][0]
+    services: int = await sql.value(db, "services/count", org=org)
     return services
 
 
 async def list_code(db: Connection) -> list[ServiceSpec]:
     """The services that workers' code declares."""
-    return [_spec(row) for row in await db.fetch(sql("services/list_code"))]
+    return [_spec(row) for row in await sql.fetch(db, "services/list_code")]
 
 
 async def publish(
@@ -107,24 +113,30 @@ async def publish(
         for position, endpoint in enumerate(each.endpoints)
     ]
     definitions, positions = [text for text, _ in given], [position for _, position in given]
-    await connection.execute(sql("services/publish"), boot, definitions, positions)
+    await sql.fetch(
+        connection, "services/publish", boot=boot, definitions=definitions, positions=positions
+    )
     await resolve(connection)
 
 
 async def lock_published(connection: RawConnection) -> None:
     """Lock what code publishes, until the transaction ends."""
-    await connection.execute(sql("services/lock_published"), _PUBLISHED_LOCK)
+    await sql.fetch(connection, "services/lock_published", lock=_PUBLISHED_LOCK)
 
 
 async def resolve(connection: RawConnection, also: Collection[str] = ()) -> list[str]:
     """Put into force what live workers publish, in the caller's transaction and under its lock.
     Returns the services that this changed. ``also`` names services that have changed already."""
-    rows = await connection.fetch(sql("services/mark_served"), float(UNSERVED_ENDPOINT_SECONDS))
+    rows = await sql.fetch(
+        connection, "services/mark_served", unserved_seconds=float(UNSERVED_ENDPOINT_SECONDS)
+    )
     marked = sorted({row["service_id"] for row in rows}.union(also))
     if not marked:
         return []
-    changed = await connection.fetch(sql("services/resolve"), marked, CODE_WORKSPACE, SERVICES)
-    await connection.execute(sql("services/declare_limits"), marked)
+    changed = await sql.fetch(
+        connection, "services/resolve", services=marked, workspace=CODE_WORKSPACE, channel=SERVICES
+    )
+    await sql.fetch(connection, "services/declare_limits", services=marked)
     return [row["service_id"] for row in changed]
 
 
@@ -137,7 +149,7 @@ async def resolve_published(db: Connection) -> list[str]:
 
     async def write(connection: RawConnection) -> list[str]:
         async with connection.transaction():
-            if not await connection.fetchval(sql("services/try_lock_published"), _PUBLISHED_LOCK):
+            if not await sql.value(connection, "services/try_lock_published", lock=_PUBLISHED_LOCK):
                 return []
             return await resolve(connection)
 
@@ -147,7 +159,7 @@ async def resolve_published(db: Connection) -> list[str]:
 async def list_published(db: Connection) -> list[PublishedDefinition]:
     """Every definition that workers publish or recently did; the one in force comes first for each
     endpoint."""
-    rows = await db.fetch(sql("services/published"))
+    rows = await sql.fetch(db, "services/published")
     return [
         PublishedDefinition(
             _decode_endpoint(row["definition"]),
@@ -166,16 +178,16 @@ async def forget(
     """Delete endpoints of code from the catalogue that no live worker publishes: of a service, of
     one of its versions, or a single one. Those of a silent worker stay while it may hold jobs;
     after that they are deleted, and published again if the worker comes back."""
-    named = (service, version, key)
+    named = {"service": service, "version": version, "endpoint": key}
 
     async def write(connection: RawConnection) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
         async with connection.transaction():
             await lock_published(connection)
-            await connection.execute(sql("services/end_silent"), *named)
-            forgotten = await connection.fetch(sql("services/forget"), *named)
+            await sql.fetch(connection, "services/end_silent", **named)
+            forgotten = await sql.fetch(connection, "services/forget", **named)
             if forgotten:
                 await resolve(connection, [service])
-            return forgotten, await connection.fetch(sql("services/published_endpoints"), *named)
+            return forgotten, await sql.fetch(connection, "services/published_endpoints", **named)
 
     forgotten, left = await db.run(write)
     return Forgotten(_names(service, forgotten), _names(service, left))
@@ -204,27 +216,27 @@ async def put(
     """
 
     async def write(connection: RawConnection) -> list[asyncpg.Record]:
-        async with connection.transaction():
-            await connection.execute(sql("services/lock"), _WRITE_LOCK, org, service)
-            if kept:
-                found = await connection.fetch(
-                    sql("service_secrets/find"), [org] * len(kept), [*kept]
-                )
-                if {row["id"]: row["sealed"] for row in found} != kept:
-                    raise SecretsChanged
-            return await connection.fetch(
-                sql("services/put"),
-                org,
-                workspace,
-                service,
-                _encoded(versions),
-                SERVICES,
-                _said(org, service),
-                *_columns(sealed),
-                services_max,
+        await sql.fetch(connection, "services/lock", lock=_WRITE_LOCK, org=org, service=service)
+        if kept:
+            found = await sql.fetch(
+                connection, "service_secrets/find", orgs=[org] * len(kept), ids=[*kept]
             )
+            if {row["id"]: row["sealed"] for row in found} != kept:
+                raise SecretsChanged
+        return await sql.fetch(
+            connection,
+            "services/put",
+            org=org,
+            workspace=workspace,
+            service=service,
+            definition=_encoded(versions),
+            channel=SERVICES,
+            notification=_said(org, service),
+            **_columns(sealed),
+            services_max=services_max,
+        )
 
-    rows = await db.run(write)
+    rows = await in_transaction(db, write)
     return _spec(rows[0]) if rows else None
 
 
@@ -232,18 +244,23 @@ async def delete(db: Connection, org: str, service: str, workspace: str | None) 
     """Delete an organisation's service. Returns whether there was one."""
 
     async def write(connection: RawConnection) -> list[asyncpg.Record]:
-        async with connection.transaction():
-            await connection.execute(sql("services/lock"), _WRITE_LOCK, org, service)
-            return await connection.fetch(
-                sql("services/delete"), org, service, workspace, SERVICES, _said(org, service)
-            )
+        await sql.fetch(connection, "services/lock", lock=_WRITE_LOCK, org=org, service=service)
+        return await sql.fetch(
+            connection,
+            "services/delete",
+            org=org,
+            service=service,
+            workspace=workspace,
+            channel=SERVICES,
+            notification=_said(org, service),
+        )
 
-    return bool(await db.run(write))
+    return bool(await in_transaction(db, write))
 
 
 async def unsealed(db: Connection, rows_max: int) -> list[tuple[ServiceSpec, str]]:
     """Services whose definitions hold plain secrets, each with its definition as stored."""
-    rows = await db.fetch(sql("services/unsealed"), rows_max)
+    rows = await sql.fetch(db, "services/unsealed", rows_max=rows_max)
     return [(_spec(row), row["definition"]) for row in rows]
 
 
@@ -259,16 +276,19 @@ async def seal(
 
     async def write(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
-            await connection.execute(sql("services/lock"), _WRITE_LOCK, spec.org, spec.service)
-            return await connection.fetch(
-                sql("services/seal"),
-                spec.org,
-                spec.service,
-                before,
-                _encoded(versions),
-                SERVICES,
-                _said(spec.org, spec.service),
-                *_columns(sealed),
+            await sql.fetch(
+                connection, "services/lock", lock=_WRITE_LOCK, org=spec.org, service=spec.service
+            )
+            return await sql.fetch(
+                connection,
+                "services/seal",
+                org=spec.org,
+                service=spec.service,
+                before=before,
+                definition=_encoded(versions),
+                channel=SERVICES,
+                notification=_said(spec.org, spec.service),
+                **_columns(sealed),
             )
 
     return bool(await db.run(write))
@@ -279,12 +299,12 @@ def _encoded(versions: Iterable[VersionSpec]) -> str:
     return _encode(stored).decode()
 
 
-def _columns(sealed: Sequence[Sealed]) -> tuple[list[UUID], list[str], list[str]]:
-    return (
-        [each.id for each in sealed],
-        [each.endpoint_id for each in sealed],
-        [each.text for each in sealed],
-    )
+def _columns(sealed: Sequence[Sealed]) -> dict[str, list[Any]]:
+    return {
+        "secret_ids": [each.id for each in sealed],
+        "secret_endpoints": [each.endpoint_id for each in sealed],
+        "secret_texts": [each.text for each in sealed],
+    }
 
 
 def _said(org: str, service: str) -> str:

@@ -1,24 +1,20 @@
 -- name: chosen
 -- The definition of each endpoint that is in force: the newest that a live worker publishes; if none
 -- does, the one that was published last. Included by resolve and declare_limits; by primary key.
---
--- $1 services
 SELECT DISTINCT ON (p.service_id, p.version, p.key)
        p.service_id, p.version, p.key, p.definition, p.position, p.published_at, p.unserved_since
 FROM published_endpoints AS p
-WHERE p.org_id = '' AND p.service_id = ANY ($1::text[])
+WHERE p.org_id = '' AND p.service_id = ANY (:services::text[])
 ORDER BY p.service_id, p.version, p.key,
          p.unserved_since DESC NULLS FIRST, p.published_at DESC, p.digest
 
 -- name: count
 -- How many services an organisation has registered; by the primary key.
-SELECT count(*) FROM services WHERE org_id = $1
+SELECT count(*) FROM services WHERE org_id = :org
 
 -- name: declare_limits
 -- Set the concurrency limits of some services' endpoints to those of the definitions in force
 -- (chosen). Limits set by hand are left alone (limits/set).
---
--- $1 services
 WITH chosen AS (
     /* include services/chosen */
 ),
@@ -31,7 +27,7 @@ declared AS MATERIALIZED (
 withdrawn AS (
     DELETE FROM concurrency_limits AS l
     WHERE l.org_id = '*' AND l.scope = 'endpoint' AND l.declared
-      AND split_part(l.name, '.', 1) = ANY ($1::text[])
+      AND split_part(l.name, '.', 1) = ANY (:services::text[])
       AND NOT EXISTS (
           SELECT FROM declared AS d WHERE d.name = l.name AND d.held_max IS NOT NULL
       )
@@ -46,10 +42,10 @@ WHERE l.declared AND l.held_max <> excluded.held_max
 -- Delete an organisation's service; accepted jobs go on. Its secrets are retired, and deleted after
 -- those jobs.
 --
--- $1 organisation, $2 name, $3 workspace or NULL for any   $4 channel, $5 payload of the notification
+-- :workspace  workspace or NULL for any   :notification  payload of the notification
 WITH deleted AS (
     DELETE FROM services
-    WHERE org_id = $1 AND service_id = $2 AND ($3::text IS NULL OR workspace_id = $3)
+    WHERE org_id = :org AND service_id = :service AND (:workspace::text IS NULL OR workspace_id = :workspace)
       AND source = 'http'
     RETURNING service_id
 ),
@@ -57,16 +53,16 @@ retired AS (
     UPDATE service_secrets AS s
     SET retired_at = now()
     FROM deleted AS d
-    WHERE s.org_id = $1 AND s.service_id = d.service_id AND s.retired_at IS NULL
+    WHERE s.org_id = :org AND s.service_id = d.service_id AND s.retired_at IS NULL
 )
-SELECT d.service_id, pg_notify($4::text, $5::text) FROM deleted AS d
+SELECT d.service_id, pg_notify(:channel::text, :notification::text) FROM deleted AS d
 
 -- name: end_silent
 -- End the registrations of workers that publish endpoints which are to be deleted, and that have been
 -- silent for the longest of their lease times: the rescuer may take everything that they hold. One that
 -- comes back finds no registration, registers anew, and publishes its endpoints again.
 --
--- $1 service   $2 version, or NULL for all   $3 key of an endpoint, or NULL for all
+-- :version  version, or NULL for all   :endpoint  key of an endpoint, or NULL for all
 DELETE FROM workers AS w
 WHERE w.died_at IS NULL
   AND w.last_seen_at <= now() - interval '1 second'
@@ -74,18 +70,16 @@ WHERE w.died_at IS NULL
   AND w.publishes && ARRAY(
       SELECT p.digest::text
       FROM published_endpoints AS p
-      WHERE p.org_id = '' AND p.service_id = $1::text
-        AND ($2::integer IS NULL OR p.version = $2) AND ($3::text IS NULL OR p.key = $3)
+      WHERE p.org_id = '' AND p.service_id = :service::text
+        AND (:version::integer IS NULL OR p.version = :version) AND (:endpoint::text IS NULL OR p.key = :endpoint)
   )
 
 -- name: find
 -- Services by organisation and name, for every caller that missed the cache while the last read was
 -- in flight. An organisation's own service takes precedence over one that code declares.
---
--- $1 organisations, $2 names
 SELECT wanted.org_id AS asked_by, s.org_id, s.service_id, s.workspace_id, s.source,
        s.definition::text AS definition, s.created_at, s.updated_at
-FROM unnest($1::text[], $2::text[]) AS wanted (org_id, service_id)
+FROM unnest(:orgs::text[], :services::text[]) AS wanted (org_id, service_id)
 CROSS JOIN LATERAL (
     SELECT * FROM services AS s
     WHERE s.org_id IN (wanted.org_id, '') AND s.service_id = wanted.service_id
@@ -100,10 +94,10 @@ CROSS JOIN LATERAL (
 -- Registered, not live: a worker that was silent for a moment continues with its registration, and does
 -- not publish again. Runs after end_silent, which ends those of workers that were silent for longer.
 --
--- $1 service   $2 version, or NULL for all   $3 key of an endpoint, or NULL for all
+-- :version  version, or NULL for all   :endpoint  key of an endpoint, or NULL for all
 DELETE FROM published_endpoints AS p
-WHERE p.org_id = '' AND p.service_id = $1::text
-  AND ($2::integer IS NULL OR p.version = $2) AND ($3::text IS NULL OR p.key = $3)
+WHERE p.org_id = '' AND p.service_id = :service::text
+  AND (:version::integer IS NULL OR p.version = :version) AND (:endpoint::text IS NULL OR p.key = :endpoint)
   AND NOT EXISTS (
       SELECT FROM published_endpoints AS l
       WHERE l.org_id = '' AND l.service_id = p.service_id AND l.version = p.version AND l.key = p.key
@@ -132,7 +126,7 @@ jsonb_path_exists(
 -- of one workspace, if it is given. No definition is read: what the list shows are columns
 -- (core/schema/0004_catalogue.sql).
 --
--- $1 organisation   $2 workspace, or NULL for all   $3 after this name   $4 rows at most
+-- :workspace  workspace, or NULL for all   :after  after this name
 SELECT s.org_id, s.service_id, s.workspace_id, s.source, s.version_numbers::text AS version_numbers,
        s.endpoint_counts::text AS endpoint_counts, s.created_at, s.updated_at
 FROM (
@@ -140,12 +134,12 @@ FROM (
            org_id, service_id, workspace_id, source, version_numbers, endpoint_counts, created_at,
            updated_at
     FROM services
-    WHERE org_id IN ($1, '') AND service_id > $3::text
+    WHERE org_id IN (:org, '') AND service_id > :after::text
     ORDER BY service_id, org_id DESC
 ) AS s
-WHERE $2::text IS NULL OR s.workspace_id = $2
+WHERE :workspace::text IS NULL OR s.workspace_id = :workspace
 ORDER BY s.service_id
-LIMIT $4
+LIMIT :limit
 
 -- name: list_code
 -- The services that code declares: an engine takes the endpoints' defaults from them.
@@ -157,7 +151,7 @@ WHERE s.org_id = ''
 -- name: lock
 -- Serialise registrations and deletions of a service, until the transaction ends: which of its secrets
 -- are retired depends on which exist.
-SELECT pg_advisory_xact_lock($1::integer, hashtext($2::text || '/' || $3::text))
+SELECT pg_advisory_xact_lock(:lock::integer, hashtext(:org::text || '/' || :service::text))
 
 -- name: lock_published
 -- Serialise changes to what code publishes, until the transaction ends: which definition is in force
@@ -165,7 +159,7 @@ SELECT pg_advisory_xact_lock($1::integer, hashtext($2::text || '/' || $3::text))
 -- until then no worker can register. By the transaction's own timeout, because a client may be frozen
 -- between two messages of one statement, which counts as neither idle nor running; and from the moment
 -- the lock is held, because it may have to wait for others.
-SELECT pg_advisory_xact_lock($1::bigint), set_config('transaction_timeout', '10s', true)
+SELECT pg_advisory_xact_lock(:lock::bigint), set_config('transaction_timeout', '10s', true)
 
 -- name: mark_served
 -- Record for each definition whether a live worker publishes it, where that has changed, and delete
@@ -174,7 +168,7 @@ SELECT pg_advisory_xact_lock($1::bigint), set_config('transaction_timeout', '10s
 --
 -- `IN`, not a join: hashed, where the connection's plans allow nested loops only.
 --
--- $1 seconds for which a definition without a live worker is kept
+-- :unserved_seconds  seconds for which a definition without a live worker is kept
 WITH served AS MATERIALIZED (
     /* include services/served */
 ),
@@ -187,7 +181,7 @@ marked AS (
 ),
 dropped AS (
     DELETE FROM published_endpoints AS p
-    WHERE p.org_id = '' AND p.unserved_since < now() - $1::double precision * interval '1 second'
+    WHERE p.org_id = '' AND p.unserved_since < now() - :unserved_seconds::double precision * interval '1 second'
       AND NOT (p.digest IN (SELECT s.digest FROM served AS s))
     RETURNING p.service_id
 )
@@ -200,10 +194,10 @@ SELECT d.service_id FROM dropped AS d
 -- its age: a worker that starts with the code of running ones makes nothing newer. New ones count as
 -- unserved until mark_served has run, which then sees the change.
 --
--- $1 boot   $2 definitions of endpoints as JSON   $3 the position of each in its service
+-- :definitions  definitions of endpoints as JSON   :positions  the position of each in its service
 WITH given AS MATERIALIZED (
     SELECT g.definition::jsonb AS definition, g.position
-    FROM unnest($2::text[], $3::integer[]) AS g (definition, position)
+    FROM unnest(:definitions::text[], :positions::integer[]) AS g (definition, position)
 ),
 published AS (
     INSERT INTO published_endpoints
@@ -215,7 +209,7 @@ published AS (
 )
 UPDATE workers
 SET publishes = array(SELECT md5(g.definition::text) FROM given AS g)
-WHERE boot = $1::bigint
+WHERE boot = :boot::bigint
 
 -- name: published
 -- Every published definition, for each endpoint the one in force first, with the live workers that
@@ -240,11 +234,11 @@ ORDER BY p.service_id, p.version, p.key,
 -- name: published_endpoints
 -- The endpoints of a service that are published, or recently were; by primary key.
 --
--- $1 service   $2 version, or NULL for all   $3 key of an endpoint, or NULL for all
+-- :version  version, or NULL for all   :endpoint  key of an endpoint, or NULL for all
 SELECT DISTINCT p.version, p.key
 FROM published_endpoints AS p
-WHERE p.org_id = '' AND p.service_id = $1::text
-  AND ($2::integer IS NULL OR p.version = $2) AND ($3::text IS NULL OR p.key = $3)
+WHERE p.org_id = '' AND p.service_id = :service::text
+  AND (:version::integer IS NULL OR p.version = :version) AND (:endpoint::text IS NULL OR p.key = :endpoint)
 ORDER BY p.version, p.key
 
 -- name: put
@@ -253,16 +247,16 @@ ORDER BY p.version, p.key
 -- limit. Two that register their last one at the same moment may both succeed. Its secrets are written
 -- with it; those that it no longer has are retired, for the jobs that were accepted before.
 --
--- $1 organisation, $2 workspace, $3 name, $4 definition   $5 channel, $6 payload of the notification
--- $7 ids of its secrets, $8 endpoint of each, $9 sealed text of each
--- $10 how many services the organisation may have
+-- :notification  payload of the notification   :secret_ids  ids of its secrets
+-- :secret_endpoints  endpoint of each   :secret_texts  sealed text of each
+-- :services_max  how many services the organisation may have
 WITH written AS (
     INSERT INTO services AS s (org_id, workspace_id, service_id, source, definition)
-    SELECT $1::text, $2::text, $3::text, 'http', $4::text::jsonb
-    WHERE NOT EXISTS (SELECT FROM services AS c WHERE c.org_id = '' AND c.service_id = $3::text)
+    SELECT :org::text, :workspace::text, :service::text, 'http', :definition::text::jsonb
+    WHERE NOT EXISTS (SELECT FROM services AS c WHERE c.org_id = '' AND c.service_id = :service::text)
       AND (
-          EXISTS (SELECT FROM services AS o WHERE o.org_id = $1::text AND o.service_id = $3::text)
-          OR (SELECT count(*) FROM services AS o WHERE o.org_id = $1::text) < $10::integer
+          EXISTS (SELECT FROM services AS o WHERE o.org_id = :org::text AND o.service_id = :service::text)
+          OR (SELECT count(*) FROM services AS o WHERE o.org_id = :org::text) < :services_max::integer
       )
     ON CONFLICT (org_id, service_id) DO UPDATE
     SET definition = excluded.definition, updated_at = now()
@@ -272,8 +266,8 @@ WITH written AS (
 ),
 sealed AS (
     INSERT INTO service_secrets AS s (org_id, id, service_id, endpoint_id, sealed)
-    SELECT $1::text, g.id, $3::text, g.endpoint_id, g.sealed
-    FROM unnest($7::uuid[], $8::text[], $9::text[]) AS g (id, endpoint_id, sealed)
+    SELECT :org::text, g.id, :service::text, g.endpoint_id, g.sealed
+    FROM unnest(:secret_ids::uuid[], :secret_endpoints::text[], :secret_texts::text[]) AS g (id, endpoint_id, sealed)
     WHERE EXISTS (SELECT FROM written)
     ON CONFLICT (org_id, id) DO UPDATE
     SET sealed = excluded.sealed, sealed_at = now(), retired_at = NULL
@@ -281,10 +275,10 @@ sealed AS (
 retired AS (
     UPDATE service_secrets AS s
     SET retired_at = now()
-    WHERE s.org_id = $1::text AND s.service_id = $3::text AND s.retired_at IS NULL
-      AND s.id <> ALL ($7::uuid[]) AND EXISTS (SELECT FROM written)
+    WHERE s.org_id = :org::text AND s.service_id = :service::text AND s.retired_at IS NULL
+      AND s.id <> ALL (:secret_ids::uuid[]) AND EXISTS (SELECT FROM written)
 )
-SELECT w.*, pg_notify($5::text, $6::text) FROM written AS w
+SELECT w.*, pg_notify(:channel::text, :notification::text) FROM written AS w
 
 -- name: resolve
 -- Put the published definitions of some services into force: their rows in the catalogue become those of
@@ -293,8 +287,6 @@ SELECT w.*, pg_notify($5::text, $6::text) FROM written AS w
 --
 -- Writes and notifies only what differs. In the order of the names. A service without endpoints is
 -- deleted.
---
--- $1 services   $2 workspace   $3 channel
 WITH chosen AS (
     /* include services/chosen */
 ),
@@ -310,7 +302,7 @@ in_force AS MATERIALIZED (
 ),
 written AS (
     INSERT INTO services AS s (org_id, service_id, workspace_id, source, definition)
-    SELECT '', v.service_id, $2::text, 'code',
+    SELECT '', v.service_id, :workspace::text, 'code',
            jsonb_build_object('versions', jsonb_object_agg(
                v.version::text, jsonb_build_object('endpoints', v.endpoints)
            ))
@@ -329,11 +321,11 @@ written AS (
 ),
 removed AS (
     DELETE FROM services AS s
-    WHERE s.org_id = '' AND s.service_id = ANY ($1::text[])
+    WHERE s.org_id = '' AND s.service_id = ANY (:services::text[])
       AND NOT EXISTS (SELECT FROM in_force AS f WHERE f.service_id = s.service_id)
     RETURNING s.service_id
 )
-SELECT c.service_id, pg_notify($3::text, '/' || c.service_id)
+SELECT c.service_id, pg_notify(:channel::text, '/' || c.service_id)
 FROM (
     SELECT w.service_id FROM written AS w
     UNION ALL
@@ -344,24 +336,24 @@ FROM (
 -- Replace a definition that holds plain secrets by one without, and add the sealed secrets. Only if it
 -- is still the definition that was read: returns nothing if it was registered anew meanwhile.
 --
--- $1 organisation, $2 name   $3 definition as it was read, $4 definition without secrets
--- $5 channel, $6 payload of the notification   $7 ids of its secrets, $8 endpoint of each
--- $9 sealed text of each
+-- :before  definition as it was read   :definition  definition without secrets
+-- :notification  payload of the notification   :secret_ids  ids of its secrets
+-- :secret_endpoints  endpoint of each   :secret_texts  sealed text of each
 WITH written AS (
     UPDATE services AS s
-    SET definition = $4::text::jsonb
-    WHERE s.org_id = $1 AND s.service_id = $2 AND s.definition = $3::text::jsonb
+    SET definition = :definition::text::jsonb
+    WHERE s.org_id = :org AND s.service_id = :service AND s.definition = :before::text::jsonb
     RETURNING s.service_id
 ),
 sealed AS (
     INSERT INTO service_secrets AS s (org_id, id, service_id, endpoint_id, sealed)
-    SELECT $1, g.id, w.service_id, g.endpoint_id, g.sealed
+    SELECT :org, g.id, w.service_id, g.endpoint_id, g.sealed
     FROM written AS w
-    CROSS JOIN unnest($7::uuid[], $8::text[], $9::text[]) AS g (id, endpoint_id, sealed)
+    CROSS JOIN unnest(:secret_ids::uuid[], :secret_endpoints::text[], :secret_texts::text[]) AS g (id, endpoint_id, sealed)
     ON CONFLICT (org_id, id) DO UPDATE
     SET sealed = excluded.sealed, sealed_at = now(), retired_at = NULL
 )
-SELECT w.service_id, pg_notify($5::text, $6::text) FROM written AS w
+SELECT w.service_id, pg_notify(:channel::text, :notification::text) FROM written AS w
 
 -- name: served
 -- The definitions that live workers publish. Included by mark_served. Workers of the same code
@@ -374,16 +366,14 @@ CROSS JOIN LATERAL unnest(live.publishes) AS d (digest)
 
 -- name: try_lock_published
 -- The lock of lock_published, if it is free now; returns whether it was. With the same timeout.
-SELECT pg_try_advisory_xact_lock($1::bigint), set_config('transaction_timeout', '10s', true)
+SELECT pg_try_advisory_xact_lock(:lock::bigint), set_config('transaction_timeout', '10s', true)
 
 -- name: unsealed
 -- Definitions that hold plain secrets, from before a sealing key was set. By the index
 -- services_unsealed.
---
--- $1 rows at most
 SELECT s.org_id, s.service_id, s.workspace_id, s.source,
        s.definition::text AS definition, s.created_at, s.updated_at
 FROM services AS s
 WHERE /* include services/is_unsealed */
 ORDER BY s.org_id, s.service_id
-LIMIT $1::integer
+LIMIT :rows_max::integer

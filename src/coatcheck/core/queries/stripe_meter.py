@@ -70,18 +70,26 @@ async def collect(
 
     async def make(connection: RawConnection) -> int:
         async with connection.transaction():
-            await connection.execute(sql("stripe_meter/begin"))
-            rows = await connection.fetch(
-                sql("stripe_meter/lock_hours"), hours_max, after_seconds, days_back
+            await sql.fetch(connection, "stripe_meter/begin")
+            rows = await sql.fetch(
+                connection,
+                "stripe_meter/lock_hours",
+                hours_max=hours_max,
+                after_seconds=after_seconds,
+                days_back=days_back,
             )
             if rows:
                 # A new statement has a new snapshot: it sees what was committed before the rows
                 # were locked.
-                await connection.fetch(
-                    sql("stripe_meter/collect"),
-                    *([row[n] for row in rows] for n in range(4)),
-                    list(event_names),
-                    list(event_names.values()),
+                await sql.fetch(
+                    connection,
+                    "stripe_meter/collect",
+                    orgs=[row["org_id"] for row in rows],
+                    hours=[row["hour"] for row in rows],
+                    endpoints=[row["endpoint"] for row in rows],
+                    flows=[row["flow"] for row in rows],
+                    measures=list(event_names),
+                    event_names=list(event_names.values()),
                 )
             return len({(row["org_id"], row["hour"]) for row in rows})
 
@@ -90,7 +98,9 @@ async def collect(
 
 async def expire(db: Connection, days_max: int) -> list[ExpiredEvent]:
     """Give up events that are older than Stripe accepts."""
-    return [ExpiredEvent(*row) for row in await db.fetch(sql("stripe_meter/expire"), days_max)]
+    return [
+        ExpiredEvent(*row) for row in await sql.fetch(db, "stripe_meter/expire", days_max=days_max)
+    ]
 
 
 async def take(
@@ -98,28 +108,34 @@ async def take(
 ) -> list[MeterEvent]:
     """Claim due events, and record that they are being sent. Events that were already doubtful for
     ``doubt_seconds`` stay so."""
-    rows = await db.fetch(sql("stripe_meter/take"), rows_max, lease_seconds, doubt_seconds)
+    rows = await sql.fetch(
+        db,
+        "stripe_meter/take",
+        rows_max=rows_max,
+        lease_seconds=lease_seconds,
+        doubt_seconds=doubt_seconds,
+    )
     return [MeterEvent(*row) for row in rows]
 
 
 async def mark(db: Connection, marked: Sequence[Marked]) -> None:
     """Record the outcomes of events."""
     events = [each.event for each in marked]
-    await db.fetch(
-        sql("stripe_meter/mark"),
-        [event.org for event in events],
-        [event.hour for event in events],
-        [event.measure for event in events],
-        [event.part for event in events],
-        [each.acknowledged for each in marked],
-        [each.doubtful_since for each in marked],
-        [each.retry_seconds for each in marked],
-        [each.error for each in marked],
+    await sql.fetch(
+        db,
+        "stripe_meter/mark",
+        orgs=[event.org for event in events],
+        hours=[event.hour for event in events],
+        measures=[event.measure for event in events],
+        parts=[event.part for event in events],
+        acknowledged=[each.acknowledged for each in marked],
+        doubtful_since=[each.doubtful_since for each in marked],
+        retry_seconds=[each.retry_seconds for each in marked],
+        errors=[each.error for each in marked],
     )
 
 
 async def prune(db: Connection, kept_days: int, rows_max: int) -> int:
     """Delete expired rows. Returns how many."""
-    rows = await db.fetch(sql("stripe_meter/prune"), kept_days, rows_max)
-    deleted: int = rows[0]["rows"]
+    deleted: int = await sql.value(db, "stripe_meter/prune", keep_days=kept_days, rows_max=rows_max)
     return deleted

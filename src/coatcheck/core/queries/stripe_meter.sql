@@ -6,14 +6,14 @@ WHERE stripe_customer IS NOT NULL AND stripe_metered_from IS NULL
 
 -- name: collect
 -- Make meter events from hours, for the usage of each measure that no event has yet. Runs in the
--- transaction that has locked the rows named by $1 to $4, and marks these as metered. A row that came
+-- transaction that has locked the rows named by :orgs to :flows, and marks these as metered. A row that came
 -- since is counted and not marked: it is read again, and nothing is left of it then.
 --
 -- The identifier is always the same: the hash of the event's subject.
 --
--- $1 orgs, $2 hours, $3 endpoints, $4 flows of the rows   $5 measures, $6 their event names
+-- :flows  flows of the rows   :event_names  their event names
 WITH hours AS (
-    SELECT DISTINCT l.org_id, l.hour FROM unnest($1::text[], $2::timestamptz[]) AS l (org_id, hour)
+    SELECT DISTINCT l.org_id, l.hour FROM unnest(:orgs::text[], :hours::timestamptz[]) AS l (org_id, hour)
 ),
 used AS (
     SELECT h.org_id, h.hour, sum(u.completed) AS completed, sum(u.failed) AS failed,
@@ -35,7 +35,7 @@ measured AS (
                WHEN 'result_bytes' THEN u.result_bytes
            END::bigint AS total
     FROM used AS u
-    CROSS JOIN unnest($5::text[], $6::text[]) AS m (measure, event_name)
+    CROSS JOIN unnest(:measures::text[], :event_names::text[]) AS m (measure, event_name)
 ),
 made AS (
     INSERT INTO stripe_meter_events (
@@ -66,7 +66,7 @@ made AS (
 ),
 marked AS (
     UPDATE usage_hours AS u SET metered = true
-    FROM unnest($1, $2, $3::text[], $4::text[]) AS l (org_id, hour, endpoint, flow)
+    FROM unnest(:orgs, :hours, :endpoints::text[], :flows::text[]) AS l (org_id, hour, endpoint, flow)
     WHERE u.org_id = l.org_id AND u.hour = l.hour AND u.endpoint = l.endpoint AND u.flow = l.flow
 )
 SELECT count(*) AS events FROM made
@@ -74,17 +74,17 @@ SELECT count(*) AS events FROM made
 -- name: expire
 -- Give up events that are older than Stripe accepts. Walks stripe_meter_events_due.
 --
--- $1 days that Stripe accepts them for
+-- :days_max  days that Stripe accepts them for
 UPDATE stripe_meter_events AS e SET status = 'expired', ended_at = now()
-WHERE e.status = 'pending' AND e.hour + interval '1 hour' < now() - $1::integer * interval '1 day'
+WHERE e.status = 'pending' AND e.hour + interval '1 hour' < now() - :days_max::integer * interval '1 day'
 RETURNING e.org_id, e.hour, e.measure, e.value
 
 -- name: lock_hours
--- Lock the sums of ended hours that are not completely in meter events yet: oldest first, at most $1
+-- Lock the sums of ended hours that are not completely in meter events yet: oldest first, at most :hours_max
 -- hours of organisations. The roll-up waits for the locks, so that the events match the sums. Walks
 -- usage_hours_unmetered, for each organisation with a customer.
 --
--- $1 hours at most   $2 seconds after the hour's end   $3 days back
+-- :hours_max  hours at most   :after_seconds  seconds after the hour's end
 WITH chosen AS MATERIALIZED (
     SELECT o.org_id, h.hour
     FROM orgs AS o
@@ -92,14 +92,14 @@ WITH chosen AS MATERIALIZED (
         SELECT DISTINCT u.hour
         FROM usage_hours AS u
         WHERE u.org_id = o.org_id AND NOT u.metered AND u.hour >= o.stripe_metered_from
-          AND u.hour >= now() - $3::integer * interval '1 day'
-          AND u.hour <= now() - interval '1 hour' - $2::integer * interval '1 second'
+          AND u.hour >= now() - :days_back::integer * interval '1 day'
+          AND u.hour <= now() - interval '1 hour' - :after_seconds::integer * interval '1 second'
         ORDER BY u.hour
-        LIMIT $1::integer
+        LIMIT :hours_max::integer
     ) AS h
     WHERE o.stripe_customer IS NOT NULL
     ORDER BY h.hour, o.org_id
-    LIMIT $1
+    LIMIT :hours_max
 )
 SELECT u.org_id, u.hour, u.endpoint, u.flow
 FROM chosen AS c
@@ -110,8 +110,8 @@ FOR UPDATE OF u
 -- name: mark
 -- Record the outcomes of events that were sent. An acknowledged event stays acknowledged.
 --
--- $1 orgs, $2 hours, $3 measures, $4 parts   $5 whether acknowledged   $6 since when its outcome is
--- unknown, or NULL   $7 seconds until the next attempt   $8 errors, or NULL
+-- :acknowledged  whether acknowledged   :doubtful_since  since when its outcome is unknown, or NULL
+-- :retry_seconds  seconds until the next attempt   :errors  errors, or NULL
 UPDATE stripe_meter_events AS e
 SET status = CASE WHEN m.acknowledged THEN 'acknowledged' ELSE 'pending' END,
     ended_at = CASE WHEN m.acknowledged THEN now() END,
@@ -119,8 +119,8 @@ SET status = CASE WHEN m.acknowledged THEN 'acknowledged' ELSE 'pending' END,
     due_at = now() + m.seconds * interval '1 second',
     last_error = m.error
 FROM unnest(
-    $1::text[], $2::timestamptz[], $3::text[], $4::integer[], $5::boolean[], $6::timestamptz[],
-    $7::double precision[], $8::text[]
+    :orgs::text[], :hours::timestamptz[], :measures::text[], :parts::integer[], :acknowledged::boolean[], :doubtful_since::timestamptz[],
+    :retry_seconds::double precision[], :errors::text[]
 ) AS m (org_id, hour, measure, part, acknowledged, doubtful_since, seconds, error)
 WHERE e.org_id = m.org_id AND e.hour = m.hour AND e.measure = m.measure AND e.part = m.part
   AND e.status = 'pending'
@@ -129,13 +129,13 @@ WHERE e.org_id = m.org_id AND e.hour = m.hour AND e.measure = m.measure AND e.pa
 -- Delete events of expired hours. They are kept as long as the hours: what was sent of an hour must be
 -- known while more can be added to it. Walks stripe_meter_events_old.
 --
--- $1 days that they are kept   $2 rows at most
+-- :keep_days  days that they are kept
 WITH old AS MATERIALIZED (
     SELECT e.org_id, e.hour, e.measure, e.part
     FROM stripe_meter_events AS e
-    WHERE e.hour < now() - $1::integer * interval '1 day'
+    WHERE e.hour < now() - :keep_days::integer * interval '1 day'
     ORDER BY e.hour
-    LIMIT $2::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 gone AS (
@@ -147,30 +147,31 @@ SELECT count(*) AS rows FROM gone
 
 -- name: take
 -- Claim due events, and record that they are being sent: a process that dies meanwhile leaves that
--- record. They are due again after $2 seconds. Walks stripe_meter_events_due.
+-- record. They are due again after :lease_seconds seconds. Walks stripe_meter_events_due.
 --
 -- `doubtful_since` is when an event was sent before with an unknown outcome. `acknowledged` is the value
 -- that Stripe has acknowledged for the same organisation, hour and measure.
 --
--- An event that has been doubtful for more than $3 seconds stays so, however this attempt ends.
+-- An event that has been doubtful for more than :doubt_seconds seconds stays so, however this attempt ends.
 --
--- $1 events at most   $2 seconds until they are due again   $3 seconds
+-- :rows_max  events at most   :lease_seconds  seconds until they are due again
+-- :doubt_seconds  seconds
 WITH due AS MATERIALIZED (
     SELECT e.org_id, e.hour, e.measure, e.part, e.attempted_at
     FROM stripe_meter_events AS e
     WHERE e.status = 'pending' AND e.due_at <= now()
     ORDER BY e.due_at, e.hour
-    LIMIT $1::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 taken AS (
     UPDATE stripe_meter_events AS e
     SET attempts = e.attempts + 1,
         attempted_at = CASE
-            WHEN d.attempted_at < now() - $3::double precision * interval '1 second'
+            WHEN d.attempted_at < now() - :doubt_seconds::double precision * interval '1 second'
             THEN d.attempted_at ELSE now()
         END,
-        due_at = now() + $2::double precision * interval '1 second'
+        due_at = now() + :lease_seconds::double precision * interval '1 second'
     FROM due AS d
     WHERE e.org_id = d.org_id AND e.hour = d.hour AND e.measure = d.measure AND e.part = d.part
     RETURNING e.org_id, e.hour, e.measure, e.part, e.identifier, e.event_name, e.customer, e.value,

@@ -37,7 +37,7 @@ class UsableKey:
 
 async def find_keys(db: Connection, key_ids: Iterable[str]) -> list[UsableKey]:
     """The usable ones of these keys, of all organisations."""
-    rows = await db.fetch(sql("tenants/find_keys"), [*key_ids])
+    rows = await sql.fetch(db, "tenants/find_keys", keys=[*key_ids])
     return [
         UsableKey(
             row["key_id"],
@@ -59,33 +59,31 @@ async def find_keys(db: Connection, key_ids: Iterable[str]) -> list[UsableKey]:
 
 async def find_orgs(db: Connection, org_ids: Iterable[str]) -> dict[str, Org]:
     """The organisations with these ids; missing ones are left out."""
-    rows = await db.fetch(sql("tenants/find_orgs"), [*org_ids])
+    rows = await sql.fetch(db, "tenants/find_orgs", orgs=[*org_ids])
     return {row["org_id"]: _org(row) for row in rows}
 
 
 async def create_org(db: Connection, org: str, name: str, limits: OrgLimits) -> Org | None:
     """Create an organisation with the workspace ``default``; None if the id is taken."""
-    rows = await db.fetch(
-        sql("tenants/create_org"),
-        org,
-        name,
-        DEFAULT_WORKSPACE,
-        *_rate_and_backlog(limits),
-        limits.timeout_max,
+    rows = await sql.fetch(
+        db,
+        "tenants/create_org",
+        org=org,
+        name=name,
+        workspace=DEFAULT_WORKSPACE,
+        **_limits(limits),
     )
     return _org(rows[0]) if rows else None
 
 
 async def limit_org(db: Connection, org: str, limits: OrgLimits) -> Org | None:
     """Set an organisation's limits on every replica, from now on. None: no such organisation."""
-    rows = await db.fetch(
-        sql("tenants/limit_org"), org, *_rate_and_backlog(limits), KEYS, limits.timeout_max
-    )
+    rows = await sql.fetch(db, "tenants/limit_org", org=org, channel=KEYS, **_limits(limits))
     return _org(rows[0]) if rows else None
 
 
 async def list_orgs(db: Connection) -> list[Org]:
-    return [_org(row) for row in await db.fetch(sql("tenants/list_orgs"))]
+    return [_org(row) for row in await sql.fetch(db, "tenants/list_orgs")]
 
 
 async def create_key(
@@ -101,42 +99,45 @@ async def create_key(
     seconds_to_live: float | None = None,
 ) -> StoredApiKey | None:
     """Store a key that was just minted; None if there is no such organisation."""
-    rows = await db.fetch(
-        sql("tenants/create_key"),
-        org,
-        key_id,
-        user,
-        name,
-        digest,
-        sorted(scope.value for scope in scopes),
-        None if rate is None else rate.requests,
-        None if rate is None else rate.seconds,
-        seconds_to_live,
+    rows = await sql.fetch(
+        db,
+        "tenants/create_key",
+        org=org,
+        key=key_id,
+        user=user,
+        name=name,
+        digest=digest,
+        scopes=sorted(scope.value for scope in scopes),
+        rate_requests=None if rate is None else rate.requests,
+        rate_seconds=None if rate is None else rate.seconds,
+        seconds_to_live=seconds_to_live,
     )
     return _key(rows[0]) if rows else None
 
 
 async def reset_key(db: Connection, org: str, key_id: str, digest: bytes) -> bool:
     """Give a key another secret, and make it valid again. False: no such key."""
-    return bool(await db.fetch(sql("tenants/reset_key"), org, key_id, digest, KEYS))
+    return bool(
+        await sql.fetch(db, "tenants/reset_key", org=org, key=key_id, digest=digest, channel=KEYS)
+    )
 
 
 async def list_keys(
     db: Connection, org: str, *, after: str | None, limit: int
 ) -> list[StoredApiKey]:
     """An organisation's keys, newest first, older than ``after``."""
-    rows = await db.fetch(sql("tenants/list_keys"), org, after, limit)
+    rows = await sql.fetch(db, "tenants/list_keys", org=org, after=after, limit=limit)
     return [_key(row) for row in rows]
 
 
 async def get_key(db: Connection, org: str, key_id: str) -> StoredApiKey | None:
-    rows = await db.fetch(sql("tenants/get_key"), org, key_id)
+    rows = await sql.fetch(db, "tenants/get_key", org=org, key=key_id)
     return _key(rows[0]) if rows else None
 
 
 async def revoke(db: Connection, org: str, key_id: str) -> bool:
     """Revoke a key for good, on every replica. False: no such key."""
-    return bool(await db.fetch(sql("tenants/revoke_key"), org, key_id, KEYS))
+    return bool(await sql.fetch(db, "tenants/revoke_key", org=org, key=key_id, channel=KEYS))
 
 
 def _org(row: asyncpg.Record) -> Org:
@@ -164,10 +165,13 @@ def _key(row: asyncpg.Record) -> StoredApiKey:
     )
 
 
-def _rate_and_backlog(limits: OrgLimits) -> tuple[int | None, int | None, int | None]:
-    if limits.rate is None:
-        return None, None, limits.backlog_max
-    return limits.rate.requests, limits.rate.seconds, limits.backlog_max
+def _limits(limits: OrgLimits) -> dict[str, int | None]:
+    return {
+        "rate_requests": None if limits.rate is None else limits.rate.requests,
+        "rate_seconds": None if limits.rate is None else limits.rate.seconds,
+        "backlog_max": limits.backlog_max,
+        "timeout_max": limits.timeout_max,
+    }
 
 
 def _rate(requests: int | None, seconds: int | None) -> RateLimit | None:

@@ -1,7 +1,7 @@
 -- name: create
 -- Create an upload, before its URL is given out. Safe to repeat after a lost answer.
 INSERT INTO uploads AS u (org_id, id, owner, blob_key, expires_at)
-VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5))
+VALUES (:org, :upload, :owner, :blob_key, now() + make_interval(secs => :life_seconds))
 ON CONFLICT (org_id, id) DO UPDATE SET expires_at = u.expires_at
 RETURNING org_id, id, owner, blob_key, created_at, expires_at, false AS is_expired, used_by
 
@@ -10,20 +10,20 @@ RETURNING org_id, id, owner, blob_key, created_at, expires_at, false AS is_expir
 SELECT org_id, id, owner, blob_key, created_at, expires_at, expires_at <= now() AS is_expired,
        used_by
 FROM uploads
-WHERE id = $1
+WHERE id = :upload
 
 -- name: get
 -- An upload of an organisation.
 SELECT org_id, id, owner, blob_key, created_at, expires_at, expires_at <= now() AS is_expired,
        used_by
 FROM uploads
-WHERE org_id = $1 AND id = $2
+WHERE org_id = :org AND id = :upload
 
 -- name: known
 -- Which of these staged files are still needed: neither expired nor used, or still to be read. For some
 -- minutes longer, because a transaction that used one in time may not have committed yet.
 SELECT u.blob_key
-FROM unnest($1::uuid[], $2::text[]) AS b (id, blob_key)
+FROM unnest(:uploads::uuid[], :blob_keys::text[]) AS b (id, blob_key)
 JOIN uploads AS u ON u.id = b.id AND u.blob_key = b.blob_key
 WHERE (u.used_by IS NULL AND u.expires_at > now() - interval '10 minutes')
    OR (u.used_by IS NOT NULL AND u.released_at IS NULL)
@@ -37,7 +37,7 @@ WITH old AS MATERIALIZED (
     WHERE u.expires_at <= now() - interval '10 minutes'
       AND (u.used_by IS NULL OR u.released_at IS NOT NULL)
     ORDER BY u.expires_at
-    LIMIT $1::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM uploads AS u USING old AS o WHERE u.org_id = o.org_id AND u.id = o.id
@@ -47,6 +47,6 @@ RETURNING u.id
 -- Use an upload: once, in time, and in the transaction that writes its reader. From then on it is kept
 -- until the reader has read it (released_at).
 UPDATE uploads
-SET used_by = $4
-WHERE org_id = $1 AND id = $2 AND owner = $3 AND used_by IS NULL AND expires_at > now()
+SET used_by = :used_by
+WHERE org_id = :org AND id = :upload AND owner = :owner AND used_by IS NULL AND expires_at > now()
 RETURNING blob_key

@@ -18,7 +18,9 @@ async def read(
     db: Connection, org: str, first_day: date, last_day: date, endpoint: str | None
 ) -> list[UsageRow]:
     """An organisation's usage by day, endpoint and flow; both days are included."""
-    rows = await db.fetch(sql("usage/read"), org, first_day, last_day, endpoint)
+    rows = await sql.fetch(
+        db, "usage/read", org=org, first_day=first_day, last_day=last_day, endpoint=endpoint
+    )
     return [UsageRow(*row) for row in rows]
 
 
@@ -26,14 +28,15 @@ async def read_hours(
     db: Connection, org: str, first_day: date, last_day: date, endpoint: str | None
 ) -> list[UsageRow]:
     """The same by hour, endpoint and flow, as far back as hours are kept."""
-    rows = await db.fetch(sql("usage/read_hours"), org, first_day, last_day, endpoint)
+    rows = await sql.fetch(
+        db, "usage/read_hours", org=org, first_day=first_day, last_day=last_day, endpoint=endpoint
+    )
     return [UsageRow(*row) for row in rows]
 
 
 async def prune_hours(db: Connection, kept_days: int, rows_max: int) -> int:
     """Delete expired sums of hours. Returns how many."""
-    rows = await db.fetch(sql("usage/prune_hours"), kept_days, rows_max)
-    deleted: int = rows[0]["rows"]
+    deleted: int = await sql.value(db, "usage/prune_hours", keep_days=kept_days, rows_max=rows_max)
     return deleted
 
 
@@ -47,5 +50,5 @@ class RolledUp:
 
 async def roll_up(db: Connection, rows_max: int) -> RolledUp:
     """Move a chunk of deltas into the sums."""
-    rows = await db.fetch(sql("usage/roll_up"), rows_max)
+    rows = await sql.fetch(db, "usage/roll_up", rows_max=rows_max)
     return RolledUp(rows[0]["deltas"], list(rows[0]["groups"]))

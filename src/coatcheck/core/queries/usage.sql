@@ -23,13 +23,13 @@ INSERT INTO usage_deltas (
 -- Delete expired sums of hours, oldest first, a chunk at a time. Walks usage_hours_old. The sums of days
 -- stay.
 --
--- $1 days that they are kept   $2 rows at most
+-- :keep_days  days that they are kept
 WITH old AS MATERIALIZED (
     SELECT u.org_id, u.hour, u.endpoint, u.flow
     FROM usage_hours AS u
-    WHERE u.hour < now() - $1::integer * interval '1 day'
+    WHERE u.hour < now() - :keep_days::integer * interval '1 day'
     ORDER BY u.hour
-    LIMIT $2::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 gone AS (
@@ -40,10 +40,10 @@ gone AS (
 SELECT count(*) AS rows FROM gone
 
 -- name: read
--- An organisation's usage from $2 to $3, by day, endpoint and flow: the sums, and the deltas that are
+-- An organisation's usage from :first_day to :last_day, by day, endpoint and flow: the sums, and the deltas that are
 -- not in them yet, read in one snapshot.
 --
--- $1 org   $2 first day   $3 last day   $4 endpoint, or NULL for all
+-- :endpoint  endpoint, or NULL for all
 SELECT u.day, u.endpoint, u.flow, sum(u.completed)::bigint, sum(u.failed)::bigint,
        sum(u.cancelled)::bigint, sum(u.attempts)::bigint, sum(u.run_seconds),
        sum(u.payload_bytes)::bigint, sum(u.result_bytes)::bigint
@@ -51,7 +51,7 @@ FROM (
     SELECT day, endpoint, flow, completed, failed, cancelled, attempts, run_seconds,
            payload_bytes, result_bytes
     FROM usage
-    WHERE org_id = $1 AND day BETWEEN $2 AND $3 AND ($4::text IS NULL OR endpoint = $4)
+    WHERE org_id = :org AND day BETWEEN :first_day AND :last_day AND (:endpoint::text IS NULL OR endpoint = :endpoint)
     UNION ALL
     SELECT day, endpoint, coalesce(task.usage_flow, flow), completed, failed, cancelled, attempts, run_seconds,
            payload_bytes, result_bytes
@@ -61,16 +61,16 @@ FROM (
         FROM runs AS r
         WHERE r.org_id = d.org_id AND r.id = d.run_id
     ) AS task ON true
-    WHERE d.org_id = $1 AND d.day BETWEEN $2 AND $3 AND ($4::text IS NULL OR d.endpoint = $4)
+    WHERE d.org_id = :org AND d.day BETWEEN :first_day AND :last_day AND (:endpoint::text IS NULL OR d.endpoint = :endpoint)
 ) AS u
 GROUP BY u.day, u.endpoint, u.flow
 ORDER BY u.day, u.endpoint, u.flow
 
 -- name: read_hours
--- An organisation's usage from day $2 to day $3, by hour, endpoint and flow: the hourly sums, and the
+-- An organisation's usage from day :first_day to day :last_day, by hour, endpoint and flow: the hourly sums, and the
 -- deltas that are not in them yet, read in one snapshot. Walks the key of usage_hours.
 --
--- $1 org   $2 first day   $3 last day   $4 endpoint, or NULL for all
+-- :endpoint  endpoint, or NULL for all
 SELECT (u.hour AT TIME ZONE 'UTC')::date, u.endpoint, u.flow, sum(u.completed)::bigint,
        sum(u.failed)::bigint, sum(u.cancelled)::bigint, sum(u.attempts)::bigint, sum(u.run_seconds),
        sum(u.payload_bytes)::bigint, sum(u.result_bytes)::bigint, u.hour
@@ -78,9 +78,9 @@ FROM (
     SELECT hour, endpoint, flow, completed, failed, cancelled, attempts, run_seconds,
            payload_bytes, result_bytes
     FROM usage_hours
-    WHERE org_id = $1 AND hour >= $2::date::timestamp AT TIME ZONE 'UTC'
-      AND hour < ($3::date + 1)::timestamp AT TIME ZONE 'UTC'
-      AND ($4::text IS NULL OR endpoint = $4)
+    WHERE org_id = :org AND hour >= :first_day::date::timestamp AT TIME ZONE 'UTC'
+      AND hour < (:last_day::date + 1)::timestamp AT TIME ZONE 'UTC'
+      AND (:endpoint::text IS NULL OR endpoint = :endpoint)
     UNION ALL
     SELECT date_trunc('hour', d.ended_at, 'UTC'), d.endpoint, coalesce(task.usage_flow, d.flow),
            d.completed, d.failed, d.cancelled, d.attempts, d.run_seconds, d.payload_bytes,
@@ -91,9 +91,9 @@ FROM (
         FROM runs AS r
         WHERE r.org_id = d.org_id AND r.id = d.run_id
     ) AS task ON true
-    WHERE d.org_id = $1 AND d.ended_at >= $2::date::timestamp AT TIME ZONE 'UTC'
-      AND d.ended_at < ($3::date + 1)::timestamp AT TIME ZONE 'UTC'
-      AND ($4::text IS NULL OR d.endpoint = $4)
+    WHERE d.org_id = :org AND d.ended_at >= :first_day::date::timestamp AT TIME ZONE 'UTC'
+      AND d.ended_at < (:last_day::date + 1)::timestamp AT TIME ZONE 'UTC'
+      AND (:endpoint::text IS NULL OR d.endpoint = :endpoint)
 ) AS u
 GROUP BY u.hour, u.endpoint, u.flow
 ORDER BY u.hour, u.endpoint, u.flow
@@ -111,12 +111,14 @@ ORDER BY u.hour, u.endpoint, u.flow
 -- A run that another transaction has locked, for instance to write a chunk of tasks, is not waited for:
 -- all maintenance would wait as well. Its deltas are left for the next time.
 --
--- Returns how many deltas it moved, and the groups of runs whose counters changed.   $1 deltas at most
+-- Returns how many deltas it moved, and the groups of runs whose counters changed.
+--
+-- :rows_max  deltas at most
 WITH taken AS MATERIALIZED (
     SELECT d.org_id, d.seq, d.run_id
     FROM usage_deltas AS d
     ORDER BY d.org_id, d.seq
-    LIMIT $1::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 free_runs AS MATERIALIZED (

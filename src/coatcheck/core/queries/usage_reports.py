@@ -16,24 +16,32 @@ async def make(
     db: Connection, period: str, *, rows_max: int, after_seconds: int, days_back: int
 ) -> int:
     """Make missing reports, and write their webhook deliveries. Returns how many."""
-    made = await db.fetch(sql("usage_reports/make"), period, rows_max, after_seconds, days_back)
+    made = await sql.fetch(
+        db,
+        "usage_reports/make",
+        period=period,
+        rows_max=rows_max,
+        after_seconds=after_seconds,
+        days_back=days_back,
+    )
     return len(made)
 
 
 async def list_all(db: Connection, org: str) -> list[UsageReport]:
     """An organisation's reports without their items, newest first."""
-    return [_report(row) for row in await db.fetch(sql("usage_reports/list"), org)]
+    return [_report(row) for row in await sql.fetch(db, "usage_reports/list", org=org)]
 
 
 async def find(db: Connection, org: str, report: UUID) -> UsageReport | None:
-    rows = await db.fetch(sql("usage_reports/find"), org, report)
+    rows = await sql.fetch(db, "usage_reports/find", org=org, report=report)
     return _report(rows[0], rows[0]["items"]) if rows else None
 
 
 async def prune(db: Connection, kept_days: int, rows_max: int) -> int:
     """Delete expired reports. Returns how many."""
-    rows = await db.fetch(sql("usage_reports/prune"), kept_days, rows_max)
-    deleted: int = rows[0]["rows"]
+    deleted: int = await sql.value(
+        db, "usage_reports/prune", keep_days=kept_days, rows_max=rows_max
+    )
     return deleted
 
 

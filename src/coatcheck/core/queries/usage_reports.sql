@@ -1,44 +1,40 @@
 -- name: find
 -- One report of an organisation, by its id.
---
--- $1 org   $2 report
 SELECT r.id, r.period, r.first_day, r.last_day, r.created_at, r.totals::text AS totals,
        r.items::text AS items
 FROM usage_reports AS r
-WHERE r.org_id = $1 AND r.id = $2
+WHERE r.org_id = :org AND r.id = :report
 
 -- name: list
 -- An organisation's reports, the newest period first. Walks the primary key. They are few: as many as
 -- are made within their retention.
---
--- $1 org
 SELECT r.id, r.period, r.first_day, r.last_day, r.created_at, r.totals::text AS totals
 FROM usage_reports AS r
-WHERE r.org_id = $1
+WHERE r.org_id = :org
 ORDER BY r.last_day DESC, r.period, r.id
 
 -- name: make
 -- Make the missing reports, each once, and write the webhook deliveries of each in the same statement.
 -- The primary key decides: the second process makes none, and writes no delivery.
 --
--- A period is reported once it ended $3 seconds ago, so that a statement that ended jobs just before
+-- A period is reported once it ended :after_seconds seconds ago, so that a statement that ended jobs just before
 -- midnight has committed; and not while deltas of it wait for the roll-up. Periods that ended within
--- the last $4 days are checked, so that reports which a downtime prevented are made later.
+-- the last :days_back days are checked, so that reports which a downtime prevented are made later.
 --
 -- The organisations are found by steps through the key of `usage`, an entry each; the rest by keys.
 --
--- $1 day, week or month   $2 reports at most   $3 seconds after the period's end   $4 days back
+-- :period  day, week or month   :after_seconds  seconds after the period's end
 WITH RECURSIVE periods AS MATERIALIZED (
     SELECT p.starts::date AS first_day, (p.starts + p.step)::date - 1 AS last_day
     FROM (
-        SELECT g.starts, ('1 ' || $1::text)::interval AS step
+        SELECT g.starts, ('1 ' || :period::text)::interval AS step
         FROM generate_series(
-            date_trunc($1, now() AT TIME ZONE 'UTC' - $4::integer * interval '1 day'),
-            now() AT TIME ZONE 'UTC', ('1 ' || $1)::interval
+            date_trunc(:period, now() AT TIME ZONE 'UTC' - :days_back::integer * interval '1 day'),
+            now() AT TIME ZONE 'UTC', ('1 ' || :period)::interval
         ) AS g (starts)
     ) AS p
-    WHERE p.starts + p.step <= now() AT TIME ZONE 'UTC' - $3::integer * interval '1 second'
-      AND p.starts + p.step > now() AT TIME ZONE 'UTC' - $4 * interval '1 day'
+    WHERE p.starts + p.step <= now() AT TIME ZONE 'UTC' - :after_seconds::integer * interval '1 second'
+      AND p.starts + p.step > now() AT TIME ZONE 'UTC' - :days_back * interval '1 day'
 ),
 orgs AS (
     (SELECT u.org_id FROM usage AS u ORDER BY u.org_id LIMIT 1)
@@ -57,18 +53,18 @@ missing AS MATERIALIZED (
           )
       AND NOT EXISTS (
               SELECT FROM usage_reports AS r
-              WHERE r.org_id = o.org_id AND r.period = $1 AND r.first_day = p.first_day
+              WHERE r.org_id = o.org_id AND r.period = :period AND r.first_day = p.first_day
           )
       AND NOT EXISTS (
               SELECT FROM usage_deltas AS d
               WHERE d.org_id = o.org_id AND d.day BETWEEN p.first_day AND p.last_day
           )
     ORDER BY p.first_day, o.org_id
-    LIMIT $2::integer
+    LIMIT :rows_max::integer
 ),
 made AS (
     INSERT INTO usage_reports (org_id, period, first_day, last_day, totals, items)
-    SELECT m.org_id, $1, m.first_day, m.last_day, used.totals, used.items
+    SELECT m.org_id, :period, m.first_day, m.last_day, used.totals, used.items
     FROM missing AS m
     CROSS JOIN LATERAL (
         SELECT jsonb_build_object(
@@ -113,13 +109,13 @@ SELECT m.org_id, m.period, m.first_day FROM made AS m
 -- name: prune
 -- Delete expired reports, oldest first, a chunk at a time. Walks usage_reports_old.
 --
--- $1 days that they are kept   $2 rows at most
+-- :keep_days  days that they are kept
 WITH old AS MATERIALIZED (
     SELECT r.org_id, r.id
     FROM usage_reports AS r
-    WHERE r.created_at < now() - $1::integer * interval '1 day'
+    WHERE r.created_at < now() - :keep_days::integer * interval '1 day'
     ORDER BY r.created_at
-    LIMIT $2::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 gone AS (

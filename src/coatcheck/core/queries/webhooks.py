@@ -99,11 +99,12 @@ async def upsert_targets(
 ) -> None:
     """Make sure that targets, as (org, id, url), exist and stay for days: for a caller that refers
     to them in a row of its own within a minute."""
-    await db.fetch(
-        sql("webhooks/upsert_targets"),
-        [org for org, _, _ in targets],
-        [target for _, target, _ in targets],
-        [url for _, _, url in targets],
+    await sql.fetch(
+        db,
+        "webhooks/upsert_targets",
+        orgs=[org for org, _, _ in targets],
+        targets=[target for _, target, _ in targets],
+        urls=[url for _, _, url in targets],
     )
 
 
@@ -120,17 +121,19 @@ async def claim(
 
     async def choose(connection: RawConnection) -> list[asyncpg.Record]:
         async with connection.transaction():
-            await connection.execute(sql("webhooks/lock_claims"), CLAIM_LOCK)
-            return await connection.fetch(
-                sql("webhooks/claim"),
-                room.places,
-                room.places_of_failing,
-                room.per_org,
-                room.per_target,
-                lease_seconds,
-                *after,
-                targets_max,
-                lease,
+            await sql.fetch(connection, "webhooks/lock_claims", lock=CLAIM_LOCK)
+            return await sql.fetch(
+                connection,
+                "webhooks/claim",
+                places=room.places,
+                failing_places=room.places_of_failing,
+                per_org=room.per_org,
+                per_target=room.per_target,
+                lease_seconds=lease_seconds,
+                after_org=after[0],
+                after_target=after[1],
+                targets_max=targets_max,
+                lease=lease,
             )
 
     rows = await db.run(choose)
@@ -141,14 +144,13 @@ async def claim(
 
 async def overdue_seconds(db: Connection) -> float | None:
     """How long the oldest delivery that can be posted has been due; None if none is."""
-    rows = await db.fetch(sql("webhooks/overdue"))
-    seconds: float | None = rows[0][0]
+    seconds: float | None = await sql.value(db, "webhooks/overdue")
     return seconds
 
 
 async def next_due_seconds(db: Connection) -> float | None:
     """Seconds until a delivery is due, not above 0 if one is; None if there is none."""
-    seconds: float | None = (await db.fetch(sql("webhooks/next_due")))[0][0]
+    seconds: float | None = await sql.value(db, "webhooks/next_due")
     return seconds
 
 
@@ -158,16 +160,17 @@ async def mark(db: Connection, marks: Sequence[Mark]) -> set[UUID]:
     In the order of their keys, as in ``renew``: the two wait for each other, and do not deadlock.
     """
     marks = sorted(marks, key=lambda each: (each.org, each.delivery))
-    rows = await db.fetch(
-        sql("webhooks/mark"),
-        [each.org for each in marks],
-        [each.delivery for each in marks],
-        [each.lease for each in marks],
-        [each.status.value for each in marks],
-        [each.status_code for each in marks],
-        [each.error for each in marks],
-        [each.delay_seconds for each in marks],
-        [each.asked_seconds for each in marks],
+    rows = await sql.fetch(
+        db,
+        "webhooks/mark",
+        orgs=[each.org for each in marks],
+        deliveries=[each.delivery for each in marks],
+        leases=[each.lease for each in marks],
+        statuses=[each.status.value for each in marks],
+        status_codes=[each.status_code for each in marks],
+        errors=[each.error for each in marks],
+        delay_seconds=[each.delay_seconds for each in marks],
+        asked_seconds=[each.asked_seconds for each in marks],
     )
     return {row["id"] for row in rows}
 
@@ -175,19 +178,20 @@ async def mark(db: Connection, marks: Sequence[Mark]) -> set[UUID]:
 async def renew(db: Connection, posting: Sequence[Claimed], lease_seconds: float) -> set[UUID]:
     """Extend the leases of posts in flight. Returns the deliveries whose lease was still held."""
     posting = sorted(posting, key=lambda each: (each.event.org, each.event.id))
-    rows = await db.fetch(
-        sql("webhooks/renew"),
-        [each.event.org for each in posting],
-        [each.event.id for each in posting],
-        [each.lease for each in posting],
-        lease_seconds,
+    rows = await sql.fetch(
+        db,
+        "webhooks/renew",
+        orgs=[each.event.org for each in posting],
+        deliveries=[each.event.id for each in posting],
+        leases=[each.lease for each in posting],
+        lease_seconds=lease_seconds,
     )
     return {row["id"] for row in rows}
 
 
 async def end_disabled(db: Connection, rows_max: int) -> int:
     """End deliveries to receivers that answered 410 and to deleted endpoints. Returns how many."""
-    return len(await db.fetch(sql("webhooks/end_disabled"), rows_max))
+    return len(await sql.fetch(db, "webhooks/end_disabled", rows_max=rows_max))
 
 
 async def list_page(
@@ -202,27 +206,28 @@ async def list_page(
     limit: int,
 ) -> list[DeliveryView]:
     """An organisation's deliveries, newest first, older than ``after``, none before ``since``."""
-    rows = await db.fetch(
-        sql("webhooks/list"),
-        org,
-        after,
-        subject,
-        None if status is None else status.value,
-        target,
-        since,
-        limit,
+    rows = await sql.fetch(
+        db,
+        "webhooks/list",
+        org=org,
+        before=after,
+        subject=subject,
+        status=None if status is None else status.value,
+        target=target,
+        since=since,
+        limit=limit,
     )
     return [_view(row) for row in rows]
 
 
 async def get(db: Connection, org: str, delivery: UUID) -> DeliveryView | None:
-    rows = await db.fetch(sql("webhooks/get"), org, delivery)
+    rows = await sql.fetch(db, "webhooks/get", org=org, delivery=delivery)
     return _view(rows[0]) if rows else None
 
 
 async def replay(db: Connection, org: str, delivery: UUID) -> DeliveryView | None:
     """Send one again, at once and under the same id. Returns it; None if it does not exist."""
-    await db.fetch(sql("webhooks/replay"), org, delivery)
+    await sql.fetch(db, "webhooks/replay", org=org, delivery=delivery)
     return await get(db, org, delivery)
 
 
@@ -238,22 +243,28 @@ async def replay_range(
 ) -> list[UUID]:
     """Send deliveries again that were created in a range and have one of these statuses. Returns
     their ids, oldest first."""
-    rows = await db.fetch(
-        sql("webhooks/replay_range"),
-        org,
-        target,
-        since,
-        until,
-        [status.value for status in statuses],
-        limit,
+    rows = await sql.fetch(
+        db,
+        "webhooks/replay_range",
+        org=org,
+        target=target,
+        since=since,
+        until=until,
+        statuses=[status.value for status in statuses],
+        limit=limit,
     )
     return [row["id"] for row in rows]
 
 
 async def previous_facts(db: Connection, event: DeliveryEvent) -> Mapping[str, Any] | None:
     """The facts of the previous delivery to the same target about the same subject."""
-    rows = await db.fetch(
-        sql("webhooks/previous_facts"), event.org, event.subject, event.target, event.id
+    rows = await sql.fetch(
+        db,
+        "webhooks/previous_facts",
+        org=event.org,
+        subject=event.subject,
+        target=event.target,
+        delivery=event.id,
     )
     facts: Mapping[str, Any] | None = msgspec.json.decode(rows[0]["facts"]) if rows else None
     return facts
@@ -261,20 +272,26 @@ async def previous_facts(db: Connection, event: DeliveryEvent) -> Mapping[str, A
 
 async def secret(db: Connection, org: str) -> Secret:
     """The secret of an organisation that signs now."""
-    rows = await db.fetch(sql("webhooks/secret"), org, float(PREVIOUS_SECRET_SECONDS))
+    rows = await sql.fetch(
+        db, "webhooks/secret", org=org, previous_seconds=float(PREVIOUS_SECRET_SECONDS)
+    )
     return as_secret(rows[0]) if rows else Secret(1, None)
 
 
 async def rotate(db: Connection, org: str, generation: int) -> Secret:
     """Rotate an organisation's secret; the previous one stays valid for a day."""
-    await db.fetch(sql("webhooks/rotate"), org, generation)
+    await sql.fetch(db, "webhooks/rotate", org=org, generation=generation)
     return await secret(db, org)
 
 
 async def prune(db: Connection, rows_max: int) -> PrunedWebhooks:
     """Delete expired deliveries and unused targets. Returns how many of each were checked."""
-    (row,) = await db.fetch(
-        sql("webhooks/prune"), float(LOG_SECONDS), float(UNUSED_TARGET_SECONDS), rows_max
+    (row,) = await sql.fetch(
+        db,
+        "webhooks/prune",
+        log_seconds=float(LOG_SECONDS),
+        unused_seconds=float(UNUSED_TARGET_SECONDS),
+        rows_max=rows_max,
     )
     return PrunedWebhooks(row["deliveries"], row["targets"])
 

@@ -1,12 +1,12 @@
 -- name: add_job_webhooks
 -- Write the webhooks of the jobs that were just created: included by the statements that create jobs,
--- from their `created`. $1 org, $2 id and $12 options are as in jobs/submit; the options of a job
+-- from their `created`. :orgs, :ids and :options are as in jobs/submit; the options of a job
 -- with webhooks have `webhooks`: a list of target, url and tells.
 --
 -- Not a join: pinned plans would compare each row with each. This way it is a hashed lookup.
 INSERT INTO job_webhooks (org_id, job_id, target_id, tells)
     SELECT s.org_id, s.id, w.target, w.tells
-    FROM unnest($1::text[], $2::uuid[], $12::jsonb[]) AS s (org_id, id, options)
+    FROM unnest(:orgs::text[], :ids::uuid[], :options::jsonb[]) AS s (org_id, id, options)
     CROSS JOIN LATERAL jsonb_to_recordset(s.options -> 'webhooks') AS w (target uuid, tells smallint)
     WHERE CASE WHEN w.target IS NULL THEN false ELSE s.id IN (SELECT c.id FROM created AS c) END
 
@@ -14,37 +14,37 @@ INSERT INTO job_webhooks (org_id, job_id, target_id, tells)
 -- Change the given fields of an endpoint. One that answered 410 is enabled again. A new URL starts
 -- without failures, and without the old one's Retry-After.
 --
--- $1 org   $2 id   $3 url   $4 events   $5 description; each NULL to leave it
+-- :description  description; each NULL to leave it
 UPDATE webhook_targets AS t
-SET url = coalesce($3::text, t.url), events = coalesce($4::text[], t.events),
-    description = coalesce($5::text, t.description), disabled_at = NULL,
-    failures = CASE WHEN t.url <> $3 OR t.disabled_at IS NOT NULL THEN 0 ELSE t.failures END,
-    not_before = CASE WHEN t.url <> $3 THEN NULL ELSE t.not_before END
-WHERE t.org_id = $1 AND t.id = $2 AND t.events IS NOT NULL
+SET url = coalesce(:url::text, t.url), events = coalesce(:events::text[], t.events),
+    description = coalesce(:description::text, t.description), disabled_at = NULL,
+    failures = CASE WHEN t.url <> :url OR t.disabled_at IS NOT NULL THEN 0 ELSE t.failures END,
+    not_before = CASE WHEN t.url <> :url THEN NULL ELSE t.not_before END
+WHERE t.org_id = :org AND t.id = :endpoint AND t.events IS NOT NULL
 RETURNING /* include webhooks/endpoint_columns */
 
 -- name: claim
 -- Claim due deliveries so that no receiver waits for another: after webhooks/lock_claims.
 --
--- From each target its oldest, up to its limit: $4 at a time, one while it fails, none while its
+-- From each target its oldest, up to its limit: :per_target at a time, one while it fails, none while its
 -- Retry-After lasts, it is paused, or it is pulled (pull). A delivery is skipped while an earlier one
 -- about the same subject has never been tried: so a receiver that works gets a job's changes in order.
--- An organisation has room for $3. Then in turns: every organisation's first, every organisation's
--- second, including its deliveries in flight. Those to failing targets get at most $2 of the places.
+-- An organisation has room for :per_org. Then in turns: every organisation's first, every organisation's
+-- second, including its deliveries in flight. Those to failing targets get at most :failing_places of the places.
 --
--- The targets are found by skipping through the index from one to the next, $8 of them at most; the
+-- The targets are found by skipping through the index from one to the next, :targets_max of them at most; the
 -- next claim continues after the last one, which a row without an id returns.
 --
 -- Leases start with the statement: the transaction may have waited long for its turn.
 --
--- $1 places   $2 of them for targets that fail   $3 an organisation's   $4 a target's
--- $5 seconds that the lease lasts   $6, $7 org and target to start after   $8 targets at most
--- $9 lease
+-- :failing_places  of them for targets that fail   :per_org  an organisation's
+-- :per_target  a target's   :lease_seconds  seconds that the lease lasts
+-- :after_target  org and target to start after   :targets_max  targets at most
 WITH RECURSIVE seen AS (
     (
         SELECT d.org_id, d.target_id, 1 AS nth
         FROM webhook_deliveries AS d
-        WHERE d.status = 'pending' AND (d.org_id, d.target_id) > ($6::text, $7::uuid)
+        WHERE d.status = 'pending' AND (d.org_id, d.target_id) > (:after_org::text, :after_target::uuid)
         ORDER BY d.org_id, d.target_id
         LIMIT 1
     )
@@ -58,7 +58,7 @@ WITH RECURSIVE seen AS (
         ORDER BY d.org_id, d.target_id
         LIMIT 1
     ) AS n
-    WHERE s.nth < $8::integer
+    WHERE s.nth < :targets_max::integer
 ),
 under_way AS MATERIALIZED (
     SELECT d.org_id, d.target_id
@@ -84,7 +84,7 @@ ready AS MATERIALIZED (
         ORDER BY w.due_at, w.id
         LIMIT greatest(
             0,
-            CASE WHEN t.failures > 0 THEN 1 ELSE $4::integer END
+            CASE WHEN t.failures > 0 THEN 1 ELSE :per_target::integer END
             - (
                 SELECT count(*)
                 FROM under_way AS u
@@ -103,19 +103,19 @@ in_turn AS MATERIALIZED (
 ranked AS MATERIALIZED (
     SELECT i.*, row_number() OVER (PARTITION BY i.failing ORDER BY i.turn, i.due_at, i.id) AS place
     FROM in_turn AS i
-    WHERE i.turn <= $3::integer
+    WHERE i.turn <= :per_org::integer
 ),
 chosen AS MATERIALIZED (
     SELECT r.org_id, r.id, r.url, r.failing, r.to_endpoint, r.generation, r.rotated_at
     FROM ranked AS r
-    WHERE NOT r.failing OR r.place <= $2::integer
+    WHERE NOT r.failing OR r.place <= :failing_places::integer
     ORDER BY r.turn, r.due_at, r.id
-    LIMIT $1::integer
+    LIMIT :places::integer
 ),
 claimed AS (
     UPDATE webhook_deliveries AS d
-    SET lease = $9::uuid,
-        due_at = statement_timestamp() + $5::double precision * interval '1 second'
+    SET lease = :lease::uuid,
+        due_at = statement_timestamp() + :lease_seconds::double precision * interval '1 second'
     FROM chosen AS c
     WHERE d.org_id = c.org_id AND d.id = c.id AND d.status = 'pending' AND d.due_at <= now()
     RETURNING d.org_id, d.id, d.target_id, c.url, d.subject_kind, d.subject_id, d.run_id, d.event,
@@ -138,45 +138,43 @@ LEFT JOIN webhook_secrets AS k ON k.org_id = c.org_id
 UNION ALL
 SELECT l.org_id, NULL, l.target_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        NULL, NULL, NULL, NULL
-FROM (SELECT s.org_id, s.target_id FROM seen AS s WHERE s.nth = $8::integer) AS l
+FROM (SELECT s.org_id, s.target_id FROM seen AS s WHERE s.nth = :targets_max::integer) AS l
 
 -- name: create_endpoint
--- Register an endpoint, after lock_endpoints; no row if the organisation already has $7. Safe to
+-- Register an endpoint, after lock_endpoints; no row if the organisation already has :endpoints_max. Safe to
 -- repeat after a lost answer.
 --
--- $1 org   $2 id   $3 url   $4 events   $5 description   $6 whether it is pulled   $7 endpoints at most
+-- :pulled  whether it is pulled   :endpoints_max  endpoints at most
 INSERT INTO webhook_targets AS t (org_id, id, url, events, description, pulled)
-SELECT $1, $2::uuid, $3::text, $4::text[], $5::text, $6::boolean
+SELECT :org, :endpoint::uuid, :url::text, :events::text[], :description::text, :pulled::boolean
 WHERE (
     SELECT count(*)
     FROM webhook_targets AS known
-    WHERE known.org_id = $1 AND known.events IS NOT NULL AND known.id <> $2
-) < $7::integer
+    WHERE known.org_id = :org AND known.events IS NOT NULL AND known.id <> :endpoint
+) < :endpoints_max::integer
 ON CONFLICT (org_id, id) DO UPDATE SET used_at = now()
 RETURNING /* include webhooks/endpoint_columns */
 
 -- name: delete_endpoint
 -- Delete an endpoint: it gets no more deliveries, and end_disabled ends the pending ones. Its row
--- stays for as long as the log refers to it.   $1 org   $2 id
+-- stays for as long as the log refers to it.
 UPDATE webhook_targets AS t
 SET events = NULL, disabled_at = coalesce(t.disabled_at, now()), deleted_at = now(), used_at = now()
-WHERE t.org_id = $1 AND t.id = $2 AND t.events IS NOT NULL
+WHERE t.org_id = :org AND t.id = :endpoint AND t.events IS NOT NULL
 RETURNING t.id
 
 -- name: delete_unpulled
--- Delete pulled endpoints that nobody pulled from for $1 seconds, as delete_endpoint does: their
+-- Delete pulled endpoints that nobody pulled from for :seconds_max seconds, as delete_endpoint does: their
 -- reader has ended.
 UPDATE webhook_targets AS t
 SET events = NULL, disabled_at = coalesce(t.disabled_at, now()), deleted_at = now(), used_at = now()
 WHERE t.pulled AND t.events IS NOT NULL
-  AND coalesce(t.pulled_at, t.created_at) < now() - $1::double precision * interval '1 second'
+  AND coalesce(t.pulled_at, t.created_at) < now() - :seconds_max::double precision * interval '1 second'
 RETURNING t.id
 
 -- name: end_disabled
 -- End pending deliveries to receivers that answered 410 and to deleted endpoints. They stay in the log;
 -- those to the former can be sent again.
---
--- $1 rows at most
 WITH unwanted AS MATERIALIZED (
     SELECT d.org_id, d.id, t.deleted_at IS NOT NULL AS is_deleted
     FROM webhook_targets AS t
@@ -185,10 +183,10 @@ WITH unwanted AS MATERIALIZED (
         FROM webhook_deliveries AS w
         WHERE w.status = 'pending' AND w.org_id = t.org_id AND w.target_id = t.id
           AND (w.lease IS NULL OR w.due_at <= now())
-        LIMIT $1::integer
+        LIMIT :rows_max::integer
     ) AS d
     WHERE t.disabled_at IS NOT NULL
-    LIMIT $1::integer
+    LIMIT :rows_max::integer
 )
 UPDATE webhook_deliveries AS d
 SET status = 'disabled', lease = NULL, due_at = NULL, ended_at = now(),
@@ -209,27 +207,27 @@ t.org_id, t.id, t.url, t.events, t.description, t.pulled, t.generation, t.failur
 -- name: endpoint_secret
 -- The secret of an endpoint, as secret returns that of an organisation.
 --
--- $1 org   $2 id   $3 seconds that the previous one stays valid after a rotation
-SELECT t.generation, t.rotated_at + $3::double precision * interval '1 second' AS previous_until,
-       t.rotated_at + $3::double precision * interval '1 second' > now() AS previous_signs
+-- :previous_seconds  seconds that the previous one stays valid after a rotation
+SELECT t.generation, t.rotated_at + :previous_seconds::double precision * interval '1 second' AS previous_until,
+       t.rotated_at + :previous_seconds::double precision * interval '1 second' > now() AS previous_signs
 FROM webhook_targets AS t
-WHERE t.org_id = $1 AND t.id = $2 AND t.events IS NOT NULL
+WHERE t.org_id = :org AND t.id = :endpoint AND t.events IS NOT NULL
 
 -- name: get
--- One delivery.   $1 org   $2 id
+-- One delivery.
 SELECT /* include webhooks/view_columns */
 FROM webhook_deliveries AS d
 LEFT JOIN webhook_targets AS t ON t.org_id = d.org_id AND t.id = d.target_id
-WHERE d.org_id = $1 AND d.id = $2
+WHERE d.org_id = :org AND d.id = :delivery
 
 -- name: held
 -- How often deliveries were tried that a puller still holds.
 --
--- $1 org   $2 endpoint   $3 ids   $4 lease of each
+-- :leases  lease of each
 SELECT d.id, d.tries
-FROM unnest($3::uuid[], $4::uuid[]) AS h (id, lease)
-JOIN webhook_deliveries AS d ON d.org_id = $1 AND d.id = h.id AND d.lease = h.lease
-WHERE d.target_id = $2
+FROM unnest(:deliveries::uuid[], :leases::uuid[]) AS h (id, lease)
+JOIN webhook_deliveries AS d ON d.org_id = :org AND d.id = h.id AND d.lease = h.lease
+WHERE d.target_id = :endpoint
 
 -- name: list
 -- An organisation's deliveries, newest first. Their ids begin with the time of their creation, so that a
@@ -237,34 +235,36 @@ WHERE d.target_id = $2
 --
 -- Sent with custom plans, so that filters which are NULL are not part of the plan.
 --
--- $1 org   $2 older than this id, or NULL   $3 of this job or group, or NULL   $4 status, or NULL
--- $5 to this target, or NULL   $6 from this id on, or NULL   $7 rows at most
+-- :before  older than this id, or NULL   :subject  of this job or group, or NULL
+-- :status  status, or NULL   :target  to this target, or NULL   :since  from this id on, or NULL
 SELECT /* include webhooks/view_columns */
 FROM webhook_deliveries AS d
 LEFT JOIN webhook_targets AS t ON t.org_id = d.org_id AND t.id = d.target_id
-WHERE d.org_id = $1 AND ($2::uuid IS NULL OR d.id < $2)
-  AND ($3::uuid IS NULL OR d.subject_id = $3)
-  AND ($4::text IS NULL OR d.status = $4)
-  AND ($5::uuid IS NULL OR d.target_id = $5)
-  AND ($6::uuid IS NULL OR d.id >= $6)
+WHERE d.org_id = :org AND (:before::uuid IS NULL OR d.id < :before)
+  AND (:subject::uuid IS NULL OR d.subject_id = :subject)
+  AND (:status::text IS NULL OR d.status = :status)
+  AND (:target::uuid IS NULL OR d.target_id = :target)
+  AND (:since::uuid IS NULL OR d.id >= :since)
 ORDER BY d.id DESC
-LIMIT $7::integer
+LIMIT :limit::integer
 
 -- name: list_endpoints
--- An organisation's endpoints, or one of them, oldest first: there are few.   $1 org   $2 id, or NULL
+-- An organisation's endpoints, or one of them, oldest first: there are few.
+--
+-- :endpoint  id, or NULL
 SELECT /* include webhooks/endpoint_columns */
 FROM webhook_targets AS t
-WHERE t.org_id = $1 AND t.events IS NOT NULL AND ($2::uuid IS NULL OR t.id = $2)
+WHERE t.org_id = :org AND t.events IS NOT NULL AND (:endpoint::uuid IS NULL OR t.id = :endpoint)
 ORDER BY t.id
 
 -- name: lock_claims
 -- Serialise claims of deliveries, until the transaction ends: the next claim then counts what this one
 -- took. A statement of its own, because a statement's snapshot dates from its start.
-SELECT pg_advisory_xact_lock($1)
+SELECT pg_advisory_xact_lock(:lock)
 
 -- name: lock_endpoints
 -- Serialise additions to an organisation's endpoints, until the transaction ends: they are counted.
-SELECT pg_advisory_xact_lock($1::integer, hashtext($2))
+SELECT pg_advisory_xact_lock(:lock::integer, hashtext(:org))
 
 -- name: mark
 -- Record the outcomes of posts: delivered, to be retried, exhausted or disabled. Fenced by the lease: a
@@ -273,8 +273,7 @@ SELECT pg_advisory_xact_lock($1::integer, hashtext($2))
 -- Counts a target's failures; a success resets them. Records its Retry-After. Targets are locked in the
 -- order of their key: two of these that meet wait, and do not deadlock.
 --
--- $1-$7 org, id, lease, status, HTTP status or NULL, error or NULL, seconds until the retry
--- $8 seconds of the target's Retry-After, or NULL
+-- :asked_seconds  seconds of the target's Retry-After, or NULL
 WITH marked AS (
     UPDATE webhook_deliveries AS d
     SET status = s.status, lease = NULL, tries = least(d.tries + 1, 32767),
@@ -284,8 +283,8 @@ WITH marked AS (
         END,
         ended_at = CASE WHEN s.status <> 'pending' THEN now() END
     FROM unnest(
-        $1::text[], $2::uuid[], $3::uuid[], $4::text[], $5::integer[], $6::text[],
-        $7::double precision[], $8::double precision[]
+        :orgs::text[], :deliveries::uuid[], :leases::uuid[], :statuses::text[], :status_codes::integer[], :errors::text[],
+        :delay_seconds::double precision[], :asked_seconds::double precision[]
     ) AS s (org_id, id, lease, status, status_code, error, delay_seconds, peace_seconds)
     WHERE d.org_id = s.org_id AND d.id = s.id AND d.lease = s.lease
     RETURNING d.org_id, d.id, d.target_id, d.status, s.peace_seconds
@@ -339,19 +338,19 @@ WHERE t.paused_at IS NULL AND t.disabled_at IS NULL AND NOT t.pulled
   AND (t.not_before IS NULL OR t.not_before <= now())
 
 -- name: pause_endpoint
--- Pause an endpoint: its deliveries are written, and wait.   $1 org   $2 id
+-- Pause an endpoint: its deliveries are written, and wait.
 UPDATE webhook_targets AS t
 SET paused_at = coalesce(t.paused_at, now())
-WHERE t.org_id = $1 AND t.id = $2 AND t.events IS NOT NULL
+WHERE t.org_id = :org AND t.id = :endpoint AND t.events IS NOT NULL
 RETURNING /* include webhooks/endpoint_columns */
 
 -- name: previous_facts
 -- The facts of the previous delivery to this target about this subject, if there was one.
 --
--- $1 org   $2 subject   $3 target   $4 id of a delivery
+-- :delivery  id of a delivery
 SELECT d.facts::text AS facts
 FROM webhook_deliveries AS d
-WHERE d.org_id = $1 AND d.subject_id = $2 AND d.target_id = $3 AND d.id < $4
+WHERE d.org_id = :org AND d.subject_id = :subject AND d.target_id = :target AND d.id < :delivery
 ORDER BY d.id DESC
 LIMIT 1
 
@@ -362,14 +361,14 @@ LIMIT 1
 -- A statement that refers to a target meanwhile does not lose it: it found the target young, or has set
 -- used_at, and then the target is skipped or no longer old here (webhooks/target_upsert).
 --
--- $1 seconds that the log is kept   $2 seconds that an unused target is kept   $3 rows at most
+-- :log_seconds  seconds that the log is kept   :unused_seconds  seconds that an unused target is kept
 WITH old AS MATERIALIZED (
     SELECT d.org_id, d.id
     FROM webhook_deliveries AS d
     WHERE d.ended_at IS NOT NULL
-      AND d.ended_at <= now() - $1::double precision * interval '1 second'
+      AND d.ended_at <= now() - :log_seconds::double precision * interval '1 second'
     ORDER BY d.ended_at
-    LIMIT $3::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 deliveries_gone AS (
@@ -381,9 +380,9 @@ deliveries_gone AS (
 aged AS MATERIALIZED (
     SELECT t.org_id, t.id, t.events IS NOT NULL AS is_endpoint
     FROM webhook_targets AS t
-    WHERE t.used_at <= now() - $2::double precision * interval '1 second'
+    WHERE t.used_at <= now() - :unused_seconds::double precision * interval '1 second'
     ORDER BY t.used_at
-    LIMIT $3::integer
+    LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
 ),
 judged AS MATERIALIZED (
@@ -414,20 +413,22 @@ targets_gone AS (
 SELECT (SELECT count(*) FROM deliveries_gone)::integer AS deliveries,
        (SELECT count(*) FROM judged)::integer AS targets
 
--- name: pull
+-- name: pull once
 -- Claim due deliveries of a pulled endpoint, each under a lease, as claim does for posted ones:
 -- oldest first, and those about a subject in order. Records from time to time that the endpoint was
 -- pulled: a waiting reader asks twice a second, and an empty answer should cost no write.
 --
 -- One row without an id if nothing is due; none if there is no such endpoint.
 --
--- $1 org   $2 endpoint   $3 rows at most   $4 seconds that the lease lasts   $5 lease
+-- :lease_seconds  seconds that the lease lasts
+--
+-- Once: a repeat after a lost answer would need another lease.
 WITH endpoint AS MATERIALIZED (
     SELECT t.org_id, t.id, t.url, t.failures, t.generation, t.rotated_at,
            t.paused_at IS NULL AND t.disabled_at IS NULL
            AND (t.not_before IS NULL OR t.not_before <= now()) AS wants_some
     FROM webhook_targets AS t
-    WHERE t.org_id = $1 AND t.id = $2 AND t.events IS NOT NULL AND t.pulled
+    WHERE t.org_id = :org AND t.id = :endpoint AND t.events IS NOT NULL AND t.pulled
 ),
 asked AS (
     UPDATE webhook_targets AS t
@@ -439,7 +440,7 @@ asked AS (
 due AS MATERIALIZED (
     SELECT d.org_id, d.id
     FROM webhook_deliveries AS d
-    WHERE d.status = 'pending' AND d.org_id = $1 AND d.target_id = $2 AND d.due_at <= now()
+    WHERE d.status = 'pending' AND d.org_id = :org AND d.target_id = :endpoint AND d.due_at <= now()
       AND (SELECT e.wants_some FROM endpoint AS e)
       AND NOT EXISTS (
           SELECT
@@ -448,12 +449,12 @@ due AS MATERIALIZED (
             AND e.target_id = d.target_id AND e.subject_id = d.subject_id AND e.id < d.id
       )
     ORDER BY d.due_at, d.id
-    LIMIT $3::integer
+    LIMIT :rows_max::integer
     FOR UPDATE OF d SKIP LOCKED
 ),
 taken AS (
     UPDATE webhook_deliveries AS d
-    SET lease = $5::uuid, due_at = now() + $4::double precision * interval '1 second'
+    SET lease = :lease::uuid, due_at = now() + :lease_seconds::double precision * interval '1 second'
     FROM due
     WHERE d.org_id = due.org_id AND d.id = due.id
     RETURNING d.id, d.subject_kind, d.subject_id, d.run_id, d.event, d.facts::text AS facts, d.tries,
@@ -519,10 +520,10 @@ SELECT w.target_id, 'job' AS kind, 'job.' || c.state AS event,
 -- name: renew
 -- Extend the leases of posts in flight. Fenced by the lease, as webhooks/mark.
 --
--- $1-$3 org, id, lease   $4 seconds that the lease lasts from now on
+-- :lease_seconds  seconds that the lease lasts from now on
 UPDATE webhook_deliveries AS d
-SET due_at = now() + $4::double precision * interval '1 second'
-FROM unnest($1::text[], $2::uuid[], $3::uuid[]) AS h (org_id, id, lease)
+SET due_at = now() + :lease_seconds::double precision * interval '1 second'
+FROM unnest(:orgs::text[], :deliveries::uuid[], :leases::uuid[]) AS h (org_id, id, lease)
 WHERE d.org_id = h.org_id AND d.id = h.id AND d.lease = h.lease
 RETURNING d.id
 
@@ -530,19 +531,17 @@ RETURNING d.id
 -- Send a delivery again: at once, under its id, with the whole retry schedule. One that is being posted
 -- right now, or is to a deleted endpoint, is left as it is. A target that had answered 410 is enabled
 -- again, unless it was deleted meanwhile.
---
--- $1 org   $2 id
 WITH target AS MATERIALIZED (
     SELECT t.org_id, t.id
     FROM webhook_deliveries AS d
     JOIN webhook_targets AS t ON t.org_id = d.org_id AND t.id = d.target_id
-    WHERE d.org_id = $1 AND d.id = $2 AND t.deleted_at IS NULL
+    WHERE d.org_id = :org AND d.id = :delivery AND t.deleted_at IS NULL
 ),
 again AS (
     UPDATE webhook_deliveries AS d
     SET status = 'pending', tries = 0, lease = NULL, due_at = now(), ended_at = NULL
     FROM target AS t
-    WHERE d.org_id = $1 AND d.id = $2 AND (d.lease IS NULL OR d.due_at <= now())
+    WHERE d.org_id = :org AND d.id = :delivery AND (d.lease IS NULL OR d.due_at <= now())
     RETURNING d.org_id, d.target_id
 )
 UPDATE webhook_targets AS t
@@ -555,21 +554,21 @@ WHERE t.org_id = a.org_id AND t.id = a.target_id AND t.deleted_at IS NULL
 -- as replay does with one. Of pending ones: those that have failed and wait for a retry, not those
 -- that were never tried or are being posted. Returns their ids; the next call continues after the last.
 --
--- $1 org   $2 endpoint, or NULL for all targets   $3 from this id on   $4 before this id, or NULL
--- $5 statuses   $6 rows at most
+-- :target  endpoint, or NULL for all targets   :since  from this id on
+-- :until  before this id, or NULL
 WITH target AS MATERIALIZED (
     SELECT d.org_id, d.id, d.target_id
     FROM webhook_deliveries AS d
     JOIN webhook_targets AS t ON t.org_id = d.org_id AND t.id = d.target_id
-    WHERE d.org_id = $1 AND ($2::uuid IS NULL OR d.target_id = $2)
-      AND d.id >= $3::uuid AND ($4::uuid IS NULL OR d.id < $4)
-      AND d.status = ANY ($5::text[]) AND t.deleted_at IS NULL
+    WHERE d.org_id = :org AND (:target::uuid IS NULL OR d.target_id = :target)
+      AND d.id >= :since::uuid AND (:until::uuid IS NULL OR d.id < :until)
+      AND d.status = ANY (:statuses::text[]) AND t.deleted_at IS NULL
       AND (
           d.status <> 'pending'
           OR d.tries > 0 AND (d.lease IS NULL OR d.due_at <= now())
       )
     ORDER BY d.id
-    LIMIT $6::integer
+    LIMIT :limit::integer
     FOR UPDATE OF d SKIP LOCKED
 ),
 again AS (
@@ -582,7 +581,7 @@ again AS (
 wanted AS MATERIALIZED (
     SELECT t.org_id, t.id
     FROM webhook_targets AS t
-    WHERE t.org_id = $1 AND t.disabled_at IS NOT NULL AND t.deleted_at IS NULL
+    WHERE t.org_id = :org AND t.disabled_at IS NOT NULL AND t.deleted_at IS NULL
       AND t.id IN (SELECT r.target_id FROM target AS r)
     ORDER BY t.org_id, t.id
     FOR NO KEY UPDATE
@@ -597,43 +596,42 @@ SELECT a.id FROM again AS a ORDER BY a.id
 
 -- name: resume_endpoint
 -- Resume an endpoint, whether it was paused or answered 410. Its waiting deliveries are due; those that
--- ended because of the 410 can be sent again.   $1 org   $2 id
+-- ended because of the 410 can be sent again.
 UPDATE webhook_targets AS t
 SET paused_at = NULL, disabled_at = NULL, not_before = NULL, failures = 0
-WHERE t.org_id = $1 AND t.id = $2 AND t.events IS NOT NULL
+WHERE t.org_id = :org AND t.id = :endpoint AND t.events IS NOT NULL
 RETURNING /* include webhooks/endpoint_columns */
 
 -- name: rotate
--- Give an organisation its next secret, if its current one is still $2: repeated after a lost answer, or
+-- Give an organisation its next secret, if its current one is still :generation: repeated after a lost answer, or
 -- sent by two at once, it changes the secret once.
 --
--- $1 org   $2 the current generation
+-- :generation  the current generation
 INSERT INTO webhook_secrets AS k (org_id, generation, rotated_at)
-VALUES ($1, $2::integer + 1, now())
+VALUES (:org, :generation::integer + 1, now())
 ON CONFLICT (org_id) DO UPDATE
 SET generation = excluded.generation, rotated_at = now()
-WHERE k.generation = $2::integer
+WHERE k.generation = :generation::integer
 
 -- name: rotate_endpoint
--- Give an endpoint its next secret, if its current one is still $3, as rotate does.
+-- Give an endpoint its next secret, if its current one is still :generation, as rotate does.
 --
--- $1 org   $2 id   $3 the current generation
+-- :generation  the current generation
 UPDATE webhook_targets
 SET generation = generation + 1, rotated_at = now()
-WHERE org_id = $1 AND id = $2 AND events IS NOT NULL AND generation = $3::integer
+WHERE org_id = :org AND id = :endpoint AND events IS NOT NULL AND generation = :generation::integer
 
 -- name: secret
--- The secret of an organisation, and until when the previous one is valid, if it is.   $1 org
--- $2 seconds that it is valid after a rotation
-SELECT k.generation, k.rotated_at + $2::double precision * interval '1 second' AS previous_until,
-       k.rotated_at + $2::double precision * interval '1 second' > now() AS previous_signs
+-- The secret of an organisation, and until when the previous one is valid, if it is.   :org org
+--
+-- :previous_seconds  seconds that it is valid after a rotation
+SELECT k.generation, k.rotated_at + :previous_seconds::double precision * interval '1 second' AS previous_until,
+       k.rotated_at + :previous_seconds::double precision * interval '1 second' > now() AS previous_signs
 FROM webhook_secrets AS k
-WHERE k.org_id = $1
+WHERE k.org_id = :org
 
 -- name: submit
 -- jobs/submit for jobs of which some have webhooks: writes those in the same statement.
---
--- $1-$12 as in jobs/submit
 WITH created AS (
     /* include jobs/submit */
 ),
@@ -649,9 +647,9 @@ enlisted AS (
 SELECT c.id, c.staged FROM created AS c
 
 -- name: submitted_targets
--- The targets of submissions, $1 and $12 as in jobs/submit: for webhooks/target_upsert.
+-- The targets of submissions, :orgs and :options as in jobs/submit: for webhooks/target_upsert.
 SELECT s.org_id, w.target AS id, w.url
-    FROM unnest($1::text[], $12::jsonb[]) AS s (org_id, options)
+    FROM unnest(:orgs::text[], :options::jsonb[]) AS s (org_id, options)
     CROSS JOIN LATERAL jsonb_to_recordset(s.options -> 'webhooks') AS w (target uuid, url text)
 
 -- name: target_upsert
@@ -678,23 +676,21 @@ INSERT INTO webhook_targets AS t (org_id, id, url)
 -- name: test_endpoint
 -- Write a test message to an endpoint. Repeated after a lost answer, it is the same message.
 --
--- $1 org   $2 endpoint   $3 id of the delivery   $4 event
+-- :delivery  id of the delivery
 INSERT INTO webhook_deliveries AS d (
     org_id, id, target_id, subject_kind, subject_id, event, facts
 )
-SELECT t.org_id, $3::uuid, t.id, 'test', t.id, $4::text, '{"as": "endpoint"}'
+SELECT t.org_id, :delivery::uuid, t.id, 'test', t.id, :event::text, '{"as": "endpoint"}'
 FROM webhook_targets AS t
-WHERE t.org_id = $1 AND t.id = $2 AND t.events IS NOT NULL
+WHERE t.org_id = :org AND t.id = :endpoint AND t.events IS NOT NULL
 ON CONFLICT (org_id, id) DO UPDATE SET event = d.event
 RETURNING d.id
 
 -- name: upsert_targets
 -- Make sure that these targets exist: for rows that refer to them, such as a run's.
---
--- $1 orgs   $2 ids   $3 urls
 WITH named AS (
     SELECT n.org_id, n.id, n.url
-    FROM unnest($1::text[], $2::uuid[], $3::text[]) AS n (org_id, id, url)
+    FROM unnest(:orgs::text[], :targets::uuid[], :urls::text[]) AS n (org_id, id, url)
 ),
 enlisted AS (
     /* include webhooks/target_upsert */

@@ -5,25 +5,23 @@
 --
 -- If one is alive all the same, its next heartbeat finds no registration: it stops its jobs and
 -- registers anew, and the fence rejects what it still reports.
---
--- $1 boots
 UPDATE workers SET died_at = now()
-WHERE boot = ANY ($1::bigint[]) AND died_at IS NULL
+WHERE boot = ANY (:boots::bigint[]) AND died_at IS NULL
 RETURNING boot
 
 -- name: deregister
 -- Deregister a worker that stops cleanly and holds nothing.
-DELETE FROM workers WHERE boot = $1
+DELETE FROM workers WHERE boot = :boot
 
 -- name: heartbeat
 -- Renew every lease of a worker at once, by one row. Returns nothing if its registration was deleted, or
 -- if it was declared dead: its leases have ended, and it must stop its jobs. Also returns which of its
 -- jobs are to be cancelled, in case the notification was lost.
 WITH renewed AS (
-    UPDATE workers SET last_seen_at = now() WHERE boot = $1 AND died_at IS NULL RETURNING boot
+    UPDATE workers SET last_seen_at = now() WHERE boot = :boot AND died_at IS NULL RETURNING boot
 )
 SELECT array(
-    SELECT j.id FROM jobs AS j WHERE j.lease >> 40 = $1 AND j.lease IS NOT NULL
+    SELECT j.id FROM jobs AS j WHERE j.lease >> 40 = :boot AND j.lease IS NOT NULL
       AND j.state = 'cancel_requested'
 ) AS cancel_requested
 FROM renewed
@@ -31,11 +29,9 @@ FROM renewed
 -- name: held_jobs
 -- The jobs that a worker holds: the id and the lease of each claim of its boot that has not ended, and
 -- whether the job has started. Always at least one row, which says whether a standby answered.
---
--- $1 boot
 SELECT s.is_standby, j.id, j.lease, j.state IN ('processing', 'finalizing') AS begun
 FROM (SELECT pg_is_in_recovery() AS is_standby) AS s
-LEFT JOIN jobs AS j ON j.lease >> 40 = $1 AND j.lease IS NOT NULL
+LEFT JOIN jobs AS j ON j.lease >> 40 = :boot AND j.lease IS NOT NULL
 
 -- name: is_live
 -- Whether the worker `w` is live, as far as its row says: it was seen within the shortest of its lease
@@ -47,15 +43,13 @@ w.died_at IS NULL AND w.last_seen_at > now() - interval '1 second'
 -- name: list
 -- The worker processes, newest first: the endpoints of each, how many jobs it holds, and whether it was
 -- seen within the shortest of its lease times and is not known to be dead.
---
--- $1 rows at most
 SELECT w.boot, w.name, w.version,
        (/* include workers/is_live */) AS alive,
        w.started_at, w.last_seen_at, w.lanes, w.slots, w.endpoints,
        (SELECT count(*) FROM jobs AS j WHERE j.lease IS NOT NULL AND j.lease >> 40 = w.boot) AS held
 FROM workers AS w
 ORDER BY w.boot DESC
-LIMIT $1::integer
+LIMIT :rows_max::integer
 
 -- name: newest
 -- The boot number of the worker that registered last; 0 if none has.
@@ -64,30 +58,27 @@ SELECT coalesce(max(w.boot), 0) AS boot FROM workers AS w
 -- name: of_host
 -- The workers of a host that are not recorded as dead: the process of each, and the folder of its
 -- isolated jobs. Reads the whole table, which has a row for each worker that runs or recently ended.
---
--- $1 host
 SELECT w.boot, w.pid, w.process_ticks, w.temp_dir
 FROM workers AS w
-WHERE w.host = $1 AND w.died_at IS NULL
+WHERE w.host = :host AND w.died_at IS NULL
 
 -- name: of_process
 -- The workers of a process that are not recorded as dead.
---
--- $1 process
 SELECT w.boot, w.temp_dir
 FROM workers AS w
-WHERE w.process = $1 AND w.died_at IS NULL
+WHERE w.process = :process AND w.died_at IS NULL
 
 -- name: register
 -- Register a worker process. Its boot number is the high half of every lease it will take.
 --
--- $1 name, $2 version   $3, $4, $5 lease times of the lanes   $6 endpoints, $7 lanes that it serves
--- $8 how many jobs of each of these it runs at a time   $9 how many of these slots it reserves
--- $10 its process   $11 host, $12 pid, $13 its start, or NULL   $14 the folder of its isolated jobs
+-- :bulk_seconds  lease times of the lanes   :lanes  lanes that it serves
+-- :slots  how many jobs of each of these it runs at a time
+-- :reserved  how many of these slots it reserves   :process  its process
+-- :process_ticks  its start, or NULL   :temp_dir  the folder of its isolated jobs
 INSERT INTO workers
     (name, version, urgent_seconds, standard_seconds, bulk_seconds, endpoints, lanes, slots, reserved,
      process, host, pid, process_ticks, temp_dir)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+VALUES (:name, :version, :urgent_seconds, :standard_seconds, :bulk_seconds, :endpoints, :lanes, :slots, :reserved, :process, :host, :pid, :process_ticks, :temp_dir)
 RETURNING boot
 
 -- name: set_held_threads
@@ -95,10 +86,10 @@ RETURNING boot
 -- them. By its key; changes nothing for a worker that is no longer registered. Not a part of the
 -- heartbeat: it is sent when it changes, which is rare.
 --
--- $1 boot   $2 endpoints, $3 how many threads each
+-- :threads  how many threads each
 UPDATE workers
 SET threads_held = (
     SELECT coalesce(jsonb_object_agg(held.endpoint, held.threads), '{}')
-    FROM unnest($2::text[], $3::integer[]) AS held (endpoint, threads)
+    FROM unnest(:endpoints::text[], :threads::integer[]) AS held (endpoint, threads)
 )
-WHERE boot = $1
+WHERE boot = :boot

@@ -27,7 +27,6 @@ from coatcheck.core.remote.finalizer import Finalizer, RemoteEndings
 from coatcheck.core.remote.result_store import ResultStore
 from coatcheck.core.remote.spawner import Spawner
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -170,27 +169,23 @@ class RemoteCalls:
             return False
         remote_id = _callback_id(body)
         if remote_id is not None:
-            await retried(
-                lambda: remote_calls.note_callback_id(self._context.db, *spawned, remote_id)
-            )
+            await remote_calls.note_callback_id(self._context.db, *spawned, remote_id)
         if spawned not in self._called_back:
             self._called_back.add(spawned)
             self._start(self._look_for_callback(spawned))
         return True
 
     async def _look_once(self, org: str, job: UUID, moment: float) -> bool:
-        call = await retried(
-            lambda: remote_calls.claim_one(
-                self._context.db,
-                org,
-                job,
-                seconds=LOOK_LEASE_SECONDS,
-                moment=moment,
-                looker=uuid4(),
-            )
+        call = await remote_calls.claim_one(
+            self._context.db,
+            org,
+            job,
+            seconds=LOOK_LEASE_SECONDS,
+            moment=moment,
+            looker=uuid4(),
         )
         if call is None:
-            orphan = await retried(lambda: remote_calls.find_orphan(self._context.db, org, job))
+            orphan = await remote_calls.find_orphan(self._context.db, org, job)
             if orphan is not None:
                 await self._endings.fail(orphan)
             return False
@@ -207,7 +202,7 @@ class RemoteCalls:
             for _ in range(_CALLBACK_LOOKS):
                 if await self._look_once(spawned.org, spawned.job, 0.0):
                     return
-                if not await retried(lambda: remote_calls.is_open(self._context.db, *spawned)):
+                if not await remote_calls.is_open(self._context.db, *spawned):
                     return
                 await asyncio.sleep(_MOMENT_SECONDS)
         finally:
@@ -305,7 +300,7 @@ class RemoteCalls:
             later = [
                 self._retry_policy.after_own_fault(call) for call in asked if not call.is_overdue
             ]
-            await retried(lambda: remote_calls.reschedule(self._context.db, later))
+            await remote_calls.reschedule(self._context.db, later)
             late = [call for call in asked if call.is_overdue]
             return [*actions, *(Action(call, partial(self._endings.end, call)) for call in late)]
         standing = await remote.status([call.remote_id for call in asked])
@@ -324,9 +319,9 @@ class RemoteCalls:
             if isinstance(status, RemoteRunning) and status.progress is not None:
                 progress.append((call.held(), status.progress, None))
         if rescheduled:
-            await retried(lambda: remote_calls.reschedule(self._context.db, rescheduled))
+            await remote_calls.reschedule(self._context.db, rescheduled)
         if progress:
-            await retried(lambda: reports.set_progress(self._context.db, progress))
+            await reports.set_progress(self._context.db, progress)
             self._context.notify([job.uuid for job, _, _ in progress])
         return actions
 

@@ -23,7 +23,6 @@ from coatcheck.core.remote.result_store import ResultOf, ResultStore
 from coatcheck.core.service_secrets import ServiceSecrets
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.db.notifications import CHANGED
 from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.errors import SecretsLost
@@ -345,6 +344,6 @@ class RemoteContext:
 
     async def _deployment(self) -> tuple[UUID, SpawnTokens]:
         if self._known_tokens is None:
-            deployment, key = await retried(lambda: remote_calls.callback_key(self.db))
+            deployment, key = await remote_calls.callback_key(self.db)
             self._known_tokens = deployment, SpawnTokens(deployment, key)
         return self._known_tokens

@@ -19,7 +19,6 @@ from coatcheck.core.remote.context import RemoteContext, RemoteRetryPolicy
 from coatcheck.core.remote.result_store import StoredOutput
 from coatcheck.core.remote.spawner import id_missing
 from coatcheck.crash import crash_point
-from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -59,8 +58,7 @@ class RemoteEndings:
         delay = JOB_BACKOFF.delay(call.failures, random.random())
         settlement = Settlement(call.held(), event, code, message, delay, call.ran_seconds)
         keep = self._context.settings.keep_failed_seconds
-        settled = await retried(lambda: leases.settle(self._context.db, [settlement], keep))
-        now = settled.get(call.job)
+        now = await leases.settle_one(self._context.db, settlement, keep)
         if now is None:
             return  # another process holds the job by now
         state = now.state
@@ -89,7 +87,7 @@ class RemoteEndings:
         """Delete the blob of a job that did not complete, then the call."""
         if state is None or (state.terminal and state is not State.COMPLETED):
             await self._context.delete_stored(call)
-        await retried(lambda: remote_calls.drop(self._context.db, call.org, call.job, call.lease))
+        await remote_calls.drop(self._context.db, call.org, call.job, call.lease)
 
     async def give_up(self, remote: Remote, call: ClaimedCall, error: RemoteError) -> None:
         """Cancel a spawn that cannot succeed any more, and end its attempt."""
@@ -141,7 +139,7 @@ class RemoteEndings:
         missing = id_missing()
         settlement = Settlement(orphan, TransitionEvent.FAIL, missing.code, str(missing), 0.0, 0.0)
         keep = self._context.settings.keep_failed_seconds
-        if await retried(lambda: leases.settle(self._context.db, [settlement], keep)):
+        if await leases.settle_one(self._context.db, settlement, keep):
             named = {"job_id": to_text(orphan.uuid), "request_id": orphan.request_id}
             _log.error("a parked job had no remote id", extra=named)
             EVENTS.job_ended(
@@ -192,9 +190,7 @@ class Finalizer:
             except TimeoutError:
                 await self._reschedule(NextCheck(call, _NO_SLOT_SECONDS, call.faults))
                 return
-            lease = await retried(
-                lambda: remote_calls.finalize(self._context.db, call, LEASE_SECONDS)
-            )
+            lease = await remote_calls.finalize(self._context.db, call, LEASE_SECONDS)
             if lease is not None:
                 await self._finalize(remote, replace(call, lease=lease, state=State.FINALIZING))
 
@@ -234,10 +230,8 @@ class Finalizer:
 
     async def _complete(self, call: ClaimedCall, kept: StoredOutput) -> None:
         keep = self._context.settings.keep_completed_seconds
-        done = await retried(
-            lambda: remote_calls.complete(
-                self._context.db, call, call.lease, kept.result, _filed(kept), keep
-            )
+        done = await remote_calls.complete(
+            self._context.db, call, call.lease, kept.result, _filed(kept), keep
         )
         if not done:
             await self._discard(call, kept)
@@ -268,7 +262,7 @@ class Finalizer:
             return
         key = kept.artifact.blob_key
         db = self._context.db
-        counting = await retried(lambda: reports.list_artifacts(db, call.org, call.job))
+        counting = await reports.list_artifacts(db, call.org, call.job)
         store = self._context.result_stores[call.endpoint]
         shared = store.blob_key(await self._context.result_of(call)) == key
         ended = view is None or view.terminal
@@ -279,7 +273,7 @@ class Finalizer:
     async def _view(self, call: ClaimedCall) -> JobView | None:
         """The job as it is now."""
         key = (call.org, call.job)
-        return (await retried(lambda: job_store.get(self._context.db, [key]))).get(key)
+        return (await job_store.get(self._context.db, [key])).get(key)
 
     async def _while_held(
         self, call: ClaimedCall, work: Coroutine[Any, Any, StoredOutput]
@@ -307,7 +301,7 @@ class Finalizer:
             await asyncio.gather(working, return_exceptions=True)
 
     async def _reschedule(self, call: NextCheck) -> None:
-        await retried(lambda: remote_calls.reschedule(self._context.db, [call]))
+        await remote_calls.reschedule(self._context.db, [call])
 
 
 class _LeaseLost(Exception):

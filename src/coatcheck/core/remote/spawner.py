@@ -12,7 +12,6 @@ from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import remote_calls
 from coatcheck.core.remote.context import RemoteContext, SpawnIdentity
 from coatcheck.crash import crash_point
-from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
     FailJob,
@@ -101,9 +100,7 @@ class Spawner:
         self, remote: Remote, claimed: ClaimedJob, remote_id: str
     ) -> None:
         """The job was taken away meanwhile. If it has ended, stop the work: nobody else will."""
-        found = await retried(
-            lambda: job_store.get(self._context.db, [(claimed.org, claimed.uuid)])
-        )
+        found = await job_store.get(self._context.db, [(claimed.org, claimed.uuid)])
         view = found.get((claimed.org, claimed.uuid))
         if view is None or (view.terminal and view.state is not State.COMPLETED):
             await self._context.cancel_remote(remote, remote_id, claimed.uuid)

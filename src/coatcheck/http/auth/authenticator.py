@@ -21,7 +21,6 @@ from coatcheck.core.queries import tenants
 from coatcheck.core.queries.tenants import UsableKey
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.errors import DatabaseUnavailable, NotFound, OutcomeUnknown, Unauthenticated
 from coatcheck.domain.tenants import ANYONE, USER_SCOPES, Org, OrgLimits, Principal
@@ -121,7 +120,7 @@ class OrgLookUp:
         await self._look_ups.drain()
 
     async def _find(self, orgs: list[str]) -> Sequence[Org | None]:
-        found = await retried(lambda: tenants.find_orgs(self._db, set(orgs)))
+        found = await tenants.find_orgs(self._db, set(orgs))
         return [found.get(org) for org in orgs]
 
 
@@ -153,7 +152,7 @@ class KeyCheck:
         await self._look_ups.drain()
 
     async def _find(self, key_ids: list[str]) -> Sequence[UsableKey | None]:
-        rows = await retried(lambda: tenants.find_keys(self._db, set(key_ids)))
+        rows = await tenants.find_keys(self._db, set(key_ids))
         found = {key.key_id: key for key in rows}
         return [found.get(key_id) for key_id in key_ids]
 

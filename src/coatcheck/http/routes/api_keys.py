@@ -13,7 +13,6 @@ from msgspec import Meta
 
 from coatcheck.core.queries import tenants
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain import ids
 from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.errors import (
@@ -111,19 +110,16 @@ class _ApiKeys:
         user = _user(request.principal, new.user)
         limit = new.rate_limit
         key = api_keys.mint()
-        created = await retried(
-            partial(
-                tenants.create_key,
-                self._db,
-                request.principal.org,
-                key.key_id,
-                user=user,
-                name=new.name,
-                digest=key.digest(self._pepper),
-                scopes=scopes,
-                rate=None if limit is None else RateLimit(limit.requests, limit.seconds),
-                seconds_to_live=new.expires_in_seconds,
-            )
+        created = await tenants.create_key(
+            self._db,
+            request.principal.org,
+            key.key_id,
+            user=user,
+            name=new.name,
+            digest=key.digest(self._pepper),
+            scopes=scopes,
+            rate=None if limit is None else RateLimit(limit.requests, limit.seconds),
+            seconds_to_live=new.expires_in_seconds,
         )
         if created is None:
             raise NotFound("the organisation has no row: only tokens name it")
@@ -137,21 +133,21 @@ class _ApiKeys:
         refuse_unknown(query, ("cursor", "limit"))
         limit, after = read_limit(query), read_cursor(query, _stored_form)
         read = partial(tenants.list_keys, self._db, request.principal.org)
-        keys = await retried(lambda: read(after=after, limit=limit + 1))
+        keys = await read(after=after, limit=limit + 1)
         page = keys[:limit]
         following = page[-1].key_id if len(keys) > limit else None
         return json_response(ApiKeyPage([_shown(key) for key in page], following))
 
     async def show(self, request: Request) -> Response:
         org, key_id = request.principal.org, request.params["id"]
-        found = await retried(lambda: tenants.get_key(self._db, org, _known_form(key_id)))
+        found = await tenants.get_key(self._db, org, _known_form(key_id))
         if found is None:
             raise NotFound
         return json_response(_shown(found))
 
     async def revoke(self, request: Request) -> Response:
         org, key_id = request.principal.org, request.params["id"]
-        if not await retried(lambda: tenants.revoke(self._db, org, _known_form(key_id))):
+        if not await tenants.revoke(self._db, org, _known_form(key_id)):
             raise NotFound
         return Response(HTTPStatus.NO_CONTENT)
 

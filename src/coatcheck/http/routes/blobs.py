@@ -18,7 +18,6 @@ from coatcheck.blobs.signing import BLOBS_PATH, Grant
 from coatcheck.core import Engine
 from coatcheck.core.queries import uploads
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain.errors import NotFound, SignedUrlExpired, UploadAlreadyUsed
 from coatcheck.domain.inputs import StagedUpload
 from coatcheck.domain.limits import LIST_BYTES_MAX
@@ -125,7 +124,7 @@ async def _unused(db: Connection, grant: Grant) -> StagedUpload:
     upload_id = upload_of(grant.key)
     if upload_id is None:
         raise NotFound
-    upload = await retried(lambda: uploads.find(db, upload_id))
+    upload = await uploads.find(db, upload_id)
     if upload is None:
         raise NotFound
     if upload.is_used:

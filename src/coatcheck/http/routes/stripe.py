@@ -11,7 +11,6 @@ import msgspec
 
 from coatcheck.core.queries import billing
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain.limits import STRIPE_EVENT_BYTES_MAX
 from coatcheck.domain.tenants import PlanChange
 from coatcheck.http.billing import check_signature, read_event
@@ -43,7 +42,7 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
         event = read_event(body)
         if event is None:
             return json_response(Received("ignored"))
-        outcome = await retried(lambda: billing.apply_event(db, event))
+        outcome = await billing.apply_event(db, event)
         _log.info(
             "received a Stripe event",
             extra={"event": event.event_id, "outcome": outcome.value, "customer": event.customer},

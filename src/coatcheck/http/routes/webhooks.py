@@ -4,7 +4,6 @@ of endpoints and deliveries."""
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from http import HTTPStatus
 
 import msgspec
@@ -13,7 +12,6 @@ from coatcheck.core.queries import webhooks as webhook_store
 from coatcheck.core.queries.webhooks import Secret
 from coatcheck.core.webhooks import Webhooks
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain.tenants import Scope
 from coatcheck.egress import Guard
 from coatcheck.http.request import Request
@@ -40,13 +38,12 @@ class _Secrets:
 
     async def show(self, request: Request) -> Response:
         org = request.principal.org
-        return self._shown(org, await retried(partial(webhook_store.secret, self._db, org)))
+        return self._shown(org, await webhook_store.secret(self._db, org))
 
     async def rotate(self, request: Request) -> Response:
         org = request.principal.org
-        before = await retried(partial(webhook_store.secret, self._db, org))
-        rotate = partial(webhook_store.rotate, self._db, org, before.generation)
-        return self._shown(org, await retried(rotate))
+        before = await webhook_store.secret(self._db, org)
+        return self._shown(org, await webhook_store.rotate(self._db, org, before.generation))
 
     def _shown(self, org: str, secret: Secret) -> Response:
         previous = None
