@@ -34,7 +34,7 @@ async def other() -> str:
 LEASES = "urgent=3,standard=3,bulk=3"
 
 
-class Site:
+class ShopDeployment:
     """A server and workers on a database, each a process, in one folder."""
 
     def __init__(self, dsn: str, folder: Path, closing: ExitStack) -> None:
@@ -133,9 +133,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture
-def site(dsn: str, tmp_path: Path) -> Iterator[Site]:
+def shop(dsn: str, tmp_path: Path) -> Iterator[ShopDeployment]:
     with ExitStack() as closing:
-        yield Site(dsn, tmp_path, closing)
+        yield ShopDeployment(dsn, tmp_path, closing)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -152,38 +152,38 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [stop, kill])
 def test_a_canary_comes_and_goes_and_the_api_stays(
-    site: Site, end: Callable[[subprocess.Popen[bytes]], None]
+    shop: ShopDeployment, end: Callable[[subprocess.Popen[bytes]], None]
 ) -> None:
-    site.serve()
-    site.work("stable", lane="standard", path="/refund")
-    (verdict, _, _) = site.doctor()[0]
+    shop.serve()
+    shop.work("stable", lane="standard", path="/refund")
+    (verdict, _, _) = shop.doctor()[0]
     assert verdict == "ok"
-    canary = site.work("canary", lane="bulk", path="/gift")
+    canary = shop.work("canary", lane="bulk", path="/gift")
     for path in ("/pay", "/refund", "/gift"):
-        ended = site.http.get(site.submit(path)["poll_url"], params={"wait": 30}).json()
+        ended = shop.http.get(shop.submit(path)["poll_url"], params={"wait": 30}).json()
         assert ended["status"] == "completed", path
-    assert site.lane_of_next("/pay") == "bulk"
+    assert shop.lane_of_next("/pay") == "bulk"
     said = "live workers publish different definitions of shop.post__pay (lane)"
-    assert site.log("canary").count(said) == 1
-    assert said not in site.log("stable")
-    ((verdict, found, hint),) = site.doctor()
+    assert shop.log("canary").count(said) == 1
+    assert said not in shop.log("stable")
+    ((verdict, found, hint),) = shop.doctor()
     assert verdict == "warn"
     assert found.startswith(f"{said}; the newest applies, of ")
     assert "as a new version" in hint
 
     end(canary)
-    eventually(lambda: site.lane_of_next("/pay") == "standard", "the stable definition is back")
+    eventually(lambda: shop.lane_of_next("/pay") == "standard", "the stable definition is back")
     for path in ("/pay", "/refund"):
-        ended = site.http.get(site.submit(path)["poll_url"], params={"wait": 30}).json()
+        ended = shop.http.get(shop.submit(path)["poll_url"], params={"wait": 30}).json()
         assert ended["status"] == "completed", path
-    left = site.submit("/gift")
-    explained = site.http.get(f"{left['poll_url']}/explain").json()
+    left = shop.submit("/gift")
+    explained = shop.http.get(f"{left['poll_url']}/explain").json()
     assert explained["blockers"][0]["kind"] == "no_worker"
-    ((verdict, found, hint),) = site.doctor()
+    ((verdict, found, hint),) = shop.doctor()
     assert (verdict, found) == ("warn", "no live worker publishes shop.post__gift")
     assert "coatcheck services forget" in hint
 
-    lines = site.run("services", "list", "--json").stdout.splitlines()
+    lines = shop.run("services", "list", "--json").stdout.splitlines()
     listed = [json.loads(line) for line in lines]
     by_name = {each["endpoint"]: each for each in listed if each["service"] == "shop"}
     assert {name: each["workers"] for name, each in by_name.items()} == {
@@ -191,18 +191,18 @@ def test_a_canary_comes_and_goes_and_the_api_stays(
         "shop.post__pay": 1,
         "shop.post__refund": 1,
     }
-    assert "no live worker since" in site.run("services", "list").stdout
+    assert "no live worker since" in shop.run("services", "list").stdout
 
-    refused = site.run("services", "forget", "shop.post__pay")
+    refused = shop.run("services", "forget", "shop.post__pay")
     assert (refused.returncode, "kept shop.post__pay" in refused.stdout) == (1, True)
-    forgotten = site.run("services", "forget", "shop", "--json")
+    forgotten = shop.run("services", "forget", "shop", "--json")
     assert forgotten.returncode == 0, forgotten.stderr
     assert json.loads(forgotten.stdout) == {
         "forgotten": ["shop.post__gift"],
         "served": ["shop.post__pay", "shop.post__refund"],
     }
-    eventually(lambda: site.status_of("/gift") == 404, "the forgotten endpoint is gone")
-    assert site.http.get(left["poll_url"]).json()["status"] == "queued"
-    assert site.status_of("/pay") == 202
-    assert site.run("services", "forget", "shop.v9").returncode == 1
-    assert site.run("services", "forget", "not a name").returncode == 2
+    eventually(lambda: shop.status_of("/gift") == 404, "the forgotten endpoint is gone")
+    assert shop.http.get(left["poll_url"]).json()["status"] == "queued"
+    assert shop.status_of("/pay") == 202
+    assert shop.run("services", "forget", "shop.v9").returncode == 1
+    assert shop.run("services", "forget", "not a name").returncode == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.canary.deployment import Deployment, Site
+from tests.e2e.canary.canary_deployment import CanaryDeployment, CanaryProcesses
 
 
 @pytest.fixture
@@ -19,15 +19,15 @@ def key() -> str:
 
 
 @pytest.fixture
-async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[CanaryDeployment]:
     """On a site of the test's own, where nothing runs yet."""
     async with deployed(dsn, tmp_path) as opened:
         yield opened
 
 
 @asynccontextmanager
-async def deployed(dsn: str, folder: Path, **variables: str) -> AsyncIterator[Deployment]:
-    site = Site(dsn, folder, **variables)
+async def deployed(dsn: str, folder: Path, **variables: str) -> AsyncIterator[CanaryDeployment]:
+    site = CanaryProcesses(dsn, folder, **variables)
     await site.furnish()
-    async with Deployment(site) as opened:
+    async with CanaryDeployment(site) as opened:
         yield opened

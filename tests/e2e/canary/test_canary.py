@@ -16,8 +16,8 @@ import httpx2
 import pytest
 
 from tests.crash_points import IS_THOROUGH, VICTIM, Victim
+from tests.e2e.canary.canary_deployment import CanaryDeployment, CanaryProcesses
 from tests.e2e.canary.conftest import deployed
-from tests.e2e.canary.deployment import Deployment, Site
 from tests.e2e.canary.sources import CANARY, SOURCES
 from tests.postgres_keeper import Databases
 from tests.products.graphs.archives import MIB, post, zipped
@@ -63,7 +63,9 @@ ARCHIVE_POINTS = {
 
 
 @pytest.fixture(scope="module")
-def served_site(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def served_site(
+    databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CanaryProcesses]:
     """One that a server runs on."""
     with databases.shared() as dsn, furnished(dsn, tmp_path_factory.mktemp("served")) as site:
         site.serve()
@@ -71,7 +73,9 @@ def served_site(databases: Databases, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def busy_site(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def busy_site(
+    databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CanaryProcesses]:
     """One that a server and a worker run on."""
     with databases.shared() as dsn, furnished(dsn, tmp_path_factory.mktemp("busy")) as site:
         site.serve()
@@ -80,8 +84,8 @@ def busy_site(databases: Databases, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @contextmanager
-def furnished(dsn: str, folder: Path) -> Iterator[Site]:
-    site = Site(dsn, folder)
+def furnished(dsn: str, folder: Path) -> Iterator[CanaryProcesses]:
+    site = CanaryProcesses(dsn, folder)
     asyncio.run(site.furnish())
     try:
         yield site
@@ -92,7 +96,7 @@ def furnished(dsn: str, folder: Path) -> Iterator[Site]:
 if VICTIM is Victim.POSTGRESQL:  # of which each test has one of its own then
 
     @pytest.fixture
-    async def served(deployment: Deployment) -> Deployment:
+    async def served(deployment: CanaryDeployment) -> CanaryDeployment:
         """A server runs there, and is not to be killed."""
         await deployment.serve()
         return deployment
@@ -100,22 +104,22 @@ if VICTIM is Victim.POSTGRESQL:  # of which each test has one of its own then
 else:
 
     @pytest.fixture
-    async def served(served_site: Site) -> AsyncIterator[Deployment]:
+    async def served(served_site: CanaryProcesses) -> AsyncIterator[CanaryDeployment]:
         """A server runs there, and is not to be killed."""
-        async with Deployment(served_site) as opened:
+        async with CanaryDeployment(served_site) as opened:
             await opened.answering()
             yield opened
 
 
 @pytest.fixture
-async def busy(busy_site: Site) -> AsyncIterator[Deployment]:
+async def busy(busy_site: CanaryProcesses) -> AsyncIterator[CanaryDeployment]:
     """A server and a worker run there, and are not to be killed."""
-    async with Deployment(busy_site) as opened:
+    async with CanaryDeployment(busy_site) as opened:
         await opened.answering()
         yield opened
 
 
-async def over(deployment: Deployment, job: str) -> dict[str, Any]:
+async def over(deployment: CanaryDeployment, job: str) -> dict[str, Any]:
     """The job once it has ended, and its receipt says that no copy of the archive is left."""
 
     async def ended() -> dict[str, Any] | None:
@@ -137,7 +141,9 @@ async def over(deployment: Deployment, job: str) -> dict[str, Any]:
     return body
 
 
-async def expect_no_trace(deployment: Deployment, what: str, *, orphans: bool = False) -> None:
+async def expect_no_trace(
+    deployment: CanaryDeployment, what: str, *, orphans: bool = False
+) -> None:
     """``orphans``: nobody may know of an archive, and the sweeper finds it later."""
     await deployment.struck_goes_on()
     if not orphans:
@@ -150,11 +156,11 @@ async def expect_no_trace(deployment: Deployment, what: str, *, orphans: bool = 
     print(f"{what}: nowhere")
 
 
-def inputs(deployment: Deployment) -> list[Path]:
+def inputs(deployment: CanaryDeployment) -> list[Path]:
     return [path for path in deployment.files("blobs") if "inputs" in path.parts]
 
 
-async def test_the_canary_would_be_seen(deployment: Deployment, key: str) -> None:
+async def test_the_canary_would_be_seen(deployment: CanaryDeployment, key: str) -> None:
     await deployment.serve()
     assert (await post(deployment.http, ARCHIVE, key)).status_code == 202
     seen = await deployment.places_with(CANARY.encode())
@@ -166,7 +172,7 @@ async def test_the_canary_would_be_seen(deployment: Deployment, key: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", ["dependency", "call", "domain", "parse", "supermodel"])
-async def test_after_success(busy: Deployment, key: str, operation: str) -> None:
+async def test_after_success(busy: CanaryDeployment, key: str, operation: str) -> None:
     answer = await post(busy.http, ARCHIVE, key, operation=operation)
     body = await over(busy, answer.json()["jobId"])
     assert body["status"] == "completed"
@@ -176,7 +182,9 @@ async def test_after_success(busy: Deployment, key: str, operation: str) -> None
 
 
 @pytest.mark.slow
-async def test_after_a_success_whose_graph_is_in_the_blob_store(busy: Deployment, key: str) -> None:
+async def test_after_a_success_whose_graph_is_in_the_blob_store(
+    busy: CanaryDeployment, key: str
+) -> None:
     before = set(busy.files("blobs"))
     answer = await post(busy.http, LARGE, key, operation="supermodel")
     body = await over(busy, answer.json()["jobId"])
@@ -187,7 +195,7 @@ async def test_after_a_success_whose_graph_is_in_the_blob_store(busy: Deployment
 
 
 @pytest.mark.slow
-async def test_after_a_failure(busy: Deployment, key: str) -> None:
+async def test_after_a_failure(busy: CanaryDeployment, key: str) -> None:
     broken = bytearray(ARCHIVE)
     at = broken.index(CANARY.encode())
     broken[at : at + 6] = b"CANARY"  # and its checksum is not true any more
@@ -197,7 +205,7 @@ async def test_after_a_failure(busy: Deployment, key: str) -> None:
     await expect_no_trace(busy, "failure")
 
 
-async def test_after_a_refusal(served: Deployment, key: str) -> None:
+async def test_after_a_refusal(served: CanaryDeployment, key: str) -> None:
     answer = await post(served.http, ARCHIVE + CANARY.encode(), key)
     assert answer.status_code == 422
     assert CANARY not in answer.text
@@ -205,7 +213,7 @@ async def test_after_a_refusal(served: Deployment, key: str) -> None:
     await expect_no_trace(served, "refusal")
 
 
-async def test_after_a_cancellation_before_it_started(served: Deployment, key: str) -> None:
+async def test_after_a_cancellation_before_it_started(served: CanaryDeployment, key: str) -> None:
     job = (await post(served.http, ARCHIVE, key)).json()["jobId"]
     assert (await served.http.post(f"/v1/graphs/jobs/{job}/cancel")).status_code == 200
     body = await over(served, job)
@@ -214,7 +222,7 @@ async def test_after_a_cancellation_before_it_started(served: Deployment, key: s
 
 
 @pytest.mark.slow
-async def test_after_a_cancellation_while_it_ran(busy: Deployment, key: str) -> None:
+async def test_after_a_cancellation_while_it_ran(busy: CanaryDeployment, key: str) -> None:
     job = (await post(busy.http, LARGE, key)).json()["jobId"]
 
     async def running() -> bool:
@@ -264,7 +272,9 @@ async def test_after_its_time_to_live_with_the_control_plane_dead(
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.parametrize("point", SERVER_POINTS)
-async def test_after_a_crash_of_the_server_at(deployment: Deployment, key: str, point: str) -> None:
+async def test_after_a_crash_of_the_server_at(
+    deployment: CanaryDeployment, key: str, point: str
+) -> None:
     server = await deployment.serve(crash_at=point)
     archive = ARCHIVE
     if "submit" in point:  # several pieces are stored before the last
@@ -290,7 +300,7 @@ async def test_after_a_crash_of_the_server_at(deployment: Deployment, key: str, 
 
 
 async def hand_in_and_cancel(
-    deployment: Deployment, archive: bytes, key: str, told: list[str]
+    deployment: CanaryDeployment, archive: bytes, key: str, told: list[str]
 ) -> None:
     """As a caller does who notes the job that it is told of, and whose server may go away."""
     with suppress(httpx2.HTTPError):
@@ -305,7 +315,7 @@ async def hand_in_and_cancel(
 @pytest.mark.crash
 @pytest.mark.slow
 async def test_after_the_loser_of_a_race_dies_before_it_deletes_its_archive(
-    deployment: Deployment,
+    deployment: CanaryDeployment,
     key: str,
 ) -> None:
     """Two servers get the same key at the same time; one dies knowing that it has lost."""
@@ -325,7 +335,7 @@ async def test_after_the_loser_of_a_race_dies_before_it_deletes_its_archive(
     )
 
 
-async def race(deployment: Deployment, key: str) -> None:
+async def race(deployment: CanaryDeployment, key: str) -> None:
     """Send one key several times at once, of which two meet: then somebody is struck."""
     large = zipped(SOURCES | {"noise.bin": bytes(9 * MIB)}, method=STORED)
     answers = await asyncio.gather(
@@ -340,7 +350,9 @@ async def race(deployment: Deployment, key: str) -> None:
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.parametrize("point", WORKER_POINTS + (ALIKE_POINTS if IS_THOROUGH else []))
-async def test_after_a_crash_of_the_worker_at(served: Deployment, key: str, point: str) -> None:
+async def test_after_a_crash_of_the_worker_at(
+    served: CanaryDeployment, key: str, point: str
+) -> None:
     archive = LARGE if point == "artifact.blob_stored" else ARCHIVE
     worker = served.work(crash_at=point)
     answer = await post(served.http, archive, key, operation="supermodel")
@@ -357,7 +369,7 @@ async def test_after_a_crash_of_the_worker_at(served: Deployment, key: str, poin
 @pytest.mark.slow
 @pytest.mark.parametrize("point", DISPOSAL_POINTS)
 async def test_after_a_crash_of_the_worker_as_it_deletes_at(
-    deployment: Deployment, key: str, point: str
+    deployment: CanaryDeployment, key: str, point: str
 ) -> None:
     async with deployment.no_forgetter():  # or the server's deletes it first, and nobody dies
         await deployment.serve()
@@ -372,7 +384,7 @@ async def test_after_a_crash_of_the_worker_as_it_deletes_at(
 @pytest.mark.crash
 @pytest.mark.slow
 async def test_after_kill_9_of_the_worker_while_files_are_parsed(
-    served: Deployment, key: str
+    served: CanaryDeployment, key: str
 ) -> None:
     worker = served.work()
     answer = await post(served.http, LARGE, key)

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.crash_points import VICTIM, Victim
-from tests.e2e.canary.deployment import Deployment
+from tests.e2e.canary.canary_deployment import CanaryDeployment
 from tests.e2e.programs import WORKER_IS_READY
 from tests.waiting import eventually_async
 
@@ -24,7 +24,7 @@ POINTS = ["submit.uploading:30", "submit.blob_stored"]
 """A server reads 256 KiB at a time at most."""
 
 
-async def hand_in(deployment: Deployment, key: str, told: list[str]) -> None:
+async def hand_in(deployment: CanaryDeployment, key: str, told: list[str]) -> None:
     """As a caller does who notes the job that it is told of, and whose server may go away."""
     with suppress(httpx2.HTTPError):
         answer = await deployment.http.post(
@@ -39,7 +39,7 @@ async def hand_in(deployment: Deployment, key: str, told: list[str]) -> None:
             assert (answer.status_code, VICTIM) == (503, Victim.POSTGRESQL), answer.text
 
 
-async def ended(deployment: Deployment, job: str) -> dict[str, Any]:
+async def ended(deployment: CanaryDeployment, job: str) -> dict[str, Any]:
     async def look() -> dict[str, Any] | None:
         answer = await deployment.http.get(f"/v1/jobs/{job}?wait=10")
         body: dict[str, Any] = answer.json()
@@ -53,7 +53,7 @@ async def ended(deployment: Deployment, job: str) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_list_is_taken_in_once_though_its_server_is_struck_at(
-    deployment: Deployment, key: str, point: str
+    deployment: CanaryDeployment, key: str, point: str
 ) -> None:
     worker = deployment.work()
 
@@ -81,5 +81,5 @@ async def test_a_list_is_taken_in_once_though_its_server_is_struck_at(
     print(f"{VICTIM.value} struck as a server took a list in at {point}: {TASKS} tasks, no copy")
 
 
-def lists(deployment: Deployment) -> list[str]:
+def lists(deployment: CanaryDeployment) -> list[str]:
     return [path.name for path in deployment.files("blobs") if "lists" in path.parts]

@@ -1,6 +1,6 @@
 """A server and a worker as processes on one database, told where to be struck; what they leave.
 
-A process takes a while to start: tests that leave no trace share a `Site` with those beside them.
+A process takes a while to start: tests that leave no trace share `CanaryProcesses` with others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PEPPER = "a pepper that is only ever used in tests"
 _numbers = itertools.count(1)
 
 
-class Site:
+class CanaryProcesses:
     """A database with a key, and the folder and the port of what runs on it."""
 
     def __init__(self, dsn: str, folder: Path, **variables: str) -> None:
@@ -96,10 +96,10 @@ class Site:
             process.end()
 
 
-class Deployment:
+class CanaryDeployment:
     """A test's view of a site, and its processes there. A context manager, that ends them."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: CanaryProcesses) -> None:
         self._site = site
         self._processes: list[ChildProcess] = []
         self._struck: ChildProcess | None = None
