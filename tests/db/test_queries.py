@@ -11,6 +11,7 @@ import pytest
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.queries import Queries, in_transaction
 from coatcheck.domain.errors import DatabaseUnavailable
+from tests.db.rows import connected
 
 STATEMENTS = """\
 -- name: greet
@@ -19,6 +20,9 @@ SELECT :word::text || ', ' || :name::text || /* include mark */ || :word::text A
 
 -- name: mark
 :mark::text
+
+-- name: foreign
+SELECT /* include coatcheck.core:jobs/view_columns */
 
 -- name: refuse
 SELECT nextval('tries'), refuse()
@@ -88,3 +92,31 @@ async def test_a_transaction_is_repeated_as_a_whole(line: Connection) -> None:
 
     assert await in_transaction(line, write) == 2
     assert await line.fetch("SELECT word FROM words") == [("try 2",)]
+
+
+async def test_a_statement_whose_backend_was_ended_is_sent_again(
+    queries: Queries, line: Connection
+) -> None:
+    ((pid,),) = await line.fetch("SELECT pg_backend_pid()")
+    async with connected(line.database_url) as other:
+        await other.fetch("SELECT pg_terminate_backend($1)", pid)
+    assert await queries.value(line, "greet", name="Ann", mark="!", word="Hello") is not None
+    ((again,),) = await line.fetch("SELECT pg_backend_pid()")
+    assert again != pid
+
+
+async def test_a_statement_of_a_transaction_is_not_repeated(
+    queries: Queries, line: Connection
+) -> None:
+    await line.run(lambda raw: raw.execute(REFUSE))
+
+    async def refused(raw: RawConnection) -> None:
+        with pytest.raises(asyncpg.SerializationError):
+            await queries.fetch(raw, "refuse")
+
+    await line.run(refused)
+    assert await line.fetch("SELECT last_value FROM tries") == [(1,)]
+
+
+def test_a_fragment_may_be_of_another_package(queries: Queries) -> None:
+    assert queries("foreign") == f"SELECT {Queries('coatcheck.core.queries')('jobs/view_columns')}"

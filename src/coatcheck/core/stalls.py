@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from coatcheck.core.queries.stalls import stall_reasons
+from coatcheck.core.queries.explain import stall_reasons
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database

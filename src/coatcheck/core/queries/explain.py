@@ -1,8 +1,9 @@
-"""Queries that explain a job: the conditions that apply to it, its position, recent run times."""
+"""Queries that explain a job: why it is stalled, the conditions that apply to it, its position,
+recent run times."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
@@ -11,6 +12,7 @@ from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.explanation import Holder
+from coatcheck.domain.lanes import Lane, LanePolicy
 
 AHEAD_MAX: Final = 10_000
 _QUEUES_MAX: Final = 50
@@ -37,6 +39,21 @@ class Ahead(NamedTuple):
 
     jobs: int
     queues: int
+
+
+async def stall_reasons(
+    db: Connection, keys: Sequence[tuple[str, UUID]], lanes: Mapping[Lane, LanePolicy]
+) -> dict[tuple[str, UUID], str]:
+    """Why each of these (org, id) is stalled; jobs that are not, or do not exist, are left out."""
+    rows = await sql.fetch(
+        db,
+        "explain/stall",
+        orgs=[org for org, _ in keys],
+        ids=[job_id for _, job_id in keys],
+        lanes=[lane.value for lane in lanes],
+        lane_seconds=[policy.ack_seconds for policy in lanes.values()],
+    )
+    return {(row["org_id"], row["id"]): row["reason"] for row in rows if row["reason"] is not None}
 
 
 async def conditions(db: Connection, org: str, job: UUID) -> list[Condition]:
