@@ -14,7 +14,7 @@ from coatcheck.products.batches.repository import BatchRepository
 
 @asynccontextmanager
 async def open_batches(dsn: str, folder: Path) -> AsyncIterator[BatchRepository]:
-    """Changes run on the engine's connection ``batches``, reads on another."""
+    """Opens an engine, whose pool runs what they do."""
     blob_url = (folder / "engine blobs").as_uri()
     settings = Settings(database_url=dsn, blob_url=blob_url, temp_dir=folder / "engine temp")
     async with await Engine.connect(settings) as engine:

@@ -13,7 +13,7 @@ from coatcheck.blobs.keys import (
     uploads_of,
 )
 from coatcheck.domain.ids import new_id, to_text
-from coatcheck.products.batches.blob_keys import (
+from coatcheck.products.batches.model import (
     export_key,
     export_of,
     exports_of,
@@ -21,7 +21,7 @@ from coatcheck.products.batches.blob_keys import (
     list_of_piece,
     lists_of,
 )
-from coatcheck.products.speech.blob_keys import generation_key, reference_key
+from coatcheck.products.speech.model import generation_key, reference_key
 
 
 def test_a_key_names_its_deployment_and_its_job() -> None:

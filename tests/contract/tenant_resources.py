@@ -16,7 +16,7 @@ from coatcheck.domain.tenants import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import message_id
 from coatcheck.http.app import create_app
 from coatcheck.http.routing import EVERY_METHOD, Route
-from coatcheck.products.batches.blob_keys import export_key
+from coatcheck.products.batches.model import export_key
 from coatcheck.products.speech.model import generation_of
 from tests.all_products import SURFACES
 from tests.contract.batch_resources import BatchResources, open_batch, stuck_batch

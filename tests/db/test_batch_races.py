@@ -12,8 +12,13 @@ from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import TransitionEvent
 from coatcheck.products.batches import ingest_repository as batch_ingest
-from coatcheck.products.batches.errors import BatchStillRuns
-from coatcheck.products.batches.model import BatchState, NewPart, Selection, TaskStatus
+from coatcheck.products.batches.model import (
+    BatchState,
+    BatchStillRuns,
+    NewPart,
+    Selection,
+    TaskStatus,
+)
 from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.repository import BatchRepository
 from tests.db.blocking import until_blocked
@@ -91,7 +96,7 @@ async def test_a_rerun_that_meets_a_redrive_takes_no_list_away(
     async with connection.transaction():
         await connection.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", new.run)
         rerunning = asyncio.create_task(rerun(batches, new.uuid, Selection()))
-        await until_blocked(connection, "coatcheck batches")
+        await until_blocked(connection, "coatcheck pool")
         await connection.execute("UPDATE batch_parts SET state = 'pending' WHERE id = $1", part)
     with pytest.raises(BatchStillRuns):
         await rerunning
@@ -112,7 +117,7 @@ async def test_what_waits_for_a_rerun_finds_the_batch_with_its_new_run(
     async with connection.transaction():
         await connection.execute("SELECT FROM batches WHERE id = $1 FOR UPDATE", new.uuid)
         again = asyncio.create_task(rerun(batches, new.uuid, Selection()))
-        await until_blocked(connection, "coatcheck batches")
+        await until_blocked(connection, "coatcheck pool")
         await sql.fetch(
             connection,
             "batches/rerun",

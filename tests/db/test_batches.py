@@ -21,20 +21,18 @@ from coatcheck.domain.states import TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import ingest_repository as batch_ingest
 from coatcheck.products.batches import removal
-from coatcheck.products.batches.errors import (
-    BatchAlreadyEnded,
-    BatchNotOpen,
-    BatchStillRuns,
-    NothingToRerun,
-)
 from coatcheck.products.batches.maintenance import RunCompleter
 from coatcheck.products.batches.model import (
+    BatchAlreadyEnded,
+    BatchNotOpen,
     BatchState,
+    BatchStillRuns,
     BatchView,
     Created,
     NewBatch,
     NewPart,
     NewTask,
+    NothingToRerun,
     Selection,
     TaskCounts,
     TaskStatus,

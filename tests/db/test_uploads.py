@@ -15,7 +15,7 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import StagedUpload
 from coatcheck.products.batches import export_repository as exports
 from coatcheck.products.batches import ingest_repository as ingest
-from coatcheck.products.batches.blob_keys import export_key, list_key
+from coatcheck.products.batches.model import export_key, list_key
 from tests.db.batch_blobs import put_export, put_part
 
 DEPLOYMENT = new_id()

@@ -23,10 +23,9 @@ from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.encoding import encode
 from coatcheck.maintenance.retention import OrphanBlobSweeper
-from coatcheck.products.batches.blob_keys import list_key
 from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.maintenance import BatchSweeper
-from coatcheck.products.batches.model import BatchState, BatchView, NewPart, Selection
+from coatcheck.products.batches.model import BatchState, BatchView, NewPart, Selection, list_key
 from coatcheck.products.batches.repository import BatchRepository
 from tests.crash_points import IS_THOROUGH, VICTIM
 from tests.deployment import Deployment

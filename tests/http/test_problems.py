@@ -11,10 +11,10 @@ from coatcheck.domain import errors
 from coatcheck.http.dispatch import Dispatcher
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse
-from coatcheck.products.batches import errors as batch_errors
+from coatcheck.products.batches import model as batch_errors
 from coatcheck.products.graphs import submit_routes
 from coatcheck.products.llm import context as llm_errors
-from coatcheck.products.speech import errors as speech_errors
+from coatcheck.products.speech import model as speech_errors
 from coatcheck.telemetry import context
 from tests.http.conftest import app_of, serving
 from tests.waiting import eventually_async

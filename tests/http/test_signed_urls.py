@@ -25,7 +25,7 @@ from coatcheck.domain.job import Artifact
 from coatcheck.http import request, upload_limits
 from coatcheck.http.app import create_app
 from coatcheck.http.context import open_server_context
-from coatcheck.products.batches.blob_keys import export_key
+from coatcheck.products.batches.model import export_key
 from coatcheck.settings import Settings
 from tests.blobs.stores import BlobStore
 from tests.http.conftest import PEPPER, serving

@@ -20,8 +20,8 @@ from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import maintenance
-from coatcheck.products.batches.blob_keys import export_key, list_key
 from coatcheck.products.batches.maintenance import BatchCanceller, BatchRemover, RunCompleter
+from coatcheck.products.batches.model import export_key, list_key
 from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.repository import BatchRepository
 from tests.db.claimer import Claimer, claimer

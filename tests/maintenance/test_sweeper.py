@@ -18,8 +18,8 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import HeldCopy, Mechanism
 from coatcheck.http.request import LIST_SECONDS_MAX
 from coatcheck.maintenance.retention import ARTIFACT_GRACE, INPUT_GRACE, OrphanBlobSweeper
-from coatcheck.products.batches.blob_keys import export_key, list_key
 from coatcheck.products.batches.maintenance import LIST_GRACE, BatchSweeper
+from coatcheck.products.batches.model import export_key, list_key
 from tests.db.batch_blobs import put_export, put_part
 from tests.db.input_rows import put_input
 

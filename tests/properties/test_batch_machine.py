@@ -33,13 +33,6 @@ from coatcheck.maintenance.rescuer import Rescuer
 from coatcheck.maintenance.retention import Pruner
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import maintenance, repository
-from coatcheck.products.batches.blob_keys import list_key
-from coatcheck.products.batches.errors import (
-    BatchAlreadyEnded,
-    BatchNotOpen,
-    BatchStillRuns,
-    NothingToRerun,
-)
 from coatcheck.products.batches.ingest import Ingester, IngestRequest
 from coatcheck.products.batches.maintenance import (
     BatchCanceller,
@@ -49,12 +42,17 @@ from coatcheck.products.batches.maintenance import (
 )
 from coatcheck.products.batches.model import (
     INGEST_ENDPOINT,
+    BatchAlreadyEnded,
+    BatchNotOpen,
+    BatchStillRuns,
     NewBatch,
     NewPart,
     NewTask,
+    NothingToRerun,
     RerunSource,
     Selection,
     TaskStatus,
+    list_key,
 )
 from coatcheck.products.batches.repository import BatchRepository
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer

@@ -17,9 +17,8 @@ from coatcheck.core.queries import uploads
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.notifications import Notifier
 from coatcheck.domain.ids import new_id, to_text
-from coatcheck.products.batches.blob_keys import list_key
 from coatcheck.products.batches.ingest import Ingester, IngestReport, IngestRequest
-from coatcheck.products.batches.model import BatchView, NewBatch, NewPart
+from coatcheck.products.batches.model import BatchView, NewBatch, NewPart, list_key
 from coatcheck.products.batches.repository import BatchRepository
 from tests.db.edge_guard import unguarded
 from tests.deployment import Deployment

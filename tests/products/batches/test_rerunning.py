@@ -12,7 +12,6 @@ from coatcheck.domain.errors import TargetUnreachable
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches import rerun as rerunning
-from coatcheck.products.batches.errors import NothingToRerun
 from coatcheck.products.batches.ingest_repository import RepeatedTask
 from coatcheck.products.batches.model import (
     BatchState,
@@ -20,6 +19,7 @@ from coatcheck.products.batches.model import (
     NewBatch,
     NewPart,
     NewTask,
+    NothingToRerun,
     RerunSource,
     Selection,
     TaskPlace,

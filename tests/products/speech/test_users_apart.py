@@ -12,8 +12,7 @@ import pytest_asyncio
 
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import new_id, to_text
-from coatcheck.products.speech.errors import GenerationNotFound, VoiceNotFound
-from coatcheck.products.speech.model import SpeechReader
+from coatcheck.products.speech.model import GenerationNotFound, SpeechReader, VoiceNotFound
 from coatcheck.products.speech.repository import SpeechRepository, sql
 from tests.products.speech.speech_deployment import Headers, SpeechDeployment
 

@@ -10,9 +10,8 @@ import pytest
 
 from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import to_text
-from coatcheck.products.speech.errors import VoiceNotFound
 from coatcheck.products.speech.maintenance import VoiceCleanup
-from coatcheck.products.speech.model import VOICE_BYTES_MAX, SpeechReader
+from coatcheck.products.speech.model import VOICE_BYTES_MAX, SpeechReader, VoiceNotFound
 from coatcheck.products.speech.repository import SpeechRepository
 from tests.contract import raw
 from tests.products.speech.speech_deployment import SpeechDeployment, a_wav

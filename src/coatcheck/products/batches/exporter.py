@@ -38,9 +38,8 @@ from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.job import Job
 from coatcheck.products.batches import export_repository as exports
-from coatcheck.products.batches.blob_keys import export_key
 from coatcheck.products.batches.export_repository import ExportRun, PartBadLine, PendingExport
-from coatcheck.products.batches.model import MirrorRun, TaskStatus, mirrored_after
+from coatcheck.products.batches.model import MirrorRun, TaskStatus, export_key, mirrored_after
 from coatcheck.products.batches.task_repository import RunPlace, latest_ended
 from coatcheck.settings import Settings
 from coatcheck.worker.reports import JobReporter

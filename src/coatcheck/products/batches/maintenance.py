@@ -22,9 +22,14 @@ from coatcheck.maintenance.retention import BlobKind, OrphanBlobSweeper, whole
 from coatcheck.products.batches import export_repository as batch_exports
 from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches import removal, repository
-from coatcheck.products.batches.blob_keys import export_of, exports_of, list_of_piece, lists_of
 from coatcheck.products.batches.ingest_repository import LostPart, ingest_job
-from coatcheck.products.batches.model import INGEST_ENDPOINT
+from coatcheck.products.batches.model import (
+    INGEST_ENDPOINT,
+    export_of,
+    exports_of,
+    list_of_piece,
+    lists_of,
+)
 from coatcheck.products.batches.removal import CancellingRun, DeletedBatch, OldRun
 from coatcheck.telemetry.job_stats import job_stats_of
 

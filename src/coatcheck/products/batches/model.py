@@ -1,4 +1,4 @@
-"""The data of batches: a batch has runs, and a run has parts and tasks.
+"""The data of batches: a batch has runs, and a run has parts and tasks; blob keys, and errors.
 
 A part is one source of tasks. ``schema/0001_batches.sql`` describes how all of them are stored.
 """
@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
+from coatcheck.blobs.keys import id_of
+from coatcheck.domain.errors import Conflict
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.lanes import Lane
@@ -482,3 +484,85 @@ class ExportView:
     expires_at: datetime | None
     all_runs: bool
     """Whether it has the tasks of the batch as a whole, as of ``run`` and the runs before it."""
+
+
+# Blob keys
+
+_LISTS = "lists"
+_EXPORTS = "exports"
+
+
+def lists_of(deployment: UUID) -> str:
+    """The key prefix of task lists that came in a request body."""
+    return f"{_LISTS}/{deployment.hex}"
+
+
+def list_key(deployment: UUID, batch: UUID, part: UUID) -> str:
+    """A new key for the pieces of one list (see ``pieces.py``)."""
+    return f"{lists_of(deployment)}/{to_text(batch)}/{to_text(part)}/{to_text(new_id())}"
+
+
+def list_of_piece(blob_key: str) -> tuple[UUID, str] | None:
+    """The part of a batch and the list key that a piece belongs to, or None."""
+    parts = blob_key.split("/")
+    if len(parts) != 6 or parts[0] != _LISTS:
+        return None
+    part = id_of(parts[3])
+    return None if part is None else (part, "/".join(parts[:5]))
+
+
+def exports_of(deployment: UUID) -> str:
+    """The key prefix of a deployment's exports."""
+    return f"{_EXPORTS}/{deployment.hex}"
+
+
+def export_key(deployment: UUID, batch: UUID, export: UUID) -> str:
+    """A new key. Each attempt gets its own, so two attempts never write the same blob."""
+    return f"{exports_of(deployment)}/{to_text(batch)}/{to_text(export)}/{to_text(new_id())}"
+
+
+def export_of(key: str) -> UUID | None:
+    """The export that a blob belongs to, or None if the key has another form."""
+    parts = key.split("/")
+    if len(parts) != 5 or parts[0] != _EXPORTS:
+        return None
+    return id_of(parts[3])
+
+
+# Errors
+
+
+class BatchConflict(Conflict):
+    """The state of the batch does not allow the operation."""
+
+    code = "batch_conflict"
+
+
+class BatchNotOpen(BatchConflict):
+    """Tasks can only be added to an open batch, before it is closed."""
+
+    code = "batch_not_open"
+
+
+class BatchAlreadyEnded(BatchConflict):
+    """A batch that has ended cannot be cancelled."""
+
+    code = "batch_already_ended"
+
+
+class BatchStillRuns(BatchConflict):
+    """A batch cannot be rerun before its run has ended."""
+
+    code = "batch_still_runs"
+
+
+class TooManyRuns(BatchConflict):
+    """A batch has the largest number of runs."""
+
+    code = "too_many_runs"
+
+
+class NothingToRerun(BatchConflict):
+    """No task matches the filter of the rerun."""
+
+    code = "nothing_to_rerun"

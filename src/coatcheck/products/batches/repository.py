@@ -24,19 +24,15 @@ from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
 from coatcheck.products.batches import ingest_repository as ingest
-from coatcheck.products.batches.errors import (
-    BatchAlreadyEnded,
-    BatchNotOpen,
-    BatchStillRuns,
-    NothingToRerun,
-    TooManyRuns,
-)
 from coatcheck.products.batches.export_repository import ExportRepository
 from coatcheck.products.batches.ingest_repository import DeadLetterRepository
 from coatcheck.products.batches.model import (
     DEFAULT_SOURCE,
     INGEST_ENDPOINT,
+    BatchAlreadyEnded,
+    BatchNotOpen,
     BatchState,
+    BatchStillRuns,
     BatchView,
     Created,
     KnownKey,
@@ -44,11 +40,13 @@ from coatcheck.products.batches.model import (
     NewBatch,
     NewPart,
     NewTask,
+    NothingToRerun,
     RerunSource,
     RunView,
     Selection,
     TaskCounts,
     TaskStatus,
+    TooManyRuns,
     mirrored_after,
     task_id,
 )

@@ -33,9 +33,8 @@ from coatcheck.http.parameters import Preferences
 from coatcheck.http.request import LIST_SECONDS_MAX, Request
 from coatcheck.http.response import RawHeaders
 from coatcheck.http.upload_limits import UploadSlots
-from coatcheck.products.batches.blob_keys import list_key
 from coatcheck.products.batches.lines import Block, LineSplitter, RateKey, as_line, parse_list
-from coatcheck.products.batches.model import IngestSnapshot, KnownKey, NewPart, NewTask
+from coatcheck.products.batches.model import IngestSnapshot, KnownKey, NewPart, NewTask, list_key
 
 _log = logging.getLogger(__name__)
 

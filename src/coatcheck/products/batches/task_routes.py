@@ -31,7 +31,6 @@ from coatcheck.http.response import JSON, Response, StreamResponse, encoded, jso
 from coatcheck.http.retry_after import kind_of
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.batches import presenter, schemas, task_lists
-from coatcheck.products.batches.errors import BatchNotOpen
 from coatcheck.products.batches.explain_run import with_task_id
 from coatcheck.products.batches.jobs import (
     ANY_CURSOR,
@@ -41,7 +40,7 @@ from coatcheck.products.batches.jobs import (
     BatchJobs,
     chosen_run,
 )
-from coatcheck.products.batches.model import BatchView, Created, TaskStatus, TaskView
+from coatcheck.products.batches.model import BatchNotOpen, BatchView, Created, TaskStatus, TaskView
 from coatcheck.products.batches.presenter import poll_url
 from coatcheck.products.batches.schemas import MoreTasks, check_one_source
 from coatcheck.products.batches.task_lists import (

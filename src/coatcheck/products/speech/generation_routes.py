@@ -11,9 +11,8 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
 from coatcheck.products.speech import schemas
-from coatcheck.products.speech.errors import GenerationNotFound
 from coatcheck.products.speech.jobs import SpeechJobs
-from coatcheck.products.speech.model import SpeechType
+from coatcheck.products.speech.model import GenerationNotFound, SpeechType
 from coatcheck.products.speech.presenter import GENERATIONS, shown_generation
 from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.products.speech.submit_routes import TAG

@@ -41,14 +41,15 @@ from coatcheck.http.routing import ULID, Parameter, Route
 from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.http.watching import CHANGES_PARAMETERS, JobLinks, changes_response
 from coatcheck.products.speech import schemas
-from coatcheck.products.speech.errors import SpeechNotConfigured, VoiceNotFound
 from coatcheck.products.speech.model import (
     SPEECH_ENDPOINTS,
     SPEECH_SERVICE,
     SPEECH_TYPES,
+    SpeechNotConfigured,
     SpeechReader,
     SpeechType,
     StoredSpeechTask,
+    VoiceNotFound,
     generation_of,
     user_of,
 )

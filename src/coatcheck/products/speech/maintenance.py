@@ -10,7 +10,7 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.db.connection import Connection
 from coatcheck.maintenance.loop import Loop
 from coatcheck.products.speech import repository
-from coatcheck.products.speech.blob_keys import OF_USERS
+from coatcheck.products.speech.model import OF_USERS
 
 UPLOAD_SECONDS_MAX: Final = 3_600.0
 """No upload takes this long: its process must have died."""

@@ -1,4 +1,4 @@
-"""The types, names and limits of speech: voices, generations and tasks."""
+"""The types, names and limits of speech: voices, generations and tasks; blob keys, and errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
+from coatcheck.blobs.keys import user_folder
+from coatcheck.domain.errors import FileRejected, NotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.patterns import whole
@@ -140,3 +142,58 @@ def user_of(owner: str) -> str | None:
     """The user who owns a job; None if no user does."""
     kind, _, user = owner.partition(":")
     return user if kind == "user" and user else None
+
+
+# Blob keys
+
+_GENERATIONS = "generations"
+_CLONES = "clones"
+_REFERENCES = "references"
+
+OF_USERS = (_GENERATIONS, _REFERENCES)
+"""The first segments of the keys of all user-owned blobs."""
+
+
+def generation_key(user: str, generation: UUID) -> str:
+    """The key of the audio generated for a user. It is fixed, so a repeated store replaces it."""
+    return f"{_GENERATIONS}/{user_folder(user)}/{to_text(generation)}.wav"
+
+
+def clone_key(user: str, clone: UUID) -> str:
+    """The key of the speaker prompt made from a user's voice."""
+    return f"{_CLONES}/{user_folder(user)}/{to_text(clone)}.prompt"
+
+
+def reference_key(user: str, voice: UUID) -> str:
+    """The key of the reference audio of a user's voice."""
+    return f"{_REFERENCES}/{user_folder(user)}/{to_text(voice)}/reference.wav"
+
+
+# Errors
+
+
+class SpeechNotConfigured(NotFound):
+    """No remote for speech is set. The message says which setting to set."""
+
+    code = "speech_not_configured"
+    public_text = None
+
+
+class VoiceNotFound(NotFound):
+    """This user has no such voice. Another user's id answers exactly like an absent one."""
+
+    code = "voice_not_found"
+    public_text = "There is no such voice."
+
+
+class GenerationNotFound(NotFound):
+    """This user has no such generation. Another user's id answers exactly like an absent one."""
+
+    code = "generation_not_found"
+    public_text = "There is no such generation."
+
+
+class AudioRejected(FileRejected):
+    """The reference recording cannot be used. ``details`` has the reason."""
+
+    code = "audio_rejected"

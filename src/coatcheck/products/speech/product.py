@@ -46,8 +46,8 @@ def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:
 
 
 def _result_stores() -> Mapping[str, ResultStore]:
+    from coatcheck.products.speech.executor import CloneResultStore, SpeechResultStore
     from coatcheck.products.speech.model import SPEECH_ENDPOINTS, SpeechType
-    from coatcheck.products.speech.result_stores import CloneResultStore, SpeechResultStore
 
     return {
         SPEECH_ENDPOINTS[SpeechType.GENERATE]: SpeechResultStore(),

@@ -26,18 +26,19 @@ from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound
 from coatcheck.domain.ids import InvalidId, from_text, new_id, newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.states import State
-from coatcheck.products.speech.blob_keys import reference_key
-from coatcheck.products.speech.errors import GenerationNotFound, VoiceNotFound
 from coatcheck.products.speech.model import (
     SPEECH_ENDPOINTS,
     TEXT_CHARACTERS_MAX,
     Audio,
+    GenerationNotFound,
     SpeechReader,
     SpeechType,
     Spoken,
     StoredSpeechTask,
     StoredVoice,
+    VoiceNotFound,
     generation_of,
+    reference_key,
 )
 
 sql: Final = Queries("coatcheck.products.speech", "queries")

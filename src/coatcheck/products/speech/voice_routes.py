@@ -18,13 +18,13 @@ from coatcheck.http.request import UPLOAD_SECONDS_MAX, Request
 from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.speech import schemas
-from coatcheck.products.speech.errors import AudioRejected
 from coatcheck.products.speech.jobs import SpeechJobs
 from coatcheck.products.speech.model import (
     AUDIO_TYPE,
     VOICE_BYTES_MAX,
     VOICE_SECONDS_MAX,
     VOICE_SECONDS_MIN,
+    AudioRejected,
     SpeechReader,
     StoredVoice,
 )

@@ -12,14 +12,15 @@ from coatcheck.domain.errors import FieldIssue, InvalidInput, JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import SIGNED_URL_SECONDS_MAX
 from coatcheck.domain.remote_work import Destination, encode_work
-from coatcheck.products.speech.errors import SpeechNotConfigured, VoiceNotFound
 from coatcheck.products.speech.model import (
     AUDIO_TYPE,
     OPERATOR_TARGET,
+    SpeechNotConfigured,
     SpeechReader,
     SpeechType,
     StoredSpeechTask,
     StoredVoice,
+    VoiceNotFound,
 )
 from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.settings import Settings
