@@ -17,7 +17,7 @@ from tests.conftest import copy_first_boot
 from tests.e2e.conftest import free_port
 
 CONNECTIONS = 60
-"""Fewer than a server and a worker may need; none is reserved for superusers."""
+"""So few that others can take them all; none is reserved for superusers."""
 
 
 @pytest.fixture
