@@ -282,6 +282,9 @@ ended AS (
 -- this very statement has locked them, so they cannot move. A claim that began, and was planned,
 -- while a job was being created sees it, yet has the earlier now().
 --
+-- Its parameters have numbers, and its text is sent by the caller: each worker sends it in a tight loop,
+-- and must not repeat it, because a claim with a lost answer is released first (release_claim).
+--
 -- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $10 lease
 -- $5 the organisation that each lane's scan starts after   $6 where those with several flows continue
 -- $7 organisations that hold a slot, for a lane that has room for others only
