@@ -13,7 +13,7 @@ from chaos.environment.commands import coatcheck
 from chaos.environment.installation import Installation
 from chaos.environment.pooler import PoolMode, pgbouncer
 from coatcheck import Engine
-from coatcheck.cli.errors import EXIT_MISCONFIGURED
+from coatcheck.cli.console import EXIT_MISCONFIGURED
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper
-from coatcheck.cli.errors import Misconfigured
+from coatcheck.cli.console import Misconfigured
+from coatcheck.cli.up import DevKey, bootstrap, keep_pepper
 from coatcheck.core.queries import tenants
 from coatcheck.db.connection import Connection
 from coatcheck.domain import tenants as api_keys

@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 
 from coatcheck import Settings
-from coatcheck.cli.bootstrap import keep_secret_keys
 from coatcheck.cli.data_dir import stored_secret_keys
+from coatcheck.cli.up import keep_secret_keys
 from coatcheck.domain.service_definition import UPSTREAM
 from coatcheck.sealing import KEY_CHARACTERS_MIN
 from tests.e2e.conftest import coatcheck

@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from coatcheck.cli import console
+from coatcheck.cli.console import EXIT_FAILED, EXIT_MISCONFIGURED, reporting_errors
 from coatcheck.cli.error_texts import (
     DATABASE_HINT,
     FORBIDDEN_URL_HINT,
@@ -18,7 +19,6 @@ from coatcheck.cli.error_texts import (
     WRONG_SERVER_HINT,
     describe,
 )
-from coatcheck.cli.errors import EXIT_FAILED, EXIT_MISCONFIGURED, reporting_errors
 from coatcheck.client.errors import ApiError, AuthenticationError
 from coatcheck.domain.errors import DatabaseUnavailable
 

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from coatcheck.cli import listen
-from coatcheck.cli.listen import EndpointTakenAway, Forwarder, WebhookForwarder
+from coatcheck.cli import webhooks
+from coatcheck.cli.webhooks import EndpointTakenAway, Forwarder, WebhookForwarder
 from coatcheck.client import AsyncClient, ClientError, PermissionDeniedError, WebhookEndpoint
 from coatcheck.domain.retry import Backoff
 from coatcheck.domain.tenants import USER_SCOPES
@@ -147,7 +147,7 @@ async def test_nobody_at_the_receivers_port_is_no_end(hooks: WebhookDeliveries) 
 async def test_a_server_that_restarts_is_waited_for(
     hooks: WebhookDeliveries, receiver: UpstreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listen, "BACKOFF", Backoff(0.05, 0.1, 0.0))
+    monkeypatch.setattr(webhooks, "BACKOFF", Backoff(0.05, 0.1, 0.0))
     replica = await hooks.deployment.start_server()
     async with client_of(replica, hooks.deployment) as client:
         terminal = Terminal(client, receiver.url())

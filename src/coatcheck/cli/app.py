@@ -186,7 +186,7 @@ COMMANDS: Final = (
     ),
     LazyCommand(
         "listen",
-        "coatcheck.cli.listen:listen",
+        "coatcheck.cli.webhooks:listen",
         "Forward webhooks to a URL on this machine until Ctrl-C.",
         _WEBHOOKS,
     ),
@@ -204,7 +204,7 @@ COMMANDS: Final = (
     ),
     LazyCommand(
         "token",
-        "coatcheck.cli.tokens:token",
+        "coatcheck.cli.keys:token",
         "Print a signed token for a user.",
         _TENANTS,
     ),
@@ -269,7 +269,7 @@ def root(
 ) -> None:
     """Put slow work behind a job API, on one PostgreSQL."""
     if debug:
-        from coatcheck.cli.errors import show_tracebacks
+        from coatcheck.cli.console import show_tracebacks
 
         show_tracebacks()
 

@@ -15,10 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.blobs import BlobContainer, BlobRetryPolicy
-from coatcheck.cli.console import out
+from coatcheck.cli.console import EXIT_FAILED, out, reporting_errors
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.error_texts import IS_IT_RUNNING
-from coatcheck.cli.errors import EXIT_FAILED, reporting_errors
 from coatcheck.cli.options import JsonOption
 from coatcheck.db.diagnosis import VERSION_MIN, Diagnosis
 from coatcheck.domain.errors import (

@@ -15,10 +15,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli import batch_display
-from coatcheck.cli.console import err, out, plain, until_nobody_reads
+from coatcheck.cli import batch
+from coatcheck.cli.console import Misconfigured, err, out, plain, until_nobody_reads
 from coatcheck.cli.entry import EXIT_INTERRUPTED
-from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.job_display import (
     STATE_STYLES,
     age,
@@ -255,11 +254,11 @@ def _watch_job(found: JobDetails, at: ServerConfig, as_json: bool) -> None:
 
 def _watch_batch(found: Batch, at: ServerConfig, as_json: bool) -> None:
     if not as_json:
-        batch_display.show(found, at, watching=True)
+        batch.show(found, at, watching=True)
         return
-    batch_display.follow(found, at, as_json=True)
+    batch.follow(found, at, as_json=True)
     json_line("end", batch=found.raw)
-    batch_display.require_success(found, at)
+    batch.require_success(found, at)
 
 
 _PAGE_JOBS: Final = 200

@@ -1,4 +1,5 @@
-"""``coatcheck keys``: manages the API keys of an organisation, on a server or in the database.
+"""``coatcheck keys`` manages the API keys of an organisation, on a server or in the database, and
+``coatcheck token`` prints a token to try things as a user.
 
 The database is for the first key: a server would require a key to create one.
 """
@@ -7,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Protocol
 
@@ -18,9 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.cli import data_dir, options
-from coatcheck.cli.console import err, say, show_table
-from coatcheck.cli.data_dir import ADDRESS, DEV_KEY
-from coatcheck.cli.errors import Misconfigured
+from coatcheck.cli.console import Misconfigured, err, reporting_errors, say, show_table
+from coatcheck.cli.data_dir import ADDRESS, DEV_KEY, JWT_SECRET, DataOption, settings_for
 from coatcheck.cli.options import JsonOption
 from coatcheck.cli.server_address import (
     NOBODY,
@@ -36,7 +37,15 @@ from coatcheck.client import ApiKey, AuthenticationError, Client, KeyRate, NotFo
 from coatcheck.domain import tenants
 from coatcheck.domain.errors import NotFound
 from coatcheck.domain.limits import API_KEY_NAME_CHARACTERS_MAX
-from coatcheck.domain.tenants import DEFAULT_ORG, USER_ID_ALLOWED, RateLimit, Scope, is_user_id
+from coatcheck.domain.tenants import (
+    DEFAULT_ORG,
+    ORG_ID_ALLOWED,
+    USER_ID_ALLOWED,
+    RateLimit,
+    Scope,
+    is_org_id,
+    is_user_id,
+)
 from coatcheck.encoding import encode
 
 DATABASE_VARIABLE: Final = "COATCHECK_DATABASE_URL"
@@ -273,3 +282,61 @@ def revoke(
 def _day(at: datetime | None) -> str:
     """The date; --json has the exact time."""
     return "never" if at is None else f"{at:%Y-%m-%d}"
+
+
+_ALGORITHM: Final = "HS256"
+
+
+@reporting_errors
+def token(
+    user: Annotated[str, typer.Option(help="The user that the token is for.")],
+    org: Annotated[str, typer.Option(help="The organisation of the user.")] = DEFAULT_ORG,
+    expires: Annotated[
+        int,
+        typer.Option(
+            parser=options.seconds, metavar="SPAN", help="Lifetime, such as 30d, 12h or 90m."
+        ),
+    ] = "12h",  # type: ignore[assignment]
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Print a signed token for a user.
+
+    It is signed with COATCHECK_JWT_SECRET, or with the secret of `coatcheck up`.
+    """
+    if not is_user_id(user):
+        raise Misconfigured(f"{user!r} is not a valid user ID\nAllowed: {USER_ID_ALLOWED}.")
+    if not is_org_id(org):
+        raise Misconfigured(f"{org!r} is not a valid organisation ID\nAllowed: {ORG_ID_ALLOWED}.")
+    settings = settings_for(data)
+    if not settings.jwt_secret:
+        raise Misconfigured(_no_secret(data))
+    expires_at = int(time.time()) + expires
+    claims = {
+        "iss": settings.require("jwt_issuer"),
+        "aud": settings.require("jwt_audience"),
+        "sub": user,
+        "org": org,
+        "exp": expires_at,
+    }
+    import jwt  # slow to import
+
+    signed = jwt.encode(claims, settings.require("jwt_secret"), _ALGORITHM)
+    if as_json:
+        ends = datetime.fromtimestamp(expires_at, UTC)
+        shown = {"token": signed, "org_id": org, "user": user, "expires_at": ends}
+        typer.echo(encode(shown))
+    else:
+        typer.echo(signed)
+
+
+def _no_secret(data: Path | None) -> str:
+    """Why there is no signing secret, and what to do about it."""
+    all_three = "COATCHECK_JWT_SECRET, COATCHECK_JWT_ISSUER and COATCHECK_JWT_AUDIENCE"
+    if data is not None:
+        why = f"{data} has no {JWT_SECRET}: `coatcheck up` has not run on it"
+        hint = f"Run `coatcheck up --data {data}` to create one, or set {all_three}."
+    else:
+        why = "this folder has no data of `coatcheck up`"
+        hint = f"Name its data folder with --data, or set {all_three}."
+    return f"no signing secret: {why}\n{hint}"

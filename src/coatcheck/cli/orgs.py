@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.cli import options
-from coatcheck.cli.console import say, show_table
+from coatcheck.cli.console import Misconfigured, reporting_errors, say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
-from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.cli.options import JsonOption
 from coatcheck.core.queries import tenants
 from coatcheck.domain.errors import NotFound

@@ -10,9 +10,8 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from coatcheck.cli.console import complain, out
+from coatcheck.cli.console import EXIT_FAILED, Misconfigured, complain, out, reporting_errors
 from coatcheck.cli.data_dir import DataOption, settings_for
-from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
 from coatcheck.cli.options import JsonOption
 from coatcheck.encoding import encode
 from coatcheck.receipts import (

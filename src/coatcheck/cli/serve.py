@@ -11,8 +11,8 @@ from uuid import UUID
 
 import typer
 
+from coatcheck.cli.console import reporting_errors
 from coatcheck.cli.environment import overridden, prepare
-from coatcheck.cli.errors import reporting_errors
 from coatcheck.cli.process import (
     delivering,
     end_with_supervisor,

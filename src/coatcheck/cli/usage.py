@@ -12,8 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli.console import out, until_nobody_reads
-from coatcheck.cli.errors import Misconfigured
+from coatcheck.cli.console import Misconfigured, out, until_nobody_reads
 from coatcheck.cli.job_display import span
 from coatcheck.cli.options import JsonOption
 from coatcheck.cli.server_address import ServerConfig, on_server
