@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from coatcheck.settings import SETTINGS
 from coatcheck.settings.declaration import Setting
 from coatcheck.telemetry import metrics  # noqa: F401 - which declares them
-from coatcheck.telemetry.instruments import DECLARED, LABEL_VALUES_MAX, DeclaredMetric
+from coatcheck.telemetry.metrics import DECLARED, LABEL_VALUES_MAX, DeclaredMetric
 from coatcheck.telemetry.queue_metrics import QUEUE_METRICS
 from scripts.reference.parts import code, table
 

@@ -9,7 +9,7 @@ import pytest
 from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.opening import BlobRetryPolicy, OpenStore, open_store
+from coatcheck.blobs.container import BlobRetryPolicy, OpenStore, open_store
 from coatcheck.domain.errors import SettingsInvalid
 from tests.blobs import azure_requests
 from tests.blobs.stores import BlobStore

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck.blobs import BlobContainer, errors
-from coatcheck.blobs.opening import BlobRetryPolicy
+from coatcheck.blobs.container import BlobRetryPolicy
 from coatcheck.domain.errors import BlobStoreUnavailable
 from coatcheck.domain.retry import BLOB_BACKOFF, BLOB_RETRIES, Backoff
 from tests.blobs.stores import BlobStore

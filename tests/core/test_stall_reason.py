@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from coatcheck import Engine, JobView
-from coatcheck.core import stalls
+from coatcheck.core import explain
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from tests.db.edge_guard import AsyncpgConnection
 
@@ -42,7 +42,7 @@ async def test_a_young_job_is_not_asked_about(
     async def asked(*_: object) -> None:
         raise AssertionError("the database was asked")
 
-    monkeypatch.setattr(stalls, "stall_reasons", asked)
+    monkeypatch.setattr(explain, "stall_reasons", asked)
     view = await aged(engine, connection, ACK_SECONDS - 5)
     assert view.read_at - view.created_at < timedelta(seconds=ACK_SECONDS)
     assert await engine.stall_reason(view) is None

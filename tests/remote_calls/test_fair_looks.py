@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coatcheck.core.keyed_semaphore import KeyedSemaphore
+from coatcheck.core.remote.finalizer import KeyedSemaphore
 from tests.db.rows import connected
 from tests.remote_calls.render_deployment import SOUND, RenderDeployment
 from tests.remotes.fake_http import FakeHttp

@@ -13,8 +13,7 @@ from python_multipart.multipart import MultipartParser
 
 from coatcheck.domain import ids
 from coatcheck.telemetry import context
-from coatcheck.telemetry.logs import configure_logging
-from coatcheck.telemetry.redaction import redact
+from coatcheck.telemetry.logs import configure_logging, redact
 
 logger = logging.getLogger("coatcheck.tests")
 

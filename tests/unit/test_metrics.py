@@ -7,8 +7,8 @@ from coatcheck.domain.durations import BOUNDS_SECONDS, BUCKETS
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.telemetry import metrics
-from coatcheck.telemetry.instruments import BatchHistogram, Bounded
 from coatcheck.telemetry.job_stats import Counted, JobCounts
+from coatcheck.telemetry.metrics import BatchHistogram, Bounded
 from coatcheck.telemetry.queue_metrics import Queue, QueueWaiting, queue_snapshot
 from coatcheck.telemetry.snapshots import render
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck.telemetry import metrics
-from coatcheck.telemetry.instruments import DECLARED
+from coatcheck.telemetry.metrics import DECLARED
 from coatcheck.telemetry.queue_metrics import QUEUE_METRICS
 from tests.markdown import REPOSITORY
 

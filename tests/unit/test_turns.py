@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from coatcheck.core.keyed_semaphore import KeyedSemaphore
+from coatcheck.core.remote.finalizer import KeyedSemaphore
 
 
 async def test_one_who_is_slow_holds_up_only_its_own() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coatcheck.domain.limits import LOG_LINE_CHARACTERS_MAX
 from coatcheck.job import LogLine
-from coatcheck.worker.executors.capture import PRINTED_LINES_MAX, capture
+from coatcheck.worker.executors.isolated import PRINTED_LINES_MAX, capture
 from tests.worker.attempts import Recorder
 
 

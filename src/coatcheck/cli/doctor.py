@@ -30,7 +30,7 @@ from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
 from coatcheck.encoding import encode
 from coatcheck.product import Finding, Products, Verdict
 from coatcheck.settings import Settings, likely_typos
-from coatcheck.telemetry.redaction import redact
+from coatcheck.telemetry.logs import redact
 from coatcheck.version import __version__
 
 CLOCK_SECONDS_MAX: Final = 5.0

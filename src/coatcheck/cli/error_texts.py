@@ -19,7 +19,7 @@ from coatcheck.domain.errors import (
     DatabaseUnavailable,
     SettingsInvalid,
 )
-from coatcheck.telemetry.redaction import redact
+from coatcheck.telemetry.logs import redact
 
 IS_IT_RUNNING: Final = "Is PostgreSQL running, and is COATCHECK_DATABASE_URL correct?"
 

@@ -16,10 +16,9 @@ from coatcheck.blobs.keys import input_key
 from coatcheck.blobs.signing import Grants
 from coatcheck.core.artifacts import ArtifactRepository
 from coatcheck.core.catalogue import Declarations
-from coatcheck.core.explain import Explainer, product_explainers
+from coatcheck.core.explain import Explainer, Stalls, product_explainers
 from coatcheck.core.extension import EngineContext, EngineExtension
 from coatcheck.core.job_stats import JobStatsRecorder
-from coatcheck.core.output import OutputReader
 from coatcheck.core.overview import Overviews
 from coatcheck.core.queries import inputs as input_store
 from coatcheck.core.queries import jobs as job_store
@@ -27,10 +26,9 @@ from coatcheck.core.queries import limits as limit_store
 from coatcheck.core.queries import reports as report_store
 from coatcheck.core.queries import usage as usage_store
 from coatcheck.core.queries import usage_reports as usage_report_store
-from coatcheck.core.stalls import Stalls
 from coatcheck.core.submission import Preparer, Submission, Ticket
 from coatcheck.core.submitter import Submitter
-from coatcheck.core.watcher import Watch, Watcher
+from coatcheck.core.watcher import OutputReader, Watch, Watcher
 from coatcheck.core.webhooks import Webhooks
 from coatcheck.crash import crash_point
 from coatcheck.db.batcher import Batcher

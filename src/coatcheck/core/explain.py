@@ -16,7 +16,8 @@ from uuid import UUID
 
 from coatcheck.core.queries import explain, roll_ups
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries.explain import AHEAD_MAX, Ahead, Condition
+from coatcheck.core.queries.explain import AHEAD_MAX, Ahead, Condition, stall_reasons
+from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.database import Database
 from coatcheck.domain.durations import summed
@@ -38,6 +39,11 @@ from coatcheck.domain.explanation import (
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.installed import load_products
+from coatcheck.settings import Settings
+
+if TYPE_CHECKING:
+    from coatcheck.core.engine import Engine
+
 
 _MINUTES: Final = 15
 _KNOWN_SECONDS: Final = 5.0
@@ -48,7 +54,6 @@ _RUN: Final = re.compile(r"([0-9a-f]{32})(?:/.*)?", re.DOTALL)
 @dataclass(frozen=True, slots=True)
 class JobFigures:
     """Recent figures for jobs of one kind; None where there are none.
-
     ``rates``: how many jobs the lane starts per second for the organisation, usually and when
     slow. ``waits``: how long they wait for it. ``runs``: how long they run.
     """
@@ -174,9 +179,6 @@ def summary_of(
     tail = "" if usual == slow else f"; 90 % finish within {slow}"
     return f"{reason} It should end in about {usual}{tail}."
 
-
-if TYPE_CHECKING:
-    from coatcheck.core.engine import Engine
 
 _UNREACHABLE: Final = "target_unreachable"
 _ORDER: Final = {kind: place for place, kind in enumerate(BlockerKind)}
@@ -614,3 +616,39 @@ def _retry_after(view: JobView, blockers: Sequence[Blocker], eta: Eta | None) ->
     if due and view.state in (State.STAGED, State.RETRYING):
         return retry_when_due((max(due) - view.read_at).total_seconds())
     return 0 if eta is None else retry_after(eta.end_p50)
+
+
+_READ_ROWS_MAX: Final = 500
+
+JobKey = tuple[str, UUID]
+
+
+class Stalls:
+    """Finds stall reasons, for many callers at once."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._lanes = settings.lanes
+        self._db = database.pooled("stalls", server_settings=PINNED_PLANS)
+        self._reader: Batcher[JobKey, str | None] = Batcher(self._read, rows_max=_READ_ROWS_MAX)
+
+    async def reason(self, view: JobView) -> str | None:
+        """Why the job waits or runs for longer than its lane allows, or None."""
+        if view.terminal or not self._took_long(view):
+            return None
+        return await self._reader.ask((view.org, view.uuid))
+
+    async def close(self) -> None:
+        await self._reader.drain()
+
+    def _took_long(self, view: JobView) -> bool:
+        """Whether the job is old enough to ask about. A held job is after half of its lane's time:
+        after the whole time it is taken from a silent worker, and waits again."""
+        limit = self._lanes[view.lane].ack_seconds
+        if view.state.held:
+            held_since = view.dispatched_at or view.created_at
+            return (view.read_at - held_since).total_seconds() > limit / 2
+        return (view.read_at - view.created_at).total_seconds() > limit
+
+    async def _read(self, keys: Sequence[JobKey]) -> Sequence[str | None]:
+        found = await stall_reasons(self._db, [*set(keys)], self._lanes)
+        return [found.get(key) for key in keys]

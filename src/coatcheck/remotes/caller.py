@@ -32,7 +32,7 @@ from coatcheck.egress.urls import parse_retry_after
 from coatcheck.remotes.errors import RemoteError, RemoteFaulty, RemoteRefused, RemoteUnreachable
 from coatcheck.remotes.protocol import RemoteStatus, RemoteUnclear
 from coatcheck.telemetry import traceparents, tracing
-from coatcheck.telemetry.redaction import REDACTED, redact
+from coatcheck.telemetry.logs import REDACTED, redact
 from coatcheck.version import __version__
 
 TEXT_CHARACTERS_MAX: Final = 500

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import HELD, WAITING, State
-from coatcheck.telemetry.instruments import DeclaredMetric
+from coatcheck.telemetry.metrics import DeclaredMetric
 from coatcheck.telemetry.snapshots import Snapshot, take_snapshot
 
 DATABASE_UP: Final = DeclaredMetric(

@@ -57,8 +57,7 @@ from coatcheck.telemetry import context, metrics, tracing
 from coatcheck.version import __version__
 from coatcheck.worker.exchange_loop import Claims, ExchangeLoop, PollInterval, newest_leases
 from coatcheck.worker.execution import Executors
-from coatcheck.worker.lease import LeaseRenewer
-from coatcheck.worker.lease_reconciler import LeaseReconciler
+from coatcheck.worker.lease import LeaseReconciler, LeaseRenewer
 from coatcheck.worker.reports import ReportWriter
 from coatcheck.worker.slots import RunningJob, SlotPool, StopReason
 from coatcheck.worker.temp_dirs import TempRoot

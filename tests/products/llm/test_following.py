@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from coatcheck import Engine, Job, Service, Settings
-from coatcheck.core import output, watcher
+from coatcheck.core import watcher
 from coatcheck.core.queries import reports
 from coatcheck.db.notifications import CHANGED
 from coatcheck.domain.errors import JobNotFound
@@ -139,7 +139,7 @@ async def test_who_comes_late_is_not_told_what_is_void(engine: Engine) -> None:
 async def test_nor_is_he_if_it_is_more_than_a_page(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "PAGE_EVENTS", 2)
+    monkeypatch.setattr(watcher, "PAGE_EVENTS", 2)
     view = await said(engine, [{"n": 1}] * 5, [RESTART], [{"n": 2}] * 5)
     first, *rest = await all_pieces(engine, view)
     assert isinstance(first, Restarted)
@@ -149,7 +149,7 @@ async def test_nor_is_he_if_it_is_more_than_a_page(
 async def test_more_output_than_a_page_is_whole(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "PAGE_EVENTS", 3)
+    monkeypatch.setattr(watcher, "PAGE_EVENTS", 3)
     view = await said(engine, [{"n": number} for number in range(10)])
     assert words(await all_pieces(engine, view)) == [b'{"n":%d}' % at for at in range(10)]
 
@@ -157,7 +157,7 @@ async def test_more_output_than_a_page_is_whole(
 async def test_a_page_ends_when_it_has_its_bytes(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "PAGE_BYTES", 20)
+    monkeypatch.setattr(watcher, "PAGE_BYTES", 20)
     long = {"n": "x" * 14}
     view = await said(engine, [long, long, long])
     tail = await engine.output.tail(view.org, view.uuid, 0)

@@ -18,7 +18,7 @@ import openai
 import pytest
 import pytest_asyncio
 
-from coatcheck.core.output import OutputTail
+from coatcheck.core.watcher import OutputTail
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.products.llm import output_stream
 from coatcheck.products.llm.openai import native

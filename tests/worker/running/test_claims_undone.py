@@ -17,7 +17,7 @@ from coatcheck import Job, Service, State, Ticket
 from coatcheck.core.queries import leases
 from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
-from coatcheck.worker.lease_reconciler import LeaseReconciler
+from coatcheck.worker.lease import LeaseReconciler
 from coatcheck.worker.worker import Worker
 from tests.db.edge_guard import unguarded
 from tests.deployment import Deployment, lane_seconds, lane_slots

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from coatcheck.core.keyed_semaphore import KeyedSemaphore
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import leases, remote_calls, reports
 from coatcheck.core.queries.leases import Settlement
@@ -41,6 +40,36 @@ from coatcheck.remotes.errors import (
 )
 from coatcheck.telemetry import alerts, metrics
 from coatcheck.telemetry.event_log import EVENTS
+
+
+class KeyedSemaphore:
+    """At most ``total_max`` holders, and ``per_key_max`` of each key: a slow key waits alone."""
+
+    def __init__(self, total_max: int, per_key_max: int) -> None:
+        self._all = asyncio.Semaphore(total_max)
+        self._per_key_max = per_key_max
+        self._queues: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    @property
+    def in_use(self) -> int:
+        """How many keys are held or waited for."""
+        return len(self._queues)
+
+    @asynccontextmanager
+    async def hold(self, name: str) -> AsyncIterator[None]:
+        """Wait for a place of ``name``, then for one in all."""
+        queue, users = self._queues.get(name, (asyncio.Semaphore(self._per_key_max), 0))
+        self._queues[name] = queue, users + 1
+        try:
+            async with queue, self._all:
+                yield
+        finally:
+            queue, users = self._queues[name]
+            if users == 1:
+                del self._queues[name]
+            else:
+                self._queues[name] = queue, users - 1
+
 
 _log = logging.getLogger(__name__)
 

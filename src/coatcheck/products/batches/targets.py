@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coatcheck.core.catalogue import Catalogue
-from coatcheck.core.remote.payloads import work_frame
+from coatcheck.core.remote.result_store import work_frame
 from coatcheck.core.upstream_calls import call_frame, upstream_call
 from coatcheck.domain.catalogue import EndpointSpec, ServiceSpec
 from coatcheck.domain.errors import (

@@ -47,7 +47,7 @@ def _result_stores() -> Mapping[str, ResultStore]:
 
 def _operator_remotes(settings: Settings) -> Mapping[str, OperatorRemote]:
     from coatcheck.core.remote.operator_remotes import check_operator_remote
-    from coatcheck.core.remote.payloads import OPERATORS_PREFIX
+    from coatcheck.core.remote.result_store import OPERATORS_PREFIX
 
     for name, remote in settings.remotes.items():
         check_operator_remote(f"COATCHECK_REMOTES: {name}", remote)

@@ -11,8 +11,7 @@ import msgspec
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.disposition import with_extension
 from coatcheck.blobs.keys import artifact_key
-from coatcheck.core.remote.payloads import RETRY_FAILED
-from coatcheck.core.remote.result_store import ResultOf, StoredArtifact, StoredOutput
+from coatcheck.core.remote.result_store import RETRY_FAILED, ResultOf, StoredArtifact, StoredOutput
 from coatcheck.core.upstream_calls import ANSWER_INLINE_BYTES_MAX, UpstreamAnswer, encode_answer
 from coatcheck.domain.catalogue import EndpointDefinition, RemoteTargetDefinition, ServiceDefinition
 from coatcheck.domain.errors import FieldIssue, InvalidInput

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from coatcheck.core import Ticket
-from coatcheck.core.remote.payloads import remote_fingerprint, remote_payload
+from coatcheck.core.remote.result_store import remote_fingerprint, remote_payload
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, EndpointSpec, Matched, ServiceSpec
 from coatcheck.domain.errors import (
     EndpointNotFound,

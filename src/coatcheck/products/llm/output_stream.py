@@ -1,7 +1,7 @@
 """Follows the output of an llm job as it is produced.
 
 The worker stores each chunk and notifies; the followers of the job wake up, and one read serves all
-of them (``core/output.py``). Nothing else is read, except that the watcher looks every second in
+of them (``core/watcher.py``). Nothing else is read, except that the watcher looks every second in
 case a notification was lost.
 
 When a job starts again, its output so far is void. A live follower has already seen it, and gets

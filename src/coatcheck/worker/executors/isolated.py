@@ -13,36 +13,198 @@ processes that it had started (see ``worker/temp_dirs.py``).
 
 Isolation protects against accidents: the process runs as the worker's user, and is not a sandbox
 for hostile code. It cannot read the worker's memory and environment (``process_access.py``).
+
+The worker kills the process group as a whole. The order at the end matters.
+The leader's PID is also the group's id, and the kernel keeps both
+until the leader is reaped. So the group is killed first and the leader reaped second: the group
+signalled here is never someone else's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import contextlib
 import os
+import resource
 import signal
 import socket
+import subprocess
 import sys
+import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from typing import IO, Final, Literal, TypeVar, cast
 
-from coatcheck.domain.limits import REPORTS_UNDERWAY_BYTES
+from coatcheck.domain.limits import LOG_LINE_CHARACTERS_MAX, REPORTS_UNDERWAY_BYTES
 from coatcheck.domain.outcome import Outcome, Retryable
-from coatcheck.job import Attachment, Job, Reporter, bytes_held
+from coatcheck.job import Attachment, Job, LogLevel, LogLine, Reporter, bytes_held, storable_text
 from coatcheck.service import Endpoint
 from coatcheck.telemetry import tracing
 from coatcheck.worker.executors import wire
-from coatcheck.worker.executors.capture import capture
 from coatcheck.worker.executors.outcomes import (
     log_error,
     log_trace,
     out_of_memory,
     outcome_of_error,
 )
-from coatcheck.worker.executors.process import Exit, GroupProcess
 from coatcheck.worker.temp_dirs import TempRoot, open_within
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended. A negative ``status`` is the signal that ended it."""
+
+    status: int
+    cpu_seconds: float
+
+    @property
+    def signal(self) -> int | None:
+        return -self.status if self.status < 0 else None
+
+
+class GroupProcess:
+    """A child process and its group. ``exited`` is done once the group is killed and reaped.
+
+    Create it on the event loop's thread, which the kernel treats as the child's parent: a child
+    that asks to die with its parent dies with the thread that started it.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        directory: Path,
+        environment: Mapping[str, str],
+        pass_descriptor: int,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[Exit] = self._loop.create_future()
+        # No preexec_fn: with one, Python would copy this process to start the child.
+        self._process = subprocess.Popen(
+            arguments,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            pass_fds=(pass_descriptor,),
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self.stdout = cast("IO[bytes]", self._process.stdout)
+        self.stderr = cast("IO[bytes]", self._process.stderr)
+        try:
+            self._watch()
+        except OSError:
+            self._process.kill()
+            self._process.wait()
+            self.stdout.close()
+            self.stderr.close()
+            raise
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send a signal to every process of the group, if it has not ended."""
+        if not self.exited.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def _watch(self) -> None:
+        if sys.platform == "linux":
+            handle = os.pidfd_open(self.pid)
+
+            def leader_ended() -> None:
+                self._loop.remove_reader(handle)
+                os.close(handle)
+                self.signal_group(signal.SIGKILL)
+                self._ended(*os.wait4(self.pid, 0))
+
+            self._loop.add_reader(handle, leader_ended)
+        else:
+            # There is no pidfd to wait on, so the leader must be reaped first.
+            threading.Thread(target=self._watch_in_thread, daemon=True).start()
+
+    def _watch_in_thread(self) -> None:
+        reaped = os.wait4(self.pid, 0)
+        self.signal_group(signal.SIGKILL)
+        self._loop.call_soon_threadsafe(self._ended, *reaped)
+
+    def _ended(self, _: int, status: int, usage: resource.struct_rusage) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        self._process.returncode = code  # so that Popen does not wait for this PID again
+        self.exited.set_result(Exit(code, usage.ru_utime + usage.ru_stime))
+
+
+PRINTED_LINES_MAX: Final = 10_000
+"""How many lines one stream of one attempt may add to a job's log. The rest is discarded."""
+
+_READ_BYTES: Final = 64 * 1024
+_LEVELS: Final[dict[str, LogLevel]] = {"stdout": "info", "stderr": "warning"}
+
+
+async def capture(
+    pipe: asyncio.StreamReader,
+    stream: Literal["stdout", "stderr"],
+    report: Callable[[LogLine], Awaitable[None]],
+) -> None:
+    """Report each line until the end of the pipe. A line too long for the log is split.
+
+    Nothing is read while a report waits to be stored, so the process blocks once the pipe is full.
+    """
+    lines = _CapturedLines()
+    kept = 0
+    while True:
+        data = await pipe.read(_READ_BYTES)
+        for text in lines.feed(data):
+            kept += 1
+            if kept <= PRINTED_LINES_MAX:
+                await report(LogLine(text, _LEVELS[stream], {"stream": stream}))
+            elif kept == PRINTED_LINES_MAX + 1:
+                notice = f"{stream} has more than {PRINTED_LINES_MAX} lines; the rest is dropped"
+                await report(LogLine(notice, "warning", {"stream": stream}))
+        if not data:
+            return
+
+
+class _CapturedLines:
+    """Splits a stream of bytes into lines of text."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def feed(self, data: bytes) -> list[str]:
+        """The lines that ``data`` completes; at the end of the stream (no data), the rest."""
+        text = self._rest + self._decoder.decode(data, final=not data)
+        *complete, self._rest = text.split("\n")
+        while len(self._rest) >= LOG_LINE_CHARACTERS_MAX:
+            complete.append(self._rest[:LOG_LINE_CHARACTERS_MAX])
+            self._rest = self._rest[LOG_LINE_CHARACTERS_MAX:]
+        if not data and self._rest:
+            complete.append(self._rest)
+            self._rest = ""
+        return [piece for line in complete for piece in _pieces(line.removesuffix("\r"))]
+
+
+def _pieces(line: str) -> list[str]:
+    text = storable_text(line)
+    return [
+        text[start : start + LOG_LINE_CHARACTERS_MAX]
+        for start in range(0, len(text), LOG_LINE_CHARACTERS_MAX)
+    ]
+
 
 GRACE_SECONDS: Final = 4.0
 """The time between SIGTERM and SIGKILL."""
