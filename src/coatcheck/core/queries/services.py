@@ -181,15 +181,14 @@ async def forget(
     named = {"service": service, "version": version, "endpoint": key}
 
     async def write(connection: RawConnection) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
-        async with connection.transaction():
-            await lock_published(connection)
-            await sql.fetch(connection, "services/end_silent", **named)
-            forgotten = await sql.fetch(connection, "services/forget", **named)
-            if forgotten:
-                await resolve(connection, [service])
-            return forgotten, await sql.fetch(connection, "services/published_endpoints", **named)
+        await lock_published(connection)
+        await sql.fetch(connection, "services/end_silent", **named)
+        forgotten = await sql.fetch(connection, "services/forget", **named)
+        if forgotten:
+            await resolve(connection, [service])
+        return forgotten, await sql.fetch(connection, "services/published_endpoints", **named)
 
-    forgotten, left = await db.run(write)
+    forgotten, left = await in_transaction(db, write)
     return Forgotten(_names(service, forgotten), _names(service, left))
 
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from coatcheck.core.queries import services, tenants
 from coatcheck.db.connection import Connection
-from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import parse_name
 from coatcheck.domain.errors import NotFound
 from coatcheck.domain.tenants import Scope
@@ -28,7 +27,7 @@ def routes(db: Connection) -> list[Route]:
     """``/api/v1/operator/orgs`` and ``/api/v1/operator/services/{name}``."""
 
     async def orgs(_: Request) -> Response:
-        found = await retried(lambda: tenants.list_orgs(db))
+        found = await tenants.list_orgs(db)
         return json_response(
             schemas.OperatedOrgs(
                 [
@@ -42,7 +41,7 @@ def routes(db: Connection) -> list[Route]:
         named = parse_name(request.params["name"])
         if named is None:
             raise NotFound
-        result = await retried(lambda: services.forget(db, *named))
+        result = await services.forget(db, *named)
         if not result.forgotten and not result.served:
             raise NotFound
         return json_response(schemas.ForgottenServices(list(result.forgotten), list(result.served)))

@@ -30,7 +30,6 @@ from coatcheck.blobs.pieces import stream_pieces
 from coatcheck.core.queries import inputs
 from coatcheck.crash import crash_point
 from coatcheck.db.database import Database
-from coatcheck.db.errors import retried
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -292,7 +291,7 @@ class GraphExecutor:
 
     async def _record_deleted(self, copies: Sequence[HeldCopy], mechanism: Mechanism) -> None:
         try:
-            await retried(lambda: inputs.disk_copies_deleted(self._db, copies, mechanism))
+            await inputs.disk_copies_deleted(self._db, copies, mechanism)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.warning("removed folders are not recorded yet: %s", error)
 
