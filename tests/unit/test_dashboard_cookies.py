@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from coatcheck import Settings
-from coatcheck.dashboard import signing_in
+from coatcheck.dashboard import pages
 from coatcheck.dashboard.site import Site
 from coatcheck.http.dispatch import Dispatcher
 from coatcheck.http.lifecycle import ServerDraining
@@ -37,7 +37,7 @@ async def test_cookies_are_for_https_only_where_it_is_served_so(
 ) -> None:
     settings = Settings(database_url="", key_pepper="p" * 32, public_url=public_url)
     site = Site(settings, ServerDraining(), api)
-    app = Dispatcher(signing_in.routes(site), admit)
+    app = Dispatcher(pages.sign_in_routes(site), admit)
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app), base_url="http://inside"
     ) as client:
@@ -59,7 +59,7 @@ async def test_cookies_are_for_https_only_where_it_is_served_so(
 
 async def test_a_form_may_come_from_the_public_address_of_a_deployment_behind_a_proxy() -> None:
     settings = Settings(database_url="", key_pepper="p" * 32, public_url="https://jobs.example")
-    app = Dispatcher(signing_in.routes(Site(settings, ServerDraining(), api)), admit)
+    app = Dispatcher(pages.sign_in_routes(Site(settings, ServerDraining(), api)), admit)
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app), base_url="http://inside"
     ) as client:
@@ -80,7 +80,7 @@ async def test_a_form_may_come_from_the_public_address_of_a_deployment_behind_a_
 
 async def test_the_form_to_sign_in_has_eight_kibibytes_at_most() -> None:
     settings = Settings(database_url="", key_pepper="p" * 32)
-    app = Dispatcher(signing_in.routes(Site(settings, ServerDraining(), api)), admit)
+    app = Dispatcher(pages.sign_in_routes(Site(settings, ServerDraining(), api)), admit)
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app), base_url="http://inside"

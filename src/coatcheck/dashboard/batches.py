@@ -10,8 +10,7 @@ from coatcheck.dashboard import paths, responses
 from coatcheck.dashboard.api import ApiEvent, Events, read_events
 from coatcheck.dashboard.rendering import between
 from coatcheck.dashboard.session import FlashMessage
-from coatcheck.dashboard.site import Site
-from coatcheck.dashboard.visit import Visit
+from coatcheck.dashboard.site import Site, Visit
 from coatcheck.http.response import Response, StreamResponse
 from coatcheck.http.routing import Route
 
@@ -51,7 +50,7 @@ async def _show_list(visit: Visit) -> Response | StreamResponse:
         "first_page": LIST_PATH if cursor else None,
     }
     if visit.by_htmx:
-        return visit.fragment("batches_rows.html", **shown)
+        return visit.fragment("batches.html", "rows", **shown)
     return visit.page("batches.html", **shown)
 
 
@@ -100,7 +99,7 @@ async def _show(visit: Visit) -> Response | StreamResponse:
         "may_act": visit.session.may("submit"),
     }
     if visit.by_htmx:
-        return visit.fragment("batch_main.html", **shown)
+        return visit.fragment("batch.html", "whole", **shown)
     return visit.page("batch.html", **shown)
 
 
@@ -168,7 +167,7 @@ async def _parts(visit: Visit, events: Events) -> AsyncIterator[bytes]:
                     yield responses.KEEP_ALIVE
                 case ApiEvent(name="progress"):
                     yield responses.event(
-                        "progress", visit.text("batch_progress.html", run=event.json())
+                        "progress", visit.text("batch.html", "progress", run=event.json())
                     )
                 case ApiEvent(name="state"):
                     if event.json()["status"] != seen:

@@ -9,8 +9,7 @@ from typing import Any, Final
 from coatcheck.dashboard import paths
 from coatcheck.dashboard.rendering import read_time
 from coatcheck.dashboard.session import FlashMessage
-from coatcheck.dashboard.site import Site
-from coatcheck.dashboard.visit import Visit
+from coatcheck.dashboard.site import Site, Visit
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.response import Response, StreamResponse
 from coatcheck.http.routing import Route

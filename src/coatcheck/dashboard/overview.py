@@ -14,8 +14,7 @@ from typing import Any, Final
 from coatcheck.dashboard import paths, responses
 from coatcheck.dashboard.api import ApiProblem
 from coatcheck.dashboard.rendering import read_time
-from coatcheck.dashboard.site import Site
-from coatcheck.dashboard.visit import Visit
+from coatcheck.dashboard.site import Site, Visit
 from coatcheck.http.response import Response, StreamResponse
 from coatcheck.http.routing import Route
 
@@ -95,12 +94,8 @@ LIVE_SECONDS: Final = 3.0
 _SILENCE_SECONDS_MAX: Final = 15.0
 _EVERYWHERE: Final = "all"
 
-# The templates of the page's parts, by the name of the event that replaces them.
-_PARTS: Final = {
-    "tiles": "overview_tiles.html",
-    "series": "overview_series.html",
-    "panels": "overview_panels.html",
-}
+_PARTS: Final = ("tiles", "series", "panels")
+"""The parts of the page, each named as the event that replaces it."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -147,7 +142,7 @@ async def _parts(visit: Visit) -> AsyncIterator[bytes]:
             seconds = max(LIVE_SECONDS, float(problem.retry_after or 0))
             yield responses.KEEP_ALIVE
             continue
-        made = {name: visit.text(template, **figures) for name, template in _PARTS.items()}
+        made = {name: visit.text("overview.html", name, **figures) for name in _PARTS}
         changed = [
             responses.event(name, text) for name, text in made.items() if sent.get(name) != text
         ]

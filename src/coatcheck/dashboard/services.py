@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from coatcheck.dashboard import paths
-from coatcheck.dashboard.site import Site
-from coatcheck.dashboard.visit import Visit
+from coatcheck.dashboard.site import Site, Visit
 from coatcheck.http.response import Response, StreamResponse
 from coatcheck.http.routing import Route
 

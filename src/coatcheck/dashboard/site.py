@@ -1,10 +1,13 @@
-"""The base of all pages: sessions, security headers, CSRF checks and error pages."""
+"""The base of all pages: sessions, security headers, CSRF checks and error pages.
+
+A Visit is one request of a signed-in visitor, with helpers for the response.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -25,7 +28,6 @@ from coatcheck.dashboard.session import (
     read_form,
     read_query,
 )
-from coatcheck.dashboard.visit import Visit, is_by_htmx
 from coatcheck.domain.errors import ClientGone, CoatcheckError
 from coatcheck.http.lifecycle import ServerDraining
 from coatcheck.http.problems import internal_error, problem_of
@@ -33,6 +35,81 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import ASGIApp, RawHeaders, Response, StreamResponse
 from coatcheck.http.routing import HoldsOpen, Method, ResponseSpec, Route
 from coatcheck.settings import Settings
+
+
+class Visit:
+    """The argument of a page's handler.
+
+    ``api`` calls the public API with the visitor's own credential. ``org`` is the organisation that
+    the page shows. ``query`` and ``form`` are the fields of the request; only actions have a
+    ``form``, after the check of its CSRF token.
+    """
+
+    def __init__(
+        self, site: Site, request: Request, session: Session, api: Api, query: Fields, form: Fields
+    ) -> None:
+        self._site = site
+        self.request = request
+        self.session = session
+        self.api = api
+        self.query = query
+        self.form = form
+
+    @property
+    def org(self) -> str:
+        return self.session.org
+
+    @property
+    def params(self) -> Mapping[str, str]:
+        """The path parameters."""
+        return self.request.params
+
+    @property
+    def by_htmx(self) -> bool:
+        """Whether htmx asks for a part of a page."""
+        return is_by_htmx(self.request)
+
+    def page(self, template: str, status: int = HTTPStatus.OK, **context: Any) -> Response:
+        """Render a whole page. The site adds what ``base.html`` needs to ``context``."""
+        return self._site.render(self, template, context, status=status)
+
+    def fragment(self, template: str, *blocks: str, **context: Any) -> Response:
+        """Render parts of a page, which are blocks of its template, for htmx to swap in."""
+        body = self.text(template, *blocks, **context).encode()
+        return Response(
+            HTTPStatus.OK, body, [responses.HTML, *responses.GUARDS, responses.NO_STORE]
+        )
+
+    def text(self, template: str, *blocks: str, **context: Any) -> str:
+        """Render parts of a page as text, for a stream event."""
+        return self._site.render_text(self, template, context, blocks)
+
+    def redirect(self, path: str, notice: FlashMessage | None = None) -> Response:
+        """Redirect to another page of the dashboard, which shows ``notice`` once."""
+        return self._site.redirect(self.request, path, notice)
+
+    def events(self, pieces: AsyncIterator[bytes]) -> StreamResponse:
+        """A stream of events (``dashboard.responses.event``), for htmx's ``sse-connect``."""
+        return StreamResponse(
+            HTTPStatus.OK,
+            pieces,
+            [
+                responses.EVENT_STREAM,
+                *responses.GUARDS,
+                responses.NO_STORE,
+                (b"x-accel-buffering", b"no"),
+            ],
+            responses.RELOAD,
+        )
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait in a stream. Returns False once the server is shutting down."""
+        return await self._site.pause(seconds)
+
+
+def is_by_htmx(request: Request) -> bool:
+    return request.header(b"hx-request") == "true"
+
 
 _log = logging.getLogger(__name__)
 
@@ -206,24 +283,43 @@ class Site:
         return self._is_secure or request.scope.get("scheme") == "https"
 
     def render(
-        self, visit: Visit, template: str, context: Mapping[str, Any], *, status: int
+        self,
+        visit: Visit,
+        template: str,
+        context: Mapping[str, Any],
+        blocks: Sequence[str] = (),
+        *,
+        status: int,
     ) -> Response:
-        """Render a whole page for a signed-in visitor."""
+        """Render a page, or these blocks of it, for a signed-in visitor."""
         notice, nonce = self._notices.read(visit.request), responses.new_nonce()
-        body = self.render_text(visit, template, {"notice": notice, "nonce": nonce, **context})
+        context = {"notice": notice, "nonce": nonce, **context}
+        body = self.render_text(visit, template, context, blocks)
         cleared = (
             [] if notice is None else [self._notices.expired(secure=self.is_secure(visit.request))]
         )
         return Response(status, body.encode(), [*_page_headers(nonce), *cleared])
 
-    def render_text(self, visit: Visit, template: str, context: Mapping[str, Any]) -> str:
-        return self._templates.get_template(template).render(
-            session=visit.session,
-            csrf_token=self.seal.token(visit.session.pages),
-            navigation=for_visitor(visit.session, visit.request.path),
-            here=_own_address(visit.request),
+    def render_text(
+        self,
+        visit: Visit,
+        template: str,
+        context: Mapping[str, Any],
+        blocks: Sequence[str] = (),
+    ) -> str:
+        """Render these blocks of a template, or all of it if none is named."""
+        page = self._templates.get_template(template)
+        shown = {
+            "session": visit.session,
+            "csrf_token": self.seal.token(visit.session.pages),
+            "navigation": for_visitor(visit.session, visit.request.path),
+            "here": _own_address(visit.request),
             **context,
-        )
+        }
+        if not blocks:
+            return page.render(shown)
+        all_of = page.new_context(shown)
+        return "".join(text for block in blocks for text in page.blocks[block](all_of))
 
     def render_open(self, template: str, context: Mapping[str, Any], status: int) -> Response:
         """Render a whole page that needs no session."""
@@ -287,9 +383,9 @@ class Site:
         if session is None:
             response = self.render_open("problem.html", context, problem.status)
         else:
-            template = "problem_notice.html" if is_by_htmx(request) else "problem.html"
+            blocks = ["notice"] if is_by_htmx(request) else []
             visit = self._visit(request, session, Fields([]), query=Fields([]))
-            response = self.render(visit, template, context, status=problem.status)
+            response = self.render(visit, "problem.html", context, blocks, status=problem.status)
         if problem.retry_after is not None:
             response.headers = [*response.headers, (b"retry-after", problem.retry_after.encode())]
         return response

@@ -9,8 +9,7 @@ from typing import Any, Final
 from coatcheck.dashboard import paths
 from coatcheck.dashboard.rendering import counted
 from coatcheck.dashboard.session import FlashMessage
-from coatcheck.dashboard.site import Handler, Site
-from coatcheck.dashboard.visit import Visit
+from coatcheck.dashboard.site import Handler, Site, Visit
 from coatcheck.domain.webhooks import EVENTS, MANY_EVENTS, DeliveryStatus
 from coatcheck.http.response import Response, StreamResponse
 from coatcheck.http.routing import Route
