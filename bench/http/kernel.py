@@ -7,7 +7,7 @@ Both applications have 121 routes of one shape. The first and the last of them a
 Starlette tries its routes one after the other. The first table times the application alone, called
 as a server would call it. The second has both on Coatcheck's server, under wrk. The third has the
 submit and the status read of ``coatcheck serve`` on PostgreSQL, under wrk. "Two writes" is the
-kernel without ``http/one_write_responses.py``.
+kernel without ``http/dispatch.py``.
 
 Figures are microseconds a request: the median of the rounds, and the least and the greatest. Under
 wrk it is the CPU time of the server's thread, which other processes of the machine disturb little.

@@ -10,7 +10,7 @@ import pytest
 
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import installed_packages, migrate
-from coatcheck.http.routes import metrics
+from coatcheck.http.routes import health
 from coatcheck.http.routes.health import remembered
 from coatcheck.settings import Settings
 from tests.http.conftest import control_plane, settings_for
@@ -108,7 +108,7 @@ async def test_metrics_show_the_queue_and_the_answers(client: httpx2.AsyncClient
 async def test_a_queue_that_takes_too_long_to_count_does_not_hide_all_else(
     client: httpx2.AsyncClient, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "COUNT_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(health, "COUNT_SECONDS_MAX", 0.1)
     connection = await asyncpg.connect(dsn)
     try:
         async with connection.transaction():

@@ -9,8 +9,8 @@ import pytest
 
 from coatcheck.domain.errors import DatabaseUnavailable, QueueFull
 from coatcheck.domain.tenants import ALL_SCOPES, Principal
-from coatcheck.http import backlog
-from coatcheck.http.backlog import Backlog
+from coatcheck.http import gate
+from coatcheck.http.gate import Backlog
 
 CALLER = Principal("acme", "key", "user:u1", ALL_SCOPES, key_id="k1", org_backlog_max=3)
 
@@ -59,7 +59,7 @@ async def test_a_crowd_is_counted_once_and_let_in_up_to_the_limit() -> None:
 
 
 async def test_a_count_is_good_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backlog, "COUNT_SECONDS", 0.0001)
+    monkeypatch.setattr(gate, "COUNT_SECONDS", 0.0001)
     jobs = Jobs(waiting=3)
     limit = Backlog(jobs.count)
     with pytest.raises(QueueFull):

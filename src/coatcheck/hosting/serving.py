@@ -10,7 +10,7 @@ from coatcheck.http.app import ProductRoutes
 from coatcheck.http.context import ServerContext
 from coatcheck.http.job_adapters import JobAdapter
 from coatcheck.http.job_resource import JobResource
-from coatcheck.http.routes import usage_reports, webhook_messages
+from coatcheck.http.routes import usage, webhook_deliveries
 from coatcheck.http.routing import Route
 from coatcheck.product import Product, ProductContext, Products
 
@@ -42,7 +42,9 @@ def _routes(product: Product, products: Products, server: ServerContext) -> Sequ
 def _webhook_messages(products: Products, server: ServerContext) -> Sequence[Route]:
     """The routes of webhooks that a receiver fetches instead of being posted to."""
     render = webhook_payloads(products, server).body
-    return webhook_messages.routes(server.engine.webhooks, render, server.draining, server.gate)
+    return webhook_deliveries.message_routes(
+        server.engine.webhooks, render, server.draining, server.gate
+    )
 
 
 def _adapters(products: Products, server: ServerContext) -> Mapping[str, JobAdapter]:
@@ -60,7 +62,7 @@ def webhook_payloads(products: Products, server: ServerContext) -> WebhookPayloa
         if isinstance(jobs, JobResource)
     }
     others = next((each.name for each in products if each.adapts_other_jobs), None)
-    kinds = {**usage_reports.renderers(server.engine)}
+    kinds = {**usage.renderers(server.engine)}
     for each in products:
         if each.subject_payloads is not None:
             kinds |= each.subject_payloads(server)

@@ -16,15 +16,11 @@ from coatcheck.http.routes import (
     blobs,
     docs,
     health,
-    me,
-    metrics,
-    openapi,
     overview,
     remote_callbacks,
     stripe,
     usage,
-    usage_reports,
-    webhooks,
+    webhook_endpoints,
 )
 from coatcheck.http.routing import Route
 from coatcheck.version import __version__
@@ -61,22 +57,22 @@ def create_app(
     """
 
     routes = [
-        *health.routes(server.readiness.checks()),
-        *metrics.routes(server.engine.overviews.queue, server.process_metrics),
-        *me.routes(server.gate),
-        *usage.routes(server.engine),
-        *usage_reports.routes(server.engine),
+        *health.health_routes(server.readiness.checks()),
+        *health.metrics_routes(server.engine.overviews.queue, server.process_metrics),
+        *api_keys.me_routes(server.gate),
+        *usage.usage_routes(server.engine),
+        *usage.report_routes(server.engine),
         *overview.routes(server.engine),
         *api_keys.routes(server.settings, server.tenants),
         *stripe.routes(server.settings, server.tenants),
-        *webhooks.routes(server.engine.webhooks, server.receivers, server.tenants),
+        *webhook_endpoints.routes(server.engine.webhooks, server.receivers, server.tenants),
         *blobs.routes(server.engine, server.tenants),
         *remote_callbacks.routes(server.remote_calls),
     ]
     for product in products:
         routes += product.routes(server)
-    routes += docs.routes()
-    routes.append(openapi.route(routes, version=__version__))
+    routes += docs.docs_routes()
+    routes.append(docs.openapi_route(routes, version=__version__))
     api = _dispatcher(routes, server, products)
     if pages is None:
         return api

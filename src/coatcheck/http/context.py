@@ -19,9 +19,8 @@ from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.egress import Guard, guard_of, receiver_guard
 from coatcheck.http import connections
 from coatcheck.http.auth import Authenticator
-from coatcheck.http.backlog import Backlog
 from coatcheck.http.billing import Subscriptions
-from coatcheck.http.gate import Gate
+from coatcheck.http.gate import Backlog, Gate
 from coatcheck.http.job_adapters import JobAdapters
 from coatcheck.http.large_responses import LargeResponses
 from coatcheck.http.lifecycle import Readiness, ServerDraining

@@ -3,6 +3,11 @@
 Everything that applies to every request is here and nowhere else: the request id, admission, the
 conversion of errors to problems, metrics. It is raw ASGI, for a router whose last route costs as
 little as its first, and for responses in one write (docs/adr/0013).
+
+In the common case of the hot routes one call to the transport writes a whole response.
+Uvicorn takes the head and the body of a response as two messages, checks every header with two
+patterns, and writes twice. A response needs none of that if this server made all of its headers,
+the request is complete and the connection stays open. All other responses are left to Uvicorn.
 """
 
 from __future__ import annotations
@@ -27,12 +32,13 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
 from coatcheck.domain import ids
 from coatcheck.domain.errors import ClientGone, CoatcheckError, NotServedAsCode, Unauthenticated
 from coatcheck.http.auth.credential_watch import CredentialWatch
 from coatcheck.http.cors import CrossOrigin
 from coatcheck.http.memory_budget import BodyBudget, ByteBudget
-from coatcheck.http.one_write_responses import write_whole
 from coatcheck.http.open_responses import OpenResponses, asks_to_be_held
 from coatcheck.http.parameters import ignored_note, refuse_unknown
 from coatcheck.http.problem_formats import ProblemFormat, UnroutedFormats
@@ -55,6 +61,37 @@ from coatcheck.http.response import (
 from coatcheck.http.routing import Access, HoldsOpen, Match, Route, Router
 from coatcheck.telemetry import context, metrics, traceparents, tracing
 from coatcheck.telemetry.event_log import EVENTS
+
+
+def write_whole(cycle: RequestResponseCycle, response: Response, extra: RawHeaders) -> bool:
+    """Write the response to the request of ``cycle``. Returns False, and writes nothing, if
+    Uvicorn has to do it."""
+    if (
+        not cycle.keep_alive
+        or cycle.more_body
+        or cycle.disconnected
+        or cycle.response_started
+        or cycle.flow.write_paused
+        or cycle.scope["method"] == "HEAD"
+    ):
+        return False
+    body = response.body
+    lines = [STATUS_LINE[response.status]]
+    for name, value in cycle.default_headers:
+        lines += (name, b": ", value, b"\r\n")
+    for name, value in response.headers:
+        lines += (name, b": ", value, b"\r\n")
+    for name, value in extra:
+        lines += (name, b": ", value, b"\r\n")
+    lines += (b"content-length: %d\r\n\r\n" % len(body), body)
+    cycle.response_started = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(b"".join(lines))
+    cycle.response_complete = True
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
+
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,5 @@
-"""The routes of an organisation's API keys: create, list, show, revoke."""
+"""The routes of credentials: create, list, show and revoke an organisation's API keys, and say whom
+the credential of a request stands for."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +21,7 @@ from coatcheck.domain.errors import (
     InvalidInput,
     MissingScope,
     NotFound,
+    Unauthenticated,
 )
 from coatcheck.domain.limits import (
     API_KEY_NAME_CHARACTERS_MAX,
@@ -38,12 +40,13 @@ from coatcheck.domain.tenants import (
     is_user_id,
 )
 from coatcheck.http.bodies import read_body
+from coatcheck.http.gate import Gate
 from coatcheck.http.pages import PAGE_PARAMETERS, read_cursor, read_limit
 from coatcheck.http.parameters import refuse_unknown
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response, raw_header
-from coatcheck.http.routing import RequestBody, ResponseSpec, Route
+from coatcheck.http.routing import Access, RequestBody, ResponseSpec, Route
 from coatcheck.settings import Settings
 
 PATH: Final = "/api/v1/orgs/{org}/api-keys"
@@ -269,3 +272,47 @@ def _shown(key: StoredApiKey) -> ApiKeyView:
         expires_at=key.expires_at,
         revoked_at=key.revoked_at,
     )
+
+
+class Me(msgspec.Struct, frozen=True):
+    """A caller. ``operator``: may read every organisation of the deployment."""
+
+    org_id: str
+    kind: Literal["key", "user", "service"]
+    user: str | None
+    key_id: str | None
+    scopes: list[Scope]
+    operator: bool
+
+
+def me_routes(gate: Gate) -> list[Route]:
+    async def me(request: Request) -> Response:
+        principal = await gate.caller(request)
+        if principal is None:
+            raise Unauthenticated
+        request.response_headers = await gate.count(principal)
+        assert principal.kind != "anonymous", "it has presented a credential"
+        return json_response(
+            Me(
+                org_id=principal.org,
+                kind=principal.kind,
+                user=principal.user,
+                key_id=principal.key_id,
+                scopes=sorted(principal.scopes),
+                operator=gate.operates(principal),
+            )
+        )
+
+    return [
+        Route(
+            methods=["GET"],
+            path="/api/v1/me",
+            name="me",
+            summary="Show the caller: organisation, user and scopes.",
+            description="Any valid credential may call this; no scope is required.",
+            handler=me,
+            access=Access.HANDLER,
+            responses=[ResponseSpec(HTTPStatus.OK, "The caller.", Me)],
+            tag="organisations",
+        )
+    ]

@@ -1,21 +1,26 @@
-"""``/docs``: the API reference as Swagger UI, without requests to other hosts.
+"""The API reference: ``/openapi.json``, and ``/docs`` as Swagger UI, without other hosts.
 
 The files of the page come from the package swagger-ui-py. None of that package's code is run.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
+from collections.abc import Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib import resources
 from typing import Final
 
+import msgspec
+
 from coatcheck.domain.errors import NotFound
+from coatcheck.http.openapi import build_document
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
-from coatcheck.http.response import Response, shared_response
+from coatcheck.http.response import JSON, Response, shared_response
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
 
 _FILES: Final = {
@@ -55,7 +60,7 @@ _POLICY: Final = (
 """Scripts are allowed by a nonce, not by origin: tenants' content has the same origin."""
 
 
-def routes() -> list[Route]:
+def docs_routes() -> list[Route]:
     """The page, and the files that it needs."""
 
     async def page(_: Request) -> Response:
@@ -114,3 +119,30 @@ def _file(name: str) -> tuple[bytes, bytes]:
 
 def _packaged(name: str) -> bytes:
     return resources.files("swagger_ui").joinpath("static", name).read_bytes()
+
+
+def openapi_route(others: Sequence[Route], *, version: str) -> Route:
+    """``/openapi.json`` for ``others`` and for itself."""
+
+    body: bytes | None = None
+
+    async def openapi(_: Request) -> Response:
+        nonlocal body
+        if body is None:  # made at the first request, so that it does not slow down every start
+            body = await asyncio.to_thread(document)
+        return shared_response(body, [JSON])
+
+    def document() -> bytes:
+        return msgspec.json.encode(build_document(described, version=version))
+
+    this = Route(
+        methods=["GET"],
+        path="/openapi.json",
+        name="openapi",
+        summary="The OpenAPI document of this server.",
+        handler=openapi,
+        responses=[ResponseSpec(HTTPStatus.OK, "OpenAPI 3.1.", schema={"type": "object"})],
+        tag="operations",
+    )
+    described = [*others, this]
+    return this

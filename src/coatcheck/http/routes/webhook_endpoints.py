@@ -1,4 +1,5 @@
-"""The routes of registered webhook endpoints and their secrets."""
+"""The routes of webhooks: registered endpoints and their secrets, and the signing secret of webhook
+URLs that submissions name."""
 
 from __future__ import annotations
 
@@ -11,7 +12,10 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from coatcheck.core.queries import webhooks as webhook_store
+from coatcheck.core.queries.webhooks import Secret
 from coatcheck.core.webhooks import SigningSecret, Webhooks
+from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import FieldIssue, InvalidInput
 from coatcheck.domain.tenants import Scope
 from coatcheck.domain.webhooks import (
@@ -27,8 +31,14 @@ from coatcheck.http.parameters import check_webhook_url
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response, raw_header
-from coatcheck.http.routes.webhook_deliveries import WebhookDeliveryBody, shown_delivery
-from coatcheck.http.routes.webhook_parameters import PATH, TAG, endpoint_parameter
+from coatcheck.http.routes import webhook_deliveries
+from coatcheck.http.routes.webhook_deliveries import (
+    PATH,
+    TAG,
+    WebhookDeliveryBody,
+    endpoint_parameter,
+    shown_delivery,
+)
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
 
 _BODY_BYTES_MAX: Final = 16 * 1024
@@ -195,7 +205,7 @@ class _Endpoints:
             await check_webhook_url("url", url, self._receivers, request.principal.org)
 
 
-def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
+def endpoint_routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
     """``/api/v1/orgs/{org}/webhooks/endpoints``, for callers with the scope ``admin``."""
     handlers = _Endpoints(webhooks, receivers)
     one = f"{PATH}/endpoints/{{id}}"
@@ -370,3 +380,78 @@ def _shown(view: EndpointView) -> WebhookEndpointBody:
         paused_at=view.paused_at,
         disabled_at=view.disabled_at,
     )
+
+
+class SecretView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The signing secret. After a rotation ``previous`` stays valid until it expires."""
+
+    secret: str
+    previous: str | None = None
+    previous_expires_at: datetime | None = None
+
+
+class _Secrets:
+    """The handlers."""
+
+    def __init__(self, webhooks: Webhooks, db: Connection) -> None:
+        self._webhooks = webhooks
+        self._db = db
+
+    async def show(self, request: Request) -> Response:
+        org = request.principal.org
+        return self._shown(org, await webhook_store.secret(self._db, org))
+
+    async def rotate(self, request: Request) -> Response:
+        org = request.principal.org
+        before = await webhook_store.secret(self._db, org)
+        return self._shown(org, await webhook_store.rotate(self._db, org, before.generation))
+
+    def _shown(self, org: str, secret: Secret) -> Response:
+        previous = None
+        if secret.previous_until is not None:
+            previous = self._webhooks.secrets.text(org, secret.generation - 1)
+        view = SecretView(
+            self._webhooks.secrets.text(org, secret.generation), previous, secret.previous_until
+        )
+        return json_response(view, headers=[raw_header("Cache-Control", "no-store")])
+
+
+def routes(webhooks: Webhooks, receivers: Guard, db: Connection) -> list[Route]:
+    """``/api/v1/orgs/{org}/webhooks``, for callers with the scope ``admin``.
+
+    Without the routes of fetched messages, which need the payloads of all products
+    (``routes/webhook_deliveries.py``).
+    """
+    secrets = _Secrets(webhooks, db)
+    return [
+        Route(
+            methods=["GET"],
+            path=f"{PATH}/secret",
+            name="webhook_secret",
+            summary="Show the secret that signs webhooks to URLs which submissions name.",
+            description="Registered endpoints have separate secrets.",
+            handler=secrets.show,
+            access=Scope.ADMIN,
+            operable=True,
+            responses=[ResponseSpec(HTTPStatus.OK, "The secret.", SecretView)],
+            tag=TAG,
+        ),
+        Route(
+            methods=["POST"],
+            path=f"{PATH}/secret/rotate",
+            name="rotate_webhook_secret",
+            summary="Rotate that secret.",
+            description="The previous secret stays valid for 24 hours: every message then has two "
+            "signatures, and a receiver may know either secret. After a second rotation within "
+            "that time, the oldest secret no longer signs.",
+            handler=secrets.rotate,
+            access=Scope.ADMIN,
+            operable=True,
+            responses=[
+                ResponseSpec(HTTPStatus.OK, "The new secret and the previous one.", SecretView)
+            ],
+            tag=TAG,
+        ),
+        *endpoint_routes(webhooks, receivers),
+        *webhook_deliveries.delivery_routes(webhooks),
+    ]
