@@ -25,7 +25,7 @@ from coatcheck.core.queries.leases import ClaimOrder, FinishedJob
 from coatcheck.core.queries.limits import set_run_limits
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.migrate import migrate
-from coatcheck.domain.claim_order import ClaimRotation
+from coatcheck.domain.claim_choice import ClaimRotation
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 
 ENDPOINT = "bench.post__work"

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from coatcheck import hosting
 from coatcheck.core.webhook_payloads import WebhookPayloads
-from coatcheck.hosting import serving
 from coatcheck.http.context import ServerContext
 from coatcheck.maintenance import MaintenanceRunner
 from coatcheck.product import Products
 from coatcheck.settings import Settings
 
 PRODUCTS: Final = Products.load()
-SURFACES: Final = serving.product_routes(PRODUCTS)
+SURFACES: Final = hosting.product_routes(PRODUCTS)
 RESULT_STORES: Final = PRODUCTS.result_stores()
 operators = PRODUCTS.operator_remotes
 
 
 def payloads(server: ServerContext) -> WebhookPayloads:
     """What webhooks say."""
-    return serving.webhook_payloads(PRODUCTS, server)
+    return hosting.webhook_payloads(PRODUCTS, server)
 
 
 def maintenance(settings: Settings) -> MaintenanceRunner:

@@ -27,8 +27,7 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, RateLimit, Scope, mint
 from coatcheck.egress.urls import trusted_authorities
-from coatcheck.hosting.serving import product_routes
-from coatcheck.hosting.working import RemoteExecutor
+from coatcheck.hosting import RemoteExecutor, product_routes
 from coatcheck.http.app import Pages, create_app
 from coatcheck.http.context import ServerContext, open_server_context
 from coatcheck.http.server import HttpServer, listen

@@ -15,9 +15,9 @@ from chaos.environment.pooler import PoolMode, pgbouncer
 from coatcheck import Engine
 from coatcheck.cli.console import EXIT_MISCONFIGURED
 from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.diagnosis import require_sessions
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
-from coatcheck.db.sessions import require_sessions
 from coatcheck.domain.errors import SessionsNotKept
 from tests.e2e.conftest import free_port
 from tests.e2e.test_doctor import verdicts

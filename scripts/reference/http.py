@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 import coatcheck.products
 from coatcheck.domain.errors import CoatcheckError
 from coatcheck.domain.tenants import Scope
-from coatcheck.hosting.serving import product_routes
+from coatcheck.hosting import product_routes
 from coatcheck.http.app import create_app
 from coatcheck.http.context import ServerContext
 from coatcheck.http.job_adapters import JobAdapters

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from coatcheck.core.queries import claims, leases
 from coatcheck.core.queries.leases import ClaimOrder, FinishedJob, Settlement
 from coatcheck.db.connection import PINNED_PLANS, Connection
-from coatcheck.domain.claim_order import ClaimRotation
+from coatcheck.domain.claim_choice import ClaimRotation
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.states import State, TransitionEvent
-from coatcheck.processes.identity import ProcessIdentity
+from coatcheck.processes import ProcessIdentity
 from tests.db.rows import ENDPOINT
 
 KEEP_COMPLETED_SECONDS = 86_400

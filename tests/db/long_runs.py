@@ -10,9 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from coatcheck.db.connection import Connection
-from coatcheck.domain.ids import new_id
+from coatcheck.domain.ids import new_id, run_queue_key
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BatchView, task_id
 from coatcheck.products.batches.repository import read

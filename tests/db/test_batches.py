@@ -14,9 +14,8 @@ import pytest
 from coatcheck.core.queries import usage
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import JobNotFound
-from coatcheck.domain.ids import new_id, to_text
+from coatcheck.domain.ids import new_id, run_queue_key, to_text
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import ingest_repository as batch_ingest

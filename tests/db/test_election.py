@@ -14,7 +14,7 @@ from coatcheck.db.connection import Connection
 from coatcheck.db.database import Database
 from coatcheck.db.election import Election
 from coatcheck.domain.errors import OutcomeUnknown
-from coatcheck.hosting.working import RemoteExecutor
+from coatcheck.hosting import RemoteExecutor
 from coatcheck.maintenance import MaintenanceRunner
 from coatcheck.settings import Settings
 from tests.all_products import PRODUCTS, maintenance

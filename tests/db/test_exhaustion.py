@@ -11,7 +11,7 @@ from coatcheck.core.queries import maintenance
 from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
 from coatcheck.domain.retry import CRASH_BACKOFF, Backoff
 from coatcheck.domain.states import State, TransitionEvent
-from coatcheck.processes.identity import ProcessIdentity
+from coatcheck.processes import ProcessIdentity
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX, fall_silent

@@ -11,9 +11,9 @@ import asyncpg
 import pytest
 
 from coatcheck import Engine
-from coatcheck.db import sessions
+from coatcheck.db import diagnosis
 from coatcheck.db.connection import PINNED_PLANS, Connection
-from coatcheck.db.sessions import keeps_sessions, require_sessions
+from coatcheck.db.diagnosis import keeps_sessions, require_sessions
 from coatcheck.domain.errors import SessionsNotKept, SettingsInvalid
 from tests.db.edge_guard import AsyncpgConnection
 
@@ -40,7 +40,7 @@ def as_through_a_pooler(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no(_connection: AsyncpgConnection) -> bool:
         return False
 
-    monkeypatch.setattr(sessions, "is_direct", no)
+    monkeypatch.setattr(diagnosis, "is_direct", no)
 
 
 async def test_a_connection_of_its_own_is_let_through(line: Connection) -> None:
@@ -85,7 +85,7 @@ async def test_what_does_not_keep_sessions_is_refused_by_an_engine_with_what_to_
     async def no(_first: AsyncpgConnection, _second: AsyncpgConnection) -> bool:
         return False
 
-    monkeypatch.setattr(sessions, "keeps_sessions", no)
+    monkeypatch.setattr(diagnosis, "keeps_sessions", no)
     with pytest.raises(
         SessionsNotKept, match=r"(?s)COATCHECK_DATABASE_URL.*session mode"
     ) as refused:

@@ -12,9 +12,8 @@ import pytest
 from coatcheck.core.queries import jobs
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotFound
-from coatcheck.domain.ids import new_id
+from coatcheck.domain.ids import new_id, run_queue_key
 from coatcheck.domain.limits import PAGE_RESULTS_BYTES_MAX, RESULT_INLINE_BYTES_MAX
-from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.products.batches.model import TaskStatus, TaskView

@@ -19,7 +19,7 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.lanes import DEFAULT_POLICIES
 from coatcheck.domain.states import State
 from coatcheck.maintenance.loop import Loop
-from coatcheck.processes.identity import ProcessIdentity, this_process
+from coatcheck.processes import ProcessIdentity, this_process
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
 from tests.db.edge_guard import AsyncpgConnection
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no process can 
 
 WAIT = """
 import sys
-from coatcheck.processes.identity import this_process
+from coatcheck.processes import this_process
 print(this_process().ticks, flush=True)
 sys.stdin.read()
 """

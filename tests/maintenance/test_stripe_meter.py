@@ -15,7 +15,7 @@ import pytest
 from coatcheck.core.queries import usage
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.maintenance.retention import StatsPruner
-from coatcheck.maintenance.stripe import StripeClient, StripeMeter
+from coatcheck.maintenance.usage import StripeClient, StripeMeter
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
 from tests.maintenance.fake_stripe import KEY, Failure, FakeStripe, fake_stripe

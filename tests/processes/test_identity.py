@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coatcheck.processes.identity import is_gone, name_this_process, this_host, this_process
+from coatcheck.processes import is_gone, name_this_process, this_host, this_process
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 
 SAY = """
 import sys
-from coatcheck.processes.identity import this_process
+from coatcheck.processes import this_process
 said = this_process()
 print(said.host, said.pid, said.ticks, sep="\\t", flush=True)
 """
@@ -120,7 +120,7 @@ def test_a_process_of_another_user_is_there_whatever_can_be_seen_of_it(
 def test_a_process_that_the_kernel_shows_nothing_of_is_there(
     monkeypatch: pytest.MonkeyPatch, other: Other, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("coatcheck.processes.identity.PROC", tmp_path)
+    monkeypatch.setattr("coatcheck.processes.PROC", tmp_path)
     assert not is_gone(other.pid, other.ticks - 1)
 
 
@@ -128,7 +128,7 @@ def test_where_the_host_cannot_be_established_nothing_is_said_of_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As where /proc is another namespace's, or where there is none."""
-    monkeypatch.setattr("coatcheck.processes.identity.PROC", tmp_path)
+    monkeypatch.setattr("coatcheck.processes.PROC", tmp_path)
     assert this_host() is None
     (tmp_path / "self").symlink_to("1" if os.getpid() != 1 else "2")
     assert this_host() is None

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from uuid import UUID
 
+from coatcheck.domain.ids import run_queue_key
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches.maintenance import RESUBMITS_MAX
 from coatcheck.products.batches.model import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.domain import claim_order
-from coatcheck.domain.claim_order import ClaimRotation, QueuePosition
+from coatcheck.domain import claim_choice
+from coatcheck.domain.claim_choice import ClaimRotation, QueuePosition
 
 PLACE = QueuePosition("demo.post__work", "flow")
 
@@ -46,7 +46,7 @@ def test_a_claim_that_saw_everybody_forgets_whoever_was_sent_and_has_no_place() 
 def test_of_too_many_the_one_that_was_set_longest_ago_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(claim_order, "ORG_TURNS_MAX", 3)
+    monkeypatch.setattr(claim_choice, "ORG_TURNS_MAX", 3)
     turns = remembering("a", "b", "c")
     turns.move([], {"a": PLACE}, "a")
     turns.move([], {"d": PLACE}, "d")

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from coatcheck.domain.outcome import Completed, Outcome
+from coatcheck.domain.states import Completed, Outcome
 from coatcheck.job import Chunk, Job
 from coatcheck.worker.executors.isolated import IsolatedExecutor
 from coatcheck.worker.temp_dirs import TempRoot

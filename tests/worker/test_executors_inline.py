@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coatcheck.domain.outcome import Cancelled, Completed, Failed, Retryable
+from coatcheck.domain.states import Cancelled, Completed, Failed, Retryable
 from coatcheck.job import Job, ProgressReport
 from coatcheck.service import Service
 from coatcheck.worker import execution

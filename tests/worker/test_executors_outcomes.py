@@ -17,7 +17,7 @@ from coatcheck.domain.errors import (
     TargetUnreachable,
 )
 from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX, RESULT_BYTES_MAX
-from coatcheck.domain.outcome import (
+from coatcheck.domain.states import (
     Cancelled,
     Completed,
     Failed,

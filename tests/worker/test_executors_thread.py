@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from coatcheck.domain.outcome import Cancelled, Completed, Failed, Interrupted, Retryable
+from coatcheck.domain.states import Cancelled, Completed, Failed, Interrupted, Retryable
 from coatcheck.job import Attachment, Job, LogLine, ProgressReport
 from coatcheck.service import Service
 from coatcheck.worker.executors import thread

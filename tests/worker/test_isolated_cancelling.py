@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.domain.outcome import Cancelled, Completed
+from coatcheck.domain.states import Cancelled, Completed
 from coatcheck.job import Attachment, LogLine
 from tests.worker.attempts import BlockedRecorder, Recorder
 from tests.worker.isolation import GRACE_SECONDS, Isolation, is_alive, is_reaped

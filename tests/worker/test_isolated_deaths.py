@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.domain.outcome import Completed, Retryable
+from coatcheck.domain.states import Completed, Retryable
 from tests.worker.isolation import Isolation, is_alive, is_reaped, wait_until_dead
 
 

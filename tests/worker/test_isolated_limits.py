@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.domain.outcome import Completed, Retryable
+from coatcheck.domain.states import Completed, Retryable
 from tests.worker.isolation import Isolation
 
 

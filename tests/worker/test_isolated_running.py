@@ -17,7 +17,7 @@ import pytest
 import uvloop
 
 from coatcheck.domain.limits import RESULT_BYTES_MAX
-from coatcheck.domain.outcome import Completed, Failed, Outcome, Retryable, Unreachable
+from coatcheck.domain.states import Completed, Failed, Outcome, Retryable, Unreachable
 from coatcheck.job import Chunk, LogLine, ProgressReport
 from coatcheck.worker.executors.isolated import REPORTS_UNDERWAY_MAX, IsolatedExecutor
 from tests.waiting import eventually

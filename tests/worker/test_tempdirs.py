@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.processes.orphans import kill_strays
+from coatcheck.processes import kill_strays
 from coatcheck.worker.temp_dirs import TempRoot, disk_id
 from tests.waiting import eventually
 from tests.worker.isolation import is_alive

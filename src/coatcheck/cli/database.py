@@ -12,9 +12,9 @@ from coatcheck.cli.console import out, reporting_errors, say
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.options import JsonOption
 from coatcheck.db.connection import Connection
+from coatcheck.db.diagnosis import require_sessions
 from coatcheck.db.migrate import check_schema
 from coatcheck.db.migrate import migrate as migrate_database
-from coatcheck.db.sessions import require_sessions
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.encoding import encode
 from coatcheck.settings import Settings

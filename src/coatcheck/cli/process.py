@@ -17,10 +17,10 @@ import uvloop
 
 from coatcheck.core.process_metrics import ProcessMetrics
 from coatcheck.db.database import Database
+from coatcheck.db.diagnosis import require_sessions
 from coatcheck.db.migrate import check_schema
-from coatcheck.db.sessions import require_sessions
 from coatcheck.maintenance import MaintenanceRunner
-from coatcheck.processes.identity import name_this_process
+from coatcheck.processes import name_this_process
 from coatcheck.product import Products
 from coatcheck.settings import Settings
 from coatcheck.telemetry import metrics, tracing

@@ -23,7 +23,7 @@ from coatcheck.cli.process import (
 from coatcheck.core import Engine
 from coatcheck.dashboard import pages
 from coatcheck.db.database import Database
-from coatcheck.hosting.serving import product_routes, webhook_payloads
+from coatcheck.hosting import product_routes, webhook_payloads
 from coatcheck.http.app import create_app
 from coatcheck.http.connections import FullServerApp, possible_connections
 from coatcheck.http.context import open_server_context

@@ -22,7 +22,7 @@ from coatcheck.cli.process import (
 )
 from coatcheck.db.database import Database
 from coatcheck.domain.errors import SettingsInvalid
-from coatcheck.hosting.working import open_workers
+from coatcheck.hosting import open_workers
 from coatcheck.product import Products
 from coatcheck.service import Service, load_services
 from coatcheck.settings import Settings

@@ -34,9 +34,9 @@ from coatcheck.crash import crash_point
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
+from coatcheck.db.diagnosis import require_sessions
 from coatcheck.db.migrate import check_schema
 from coatcheck.db.notifications import CANCEL, CHANGED, READY, SERVICES
-from coatcheck.db.sessions import require_sessions
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
     InvalidSubmission,

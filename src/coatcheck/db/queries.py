@@ -12,6 +12,13 @@
 A statement may include others, which are then its fragments: ``/* include list_keys */`` of the
 same file, ``/* include webhooks/receivers */`` of another file of the folder, and
 ``/* include coatcheck.core:webhooks/receivers */`` of another package's queries.
+
+A statement can have a crash point inside its transaction.
+Our statements commit by themselves, so a process cannot be killed between the update and the commit
+from outside. While a test has such a point armed, the statement runs in an explicit transaction and
+the process dies before its COMMIT; otherwise this adds nothing.
+
+A statement that returns rows dies only if it returned some, which shows that it did something.
 """
 
 from __future__ import annotations
@@ -23,12 +30,16 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+import asyncpg
+
+from coatcheck.crash import crash_point, is_armed
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 
 if TYPE_CHECKING:
     import asyncpg
+
 
 Result = TypeVar("Result")
 
@@ -167,3 +178,38 @@ def find(file: Traversable, name: str) -> str | None:
     """The statement of this name in a file that includes nothing; None if there is none."""
     found = _named(file).get(name) if file.is_file() else None
     return None if found is None else expanded(found[1], "")
+
+
+async def query_or_die(
+    db: Connection,
+    point: str,
+    queries: Queries,
+    name: str,
+    /,
+    *,
+    answers_rows: bool = True,
+    **arguments: Any,
+) -> list[asyncpg.Record]:
+    """Run a named statement, as ``Queries.fetch`` does; die before its commit if ``point`` is
+    armed."""
+    if not is_armed(point):
+        return await queries.fetch(db, name, **arguments)
+    text, values = queries.bound(name, **arguments)
+    return await fetch_or_die(db, point, text, *values, answers_rows=answers_rows)
+
+
+async def fetch_or_die(
+    db: Connection, point: str, query: str, *arguments: Any, answers_rows: bool = True
+) -> list[asyncpg.Record]:
+    """Run the text of a statement, once; die before its commit if ``point`` is armed."""
+    if not is_armed(point):
+        return await db.fetch(query, *arguments)
+
+    async def dying(connection: RawConnection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            rows = await connection.fetch(query, *arguments)
+            if rows or not answers_rows:
+                crash_point(point)
+            return rows
+
+    return await db.run(dying)

@@ -55,7 +55,7 @@ CoatcheckError
 │   └── DatabaseBeforeFirstRelease  a development version before 0.1.0 created it
 ├── SettingsInvalid           a setting is wrong; says which, and what is allowed
 │   └── SessionsNotKept       the database is behind a pooler that shares sessions
-└── EmbeddedPostgresError     the embedded server cannot run (db/embedded/errors.py)
+└── EmbeddedPostgresError     the embedded server cannot run (db/embedded/folder.py)
 
 What a handler raises to decide the outcome of its job:
 

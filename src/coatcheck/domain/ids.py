@@ -2,13 +2,19 @@
 
 The database stores them as ``uuid`` (16 bytes). Deterministic ids, such as a batch task's 128 bits
 of SHA-256, fit the same column.
+
+Runs are groups of jobs that share a queue.
+The queue key of a run's jobs (the column ``flow``) is the run's id in hex. Jobs of a run that are
+limited together have a slash and their key after it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -92,3 +98,17 @@ def from_text(text: str) -> UUID:
 
 
 _LOOK_ALIKES = str.maketrans("ILO", "110")
+
+
+_RUN_QUEUE_KEY: Final = re.compile(r"([0-9a-f]{32})(/.*)?", re.DOTALL)
+
+
+def run_queue_key(run: UUID, key: str = "") -> str:
+    """The queue key of a run's jobs, or of those that share a key."""
+    return f"{run.hex}/{key}" if key else run.hex
+
+
+def run_label(queue_key: str) -> str | None:
+    """What people call a run's queue: the run by its id, and the key; None for any other queue."""
+    run = _RUN_QUEUE_KEY.fullmatch(queue_key)
+    return None if run is None else f"run {to_text(UUID(run[1]))}{run[2] or ''}"

@@ -1,4 +1,5 @@
-"""The states of a job, the events that move it, and the one table of legal transitions.
+"""The states of a job, the events that move it, the one table of legal transitions, and the
+outcomes of one attempt, each of which the worker maps to its event.
 
 Everything else is derived from this table or checked against it: the SQL under ``core/sql`` is
 tested pair by pair against it on a real database, the test trigger that rejects illegal edges is
@@ -7,6 +8,7 @@ generated from it, and so is the diagram in ``docs/reference/states.md``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -137,3 +139,64 @@ EDGES: Final = frozenset((source, target) for (source, _), target in TRANSITIONS
 def after(state: State, event: TransitionEvent) -> State | None:
     """The state that ``event`` leads to from ``state``, or None if it changes nothing."""
     return TRANSITIONS.get((state, event))
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The handler returned; ``result`` is its value as JSON."""
+
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Failed for good: a retry would not help."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retryable:
+    """Failed; retried while attempts remain, after ``after_seconds`` or the usual backoff."""
+
+    code: str
+    message: str
+    after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The target was unreachable. Retried after a backoff, without spending an attempt."""
+
+    message: str
+    after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """Broke off in a way that is counted separately. Retried later, spending no attempt."""
+
+    code: str
+    message: str
+    after_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The worker had to stop. The job is queued again at once, spending no attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The handler stopped because cancellation was requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The work continues at a remote, and this worker no longer holds the job."""
+
+
+Outcome = (
+    Completed | Failed | Retryable | Unreachable | Postponed | Interrupted | Cancelled | Parked
+)

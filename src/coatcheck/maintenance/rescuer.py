@@ -16,8 +16,7 @@ from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.retry import CRASH_BACKOFF, Backoff
 from coatcheck.domain.states import State
 from coatcheck.maintenance.loop import Loop
-from coatcheck.processes.identity import is_gone, this_host
-from coatcheck.processes.orphans import kill_strays
+from coatcheck.processes import is_gone, kill_strays, this_host
 from coatcheck.telemetry import alerts, context
 from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.job_stats import job_stats_of

@@ -22,8 +22,7 @@ from coatcheck.maintenance.retention import (
     StatsPruner,
     WebhookPruner,
 )
-from coatcheck.maintenance.stripe import StripeClient, StripeMeter
-from coatcheck.maintenance.usage import UsageReporter, UsageRollup
+from coatcheck.maintenance.usage import StripeClient, StripeMeter, UsageReporter, UsageRollup
 from coatcheck.settings import Settings
 
 

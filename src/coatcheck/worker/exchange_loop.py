@@ -22,7 +22,7 @@ from coatcheck.core.queries.limits import sharing
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import CHANGED, Notifier
-from coatcheck.domain.claim_order import ClaimRotation
+from coatcheck.domain.claim_choice import ClaimRotation
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob

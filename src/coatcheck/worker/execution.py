@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, assert_never
 
-from coatcheck.domain.outcome import Outcome
+from coatcheck.domain.states import Outcome
 from coatcheck.job import Job
 from coatcheck.service import Endpoint
 from coatcheck.settings import Settings

@@ -16,7 +16,7 @@ the same. No wall clock of a worker decides anything.
 
 Most observers can only see that a worker is silent. Those who know more need not wait: the parent
 that has reaped its process, and any process on the same host that finds its PID gone, or reused by
-a process that started later, record the death in its row (``processes/identity.py``), and its jobs
+a process that started later, record the death in its row (``processes.py``), and its jobs
 are reclaimed at once. A database session that ended proves nothing: all of them end in a failover,
 while the workers live.
 
@@ -57,7 +57,7 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
-from coatcheck.processes.identity import this_process
+from coatcheck.processes import this_process
 from coatcheck.worker.slots import RunningJob
 
 _log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from coatcheck.processes.orphans import kill_strays
+from coatcheck.processes import kill_strays
 
 _PREFIX: Final = "coatcheck-"
 """Only names with this prefix are ever touched, even if others use the root folder too."""

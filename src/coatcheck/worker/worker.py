@@ -36,7 +36,8 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.outcome import (
+from coatcheck.domain.retry import JOB_BACKOFF, UNREACHABLE_BACKOFF
+from coatcheck.domain.states import (
     Cancelled,
     Completed,
     Failed,
@@ -45,10 +46,9 @@ from coatcheck.domain.outcome import (
     Parked,
     Postponed,
     Retryable,
+    TransitionEvent,
     Unreachable,
 )
-from coatcheck.domain.retry import JOB_BACKOFF, UNREACHABLE_BACKOFF
-from coatcheck.domain.states import TransitionEvent
 from coatcheck.job import Job
 from coatcheck.process_access import close_to_others
 from coatcheck.service import Endpoint, Service

@@ -15,8 +15,7 @@ from pathlib import Path
 import httpx2
 
 from coatcheck.db.database import Database
-from coatcheck.hosting.serving import webhook_payloads
-from coatcheck.hosting.working import open_workers
+from coatcheck.hosting import open_workers, webhook_payloads
 from coatcheck.maintenance.webhooks import WebhookDeliverer
 from coatcheck.product import Products
 from coatcheck.service import Service

@@ -32,7 +32,7 @@ from coatcheck.encoding import encode
 from coatcheck.http.app import create_app
 from coatcheck.http.context import open_server_context
 from coatcheck.http.server import HttpServer, listen
-from coatcheck.maintenance.stripe import StripeClient, StripeMeter
+from coatcheck.maintenance.usage import StripeClient, StripeMeter
 from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.model import NewBatch, NewPart, NewTask, Selection
 from coatcheck.products.batches.repository import BatchRepository

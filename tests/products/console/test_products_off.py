@@ -15,7 +15,7 @@ import pytest
 from coatcheck.dashboard import pages
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
-from coatcheck.hosting.serving import webhook_payloads
+from coatcheck.hosting import webhook_payloads
 from tests.browser.signing_in import sign_in, visiting
 from tests.deployment import Deployment
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from coatcheck.domain.outcome import Completed, Outcome
+from coatcheck.domain.states import Completed, Outcome
 from coatcheck.job import Job, ProgressReport
 from coatcheck.products.graphs.analysis import REST, AnalysisOrder, analyse
 from coatcheck.service import Endpoint, Service

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.domain.outcome import Cancelled, Failed
+from coatcheck.domain.states import Cancelled, Failed
 from coatcheck.job import LogLine, ProgressReport
 from tests.archives import hostile
 from tests.archives.forge import Part, archive

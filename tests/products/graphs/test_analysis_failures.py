@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coatcheck.domain.outcome import Failed, Retryable
+from coatcheck.domain.states import Failed, Retryable
 from coatcheck.job import ProgressReport
 from coatcheck.products.graphs import analysis
 from coatcheck.products.graphs.executor import NICENESS_MAX, CoreShares, Share

@@ -10,7 +10,7 @@ from uuid import UUID
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
-from coatcheck.db.crashing import query_or_die
+from coatcheck.db.queries import query_or_die
 from coatcheck.domain.inputs import (
     Copy,
     DueCopy,

@@ -12,9 +12,8 @@ import asyncpg
 
 from coatcheck.core.queries import copy_format, sql
 from coatcheck.db.connection import Connection, RawConnection
-from coatcheck.db.crashing import query_or_die
 from coatcheck.db.errors import retried
-from coatcheck.db.queries import in_transaction
+from coatcheck.db.queries import in_transaction, query_or_die
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.ids import newest_possible

@@ -17,16 +17,16 @@ import msgspec
 
 from coatcheck.core.queries import services, sql
 from coatcheck.db.connection import Connection, RawConnection
-from coatcheck.db.crashing import fetch_or_die
 from coatcheck.db.errors import retried
+from coatcheck.db.queries import fetch_or_die
 from coatcheck.domain.catalogue import VersionSpec
-from coatcheck.domain.claim_order import ClaimRotation, QueuePosition
+from coatcheck.domain.claim_choice import ClaimRotation, QueuePosition
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.limits import QUEUES_SCANNED_MAX
 from coatcheck.domain.states import State, TransitionEvent
-from coatcheck.processes.identity import ProcessIdentity
+from coatcheck.processes import ProcessIdentity
 
 _encode: Final = msgspec.json.Encoder().encode
 

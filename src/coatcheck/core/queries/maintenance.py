@@ -11,8 +11,7 @@ import asyncpg
 
 from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
-from coatcheck.db.crashing import fetch_or_die, query_or_die
-from coatcheck.db.queries import find
+from coatcheck.db.queries import fetch_or_die, find, query_or_die
 from coatcheck.domain.artifacts import BlobToDelete
 from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.retry import CRASH_BACKOFF, Backoff

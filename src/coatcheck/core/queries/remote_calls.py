@@ -11,7 +11,7 @@ import asyncpg
 
 from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
-from coatcheck.db.crashing import query_or_die
+from coatcheck.db.queries import query_or_die
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State

@@ -5,8 +5,7 @@ folder is. docs/adr/0003-embedded-postgresql.md says who runs the server and whi
 touch.
 """
 
-from coatcheck.db.embedded.errors import EmbeddedPostgresError
-from coatcheck.db.embedded.folder import pick_data_dir
+from coatcheck.db.embedded.folder import EmbeddedPostgresError, pick_data_dir
 from coatcheck.db.embedded.server import EmbeddedPostgres, OnProgress, Phase, StopMode
 
 __all__ = [

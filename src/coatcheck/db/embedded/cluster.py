@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coatcheck.db.embedded.errors import EmbeddedPostgresError
-from coatcheck.db.embedded.folder import Account, Layout, create_folder
+from coatcheck.db.embedded.folder import Account, EmbeddedPostgresError, Layout, create_folder
 
 # Nothing of the caller's environment: PGOPTIONS, PGDATA or a locale would change the programs.
 CLEAN_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}

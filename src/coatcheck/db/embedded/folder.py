@@ -1,4 +1,5 @@
-"""The data folder of an embedded server: its location, contents and owner."""
+"""The data folder of an embedded server: its location, contents and owner, and the error that says
+why a server cannot run on it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from coatcheck.db.embedded.errors import EmbeddedPostgresError
+from coatcheck.domain.errors import CoatcheckError
+
+
+class EmbeddedPostgresError(CoatcheckError):
+    """The embedded server cannot run; `hint` says how to fix it."""
+
+    code = "embedded_postgres"
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(f"{problem}\n{hint}" if hint else problem)
+        self.problem = problem
+        self.hint = hint
+
 
 SYSTEM_DATA = Path("/var/lib/coatcheck")
 FOLDER_NAME = ".coatcheck"

@@ -31,11 +31,11 @@ from coatcheck.db.embedded.cluster import (
     runnable_bin,
     settings_file,
 )
-from coatcheck.db.embedded.errors import EmbeddedPostgresError
 from coatcheck.db.embedded.folder import (
     PORT,
     SYSTEM_DATA,
     Account,
+    EmbeddedPostgresError,
     Layout,
     Ownership,
     check_usable,

@@ -20,7 +20,7 @@ from coatcheck.core.overview import (
 from coatcheck.core.queries.overview import WorkerView
 from coatcheck.core.queries.roll_ups import Interval
 from coatcheck.domain.durations import quantile
-from coatcheck.domain.runs import run_label
+from coatcheck.domain.ids import run_label
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.parameters import read_whole_number, refuse_unknown
 from coatcheck.http.request import Request

@@ -21,11 +21,10 @@ from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.notifications import CHANGED, READY, Notifier
 from coatcheck.db.queries import in_transaction
 from coatcheck.domain.errors import InvalidParameter, NotFound
-from coatcheck.domain.ids import InvalidId, from_text, newest_possible
+from coatcheck.domain.ids import InvalidId, from_text, newest_possible, run_queue_key
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX, ERROR_MESSAGE_CHARACTERS_MAX, RUN_TASKS_MAX
-from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.products.batches import task_copy
 from coatcheck.products.batches.model import (

@@ -13,14 +13,12 @@ from coatcheck.core.extension import EngineContext, EngineExtension
 from coatcheck.core.queries import limits, uploads, webhooks
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import PINNED_PLANS, Connection, RawConnection
-from coatcheck.db.crashing import fetch_or_die
 from coatcheck.db.notifications import CHANGED, READY
-from coatcheck.db.queries import in_transaction
+from coatcheck.db.queries import fetch_or_die, in_transaction
 from coatcheck.domain.errors import InvalidParameter, JobNotFound, UploadMissing
-from coatcheck.domain.ids import InvalidId, from_text, new_id, newest_possible
+from coatcheck.domain.ids import InvalidId, from_text, new_id, newest_possible, run_queue_key
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import RUN_TASKS_MAX, RUNS_MAX
-from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
 from coatcheck.products.batches import ingest_repository as ingest

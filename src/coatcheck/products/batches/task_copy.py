@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 
 from coatcheck.core.queries import copy_format
 from coatcheck.core.queries.copy_format import END, NULL, SIGNATURE
-from coatcheck.domain.ids import to_text
+from coatcheck.domain.ids import run_queue_key, to_text
 from coatcheck.domain.limits import RUN_TASKS_MAX
-from coatcheck.domain.runs import run_queue_key
 from coatcheck.products.batches.model import BadLine, IngestSnapshot
 
 COLUMNS: Final = (

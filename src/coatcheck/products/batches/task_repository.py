@@ -30,8 +30,8 @@ import msgspec
 
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotFound
+from coatcheck.domain.ids import run_queue_key
 from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX, page_result_bytes_max
-from coatcheck.domain.runs import run_queue_key
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.products.batches.model import (

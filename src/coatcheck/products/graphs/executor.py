@@ -40,7 +40,7 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.inputs import HeldCopy, Mechanism
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.outcome import Cancelled, Completed, Failed, Outcome, Retryable
+from coatcheck.domain.states import Cancelled, Completed, Failed, Outcome, Retryable
 from coatcheck.job import Job
 from coatcheck.products.graphs import naming
 from coatcheck.products.graphs.analysis import (

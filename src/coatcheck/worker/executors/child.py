@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from coatcheck.domain.errors import InvalidInput, JobSignal
-from coatcheck.domain.outcome import Outcome, Retryable
+from coatcheck.domain.states import Outcome, Retryable
 from coatcheck.encoding import encode
 from coatcheck.job import DONE, Attachment, Job, Report
 from coatcheck.process_access import give_up_capabilities

@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import IO, Final, Literal, TypeVar, cast
 
 from coatcheck.domain.limits import LOG_LINE_CHARACTERS_MAX, REPORTS_UNDERWAY_BYTES
-from coatcheck.domain.outcome import Outcome, Retryable
+from coatcheck.domain.states import Outcome, Retryable
 from coatcheck.job import Attachment, Job, LogLevel, LogLine, Reporter, bytes_held, storable_text
 from coatcheck.service import Endpoint
 from coatcheck.telemetry import tracing

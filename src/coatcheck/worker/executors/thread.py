@@ -26,7 +26,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from coatcheck.domain.limits import REPORTS_UNDERWAY_BYTES
-from coatcheck.domain.outcome import Interrupted, Outcome
+from coatcheck.domain.states import Interrupted, Outcome
 from coatcheck.job import DONE, Attachment, Job, Report, Reporter, bytes_held
 from coatcheck.service import Endpoint
 from coatcheck.worker.executors.outcomes import log_error, outcome_of_error, outcome_of_value

@@ -15,7 +15,7 @@ import msgspec
 
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import RESULT_BYTES_MAX
-from coatcheck.domain.outcome import (
+from coatcheck.domain.states import (
     Cancelled,
     Completed,
     Failed,

@@ -1,1 +1,0 @@
-"""Operating system processes: identify this one, detect dead ones, kill orphans."""
