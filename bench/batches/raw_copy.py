@@ -14,7 +14,7 @@ import asyncpg
 
 from bench.postgres import Postgres
 from bench.scenarios.enqueue import LostJobsError
-from coatcheck.products.batches.task_copy import COLUMNS
+from coatcheck.products.batches.ingest_repository import COLUMNS
 
 _PIECE_BYTES = 64 * 1024
 _SECONDS_MAX = 600.0

@@ -13,7 +13,7 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse
 from coatcheck.products.batches import model as batch_errors
 from coatcheck.products.graphs import submit_routes
-from coatcheck.products.llm import context as llm_errors
+from coatcheck.products.llm import jobs as llm_errors
 from coatcheck.products.speech import model as speech_errors
 from coatcheck.telemetry import context
 from tests.http.conftest import app_of, serving

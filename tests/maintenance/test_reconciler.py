@@ -9,10 +9,9 @@ import pytest
 
 from coatcheck.domain.ids import to_text
 from coatcheck.products.batches import ingest_repository as ingest
-from coatcheck.products.batches.ingest_repository import ingest_job
+from coatcheck.products.batches.ingest_repository import TaskBlock, encode, ingest_job
 from coatcheck.products.batches.maintenance import RESUBMITS_MAX, IngestReconciler
 from coatcheck.products.batches.model import BatchState, NewPart
-from coatcheck.products.batches.task_copy import TaskBlock, encode
 from tests.db.edge_guard import unguarded
 from tests.products.batches.ingest_deployment import ORG, OWNER, IngestDeployment
 

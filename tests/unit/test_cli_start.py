@@ -61,7 +61,7 @@ def test_a_worker_loads_neither_an_engine_nor_what_analyses_code() -> None:
 
 
 def test_a_server_loads_nothing_that_analyses_code() -> None:
-    loaded = loaded_by(SHOW_MODULES + "import coatcheck.products.graphs.routes")
+    loaded = loaded_by(SHOW_MODULES + "import coatcheck.products.graphs.submit_routes")
     assert "coatcheck.products.graphs.submit_routes" in loaded
     assert not loaded & {"coatcheck_codegraph", "networkx", "tree_sitter"}
 

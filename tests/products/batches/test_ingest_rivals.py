@@ -15,9 +15,8 @@ from coatcheck.domain.ids import new_id, to_text
 from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches import task_lists
 from coatcheck.products.batches.ingest import Ingester, IngestRequest
-from coatcheck.products.batches.ingest_repository import Overtaken
+from coatcheck.products.batches.ingest_repository import Overtaken, TaskBlock, TaskChunk, encode
 from coatcheck.products.batches.model import IngestSnapshot, NewPart, NewTask, task_id
-from coatcheck.products.batches.task_copy import TaskBlock, TaskChunk, encode
 from tests.db.blocking import until_blocked
 from tests.products.batches.ingest_deployment import ENDPOINT, ORG, IngestDeployment
 

@@ -14,7 +14,7 @@ import pytest
 from coatcheck.domain.errors import FailJob, RetryLater, TargetUnreachable
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX
-from coatcheck.products.batches import task_copy, task_lists
+from coatcheck.products.batches import ingest_repository, task_lists
 from coatcheck.products.batches.model import BatchState, task_id
 from tests.db.edge_guard import unguarded
 from tests.products.batches.ingest_deployment import (
@@ -336,7 +336,7 @@ async def test_a_list_that_was_replaced_by_a_longer_one_is_refused(
 async def test_a_run_takes_no_more_tasks_than_it_may_have(
     deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_copy, "RUN_TASKS_MAX", 4)
+    monkeypatch.setattr(ingest_repository, "RUN_TASKS_MAX", 4)
     new, part = await deployment.create(numbers(5))
 
     with pytest.raises(FailJob) as failed:

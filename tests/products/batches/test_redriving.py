@@ -11,9 +11,8 @@ from coatcheck.domain.errors import FailJob, InvalidParameter, NotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.webhooks import INTERNAL
 from coatcheck.products.batches import ingest_repository as ingest
-from coatcheck.products.batches.ingest_repository import ingest_job
+from coatcheck.products.batches.ingest_repository import TaskBlock, encode, ingest_job
 from coatcheck.products.batches.model import INGEST_ENDPOINT, BatchState, NewBatch, NewPart
-from coatcheck.products.batches.task_copy import TaskBlock, encode
 from tests.products.batches.ingest_deployment import ORG, OWNER, IngestDeployment, new_batch
 
 

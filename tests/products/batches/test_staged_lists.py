@@ -9,7 +9,7 @@ import pytest
 
 from coatcheck.domain.errors import FailJob
 from coatcheck.products.batches import ingest_repository as ingest
-from coatcheck.products.batches.task_copy import TaskBlock, encode
+from coatcheck.products.batches.ingest_repository import TaskBlock, encode
 from tests.blobs.stores import BlobStore
 from tests.products.batches.ingest_deployment import ORG, IngestDeployment, new_batch
 

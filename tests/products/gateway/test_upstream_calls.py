@@ -19,7 +19,7 @@ from coatcheck.core.upstream_calls import (
     decode_answer,
     shown_result,
 )
-from coatcheck.products.gateway.payloads import response_headers
+from coatcheck.products.gateway.submit_routes import response_headers
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
 from tests.products.gateway.upstream_jobs import UpstreamJobs
 from tests.waiting import eventually_async

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from coatcheck.core.upstream_calls import UpstreamAnswer, kept_headers
-from coatcheck.products.gateway.payloads import response_headers
+from coatcheck.products.gateway.submit_routes import response_headers
 from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.ports import free_port

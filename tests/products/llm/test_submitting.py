@@ -15,7 +15,7 @@ import pytest
 
 from coatcheck.db.connection import Connection
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
-from coatcheck.products.llm.context import LARGE_BODIES_OF_ONE_ORG_MAX
+from coatcheck.products.llm.jobs import LARGE_BODIES_OF_ONE_ORG_MAX
 from coatcheck.products.llm.model import LLM_PAYLOAD_BYTES_MAX, LlmRequest
 from coatcheck.products.llm.submit_routes import ChatSubmitter
 from tests.contract.raw import send

@@ -14,7 +14,7 @@ from coatcheck import State, Ticket
 from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.domain.explanation import BlockerKind
 from coatcheck.domain.retry import Backoff
-from coatcheck.products.console.presenter import timeline
+from coatcheck.products.console.jobs import timeline
 from coatcheck.products.llm import answers, executor, target_monitor
 from coatcheck.products.llm.model import LLM_DROPS_MAX, LLM_ENDPOINTS, model_name
 from coatcheck.settings.targets import LlmTarget

@@ -33,10 +33,15 @@ from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX, RUN_TASKS_MAX
 from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches import rerun, task_lists
-from coatcheck.products.batches.ingest_repository import Overtaken
+from coatcheck.products.batches.ingest_repository import (
+    Overtaken,
+    TaskBlock,
+    TaskChunk,
+    TooManyTasks,
+    encode,
+)
 from coatcheck.products.batches.lines import Block, RateKey, parse, reading_ahead, too_long
 from coatcheck.products.batches.model import INGEST_ENDPOINT, IngestSnapshot
-from coatcheck.products.batches.task_copy import TaskBlock, TaskChunk, TooManyTasks, encode
 from coatcheck.products.batches.task_lists import ListUnusable
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.job_stats import job_stats_of

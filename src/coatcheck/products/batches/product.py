@@ -20,9 +20,28 @@ if TYPE_CHECKING:
 
 
 def _routes(context: ProductContext) -> Sequence[Route]:
-    from coatcheck.products.batches import routes as product_routes
+    """Every route of batches."""
+    from coatcheck.products.batches import (
+        run_routes,
+        submit_routes,
+        task_routes,
+    )
+    from coatcheck.products.batches.jobs import BatchJobs
+    from coatcheck.products.batches.task_lists import TaskListReader
 
-    return product_routes.routes(context.server)
+    server = context.server
+    jobs = BatchJobs(server)
+    lists = TaskListReader(server.engine, server.settings.batch_small_tasks)
+    return [
+        *submit_routes.routes(jobs, lists),
+        *jobs.routes(),
+        *task_routes.routes(jobs, lists),
+        *task_routes.file_routes(jobs),
+        *run_routes.routes(jobs),
+        *submit_routes.upload_routes(jobs),
+        *run_routes.export_routes(jobs),
+        *task_routes.dead_letter_routes(jobs),
+    ]
 
 
 def _jobs(server: ServerContext) -> JobAdapter:

@@ -23,7 +23,7 @@ from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
 from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches.export_repository import ExportRepository
-from coatcheck.products.batches.ingest_repository import DeadLetterRepository
+from coatcheck.products.batches.ingest_repository import NOTIFIES_FAILURES, DeadLetterRepository
 from coatcheck.products.batches.model import (
     DEFAULT_SOURCE,
     INGEST_ENDPOINT,
@@ -49,7 +49,6 @@ from coatcheck.products.batches.model import (
     task_id,
 )
 from coatcheck.products.batches.queries import sql
-from coatcheck.products.batches.task_copy import NOTIFIES_FAILURES
 from coatcheck.products.batches.task_repository import EarlierRun, TaskRepository, earlier_runs
 from coatcheck.telemetry.job_stats import job_stats_of
 

@@ -1,4 +1,7 @@
-"""Reads the tasks of a job, their results and files, and adds tasks to an open job."""
+"""Reads the tasks of a job, their results and files, and adds tasks to an open job.
+
+The dead-letter queue has the lists whose ingest failed, and how to retry it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from coatcheck.http.bodies import check_content_type, read_as_written
 from coatcheck.http.explanations import explain_route, explanation_response
 from coatcheck.http.job_resource import IDEMPOTENCY_PARAMETERS, PLAN_INACTIVE, TICKET_HEADERS
 from coatcheck.http.large_responses import Encode, LeftOutResult
-from coatcheck.http.pages import LIMIT, cursor_parameter, read_limit
+from coatcheck.http.pages import LIMIT, PAGE_PARAMETERS, cursor_parameter, read_limit, read_page
 from coatcheck.http.parameters import (
     Preferences,
     read_choice,
@@ -29,9 +32,8 @@ from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, StreamResponse, encoded, json_response
 from coatcheck.http.retry_after import kind_of
-from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
+from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.batches import presenter, schemas, task_lists
-from coatcheck.products.batches.explain_run import with_task_id
 from coatcheck.products.batches.jobs import (
     ANY_CURSOR,
     JOB,
@@ -39,9 +41,10 @@ from coatcheck.products.batches.jobs import (
     RUN_OR_ALL,
     BatchJobs,
     chosen_run,
+    with_task_id,
 )
 from coatcheck.products.batches.model import BatchNotOpen, BatchView, Created, TaskStatus, TaskView
-from coatcheck.products.batches.presenter import poll_url
+from coatcheck.products.batches.presenter import DLQ, poll_url
 from coatcheck.products.batches.schemas import MoreTasks, check_one_source
 from coatcheck.products.batches.task_lists import (
     Frame,
@@ -392,3 +395,75 @@ def file_routes(jobs: BatchJobs) -> list[Route]:
         parameters=(JOB_ID, TASK_ID),
         shown_id=lambda task: task.hex,
     )
+
+
+class DeadLetterRoutes:
+    """The routes under /v1/dlq."""
+
+    def __init__(self, jobs: BatchJobs) -> None:
+        self._jobs = jobs
+
+    async def page(self, request: Request) -> Response:
+        """List dead letters: of all the organisation's jobs for an admin, else of the caller's."""
+        principal, asked = request.principal, read_page(request)
+        found = await self._jobs.batches.dead_letters.page(
+            principal.org,
+            owner=principal.lists_jobs_of,
+            after=asked.after_id,
+            limit=asked.limit,
+        )
+        items = [presenter.dead_letter(letter) for letter in found]
+        following = asked.following(items, lambda item: item.id)
+        return json_response(schemas.DeadLetterPage(items, following))
+
+    async def redrive(self, request: Request) -> Response:
+        """Retry the ingest of a list, from where it stopped."""
+        jobs, principal = self._jobs, request.principal
+        await jobs.gate.check_new_work(principal, jobs=0)
+        letter = await jobs.batches.dead_letters.redrive(
+            principal.org,
+            request.params["id"],
+            principal.lists_jobs_of,
+            request_id=request.request_id,
+        )
+        shown = presenter.dead_letter(letter)
+        location = (b"location", shown.urls.job.encode("ascii"))
+        return json_response(shown, HTTPStatus.ACCEPTED, [location])
+
+
+def dead_letter_routes(jobs: BatchJobs) -> list[Route]:
+    letters = DeadLetterRoutes(jobs)
+    return [
+        Route(
+            methods=("GET",),
+            path=DLQ,
+            name="dead_letters",
+            summary="Lists whose ingest failed, newest first.",
+            description="An admin sees those of all jobs of the organisation; others see those of "
+            "their own.",
+            handler=letters.page,
+            access=Scope.READ,
+            tag="batches",
+            parameters=PAGE_PARAMETERS,
+            responses=(ResponseSpec(HTTPStatus.OK, "A page of lists.", schemas.DeadLetterPage),),
+        ),
+        Route(
+            methods=("POST",),
+            path=f"{DLQ}/{{id}}/redrive",
+            name="redrive",
+            summary="Retry the ingest of a list, from where it stopped.",
+            handler=letters.redrive,
+            access=Scope.SUBMIT,
+            tag="batches",
+            parameters=(Parameter("id", "path", "The dead letter's id.", ULID),),
+            responses=(
+                ResponseSpec(
+                    HTTPStatus.ACCEPTED,
+                    "A worker ingests it.",
+                    schemas.DeadLetterItem,
+                    headers={"Location": "The URL of its job."},
+                ),
+                PLAN_INACTIVE,
+            ),
+        ),
+    ]

@@ -33,9 +33,16 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.console import schemas
-from coatcheck.products.console.filters import in_utc, job_filter, read_states
-from coatcheck.products.console.jobs import JOB, JOB_ID, JOBS, TAG, OrgJobs, key_of_filtered
-from coatcheck.products.console.presenter import job_url
+from coatcheck.products.console.jobs import (
+    JOB,
+    JOB_ID,
+    JOBS,
+    TAG,
+    OrgJobs,
+    job_url,
+    key_of_filtered,
+)
+from coatcheck.products.console.list_routes import in_utc, job_filter, read_states
 
 _BODY_BYTES_MAX: Final = 64 * 1024
 _CONCURRENCY: Final = 8

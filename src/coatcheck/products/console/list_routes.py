@@ -2,24 +2,170 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Any, Final
 from uuid import UUID
 
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
 from coatcheck.domain.ids import to_text
+from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
-from coatcheck.domain.org_jobs import OrgJob, OrgJobFilter
-from coatcheck.domain.tenants import Scope
+from coatcheck.domain.org_jobs import ENDED, LIVE, OrgJob, OrgJobFilter
+from coatcheck.domain.states import State
+from coatcheck.domain.tenants import Principal, Scope
 from coatcheck.http.event_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
+from coatcheck.http.job_adapters import JobAdapters
 from coatcheck.http.pages import PAGE_PARAMETERS, PAGE_ROWS, read_page
+from coatcheck.http.parameters import read_choice
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
 from coatcheck.http.watching import CHANGES_PARAMETERS, changes_response
 from coatcheck.products.console import schemas
-from coatcheck.products.console.filters import filter_parameters, query_filter
 from coatcheck.products.console.jobs import JOBS, TAG, OrgJobs
+
+_TEXT_CHARACTERS_MAX: Final = 300
+_STATES: Final[Mapping[str, Sequence[State]]] = {
+    "live": LIVE,
+    "ended": ENDED,
+    **{state.value: (state,) for state in State},
+}
+_LANES: Final = [lane.value for lane in Lane]
+_INVALID_TIME: Final = "must be a time with its zone, such as 2026-01-31T12:00:00Z"
+
+
+def query_filter(request: Request, adapters: JobAdapters) -> OrgJobFilter:
+    """The filter in the query of a list. Raises InvalidParameter."""
+    query = request.query
+    lane = read_choice(query, "lane", _LANES)
+    surface = read_choice(query, "surface", [*adapters.all])
+    return job_filter(
+        request.principal,
+        adapters,
+        states=read_states(query.get("state"), "query"),
+        lane=None if lane is None else Lane(lane),
+        surface=surface,
+        service=_text(query.get("service"), "service"),
+        endpoint=_text(query.get("endpoint"), "endpoint"),
+        owner=_text(query.get("owner"), "owner"),
+        error_code=_text(query.get("error_code"), "error_code"),
+        created_after=_time(query.get("created_after"), "created_after"),
+        created_before=_time(query.get("created_before"), "created_before"),
+    )
+
+
+def job_filter(
+    principal: Principal,
+    adapters: JobAdapters,
+    *,
+    surface: str | None,
+    service: str | None,
+    **others: Any,
+) -> OrgJobFilter:
+    """The filter for a surface, a service, both or all, restricted to what the caller may see."""
+    services: Sequence[str] | None = None if service is None else [service]
+    not_these: Sequence[str] | None = None
+    if surface is not None:
+        own, not_these = adapters.services(surface)
+        if own is not None:
+            services = [each for each in own if service in (None, each)]
+    return OrgJobFilter(
+        org=principal.org,
+        services=services,
+        other_services_than=not_these,
+        reader=principal.lists_jobs_of,
+        **others,
+    )
+
+
+def read_states(given: str | None, place: str) -> Sequence[State] | None:
+    """Parse states separated by commas; ``live`` and ``ended`` stand for several."""
+    if given is None:
+        return None
+    states: list[State] = []
+    for word in given.split(","):
+        group = _STATES.get(word)
+        if group is None:
+            allowed = ", ".join(_STATES)
+            raise InvalidParameter("state", f"must be of {allowed}, separated by commas", place)
+        states += group
+    return list(dict.fromkeys(states))
+
+
+def _text(given: str | None, name: str) -> str | None:
+    if given is None:
+        return None
+    if not 1 <= len(given) <= _TEXT_CHARACTERS_MAX or "\0" in given:
+        raise InvalidParameter(name, f"must have 1 to {_TEXT_CHARACTERS_MAX} characters, no NUL")
+    return given
+
+
+def _time(given: str | None, name: str) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError as error:
+        raise InvalidParameter(name, _INVALID_TIME) from error
+    return in_utc(moment, name, "query")
+
+
+def in_utc(moment: datetime | None, name: str, place: str) -> datetime | None:
+    """Convert a time to UTC. Raises InvalidParameter.
+
+    Python accepts offsets that PostgreSQL does not, and times that cannot be converted to UTC.
+    """
+    if moment is None:
+        return None
+    try:
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except OverflowError:
+        pass  # it is refused below
+    raise InvalidParameter(name, _INVALID_TIME, place)
+
+
+_DATE_TIME: Final = {"type": "string", "format": "date-time"}
+_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": _TEXT_CHARACTERS_MAX}
+_STATE_WORD: Final = "|".join(_STATES)
+_BY_STATE_AND_LANE: Final = (
+    Parameter(
+        "state",
+        "query",
+        "Only jobs in these states, separated by commas; `live` stands for all states of jobs "
+        "that have not ended, `ended` for the others.",
+        {"type": "string", "pattern": f"^({_STATE_WORD})(,({_STATE_WORD}))*$", "maxLength": 200},
+    ),
+    Parameter("lane", "query", "Only jobs of this lane.", {"type": "string", "enum": _LANES}),
+)
+_BY_OTHERS: Final = (
+    Parameter("service", "query", "Only jobs of this service.", _TEXT),
+    Parameter(
+        "endpoint",
+        "query",
+        "Only jobs of this `engine_endpoint`; or of this endpoint of a registered service, such as "
+        "`docs.v1.post__analyze`.",
+        _TEXT,
+    ),
+    Parameter("owner", "query", "Only jobs of this owner, as a job shows it.", _TEXT),
+    Parameter("error_code", "query", "Only jobs with this error.", _TEXT),
+    Parameter("created_after", "query", "Only jobs created then or later.", _DATE_TIME),
+    Parameter("created_before", "query", "Only jobs created before then.", _DATE_TIME),
+)
+
+
+def filter_parameters(adapters: JobAdapters) -> Sequence[Parameter]:
+    """The query parameters that filter a list."""
+    surface = Parameter(
+        "surface",
+        "query",
+        "Only jobs of this product.",
+        {"type": "string", "enum": [*adapters.all]},
+    )
+    return (*_BY_STATE_AND_LANE, surface, *_BY_OTHERS)
 
 
 class OrgJobListRoutes:

@@ -12,9 +12,18 @@ if TYPE_CHECKING:
 
 
 def _routes(context: ProductContext) -> Sequence[Route]:
-    from coatcheck.products.console import routes as product_routes
+    """Every route of the console. Each product that is on shows its own jobs."""
+    from coatcheck.products.console import action_routes, list_routes, operator_routes
+    from coatcheck.products.console.jobs import OrgJobs
 
-    return product_routes.routes(context)
+    server = context.server
+    jobs = OrgJobs(server)
+    return [
+        *list_routes.routes(jobs),
+        *jobs.routes(),
+        *action_routes.routes(jobs),
+        *operator_routes.routes(server.tenants),
+    ]
 
 
 PRODUCT = Product(name="console", routes=_routes)

@@ -2,15 +2,21 @@
 
 They are the jobs of Python endpoints, of http upstreams and of remotes; for the console and for
 webhooks also those that belong to no other product.
+
+The service, version and endpoint of a job are found from the names that it is stored with. Each
+endpoint of Python code has its own engine endpoint: ``docs.post__analyze``, and from version 2 on
+``docs.v2.post__analyze``. All http upstreams share one engine endpoint, so that no worker needs to
+know them; the job's queue key (``flow``) names the endpoint: ``docs.v1.post__analyze``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -48,7 +54,46 @@ from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
 from coatcheck.http.watching import JobLinks
 from coatcheck.products.gateway import schemas
-from coatcheck.products.gateway.naming import EndpointRef, endpoint_ref
+
+_VERSIONED: Final = re.compile(r"([^.]+)\.(?:v([1-9]\d*)\.)?([^.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointRef:
+    """The service, version and endpoint that a job is for."""
+
+    service: str
+    version: int
+    key: str
+
+    @property
+    def version_id(self) -> str:
+        return f"{self.service}.v{self.version}"
+
+    @property
+    def endpoint_id(self) -> str:
+        return f"{self.service}.v{self.version}.{self.key}"
+
+
+class HasEndpoint(Protocol):
+    """A job, or the record of a deleted one."""
+
+    @property
+    def endpoint(self) -> str: ...
+
+    @property
+    def queue_key(self) -> str: ...
+
+
+def endpoint_ref(job: HasEndpoint) -> EndpointRef | None:
+    """The endpoint of a job; None if it is not a gateway job."""
+    is_upstream = job.endpoint == UPSTREAM_ENDPOINT
+    found = _VERSIONED.fullmatch(job.queue_key if is_upstream else job.endpoint)
+    if found is None:
+        return None
+    service, version, key = found.groups()
+    return EndpointRef(service, int(version or 1), key)
+
 
 BASE: Final = "/api/v1/orgs/{org}/services/{service}"
 HOSTED: Final = "/api/v1/orgs/{org}/workspaces/{ws}/hosted-services/{service}"

@@ -19,9 +19,18 @@ if TYPE_CHECKING:
 
 
 def _routes(context: ProductContext) -> Sequence[Route]:
-    from coatcheck.products.gateway import routes as product_routes
+    """Every route of the gateway."""
+    from coatcheck.products.gateway import registration_routes, submit_routes
+    from coatcheck.products.gateway.jobs import GatewayJobs
 
-    return product_routes.routes(context.server)
+    server = context.server
+    jobs = GatewayJobs(server)
+    return [
+        *submit_routes.routes(jobs),
+        *jobs.routes(),
+        *jobs.list_routes(),
+        *registration_routes.routes(jobs),
+    ]
 
 
 def _jobs(server: ServerContext) -> JobAdapter:

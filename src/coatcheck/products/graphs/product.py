@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coatcheck.product import Product, ProductContext, WorkerContext
@@ -19,9 +20,14 @@ _log = logging.getLogger(__name__)
 
 
 def _routes(context: ProductContext) -> Sequence[Route]:
-    from coatcheck.products.graphs import routes as product_routes
+    """Every route of the product."""
+    from coatcheck.products.graphs import submit_routes
+    from coatcheck.products.graphs.jobs import GraphsJobs
 
-    return product_routes.routes(context.server)
+    server = context.server
+    jobs = GraphsJobs(server)
+    every = [*submit_routes.routes(jobs), *jobs.routes(), *jobs.receipt_routes()]
+    return [replace(route, ignores_query=True) for route in every]
 
 
 def _jobs(server: ServerContext) -> JobAdapter:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import ClassVar, Final
 from uuid import UUID
 
 from coatcheck.core import Engine, Ticket
@@ -31,6 +31,8 @@ from coatcheck.domain.errors import (
 from coatcheck.domain.ids import to_text
 from coatcheck.http.parameters import read_preferences
 from coatcheck.http.request import Request
+from coatcheck.maintenance.loop import Loop
+from coatcheck.products.llm import repository
 from coatcheck.products.llm.repository import LlmRepository
 
 _log = logging.getLogger(__name__)
@@ -115,3 +117,15 @@ def _is_retry(request: Request) -> bool:
         return False
     count = header.strip()
     return count.isdigit() and len(count) <= _COUNT_DIGITS_MAX and int(count) > 0
+
+
+_ROWS_MAX: Final = 500
+_LOOK_SECONDS: Final = 5.0
+
+
+class AbandonedChatPruner(Loop):
+    name: ClassVar[str] = "abandoned chats"
+
+    async def tick(self) -> float:
+        deleted = await repository.delete_abandoned(self._db, _ROWS_MAX)
+        return 0.0 if deleted == _ROWS_MAX else _LOOK_SECONDS

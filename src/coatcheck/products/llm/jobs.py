@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 from coatcheck.core import Engine
-from coatcheck.domain.errors import BlobStoreUnavailable, InvalidParameter, JobNotFound
+from coatcheck.core.explain import JobExplainer, clock, for_duration
+from coatcheck.domain.errors import BlobStoreUnavailable, InvalidParameter, JobNotFound, NotFound
+from coatcheck.domain.explanation import Blocker, BlockerKind
 from coatcheck.domain.job import Artifact, JobView
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.states import State
 from coatcheck.domain.webhooks import DeliveryEvent
+from coatcheck.egress import Guard
 from coatcheck.http.artifacts import artifact_url
+from coatcheck.http.gate import Gate
 from coatcheck.http.job_adapters import JobLabel
 from coatcheck.http.job_resource import JobResource
+from coatcheck.http.lifecycle import ServerDraining
 from coatcheck.http.pages import PageQuery
 from coatcheck.http.parameters import read_choice
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, RawHeaders, Response, StreamResponse, json_response
 from coatcheck.http.routing import Parameter
+from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.http.watching import JobLinks
 from coatcheck.products.llm import schemas, webhook_payloads
+from coatcheck.products.llm.caller_retries import SynchronousCallers
 from coatcheck.products.llm.model import (
     CANCELLED,
+    CONNECTION_LOST,
     LLM_ENDPOINTS,
     LLM_KINDS,
     LLM_SERVICE,
@@ -35,6 +44,7 @@ from coatcheck.products.llm.model import (
     stored_answer,
 )
 from coatcheck.products.llm.repository import LlmRepository, TargetState
+from coatcheck.settings import Settings
 
 UNREACHABLE_CODE: Final = "target_unreachable"
 
@@ -332,3 +342,111 @@ LIST_FILTERS: Final = (
         {"type": "string", "minLength": 1, "maxLength": MODEL_NAME_CHARACTERS_MAX},
     ),
 )
+
+
+_ENDPOINTS: Final = sorted(LLM_ENDPOINTS.values())
+
+
+class ChatExplainer(JobExplainer):
+    """Explains by what workers recorded of the targets that are configured."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        targets = engine.settings.llm_targets
+        self._targets = frozenset(target.name for target in targets)
+        self._slots = sum(target.concurrency for target in targets)
+
+    def spends_no_attempt(self, view: JobView) -> bool:
+        return view.error_code == CONNECTION_LOST
+
+    async def unreachable(self, view: JobView) -> Sequence[Blocker]:
+        states = await self._engine.extension(LlmRepository).target_states()
+        away = [
+            each
+            for each in states
+            if each.name in self._targets and each.unreachable_since is not None
+        ]
+        if not away or len(away) < len(self._targets):
+            return ()
+        since = [each.unreachable_since for each in away if each.unreachable_since is not None]
+        tries = [each.next_try_at for each in away if each.next_try_at is not None]
+        return [
+            Blocker(
+                BlockerKind.TARGET_UNREACHABLE,
+                f"No target has been reached since {clock(min(since), view.read_at)}. "
+                "This does not count as an attempt.",
+                since=min(since),
+                until=min(tries, default=None),
+            )
+        ]
+
+    async def full(self, view: JobView) -> Sequence[Blocker]:
+        explainer = self._engine.explainer
+        held = await explainer.held_of(_ENDPOINTS)
+        if not self._slots or held < self._slots:
+            return ()
+        return [
+            Blocker(
+                BlockerKind.LANE_FULL,
+                "All targets are at their concurrency limit.",
+                key="targets",
+                limit=self._slots,
+                held=held,
+                holders=await explainer.holders(view.org, "endpoint", view.endpoint),
+                is_shared=True,
+            )
+        ]
+
+    async def starting(self, view: JobView) -> Blocker | None:
+        assignment = await self._engine.extension(LlmRepository).assignment(view.org, view.uuid)
+        if assignment is None or not assignment.loading or view.started_at is not None:
+            return None
+        return Blocker(
+            BlockerKind.MODEL_LOADING,
+            f"The model {view.queue_key} is being loaded{for_duration(view.dispatched_at, view)}.",
+            key=view.queue_key,
+            since=view.dispatched_at,
+        )
+
+
+class LlmNotConfigured(NotFound):
+    """No target is configured. The text says what to set."""
+
+    code = "llm_not_configured"
+    public_text = None
+
+
+LARGE_BODIES_MAX: Final = 8
+"""Each needs some 160 MiB while it is read, checked and submitted."""
+LARGE_BODIES_OF_ONE_ORG_MAX: Final = 3
+
+
+def _room() -> UploadSlots:
+    return UploadSlots(LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class LlmContext:
+    """The services that the llm routes use."""
+
+    settings: Settings
+    engine: Engine
+    gate: Gate
+    jobs: LlmJobs
+    guard: Guard
+    """For webhooks."""
+    image_guard: Guard
+    """For the images that workers fetch."""
+    draining: ServerDraining
+    callers: SynchronousCallers
+    room: UploadSlots = field(default_factory=_room)
+    """For large bodies, with images; shared by all routes."""
+
+    def check_configured(self) -> None:
+        """Raises LlmNotConfigured if there is no target."""
+        if not self.settings.llm_targets:
+            raise LlmNotConfigured(
+                "No language model is served here: set COATCHECK_LLM_URL to the base URL of an "
+                "Ollama-shaped server, or COATCHECK_LLM_TARGETS to several, for servers and "
+                "workers alike."
+            )

@@ -30,8 +30,8 @@ from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSp
 from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.http.watching import RESUME_PARAMETERS, resume_after
 from coatcheck.products.llm import chat_requests, schemas
-from coatcheck.products.llm.context import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, LlmContext
 from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer
+from coatcheck.products.llm.jobs import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, LlmContext
 from coatcheck.products.llm.model import LLM_ENDPOINTS, LlmKind
 from coatcheck.products.llm.problem_formats import OLLAMA
 from coatcheck.products.llm.relay import FAILURES, RETRY_AFTER_SECONDS, Relay, job_id_header

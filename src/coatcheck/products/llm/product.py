@@ -22,9 +22,34 @@ if TYPE_CHECKING:
 
 
 def _routes(context: ProductContext) -> Sequence[Route]:
-    from coatcheck.products.llm import routes as product_routes
+    """Every route of the product."""
+    from coatcheck.products.llm import passthrough, submit_routes
+    from coatcheck.products.llm.caller_retries import SynchronousCallers
+    from coatcheck.products.llm.images import image_guard
+    from coatcheck.products.llm.jobs import JOBS, LIST_FILTERS, LlmContext, LlmJobs
+    from coatcheck.products.llm.openai import routes as openai
 
-    return product_routes.routes(context.server)
+    server = context.server
+    jobs = LlmJobs(server)
+    llm = LlmContext(
+        settings=server.settings,
+        engine=server.engine,
+        gate=server.gate,
+        jobs=jobs,
+        guard=server.receivers,
+        image_guard=image_guard(server.settings),
+        draining=server.draining,
+        callers=SynchronousCallers(
+            server.engine, cancels_abandoned=server.settings.llm_cancel_abandoned
+        ),
+    )
+    return [
+        *submit_routes.routes(llm),
+        jobs.list_route(JOBS, "chats", filters=LIST_FILTERS),
+        *jobs.routes(),
+        *passthrough.routes(llm),
+        *openai.routes(llm),
+    ]
 
 
 def _unrouted_formats() -> Mapping[str, ProblemFormat]:
@@ -51,13 +76,13 @@ async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
 
 
 def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:
-    from coatcheck.products.llm.maintenance import AbandonedChatPruner
+    from coatcheck.products.llm.caller_retries import AbandonedChatPruner
 
     return [AbandonedChatPruner(context.db)]
 
 
 def _explainer(engine: Engine) -> JobExplainer:
-    from coatcheck.products.llm.explain import ChatExplainer
+    from coatcheck.products.llm.jobs import ChatExplainer
 
     return ChatExplainer(engine)
 

@@ -29,8 +29,7 @@ from coatcheck.http.problems import problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse
 from coatcheck.products.llm.answers import without_text
-from coatcheck.products.llm.context import LlmContext
-from coatcheck.products.llm.jobs import shown_error
+from coatcheck.products.llm.jobs import LlmContext, shown_error
 from coatcheck.products.llm.openai.native import Untranslatable
 from coatcheck.products.llm.output_stream import (
     Idle,

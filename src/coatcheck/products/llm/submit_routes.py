@@ -29,8 +29,7 @@ from coatcheck.http.response import RawHeaders, Response, StreamResponse
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
 from coatcheck.products.llm import chat_requests
 from coatcheck.products.llm.caller_retries import JOINED
-from coatcheck.products.llm.context import LlmContext
-from coatcheck.products.llm.jobs import JOBS
+from coatcheck.products.llm.jobs import JOBS, LlmContext
 from coatcheck.products.llm.model import (
     JOB_TIMEOUT_SECONDS,
     LLM_ENDPOINTS,

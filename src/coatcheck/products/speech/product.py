@@ -21,9 +21,19 @@ if TYPE_CHECKING:
 
 
 def _routes(context: ProductContext) -> Sequence[Route]:
-    from coatcheck.products.speech import routes as product_routes
+    """Every route of the product."""
+    from coatcheck.products.speech import submit_routes, voice_routes
+    from coatcheck.products.speech.jobs import SpeechJobs
 
-    return product_routes.routes(context.server)
+    server = context.server
+    jobs = SpeechJobs(server)
+    return [
+        *voice_routes.routes(jobs),
+        *submit_routes.routes(jobs),
+        *jobs.list_routes(),
+        *jobs.routes(),
+        *submit_routes.generation_routes(jobs),
+    ]
 
 
 def _jobs(server: ServerContext) -> JobAdapter:

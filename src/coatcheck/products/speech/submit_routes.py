@@ -1,4 +1,5 @@
-"""Routes that submit tasks: texts to speak, designs to preview, voices to clone."""
+"""Routes that submit tasks: texts to speak, designs to preview, voices to clone; and that show
+generations (texts that were spoken)."""
 
 from __future__ import annotations
 
@@ -15,20 +16,25 @@ from coatcheck.domain.errors import FieldIssue, InvalidInput
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
+from coatcheck.domain.tenants import Scope
 from coatcheck.http.bodies import read_body
+from coatcheck.http.pages import PAGE_PARAMETERS, read_page
 from coatcheck.http.parameters import check_webhook_url, read_preferences
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
-from coatcheck.http.response import Response, StreamResponse
+from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import ULID, Handler, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.products.speech import schemas
 from coatcheck.products.speech.jobs import SpeechJobs
 from coatcheck.products.speech.model import (
     LANGUAGE,
     SPEECH_ENDPOINTS,
+    GenerationNotFound,
     SpeechReader,
     SpeechType,
 )
+from coatcheck.products.speech.presenter import GENERATIONS, shown_generation
+from coatcheck.products.speech.repository import SpeechRepository
 from coatcheck.products.speech.work import SpeechRequest
 
 GENERATE: Final = "/generate"
@@ -218,3 +224,68 @@ def _route(
 
 _NO_VOICE: Final = UUID(int=0)
 """An id that no voice has."""
+
+
+SPOKEN: Final = (SpeechType.GENERATE, SpeechType.DESIGN_PREVIEW)
+"""The types of tasks that speak."""
+
+
+class GenerationRoutes:
+    """The routes that show generations."""
+
+    def __init__(self, context: SpeechJobs) -> None:
+        self._context = context
+
+    async def one(self, request: Request) -> Response:
+        context = self._context
+        task = await context.engine.extension(SpeechRepository).generation(
+            context.reader(request), request.params["id"]
+        )
+        # Checked twice: here, and by row security in the read above.
+        if task.view.owner != request.principal.owner:
+            raise GenerationNotFound("there is no such generation")
+        return json_response(await shown_generation(context.engine, task))
+
+    async def page(self, request: Request) -> Response:
+        context = self._context
+        asked = read_page(request)
+        tasks = await context.engine.extension(SpeechRepository).tasks(
+            context.reader(request),
+            after=asked.after,
+            types=SPOKEN,
+            limit=asked.limit,
+        )
+        items = [await shown_generation(context.engine, task) for task in tasks]
+        return json_response(
+            schemas.GenerationPage(items, asked.following(items, lambda item: item.id))
+        )
+
+
+def generation_routes(context: SpeechJobs) -> list[Route]:
+    generations = GenerationRoutes(context)
+    return [
+        Route(
+            methods=("GET",),
+            path=GENERATIONS,
+            name="generations",
+            summary="List the caller's generations, newest first.",
+            handler=generations.page,
+            access=Scope.READ,
+            tag=TAG,
+            parameters=PAGE_PARAMETERS,
+            responses=(
+                ResponseSpec(HTTPStatus.OK, "A page of generations.", schemas.GenerationPage),
+            ),
+        ),
+        Route(
+            methods=("GET",),
+            path=f"{GENERATIONS}/{{id}}",
+            name="generation",
+            summary="Read a generation, with the signed URL of its audio once that exists.",
+            handler=generations.one,
+            access=Scope.READ,
+            tag=TAG,
+            parameters=(Parameter("id", "path", "The generation's id.", ULID),),
+            responses=(ResponseSpec(HTTPStatus.OK, "The generation.", schemas.Generation),),
+        ),
+    ]

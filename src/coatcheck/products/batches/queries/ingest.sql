@@ -226,7 +226,7 @@ RETURNING p.id, p.batch_id, p.run_id, p.source, p.error_code, p.error_message, p
 --
 -- Advances the run and its part as advance does, from the counts of the snapshot; if these have
 -- changed, nothing is written. A task that does not exist any more is skipped. Rows are written in the
--- order of their ids, in which they are claimed: task_copy.py gives the reason.
+-- order of their ids, in which they are claimed: ingest_repository.py gives the reason.
 --
 -- The copies keep their positions. The tasks that they replace are counted in their run by how they
 -- ended: from this commit on, the copies are the latest tasks (schema/0001_batches.sql).

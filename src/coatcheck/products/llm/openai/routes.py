@@ -20,8 +20,8 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse, json_response
 from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.http.watching import RESUME_PARAMETERS, resume_after
-from coatcheck.products.llm.context import LlmContext
 from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer, canonical_name
+from coatcheck.products.llm.jobs import LlmContext
 from coatcheck.products.llm.model import LlmKind
 from coatcheck.products.llm.openai.answers import ChatCompletion, Model, ModelList, model_list
 from coatcheck.products.llm.openai.completions import TextCompletion, translate_completion
