@@ -12,7 +12,7 @@ from chaos.checker.ids import spelt, uuids_of
 from coatcheck.products.batches.model import BATCHES_SERVICE
 from coatcheck.products.llm.model import LLM_SERVICE
 from coatcheck.products.speech.model import SPEECH_SERVICE
-from coatcheck.settings.graph_operations import GRAPHS_SERVICE
+from coatcheck.settings.parsers import GRAPHS_SERVICE
 
 CHECK = "unexpected"
 _SURFACES = (GRAPHS_SERVICE, LLM_SERVICE, SPEECH_SERVICE)

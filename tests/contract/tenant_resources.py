@@ -9,7 +9,7 @@ from typing import Any
 from coatcheck.blobs import SignedUrl, UrlSigner
 from coatcheck.blobs.keys import upload_key
 from coatcheck.blobs.signing import BLOBS_PATH, Grants
-from coatcheck.core.queries import uploads, usage_reports
+from coatcheck.core.queries import uploads, usage
 from coatcheck.db.connection import Connection
 from coatcheck.domain import ids, tenants
 from coatcheck.domain.tenants import ALL_SCOPES, Scope
@@ -323,8 +323,8 @@ async def usage_report(deployment: Deployment, org: str) -> str:
             " 1, 0, 0, 1, 2, 3, 0.5, 'things.post__thing', '')",
             org,
         )
-        await usage_reports.make(line, "day", rows_max=100, after_seconds=3_600, days_back=35)
-        (made,) = await usage_reports.list_all(line, org)
+        await usage.make_reports(line, "day", rows_max=100, after_seconds=3_600, days_back=35)
+        (made,) = await usage.list_reports(line, org)
     finally:
         await line.close()
     return ids.to_text(made.id)

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 import pytest
 
-from coatcheck.core import Engine, job_stats
-from coatcheck.core.job_stats import JobStatsRecorder
+from coatcheck.core import Engine, process_metrics
 from coatcheck.core.overview import POINTS_MAX, OverviewView
+from coatcheck.core.process_metrics import JobStatsRecorder
 from coatcheck.core.queries import roll_ups
 from coatcheck.db.connection import Connection
 from coatcheck.domain.durations import quantile
@@ -145,7 +145,7 @@ async def test_what_is_being_added_when_the_process_ends_is_added_once(
         await goes_on.wait()
 
     monkeypatch.setattr(roll_ups, "add", answered_late)
-    monkeypatch.setattr(job_stats, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(process_metrics, "FLUSH_SECONDS", 0.01)
     keeper = JobStatsRecorder(line)
     job_stats_of(dsn).submitted({("acme", "standard"): 3})
     keeper.start()

@@ -12,7 +12,7 @@ from coatcheck.blobs.keys import artifact_key
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State
 from coatcheck.products.llm.model import LLM_ENDPOINTS
-from coatcheck.settings.graph_operations import graph_endpoint
+from coatcheck.settings.parsers import graph_endpoint
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import put_long_run
 from tests.db.rows import put_job

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from coatcheck.maintenance.webhooks import WebhookDeliverer
-from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
+from coatcheck.settings.parsers import GRAPH_ENDPOINTS
 from coatcheck.settings.targets import LlmTarget
 from examples.documents import documents
 from examples.hello import hello

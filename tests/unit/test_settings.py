@@ -13,8 +13,7 @@ from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typos
 from coatcheck.settings.egress_allow import AllowRule
-from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
-from coatcheck.settings.issuers import TokenIssuer
+from coatcheck.settings.parsers import GRAPH_OPERATIONS, TokenIssuer
 from coatcheck.settings.targets import LlmTarget, ScrapeGateway
 
 REPOSITORY = Path(__file__).resolve().parents[2]

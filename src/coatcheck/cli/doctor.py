@@ -271,7 +271,7 @@ async def check_remotes(settings: Settings, products: Products) -> list[Finding]
     """The operator's remotes. Each is asked for the status of a job that does not exist."""
     from coatcheck.egress import guard_of
     from coatcheck.remotes import Remotes, RemoteUnclear
-    from coatcheck.remotes.errors import RemoteMisdefined
+    from coatcheck.remotes.protocol import RemoteMisdefined
 
     try:
         targets = products.operator_remotes(settings)

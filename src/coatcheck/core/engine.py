@@ -18,14 +18,14 @@ from coatcheck.core.artifacts import ArtifactRepository
 from coatcheck.core.catalogue import Declarations
 from coatcheck.core.explain import Explainer, Stalls, product_explainers
 from coatcheck.core.extension import EngineContext, EngineExtension
-from coatcheck.core.job_stats import JobStatsRecorder
 from coatcheck.core.overview import Overviews
+from coatcheck.core.process_metrics import JobStatsRecorder
 from coatcheck.core.queries import inputs as input_store
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import limits as limit_store
 from coatcheck.core.queries import reports as report_store
+from coatcheck.core.queries import usage as usage_report_store
 from coatcheck.core.queries import usage as usage_store
-from coatcheck.core.queries import usage_reports as usage_report_store
 from coatcheck.core.submission import Preparer, Submission, Ticket
 from coatcheck.core.submitter import Submitter
 from coatcheck.core.watcher import OutputReader, Watch, Watcher
@@ -499,11 +499,11 @@ class Engine:
 
     async def usage_reports(self, org: str) -> Sequence[UsageReport]:
         """An organisation's usage reports without their items, the newest period first."""
-        return await usage_report_store.list_all(self._list_db, org)
+        return await usage_report_store.list_reports(self._list_db, org)
 
     async def usage_report(self, org: str, report: UUID) -> UsageReport | None:
         """One usage report with its items; None if the organisation has no such report."""
-        return await usage_report_store.find(self._list_db, org, report)
+        return await usage_report_store.find_report(self._list_db, org, report)
 
     async def backlog(self, org: str, endpoints: Sequence[str] | None, most: int) -> int:
         """How many jobs of these endpoints, or of all (None), are queued, tasks of runs included.

@@ -16,13 +16,12 @@ from coatcheck.core.artifacts import ArtifactDeleter, InputDeleter
 from coatcheck.core.process_metrics import FOLDED_ROWS_MAX, fold
 from coatcheck.core.queries import (
     artifacts,
+    billing,
     inputs,
     maintenance,
     reports,
     roll_ups,
-    stripe_meter,
     usage,
-    usage_reports,
     webhook_endpoints,
     webhooks,
 )
@@ -229,8 +228,8 @@ class StatsPruner(Loop):
     async def tick(self) -> float:
         deleted = await roll_ups.prune(self._db, ROLL_UPS_KEPT_SECONDS, _STATS_ROWS_MAX)
         hours = await usage.prune_hours(self._db, USAGE_HOURS_KEPT_DAYS, _STATS_ROWS_MAX)
-        reports = await usage_reports.prune(self._db, USAGE_REPORTS_KEPT_DAYS, _STATS_ROWS_MAX)
-        events = await stripe_meter.prune(self._db, USAGE_HOURS_KEPT_DAYS, _STATS_ROWS_MAX)
+        reports = await usage.prune_reports(self._db, USAGE_REPORTS_KEPT_DAYS, _STATS_ROWS_MAX)
+        events = await billing.prune_meter_events(self._db, USAGE_HOURS_KEPT_DAYS, _STATS_ROWS_MAX)
         return (
             0.0 if max(deleted, hours, reports, events) >= _STATS_ROWS_MAX else _STATS_TICK_SECONDS
         )

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Final, TypeVar
 import httpx2
 import msgspec
 
-from coatcheck.core.queries import stripe_meter, usage, usage_reports
-from coatcheck.core.queries.stripe_meter import Marked, MeterEvent
+from coatcheck.core.queries import billing, usage
+from coatcheck.core.queries.billing import Marked, MeterEvent
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import CHANGED, Notifier
@@ -264,7 +264,7 @@ class StripeMeter(Loop):
 
     async def tick(self) -> float:
         """Create the events of hours that have ended; send due events."""
-        hours = await stripe_meter.collect(
+        hours = await billing.collect_meter_events(
             self._db,
             self._event_names,
             hours_max=_HOURS_MAX,
@@ -273,7 +273,7 @@ class StripeMeter(Loop):
         )
         if hours:
             crash_point("stripe.collected")
-        for expired in await stripe_meter.expire(self._db, _DAYS_MAX):
+        for expired in await billing.expire_meter_events(self._db, _DAYS_MAX):
             _log.error(
                 "Stripe never accepted this usage, and it is too old now: %d %s of %s",
                 expired.value,
@@ -281,7 +281,7 @@ class StripeMeter(Loop):
                 expired.hour,
                 extra={"org_id": expired.org},
             )
-        events = await stripe_meter.take(
+        events = await billing.take_meter_events(
             self._db, _EVENTS_MAX, lease_seconds=_LEASE_SECONDS, doubt_seconds=_DOUBT_SECONDS
         )
         if not events:
@@ -302,7 +302,7 @@ class StripeMeter(Loop):
         else:
             self._failures = 0
         crash_point("stripe.sent_not_marked")
-        await stripe_meter.mark(self._db, marked)
+        await billing.mark_meter_events(self._db, marked)
         sent = sum(each.acknowledged for each in marked)
         if sent:
             _log.info("Stripe accepted %d meter events", sent)
@@ -412,7 +412,7 @@ class UsageReporter(Loop):
         self._period = PERIODS[schedule]
 
     async def tick(self) -> float:
-        made = await usage_reports.make(
+        made = await usage.make_reports(
             self._db,
             self._period,
             rows_max=_REPORTS_MAX,

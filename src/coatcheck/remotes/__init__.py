@@ -2,23 +2,21 @@
 
 Adapters know nothing about jobs."""
 
-from coatcheck.remotes.errors import (
-    RemoteError,
-    RemoteFaulty,
-    RemoteMisdefined,
-    RemoteRefused,
-    RemoteUnreachable,
-)
 from coatcheck.remotes.protocol import (
     Reattach,
     Remote,
     RemoteCompleted,
+    RemoteError,
     RemoteFailed,
+    RemoteFaulty,
+    RemoteMisdefined,
+    RemoteRefused,
     RemoteResult,
     RemoteRunning,
     RemoteStatus,
     RemoteUnclear,
     RemoteUnknown,
+    RemoteUnreachable,
     SpawnRequest,
 )
 from coatcheck.remotes.registry import Remotes

@@ -29,8 +29,14 @@ import msgspec
 from coatcheck.domain.errors import LookUpRefused, UrlForbidden
 from coatcheck.egress import charged_to
 from coatcheck.egress.urls import parse_retry_after
-from coatcheck.remotes.errors import RemoteError, RemoteFaulty, RemoteRefused, RemoteUnreachable
-from coatcheck.remotes.protocol import RemoteStatus, RemoteUnclear
+from coatcheck.remotes.protocol import (
+    RemoteError,
+    RemoteFaulty,
+    RemoteRefused,
+    RemoteStatus,
+    RemoteUnclear,
+    RemoteUnreachable,
+)
 from coatcheck.telemetry import traceparents, tracing
 from coatcheck.telemetry.logs import REDACTED, redact
 from coatcheck.version import __version__

@@ -1,18 +1,22 @@
 """The JSON definitions of remote targets, one type per adapter.
 
-A definition names secrets and never contains them; whoever opens it supplies their values.
+A definition names secrets and never contains them; whoever opens it supplies their values. The
+operator's remotes are checked at start, before any job needs one.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.patterns import whole
+from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.remotes import fal, replicate, runpod
-from coatcheck.remotes.errors import RemoteMisdefined
 from coatcheck.remotes.payloads import Marks, OutputChoice
+from coatcheck.remotes.protocol import RemoteMisdefined
 
 _SEGMENT: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
@@ -114,3 +118,24 @@ def _check_both(target: ModalTarget) -> None:
         raise RemoteMisdefined(
             "The remote target needs both token_id_secret and token_secret_secret, or neither."
         )
+
+
+_NAMES_SECRETS: Final = ("secret", "token_id_secret", "token_secret_secret")
+"""Fields of definitions that name secrets."""
+
+
+def check_operator_remote(setting: str, remote: OperatorRemote) -> None:
+    """Raise SettingsInvalid, with the setting's name, for a remote that no adapter can use."""
+    try:
+        target = read_definition(remote.target)
+    except RemoteMisdefined as error:
+        raise SettingsInvalid(f"{setting}: {error}") from error
+    if isinstance(target, ModalTarget) and find_spec("modal") is None:
+        raise SettingsInvalid(
+            f"{setting}: it needs the Python package modal, which is not installed where this "
+            "process runs: install it there with `pip install modal`"
+        )
+    names = (getattr(target, field, None) for field in _NAMES_SECRETS)
+    missing = [name for name in names if name is not None and name not in remote.secrets]
+    if missing:
+        raise SettingsInvalid(f"{setting}: the secret {missing[0]!r} is missing")

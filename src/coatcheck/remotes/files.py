@@ -19,8 +19,7 @@ from coatcheck.domain.errors import UrlForbidden
 from coatcheck.domain.limits import ARTIFACT_BYTES_MAX
 from coatcheck.egress.urls import read_target
 from coatcheck.remotes.caller import GONE, RemoteCaller, RemoteTimeouts, fault_of
-from coatcheck.remotes.errors import RESULT_TOO_SLOW, RemoteFaulty, RemoteRefused
-from coatcheck.remotes.protocol import RemoteResult
+from coatcheck.remotes.protocol import RESULT_TOO_SLOW, RemoteFaulty, RemoteRefused, RemoteResult
 
 BINARY: Final = "application/octet-stream"
 JSON: Final = "application/json"

@@ -22,13 +22,6 @@ import msgspec
 
 from coatcheck.encoding import encode
 from coatcheck.remotes.caller import HANGS, RemoteTimeouts, decoded, of_each, shown, timed_out
-from coatcheck.remotes.errors import (
-    RemoteError,
-    RemoteFaulty,
-    RemoteMisdefined,
-    RemoteRefused,
-    RemoteUnreachable,
-)
 from coatcheck.remotes.files import BINARY, Files, held, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of
 from coatcheck.remotes.protocol import (
@@ -37,11 +30,16 @@ from coatcheck.remotes.protocol import (
     TIMED_OUT_THERE,
     Reattach,
     RemoteCompleted,
+    RemoteError,
     RemoteFailed,
+    RemoteFaulty,
+    RemoteMisdefined,
+    RemoteRefused,
     RemoteResult,
     RemoteRunning,
     RemoteStatus,
     RemoteUnknown,
+    RemoteUnreachable,
     SpawnRequest,
 )
 

@@ -10,7 +10,6 @@ import msgspec
 
 from coatcheck.encoding import encode
 from coatcheck.remotes.caller import garbage
-from coatcheck.remotes.errors import RemoteRefused
 from coatcheck.remotes.files import (
     BINARY,
     DURATION,
@@ -22,7 +21,7 @@ from coatcheck.remotes.files import (
     is_data_url,
     is_url,
 )
-from coatcheck.remotes.protocol import RemoteResult, SpawnRequest
+from coatcheck.remotes.protocol import RemoteRefused, RemoteResult, SpawnRequest
 
 ID_CHARACTERS_MAX: Final = 256
 _PATH_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._~-]*")

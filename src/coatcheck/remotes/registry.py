@@ -27,12 +27,11 @@ from coatcheck.remotes.definitions import (
     RunpodTarget,
     read_definition,
 )
-from coatcheck.remotes.errors import RemoteMisdefined
 from coatcheck.remotes.fal import FalRemote
 from coatcheck.remotes.files import Files
 from coatcheck.remotes.http import HttpRemote
 from coatcheck.remotes.modal import ModalRemote, load_modal
-from coatcheck.remotes.protocol import Remote
+from coatcheck.remotes.protocol import Remote, RemoteMisdefined
 from coatcheck.remotes.replicate import ReplicateRemote
 from coatcheck.remotes.runpod import RunpodRemote
 

@@ -13,7 +13,6 @@ from urllib.parse import parse_qs, quote, urlsplit
 import msgspec
 
 from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, garbage, of_each, sentence
-from coatcheck.remotes.errors import RemoteRefused
 from coatcheck.remotes.files import Files, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of, seconds
 from coatcheck.remotes.protocol import (
@@ -22,6 +21,7 @@ from coatcheck.remotes.protocol import (
     Reattach,
     RemoteCompleted,
     RemoteFailed,
+    RemoteRefused,
     RemoteResult,
     RemoteRunning,
     RemoteStatus,

@@ -14,7 +14,6 @@ from urllib.parse import quote
 import msgspec
 
 from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, of_each, sentence
-from coatcheck.remotes.errors import RemoteRefused
 from coatcheck.remotes.files import Files, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of, seconds
 from coatcheck.remotes.protocol import (
@@ -24,6 +23,7 @@ from coatcheck.remotes.protocol import (
     Reattach,
     RemoteCompleted,
     RemoteFailed,
+    RemoteRefused,
     RemoteResult,
     RemoteRunning,
     RemoteStatus,

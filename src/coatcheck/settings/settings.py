@@ -34,9 +34,13 @@ from coatcheck.sealing import KEY_CHARACTERS_MIN
 from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
-from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
-from coatcheck.settings.issuers import SECRET_CHARACTERS_MIN, TokenIssuer, check_apart
-from coatcheck.settings.parsers import SettingRefused
+from coatcheck.settings.parsers import (
+    GRAPH_OPERATIONS,
+    SECRET_CHARACTERS_MIN,
+    SettingRefused,
+    TokenIssuer,
+    check_apart,
+)
 from coatcheck.settings.targets import (
     CONCURRENCY_MAX,
     ONLY_TARGET,

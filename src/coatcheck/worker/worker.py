@@ -17,7 +17,7 @@ from typing import assert_never
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.core.job_stats import JobStatsRecorder
+from coatcheck.core.process_metrics import JobStatsRecorder
 from coatcheck.core.queries import leases
 from coatcheck.core.queries.leases import FinishedJob, Settlement
 from coatcheck.core.queries.limits import declare_limits

@@ -17,7 +17,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import get_default_algorithms
 
-from coatcheck.settings.issuers import TokenIssuer
+from coatcheck.settings.parsers import TokenIssuer
 
 ISSUER = "https://issuer.example"
 AUDIENCE = "coatcheck"

@@ -19,7 +19,7 @@ from coatcheck.domain.errors import Unauthenticated
 from coatcheck.domain.tenants import ALL_SCOPES, USER_SCOPES, OrgLimits, Principal, RateLimit, Scope
 from coatcheck.http.auth.tokens import TokenCheck
 from coatcheck.settings import Settings
-from coatcheck.settings.issuers import TokenIssuer
+from coatcheck.settings.parsers import TokenIssuer
 from tests.http.auth.issuers import (
     ANOTHER_RSA,
     AUDIENCE,

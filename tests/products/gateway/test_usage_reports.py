@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coatcheck.core.queries import usage_reports
+from coatcheck.core.queries import usage
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import from_text
 from coatcheck.maintenance.retention import StatsPruner
@@ -211,5 +211,5 @@ async def test_reports_are_kept_for_more_than_a_year(
         TODAY - timedelta(days=3),
     )
     assert await StatsPruner(line).tick() > 0
-    (left,) = await usage_reports.list_all(line, "default")
+    (left,) = await usage.list_reports(line, "default")
     assert left.first_day == TODAY - timedelta(days=2)

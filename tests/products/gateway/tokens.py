@@ -7,7 +7,7 @@ from typing import Any
 
 import jwt
 
-from coatcheck.settings.issuers import TokenIssuer
+from coatcheck.settings.parsers import TokenIssuer
 
 SECRET = "a secret that is shared with the issuer of tests"
 USERS = TokenIssuer(issuer="users", audience="coatcheck", secret=SECRET)

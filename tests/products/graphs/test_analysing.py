@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from coatcheck.products.graphs.analysis_request import RESULT_INLINE_BYTES_MAX
-from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
+from coatcheck.settings.parsers import GRAPH_OPERATIONS
 from tests.deployment import Deployment
 from tests.products.graphs.archives import PROGRAM, post, zipped
 from tests.waiting import eventually_async

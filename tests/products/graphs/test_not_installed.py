@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
+from coatcheck.settings.parsers import GRAPH_OPERATIONS
 from tests.deployment import Deployment, Server
 from tests.products.graphs.archives import PROGRAM, post, zipped
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
+from coatcheck.settings.parsers import GRAPH_OPERATIONS
 from tests.deployment import Deployment
 from tests.products.graphs.archives import post, zipped
 from tests.products.graphs.model import Shown, completion, serving_a_model

@@ -18,7 +18,7 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import PIECE_BYTES, store_pieces
 from coatcheck.domain.ids import new_id
 from coatcheck.products.graphs.analysis_request import RESULT_INLINE_BYTES_MAX
-from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
+from coatcheck.settings.parsers import GRAPH_OPERATIONS
 from tests.blobs.stores import BlobStore
 from tests.deployment import Deployment
 from tests.products.graphs.archives import PROGRAM, post, zipped

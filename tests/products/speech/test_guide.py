@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck.cli.data_dir import ISSUER
-from coatcheck.settings.issuers import TokenIssuer
+from coatcheck.settings.parsers import TokenIssuer
 from tests.markdown import REPOSITORY, pages
 from tests.products.speech.speech_deployment import seconds_of, speech_deployment
 

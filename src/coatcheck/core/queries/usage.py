@@ -1,6 +1,6 @@
-"""Queries about usage: read it, roll it up.
+"""Queries about usage: read it, roll it up; make each usage report once, list and find reports.
 
-The statements that end jobs write it; ``core/schema/0010_usage.sql`` says how.
+The statements that end jobs write usage; ``core/schema/0010_usage.sql`` says how.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from datetime import date
 from uuid import UUID
 
+import asyncpg
+import msgspec
+
 from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
-from coatcheck.domain.usage import UsageRow
+from coatcheck.domain.usage import UsageReport, UsageReportItem, UsageRow, UsageTotals
 
 
 async def read(
@@ -52,3 +55,48 @@ async def roll_up(db: Connection, rows_max: int) -> RolledUp:
     """Move a chunk of deltas into the sums."""
     rows = await sql.fetch(db, "usage/roll_up", rows_max=rows_max)
     return RolledUp(rows[0]["deltas"], list(rows[0]["groups"]))
+
+
+async def make_reports(
+    db: Connection, period: str, *, rows_max: int, after_seconds: int, days_back: int
+) -> int:
+    """Make missing reports, and write their webhook deliveries. Returns how many."""
+    made = await sql.fetch(
+        db,
+        "usage/make_reports",
+        period=period,
+        rows_max=rows_max,
+        after_seconds=after_seconds,
+        days_back=days_back,
+    )
+    return len(made)
+
+
+async def list_reports(db: Connection, org: str) -> list[UsageReport]:
+    """An organisation's reports without their items, newest first."""
+    return [_report(row) for row in await sql.fetch(db, "usage/list_reports", org=org)]
+
+
+async def find_report(db: Connection, org: str, report: UUID) -> UsageReport | None:
+    rows = await sql.fetch(db, "usage/find_report", org=org, report=report)
+    return _report(rows[0], rows[0]["items"]) if rows else None
+
+
+async def prune_reports(db: Connection, kept_days: int, rows_max: int) -> int:
+    """Delete expired reports. Returns how many."""
+    deleted: int = await sql.value(
+        db, "usage/prune_reports", keep_days=kept_days, rows_max=rows_max
+    )
+    return deleted
+
+
+def _report(row: asyncpg.Record, items: str = "[]") -> UsageReport:
+    return UsageReport(
+        id=row["id"],
+        period=row["period"],
+        first_day=row["first_day"],
+        last_day=row["last_day"],
+        created_at=row["created_at"],
+        totals=msgspec.json.decode(row["totals"], type=UsageTotals),
+        items=msgspec.json.decode(items, type=list[UsageReportItem]),
+    )

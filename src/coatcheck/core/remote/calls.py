@@ -44,14 +44,15 @@ from coatcheck.domain.remote_work import (
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.egress import guard_of
 from coatcheck.remotes import Remote, Remotes
-from coatcheck.remotes.errors import RemoteMisdefined, RemoteUnreachable
 from coatcheck.remotes.protocol import (
     RemoteCompleted,
     RemoteFailed,
+    RemoteMisdefined,
     RemoteRunning,
     RemoteStatus,
     RemoteUnclear,
     RemoteUnknown,
+    RemoteUnreachable,
 )
 from coatcheck.settings import Settings
 from coatcheck.telemetry import context, metrics

@@ -37,7 +37,7 @@ from coatcheck.domain.remote_work import (
 )
 from coatcheck.domain.service_definition import TargetSecrets, encode_secrets
 from coatcheck.remotes import Remote, Remotes
-from coatcheck.remotes.errors import (
+from coatcheck.remotes.protocol import (
     RESULT_TOO_SLOW,
     RemoteError,
     RemoteFaulty,

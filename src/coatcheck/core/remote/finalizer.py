@@ -31,7 +31,7 @@ from coatcheck.domain.remote_work import decode_destination
 from coatcheck.domain.retry import JOB_BACKOFF
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.remotes import Remote
-from coatcheck.remotes.errors import (
+from coatcheck.remotes.protocol import (
     RESULT_TOO_SLOW,
     RemoteError,
     RemoteFaulty,

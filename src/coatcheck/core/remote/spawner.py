@@ -26,14 +26,14 @@ from coatcheck.domain.remote_work import FIRST_POLL_SECONDS, RemoteWork, encode_
 from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.states import State
 from coatcheck.remotes import Remote, SpawnRequest
-from coatcheck.remotes.errors import (
+from coatcheck.remotes.protocol import (
+    Reattach,
     RemoteError,
     RemoteFaulty,
     RemoteMisdefined,
     RemoteRefused,
     RemoteUnreachable,
 )
-from coatcheck.remotes.protocol import Reattach
 
 _log = logging.getLogger(__name__)
 _OPERATORS_MISTAKES: Final = frozenset(

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from coatcheck.domain.errors import Unauthenticated
 from coatcheck.domain.tenants import USER_SCOPES, Principal, Scope, is_org_id, is_user_id
-from coatcheck.settings.issuers import TokenIssuer
+from coatcheck.settings.parsers import TokenIssuer
 
 _log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.core.queries import copy_format, jobs
-from coatcheck.core.queries.copy_format import END, NULL, SIGNATURE
+from coatcheck.core.queries import jobs
+from coatcheck.core.queries.jobs import END, NULL, SIGNATURE, copy_field
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.notifications import CHANGED, READY, Notifier
@@ -144,8 +144,7 @@ async def encode(snapshot: IngestSnapshot, first: int, blocks: Iterable[TaskBloc
                 common,
                 _unnamed(-1, 4, index, payload_size)
                 if custom_id is None
-                else copy_format.field(custom_id.encode())
-                + _index_and_length(4, index, payload_size),
+                else copy_field(custom_id.encode()) + _index_and_length(4, index, payload_size),
                 prefix,
                 given,
                 suffix,
@@ -163,11 +162,11 @@ def _common(snapshot: IngestSnapshot) -> tuple[bytes, Callable[[str], bytes]]:
     first = _text(snapshot.lane) + _text(snapshot.endpoint)
     last = b"".join(
         [
-            copy_format.field(struct.pack(">h", snapshot.failures_max)),
+            copy_field(struct.pack(">h", snapshot.failures_max)),
             _text(snapshot.owner),
             NULL if snapshot.request_id is None else _text(snapshot.request_id),
-            copy_format.field(snapshot.run.bytes),
-            copy_format.field(struct.pack(">h", NOTIFIES_FAILURES))
+            copy_field(snapshot.run.bytes),
+            copy_field(struct.pack(">h", NOTIFIES_FAILURES))
             if snapshot.notifies_failures
             else NULL,
         ]
@@ -180,7 +179,7 @@ def _common(snapshot: IngestSnapshot) -> tuple[bytes, Callable[[str], bytes]]:
 
 
 def _text(value: str) -> bytes:
-    return copy_format.field(value.encode())
+    return copy_field(value.encode())
 
 
 _PAGE_ROWS_MAX: Final = 200

@@ -55,8 +55,8 @@ def _result_stores() -> Mapping[str, ResultStore]:
 
 
 def _operator_remotes(settings: Settings) -> Mapping[str, OperatorRemote]:
-    from coatcheck.core.remote.operator_remotes import check_operator_remote
     from coatcheck.core.remote.result_store import OPERATORS_PREFIX
+    from coatcheck.remotes.definitions import check_operator_remote
 
     for name, remote in settings.remotes.items():
         check_operator_remote(f"COATCHECK_REMOTES: {name}", remote)

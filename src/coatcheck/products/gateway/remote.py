@@ -19,8 +19,7 @@ from coatcheck.domain.registration import remote_definition
 from coatcheck.domain.service_definition import ADAPTERS
 from coatcheck.products.gateway.executor import inline_answer, is_text, storable_type
 from coatcheck.remotes.definitions import read_definition
-from coatcheck.remotes.errors import RemoteMisdefined
-from coatcheck.remotes.protocol import RemoteResult
+from coatcheck.remotes.protocol import RemoteMisdefined, RemoteResult
 
 _OPERATORS: Final = "operator"
 _OF_OPERATORS: Final = frozenset({"kind", "adapter", "name"})

@@ -57,7 +57,7 @@ from coatcheck.products.graphs.analysis_request import (
 )
 from coatcheck.service import Service
 from coatcheck.settings import Settings
-from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS, GRAPH_OPERATIONS, GRAPHS_SERVICE
+from coatcheck.settings.parsers import GRAPH_ENDPOINTS, GRAPH_OPERATIONS, GRAPHS_SERVICE
 from coatcheck.worker.executors.isolated import FolderNotMade, IsolatedExecutor
 from coatcheck.worker.input_disposal import InputDisposal
 from coatcheck.worker.reports import JobReporter

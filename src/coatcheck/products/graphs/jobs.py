@@ -25,7 +25,7 @@ from coatcheck.http.routing import Access, ResponseSpec, Route
 from coatcheck.http.watching import NOT_MODIFIED, RETRY_AFTER_HEADER
 from coatcheck.products.graphs import schemas
 from coatcheck.products.graphs.analysis_request import StoredGraphResult, decode_request
-from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS, GRAPHS_SERVICE
+from coatcheck.settings.parsers import GRAPH_ENDPOINTS, GRAPHS_SERVICE
 
 BASE: Final = "/v1/graphs/jobs/"
 API_VERSION: Final = (b"x-api-version", b"1")

@@ -56,7 +56,7 @@ from coatcheck.http.watching import WAIT_PARAMETERS
 from coatcheck.products.graphs import extra, schemas
 from coatcheck.products.graphs.analysis_request import AnalysisRequest, encode_request
 from coatcheck.products.graphs.jobs import API_VERSION, ENDED, HEADERS, NO_UNITS, UNITS, GraphsJobs
-from coatcheck.settings.graph_operations import GRAPH_OPERATIONS, graph_endpoint
+from coatcheck.settings.parsers import GRAPH_OPERATIONS, graph_endpoint
 
 _log = logging.getLogger(__name__)
 

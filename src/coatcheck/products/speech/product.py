@@ -67,7 +67,7 @@ def _result_stores() -> Mapping[str, ResultStore]:
 
 
 def _operator_remotes(settings: Settings) -> Mapping[str, OperatorRemote]:
-    from coatcheck.core.remote.operator_remotes import check_operator_remote
+    from coatcheck.remotes.definitions import check_operator_remote
 
     if settings.speech_target is None:
         return {}
