@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from coatcheck.core.queries import sql
-from coatcheck.core.queries.claims import LimitedClaim
+from coatcheck.core.queries.claims import LimitedClaim, claim_limited
 from coatcheck.core.queries.limits import set_limit
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
 from tests.db.blocking import until_blocked
@@ -131,3 +131,17 @@ async def test_a_worker_waits_for_the_claim_before_it_to_commit(
     await until_blocked(connection, "coatcheck test claimer")
     await connection.execute("COMMIT")
     assert await claim == []
+
+
+async def test_a_worker_gives_up_waiting_for_a_claim_that_is_frozen_and_looks_again_soon(
+    connection: AsyncpgConnection, workers: list[Claimer]
+) -> None:
+    """All workers of a process share the connection that waits."""
+    await put_queue(connection, 5, org="a")
+    await set_limit(workers[0].line, ConcurrencyLimit("a", "org", "", 1))
+    await connection.execute(sql("claims/begin"))
+    order = workers[0].order(5)
+    assert await claim_limited(workers[0].line, order) == []
+    assert order.look_again_seconds is not None
+    await connection.execute("COMMIT")
+    assert len(await workers[0].claim_limited(5)) == 1

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from coatcheck.db.connection import PINNED_PLANS
+from coatcheck.db.connection import PINNED_PLANS, RawConnection
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.errors import retried
 from coatcheck.db.pool import Pool, PooledConnection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from tests.db.blocking import until_blocked
 from tests.db.edge_guard import AsyncpgConnection
+from tests.db.lossy_proxy import LossyProxy
 from tests.db.rows import connected
 from tests.waiting import eventually_async
 
@@ -150,6 +151,58 @@ async def test_one_that_is_cancelled_while_it_waits_takes_no_session_with_it(
         await eventually_async(closed, "the sessions of those who were cancelled are closed")
     await asyncio.gather(*(each.fetch(LOCK) for each in components))
     assert await sessions(connection) <= SIZE
+
+
+async def test_one_that_is_cancelled_just_before_a_session_is_returned_is_cancelled(
+    pool: Pool,
+) -> None:
+    lent = [await pool.borrow({}, is_long=False) for _ in range(SIZE)]
+    waiting = asyncio.create_task(pool.borrow({}, is_long=False))
+    await asyncio.sleep(0)  # it runs until it waits
+    waiting.cancel()
+    for session in lent:
+        pool.give_back(session, is_long=False)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    pool.give_back(await pool.borrow({}, is_long=False), is_long=False)
+
+
+async def test_a_transaction_whose_server_falls_silent_ends_and_returns_its_turn(dsn: str) -> None:
+    async def transaction(raw: RawConnection) -> None:
+        async with raw.transaction():
+            await raw.execute(LOCK)
+
+    async with LossyProxy.before(dsn) as proxy:
+        pool = Pool(proxy.dsn, size=1)
+        component = pool.connection("component", statement_seconds_max=0.5)
+        await component.fetch("SELECT 1")
+        proxy.lose_answers(after=b"pg_advisory")
+        with pytest.raises(OutcomeUnknown):
+            await component.run(transaction)
+        proxy.cut()
+        assert await pool.connection("other").fetch("SELECT 1")
+        await pool.close()
+
+
+async def test_a_statement_that_takes_too_long_is_cancelled_and_leaves_the_idle_sessions(
+    pool: Pool, dsn: str, connection: AsyncpgConnection
+) -> None:
+    async def nobody_waits() -> bool:
+        waiting: int = await connection.fetchval(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        return waiting == 0
+
+    session, other = [await pool.borrow({}, is_long=False) for _ in range(2)]
+    for each in (session, other):
+        pool.give_back(each, is_long=False)
+    async with held_lock(dsn):
+        with pytest.raises(OutcomeUnknown):
+            await pool.connection("hasty", statement_seconds_max=0.2).fetch(LOCK)
+        await eventually_async(nobody_waits, "the statement is cancelled")
+    assert not session.raw.is_closed()
+    assert not other.raw.is_closed()
 
 
 async def test_each_component_has_its_own_settings_even_if_the_pool_is_full(pool: Pool) -> None:

@@ -37,6 +37,7 @@ Result = TypeVar("Result")
 
 APPLICATION_NAME: Final = "pool"
 _KEPT_FROM_LONG_STATEMENTS: Final = 2
+_ROLLBACK_SECONDS_MAX: Final = 2.0
 IDLE_SECONDS_MAX: Final = 60.0
 
 
@@ -145,7 +146,7 @@ class Pool:
         except asyncio.CancelledError:
             if waiter.granted.done() and not waiter.granted.cancelled():
                 self._end_turn(is_long)
-            else:
+            elif waiter in self._waiters:  # unless a session was returned since it was cancelled
                 self._waiters.remove(waiter)
             raise
 
@@ -261,15 +262,22 @@ class PooledConnection(Connection):
     async def _run_on(
         self, session: _Session, work: Callable[[RawConnection], Awaitable[Result]]
     ) -> Result:
+        limit = asyncio.timeout(self._statement_seconds_max)
+        # A transaction that is cut off rolls back first, and waits for an answer. If the server is
+        # gone without a word, there is none.
+        rollback_limit = asyncio.get_running_loop().call_later(
+            self._statement_seconds_max + _ROLLBACK_SECONDS_MAX, session.raw.terminate
+        )
         try:
-            async with asyncio.timeout(self._statement_seconds_max):
+            async with limit:
                 result = await work(session.raw)
         except Exception as error:
             known = translate(error, in_flight=True)
             if known is None:
                 self._pool.give_back(session, is_long=self._is_long)
                 raise
-            if isinstance(known, OutcomeUnknown):
+            is_broken = session.raw.is_closed() or not limit.expired()
+            if isinstance(known, OutcomeUnknown) and is_broken:
                 self._pool.drop_broken(session, is_long=self._is_long)
             else:
                 self._pool.drop(session, is_long=self._is_long)
@@ -278,5 +286,7 @@ class PooledConnection(Connection):
             # Cancelled half-way: the protocol may be in the middle of a message.
             self._pool.drop(session, is_long=self._is_long)
             raise
+        finally:
+            rollback_limit.cancel()
         self._pool.give_back(session, is_long=self._is_long)
         return result

@@ -12,11 +12,11 @@ meanwhile, and moves the rates on by what it claimed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import asyncpg
 
@@ -39,6 +39,11 @@ from coatcheck.domain.claim_choice import (
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import RATE_BURST_SECONDS, RUN_QUEUES_SCANNED_MAX
 
+Claimed = TypeVar("Claimed")
+
+_LOCKED_SECONDS: Final = 0.5
+"""Until the next try, after another claim has kept the lock for seconds."""
+
 
 async def claim_limited(db: Connection, order: ClaimOrder) -> list[ClaimedJob]:
     """Claim jobs of queues under a limit, never more than the limits allow.
@@ -53,7 +58,17 @@ async def claim_limited(db: Connection, order: ClaimOrder) -> list[ClaimedJob]:
                 crash_point("claim.limited_not_committed")
             return claimed
 
-    return await db.run(claim)
+    return await unless_locked(order, db.run(claim))
+
+
+async def unless_locked(order: ClaimOrder, claim: Awaitable[list[Claimed]]) -> list[Claimed]:
+    """What a claim under a lock claimed: nothing, if it did not get the lock in time. Then the
+    order says when to look again."""
+    try:
+        return await claim
+    except asyncpg.LockNotAvailableError:
+        order.look_again_seconds = _LOCKED_SECONDS
+        return []
 
 
 @asynccontextmanager

@@ -376,7 +376,9 @@ SELECT pg_advisory_xact_lock(x'436F61744C69'::bigint)
 -- name: begin
 -- Begin the transaction of a claim under limits and take its lock. READ COMMITTED whatever the
 -- database's default is: every later statement has a snapshot of its own, younger than the lock.
+-- The wait is bounded: all workers of a process share the connection, and the holder may be frozen.
 BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL lock_timeout = '5s';
 /* include claims/lock */
 
 -- name: look

@@ -45,7 +45,8 @@ FOR UPDATE SKIP LOCKED
 -- The counts of ended processes, locked for adding to: core/schema/0011_telemetry.sql creates the row.
 SELECT m.samples FROM process_metrics AS m WHERE m.kind = 'gone' FOR UPDATE
 
--- name: push
+-- name: push once
+-- A repeat would find its own number and take the row for one that was folded.
 -- Replace the samples of a process. Not if it was folded meanwhile: then there is no row, and adding to
 -- it would count everything twice. Not if a later push overtook this one.
 --

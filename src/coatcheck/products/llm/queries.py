@@ -21,6 +21,7 @@ from coatcheck.core.queries.claims import (
     held_max,
     look,
     take_arguments,
+    unless_locked,
 )
 from coatcheck.core.queries.leases import ClaimOrder, claimed_jobs
 from coatcheck.db.connection import Connection, RawConnection
@@ -95,7 +96,7 @@ async def claim(
         async with claim_transaction(connection, sql("begin_claim")):
             return await _read_and_claim(connection, order, offers, turn_seconds)
 
-    return await db.run(read_and_claim)
+    return await unless_locked(order, db.run(read_and_claim))
 
 
 async def _read_and_claim(

@@ -9,7 +9,9 @@ JOIN jobs AS j ON j.org_id = a.org_id AND j.id = a.job_id
 -- Begin the transaction of a claim and take its lock ("CoatLl"): llm jobs are claimed one claim at a
 -- time. The lock is held until the transaction ends. It is taken before the snapshot of the first
 -- read, so that this read counts every permit of earlier claims.
+-- The wait is bounded: all workers of a process share the connection, and the holder may be frozen.
 BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL lock_timeout = '5s';
 SELECT pg_advisory_xact_lock(x'436F61744C6C'::bigint)
 
 -- name: claim
