@@ -9,27 +9,29 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.remote.calls import RemoteCalls
-from coatcheck.core.webhook_payloads import WebhookPayloads
 from coatcheck.db.database import Database
-from coatcheck.http.app import ProductRoutes
-from coatcheck.http.context import ServerContext
-from coatcheck.http.job_adapters import JobAdapter
-from coatcheck.http.job_resource import JobResource
-from coatcheck.http.routes import usage, webhook_deliveries
-from coatcheck.http.routing import Route
 from coatcheck.maintenance.remote_poller import Poller, RemoteCleanup
 from coatcheck.product import Product, ProductContext, Products, WorkerContext
 from coatcheck.service import Service
 from coatcheck.settings import Settings
 from coatcheck.worker.worker import Worker
 
+if TYPE_CHECKING:
+    from coatcheck.core.webhook_payloads import WebhookPayloads
+    from coatcheck.http.app import ProductRoutes
+    from coatcheck.http.context import ServerContext
+    from coatcheck.http.job_adapters import JobAdapter
+    from coatcheck.http.routing import Route
+
 
 def product_routes(products: Products) -> Sequence[ProductRoutes]:
     """The routes of all products, and the route that serves their webhook payloads."""
+    from coatcheck.http.app import ProductRoutes  # a worker loads no server
+
     routed = [each for each in products if each.routes is not None]
     return [
         *(
@@ -54,6 +56,8 @@ def _routes(product: Product, products: Products, server: ServerContext) -> Sequ
 
 def _webhook_messages(products: Products, server: ServerContext) -> Sequence[Route]:
     """The routes of webhooks that a receiver fetches instead of being posted to."""
+    from coatcheck.http.routes import webhook_deliveries
+
     render = webhook_payloads(products, server).body
     return webhook_deliveries.message_routes(
         server.engine.webhooks, render, server.draining, server.gate
@@ -69,6 +73,10 @@ def _adapters(products: Products, server: ServerContext) -> Mapping[str, JobAdap
 
 def webhook_payloads(products: Products, server: ServerContext) -> WebhookPayloads:
     """The webhook payloads: each product renders those of its jobs and of its other subjects."""
+    from coatcheck.core.webhook_payloads import WebhookPayloads
+    from coatcheck.http.job_resource import JobResource
+    from coatcheck.http.routes import usage
+
     payloads = {
         name: jobs.payload
         for name, jobs in _adapters(products, server).items()
