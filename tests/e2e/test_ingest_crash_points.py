@@ -91,10 +91,8 @@ async def create(deployment: Deployment) -> str:
             if number % (TASKS // BAD_LINES) == 0:
                 yield b"oops\n"
 
-    deployment = await _deployment(deployment)
-    stored = await store_pieces(
-        deployment.engine.blobs, list_key(deployment, new.uuid, part), body()
-    )
+    database = await _deployment(deployment)
+    stored = await store_pieces(deployment.engine.blobs, list_key(database, new.uuid, part), body())
     await deployment.engine.extension(BatchRepository).create(
         new,
         NewPart(
@@ -226,7 +224,7 @@ async def test_a_list_is_taken_in_once_though_postgresql_dies_in_the_middle_of(
         if what == "a rerun":
             await converged(deployment, batch)
             await deployment.engine.extension(BatchRepository).rerun(batch, Selection(), org=ORG)
-        await deployment.wait_until_blocked("coatcheck ingest")
+        await deployment.wait_until_blocked("coatcheck pool")
         await asyncio.to_thread(pg_server.kill)  # and with it goes the gate
         await asyncio.to_thread(pg_server.start)
         await deployment.reconnect()

@@ -163,9 +163,9 @@ async def test_an_export_outlives_a_death_of_postgresql(
 async def put_with_artifacts(deployment: Deployment) -> LongRun:
     """A batch some of whose tasks have artifacts, in the first chunk that goes and in the last."""
     made = await put_long_run(deployment.sql, STATES)
-    deployment = await deployment.engine.deployment()
+    database = await deployment.engine.deployment()
     for index in (0, 1, 4_000, 5_998, 5_999):
-        key = artifact_key(deployment, made.task(index))
+        key = artifact_key(database, made.task(index))
         await deployment.engine.blobs.put(key, b"an artifact")
         await deployment.sql.execute(
             "INSERT INTO artifacts VALUES ($1, $2, 'file', $3, 'text/plain', 11, '')",
@@ -173,7 +173,7 @@ async def put_with_artifacts(deployment: Deployment) -> LongRun:
             made.task(index),
             key,
         )
-    other = artifact_key(deployment, new_id())
+    other = artifact_key(database, new_id())
     await deployment.engine.blobs.put(other, b"of another job")
     await deployment.engine.extension(BatchRepository).delete(to_text(made.batch), org=made.org)
     return made

@@ -89,7 +89,7 @@ async def test_a_job_is_done_once_though_postgresql_dies_while(
     await hold_up(jobs, what)
     ticket = await jobs.submit(retries=0)
     async with jobs.working_here():
-        await jobs.deployment.wait_until_blocked("coatcheck remote calls")
+        await jobs.deployment.wait_until_blocked("coatcheck pool")
         await asyncio.to_thread(pg_server.kill)  # and with it goes the gate
         await asyncio.to_thread(pg_server.start)
         await jobs.deployment.reconnect()
