@@ -1,11 +1,40 @@
-"""The part that lists the fixed limits."""
+"""The parts that list the bounds on one caller and the fixed limits."""
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
+
+import coatcheck
 from coatcheck.domain import limits
+from coatcheck.domain.bounds import BOUNDS, Bound, CountedBound
+from coatcheck.settings import SETTINGS
 from scripts.reference.parts import code, described_names, prose, table
 
 _BINARY = (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
+
+
+def _bounds() -> str:
+    for found in pkgutil.walk_packages(coatcheck.__path__, "coatcheck."):
+        if not found.name.endswith("__main__"):
+            import_module(found.name)
+    return table(
+        ["name", "what is bounded", "bound", "response"],
+        (
+            [code(name), each.of, _bound(each), each.response + _counted(each)]
+            for name, each in sorted(BOUNDS.items())
+        ),
+    )
+
+
+def _bound(bound: Bound) -> str:
+    declared = [SETTINGS[name] for name in bound.settings]
+    changed_by = [f"{prose(each.variable)}: {each.shown_default}" for each in declared]
+    return "; ".join([*changed_by, bound.value] if bound.value else changed_by)
+
+
+def _counted(bound: Bound) -> str:
+    return "" if isinstance(bound, CountedBound) else ". Not counted"
 
 
 def _limits() -> str:
@@ -28,4 +57,4 @@ def _value(name: str, value: object) -> str:
     return f"{value:,}"
 
 
-PARTS = {"the limits": _limits}
+PARTS = {"the bounds": _bounds, "the limits": _limits}

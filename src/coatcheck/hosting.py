@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.db.database import Database
+from coatcheck.domain.bounds import Bound
 from coatcheck.maintenance.remote_poller import Poller, RemoteCleanup
 from coatcheck.product import Product, ProductContext, Products, WorkerContext
 from coatcheck.service import Service
@@ -193,6 +194,15 @@ async def open_workers(
             if each.workers is not None:
                 workers += await closing.enter_async_context(each.workers(context))
         yield workers
+
+
+Bound(
+    "calls",
+    of="calls to upstreams, starts of remote work and page fetches that a worker has in progress "
+    "in a lane",
+    response="the job waits; handlers have separate slots",
+    settings=["calls_concurrency"],
+)
 
 
 def _call_settings(settings: Settings) -> Settings:

@@ -8,7 +8,12 @@ import pytest
 
 from coatcheck.domain.errors import ServerBusy, TooManyBytesInFlight
 from coatcheck.http import memory_budget
-from coatcheck.http.memory_budget import SHARE_OF_ONE, WAITING_OF_ONE_MAX, ByteBudget
+from coatcheck.http.memory_budget import (
+    ANSWERS,
+    SHARE_OF_ONE,
+    WAITING_OF_ONE_MAX,
+    ByteBudget,
+)
 
 TOTAL = 4_000
 SHARE = TOTAL // SHARE_OF_ONE
@@ -16,7 +21,7 @@ LONG = 60.0
 
 
 def budget() -> ByteBudget:
-    return ByteBudget("answers", TOTAL, is_of_bodies=False)
+    return ByteBudget(ANSWERS, TOTAL, is_of_bodies=False)
 
 
 async def test_one_caller_gets_a_share_and_leaves_the_rest_to_others() -> None:

@@ -30,7 +30,13 @@ from coatcheck.db.connection import (
     open_connection,
 )
 from coatcheck.db.errors import translate
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.limits import (
+    ENGINE_CONNECTIONS_MAX,
+    SERVER_CONNECTIONS_MAX,
+    WORKER_CONNECTIONS_MAX,
+)
 from coatcheck.telemetry import metrics
 
 Result = TypeVar("Result")
@@ -39,6 +45,14 @@ APPLICATION_NAME: Final = "pool"
 _KEPT_FROM_LONG_STATEMENTS: Final = 2
 _ROLLBACK_SECONDS_MAX: Final = 2.0
 IDLE_SECONDS_MAX: Final = 60.0
+_CONNECTIONS: Final = CountedBound(
+    "database_pool",
+    of="connections of a process to PostgreSQL; those of its pool are shared by everything that "
+    "has none of its own ([how many](../how-to/operate-postgresql.md#connections))",
+    value=f"{SERVER_CONNECTIONS_MAX} of a server, {WORKER_CONNECTIONS_MAX} of a worker, "
+    f"{ENGINE_CONNECTIONS_MAX} of an engine",
+    response="waits for a turn, in order; after 30 s 503 `database_unavailable`, `Retry-After`",
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -242,7 +256,7 @@ class PooledConnection(Connection):
                     raise
         except Exception as error:
             if isinstance(error, TimeoutError) and wait.expired():
-                metrics.record_bound_met("database_pool")
+                metrics.record_bound_met(_CONNECTIONS)
                 raise DatabaseUnavailable(
                     f"no connection to PostgreSQL was free for {self._name}"
                 ) from error

@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 
 import pycares
 
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import LookUpRefused, ResolverBusy, TooManyLookUps
 from coatcheck.egress.urls import Address
 from coatcheck.telemetry import metrics
@@ -43,6 +44,23 @@ FAILURE_SECONDS: Final = 5.0
 """How long a name that failed or timed out is not queried again."""
 FAILURES_MAX: Final = 4_096
 """How many failed names are remembered; the oldest are dropped first."""
+_LOOK_UPS_OF_ORG: Final = CountedBound(
+    "look_ups_of_org",
+    of="host names of an organisation that one process resolves at a time ([name servers]"
+    "(settings.md#coatcheck_dns_servers))",
+    value=f"{LOOK_UPS_PER_ORG_MAX}, and at most an eighth of the free places; "
+    f"{WAITING_PER_ORG_MAX} more wait for up to {TURN_SECONDS_MAX:g} s; "
+    f"{LOOK_UP_SECONDS_MAX:g} s for each name",
+    response="a submission or registration: 429 `too_many_look_ups`, `Retry-After`; a webhook or a "
+    "call to an upstream or a remote: later, without using an attempt",
+)
+_LOOK_UPS: Final = CountedBound(
+    "look_ups",
+    of="host names of all organisations that one process resolves at a time",
+    value=str(LOOK_UPS_MAX),
+    response="a submission or registration: 503 `resolver_busy`, `Retry-After`; a call: later, "
+    "without using an attempt",
+)
 
 
 class NameNotFound(Exception):
@@ -202,9 +220,9 @@ class LookUps:
 
     def _refusal(self, org: str) -> LookUpRefused:
         if org in self._held:
-            metrics.record_bound_met("look_ups_of_org")
+            metrics.record_bound_met(_LOOK_UPS_OF_ORG)
             return TooManyLookUps(round(LOOK_UP_SECONDS_MAX))
-        metrics.record_bound_met("look_ups")
+        metrics.record_bound_met(_LOOK_UPS)
         return ResolverBusy()
 
     # Failures

@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from coatcheck.domain import ids
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import CoatcheckError
 from coatcheck.http.gate import Gate
 from coatcheck.http.problem_formats import unrouted_format
@@ -36,6 +37,20 @@ LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::
 OVER_MAX: Final = 1_000
 """Connections over the limit that are read, or refused with an answer. More are aborted."""
 RETRY_AFTER: Final = (b"retry-after", b"2")
+CONNECTIONS_BOUND: Final = CountedBound(
+    "connections",
+    of="connections of one server; idle ones are closed first, and health checks and operators are "
+    "still answered",
+    response="503 `too_many_connections`, `Retry-After`",
+    settings=["connections"],
+)
+ADDRESS_BOUND: Final = CountedBound(
+    "connections_of_address",
+    of="connections of one address (IPv6: /64) that have shown no valid credential, on one server; "
+    "listed proxies are exempt",
+    response="429 `too_many_connections_of_address`, `Retry-After`, closed",
+    settings=["connections_per_address", "proxies"],
+)
 ANSWERED_WHEN_FULL: Final = frozenset({"/healthz", "/readyz"})
 
 _CLOSED_SHARE: Final = 20

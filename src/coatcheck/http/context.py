@@ -24,7 +24,7 @@ from coatcheck.http.gate import Backlog, Gate
 from coatcheck.http.job_adapters import JobAdapters
 from coatcheck.http.large_responses import LargeResponses
 from coatcheck.http.lifecycle import Readiness, ServerDraining
-from coatcheck.http.memory_budget import BodyBudget, ByteBudget
+from coatcheck.http.memory_budget import ANSWERS, BodyBudget, ByteBudget
 from coatcheck.http.open_responses import OpenResponseLimits, OpenResponses
 from coatcheck.http.rate_limits import RateLimiter
 from coatcheck.http.retry_after import RetryAfterEstimator
@@ -140,9 +140,7 @@ async def open_server_context(
             timeout_seconds_max=settings.call_timeout_seconds_max,
             operator_org=settings.operator_org,
         )
-        large_responses = ByteBudget(
-            "answers", settings.answer_memory_mb * _MIB, is_of_bodies=False
-        )
+        large_responses = ByteBudget(ANSWERS, settings.answer_memory_mb * _MIB, is_of_bodies=False)
         yield ServerContext(
             settings=settings,
             engine=engine,

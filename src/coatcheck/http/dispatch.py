@@ -35,6 +35,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from coatcheck.domain import ids
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import ClientGone, CoatcheckError, NotServedAsCode, Unauthenticated
 from coatcheck.http.auth.credential_watch import CredentialWatch
 from coatcheck.http.cors import CrossOrigin
@@ -485,8 +486,16 @@ def _request_ids() -> Iterator[str]:
     return (f"{boot}-{number}" for number in itertools.count(1))
 
 
+_CODE: Final = CountedBound(
+    "code",
+    of="what a browser may load as a script, a style, a worker or an object of a page",
+    value="files of the dashboard and of `/docs`",
+    response="403 `not_served_as_code`",
+)
+
+
 def _not_code(request: Request, destination: bytes | None) -> Response:
-    metrics.record_bound_met("code")
+    metrics.record_bound_met(_CODE)
     asked = str(destination or b"", "latin-1")
     return problem_of(request, NotServedAsCode(f"A page may not load this path as a {asked}."))
 

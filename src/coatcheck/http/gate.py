@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from coatcheck.core.queries.jobs import BACKLOG
 from coatcheck.domain.errors import (
     MissingScope,
     NotFound,
@@ -71,7 +72,7 @@ class Backlog:
             await self._recount(org, jobs_max)
             known = self._known.get(org)
         if known.jobs + max(jobs, 1) > jobs_max:
-            metrics.record_bound_met("backlog")
+            metrics.record_bound_met(BACKLOG)
             if jobs <= 1:
                 raise QueueFull(_RETRY_AFTER_SECONDS)
             raise QueueFull(

@@ -16,6 +16,7 @@ import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import ServerBusy, TooManyBytesInFlight
 from coatcheck.telemetry import metrics
 
@@ -28,6 +29,32 @@ ANSWER_WAIT_SECONDS_MAX: Final = 5.0
 WAITING_OF_ONE_MAX: Final = 100
 """Requests of one organisation that wait for room; more are refused at once."""
 RETRY_AFTER_SECONDS: Final = 5
+_REFUSED: Final = (
+    f"429 `too_many_bytes_in_flight` or 503 `server_busy`, `Retry-After: {RETRY_AFTER_SECONDS}`"
+)
+BODIES: Final = CountedBound(
+    "bodies",
+    of="memory for request bodies, in MiB; of those that no handler has asked for yet, 32 MiB",
+    value="one organisation: a quarter",
+    response=f"after {BODY_WAIT_SECONDS_MAX:g} s {_REFUSED}; of those that no handler has asked "
+    "for, the oldest is cut off",
+    settings=["body_memory_mb"],
+)
+_BODIES_WITHOUT_CREDENTIAL: Final = CountedBound(
+    "bodies_without_credential",
+    of="the same for callers without a credential. The sign-in form has at most 8 KiB",
+    value="a sixteenth; one address: a quarter of that",
+    response="as `bodies`",
+    settings=["body_memory_mb"],
+)
+ANSWERS: Final = CountedBound(
+    "answers",
+    of="memory for responses larger than 64 KiB while they are read, in MiB. A result is in memory "
+    "once for all its readers",
+    value="one organisation: a quarter",
+    response=f"after {ANSWER_WAIT_SECONDS_MAX:g} s {_REFUSED}",
+    settings=["answer_memory_mb"],
+)
 
 
 class _Waiting(NamedTuple):
@@ -58,7 +85,7 @@ class Reservation:
 class ByteBudget:
     """A number of bytes that callers share, with a maximum for each."""
 
-    def __init__(self, bound: metrics.Bound, bytes_max: int, *, is_of_bodies: bool) -> None:
+    def __init__(self, bound: CountedBound, bytes_max: int, *, is_of_bodies: bool) -> None:
         self._bound = bound
         self._bytes_max = bytes_max
         self._share_max = bytes_max // SHARE_OF_ONE
@@ -173,9 +200,9 @@ class BodyBudget:
     """The budgets for bodies: one for callers with a credential, one for callers without."""
 
     def __init__(self, bytes_max: int) -> None:
-        self._known = ByteBudget("bodies", bytes_max, is_of_bodies=True)
+        self._known = ByteBudget(BODIES, bytes_max, is_of_bodies=True)
         self._unknown = ByteBudget(
-            "bodies_without_credential", bytes_max // UNKNOWN_CALLERS, is_of_bodies=True
+            _BODIES_WITHOUT_CREDENTIAL, bytes_max // UNKNOWN_CALLERS, is_of_bodies=True
         )
 
     @property

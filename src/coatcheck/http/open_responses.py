@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import TooManyHeldAnswers
 from coatcheck.domain.tenants import Principal
 from coatcheck.http.connections import CONNECTIONS, CONNECTIONS_OF_ONE_ADDRESS, ClientAddresses
@@ -109,12 +110,55 @@ class OpenResponses:
         self._held[holder] += 1
 
 
-_BOUNDS: Final[Mapping[str, tuple[metrics.Bound, str]]] = {
-    "address": ("held_answers_of_address", "of this address"),
-    "strangers": ("held_answers_of_strangers", "of callers without a credential"),
-    "key": ("held_answers_of_key", "of this credential"),
-    "org": ("held_answers_of_org", "of this organisation"),
-    "all": ("held_answers_of_all", "of this server"),
+_OPEN: Final = "open responses on one server (streams, long-polls, waiting calls, live pages)"
+_REFUSED: Final = "429 `too_many_held_answers`, `Retry-After`"
+_BOUNDS: Final[Mapping[str, tuple[CountedBound, str]]] = {
+    "key": (
+        CountedBound(
+            "held_answers_of_key",
+            of=f"{_OPEN} for one credential",
+            response=_REFUSED,
+            settings=["held_answers_per_key"],
+        ),
+        "of this credential",
+    ),
+    "org": (
+        CountedBound(
+            "held_answers_of_org",
+            of=f"{_OPEN} for one organisation",
+            response=_REFUSED,
+            settings=["held_answers_per_org"],
+        ),
+        "of this organisation",
+    ),
+    "address": (
+        CountedBound(
+            "held_answers_of_address",
+            of=f"{_OPEN} for one address; listed proxies are exempt",
+            response=_REFUSED,
+            settings=["connections_per_address", "proxies"],
+        ),
+        "of this address",
+    ),
+    "strangers": (
+        CountedBound(
+            "held_answers_of_strangers",
+            of=f"{_OPEN} for all callers without a credential of one organisation's open endpoints",
+            response=_REFUSED,
+            settings=["held_answers_per_key"],
+        ),
+        "of callers without a credential",
+    ),
+    "all": (
+        CountedBound(
+            "held_answers_of_all",
+            of=f"{_OPEN} in total, except those of operators",
+            value=f"{_HELD_SHARE:.0%} of the connections",
+            response=_REFUSED,
+            settings=["connections"],
+        ),
+        "of this server",
+    ),
 }
 """The bound of each kind of holder, and whose responses it counts."""
 

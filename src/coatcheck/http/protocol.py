@@ -35,15 +35,19 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from coatcheck.domain import ids
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import ServerBusy
 from coatcheck.http.connections import (
+    ADDRESS_BOUND,
     CONNECTIONS,
+    CONNECTIONS_BOUND,
     CONNECTIONS_OF_ONE_ADDRESS,
     LOOPBACK,
     RETRY_AFTER,
     Arrival,
     ConnectionLimits,
 )
+from coatcheck.http.memory_budget import BODIES
 from coatcheck.http.problem_formats import unrouted_format
 from coatcheck.http.problems import Refusal, problem
 from coatcheck.http.request import ARRIVING, CONNECTION, FIELDS, Request
@@ -98,6 +102,35 @@ class Bounds:
     """Addresses whose connections are not counted by address."""
     head_seconds_when_full: float = 2.0
     """As ``head_seconds``, for connections over the limit."""
+
+
+_DEFAULT: Final = Bounds()
+_HEAD: Final = CountedBound(
+    "head",
+    of="request line and headers of a request",
+    value=f"{_DEFAULT.head_bytes // 1024} KiB, {_DEFAULT.headers} headers, "
+    f"{_DEFAULT.head_seconds:g} s",
+    response="431 `headers_too_large`, 408 `headers_too_slow`",
+)
+_PIPELINE: Final = CountedBound(
+    "pipeline",
+    of="requests of one connection that wait for an earlier response",
+    value=str(_DEFAULT.pipelined),
+    response="429 `pipeline_too_long` after the earlier responses, `Retry-After`, closed",
+)
+_CHUNK_EXTENSIONS: Final = CountedBound(
+    "chunk_extensions",
+    of="chunk extensions of a request, in total",
+    value=f"{_DEFAULT.chunk_extension_bytes // 1024} KiB",
+    response="400 `malformed_request`, closed",
+)
+_READER: Final = CountedBound(
+    "reader",
+    of="the minimum speed at which a client reads a response, over "
+    f"{_DEFAULT.stall_seconds:g} s in which the server waits for the client",
+    value=f"{_DEFAULT.read_bytes_per_second_min // 1024} KiB a second",
+    response="the connection is cut",
+)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -168,7 +201,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _restrict(self, arrival: Arrival) -> None:
         """Refuse the connection, or read one request to decide whether to refuse it."""
         is_of_address = arrival is Arrival.ADDRESS_FULL
-        metrics.record_bound_met("connections_of_address" if is_of_address else "connections")
+        metrics.record_bound_met(ADDRESS_BOUND if is_of_address else CONNECTIONS_BOUND)
         if arrival is Arrival.ABORT:
             self._ignores_input = True
             self._wire.abort()
@@ -264,7 +297,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_malformed(
                 "The extensions of a request's chunks must have at most "
                 f"{self._bounds.chunk_extension_bytes} bytes.",
-                bound="chunk_extensions",
+                bound=_CHUNK_EXTENSIONS,
             )
 
     def _count_to_head(self, data: bytes) -> None:
@@ -313,7 +346,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(
                 *Refusal.HEADERS_TOO_SLOW.value,
                 f"The headers did not arrive within {self._head_seconds:g} seconds.",
-                bound="head",
+                bound=_HEAD,
             )
 
     def drain(self) -> None:
@@ -410,7 +443,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unread_body_bytes = size
         _unread_bodies.holders.setdefault(self)
         while _unread_bodies.bytes > self._bounds.unread_bodies_bytes:
-            metrics.record_bound_met("bodies")
+            metrics.record_bound_met(BODIES)
             longest = next(iter(_unread_bodies.holders))
             longest.body_is_read()
             if longest is self:
@@ -489,7 +522,7 @@ class BoundedProtocol(HttpToolsProtocol):
         now, unread_bytes = self.loop.time(), self._wire.get_write_buffer_size()
         self._reader.end(now, unread_bytes)
         if self._reader.bytes_per_second < self._bounds.read_bytes_per_second_min:
-            metrics.record_bound_met("reader")
+            metrics.record_bound_met(_READER)
             self._wire.abort()
         else:
             self._reader = _ReadSpeed()
@@ -508,7 +541,7 @@ class BoundedProtocol(HttpToolsProtocol):
                     f"At most {self._bounds.pipelined} pipelined requests may wait on a "
                     "connection. This one and those after it were not processed.",
                     [RETRY_AFTER],
-                    bound="pipeline",
+                    bound=_PIPELINE,
                 )
             case _NoRoomForBody():
                 self.cycle.body = bytearray()
@@ -529,10 +562,10 @@ class BoundedProtocol(HttpToolsProtocol):
             *Refusal.HEADERS_TOO_LARGE.value,
             f"The request line and the headers must have at most {self._bounds.head_bytes} bytes "
             f"and {self._bounds.headers} headers.",
-            bound="head",
+            bound=_HEAD,
         )
 
-    def _refuse_malformed(self, detail: str, bound: metrics.Bound | None = None) -> None:
+    def _refuse_malformed(self, detail: str, bound: CountedBound | None = None) -> None:
         self._refuse(*Refusal.MALFORMED_REQUEST.value, detail, bound=bound)
 
     def _refuse(
@@ -542,7 +575,7 @@ class BoundedProtocol(HttpToolsProtocol):
         detail: str,
         headers: RawHeaders = (),
         *,
-        bound: metrics.Bound | None = None,
+        bound: CountedBound | None = None,
     ) -> None:
         """Refuse input that is not a request, after the responses before it, and read no more.
         ``bound`` names the bound that was exceeded."""

@@ -21,6 +21,7 @@ from typing import Final
 
 from coatcheck.core.queries.rates import Leftover, Limited, RateGrant, RateRequest, RateWindows
 from coatcheck.db.connection import Connection
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown, RateLimited
 from coatcheck.domain.tenants import Principal, RateLimit
 from coatcheck.http.response import RawHeaders
@@ -393,9 +394,17 @@ def _tighter(limits: _Limits) -> Allowance:
     return allowances[1]
 
 
+_RATE: Final = CountedBound(
+    "rate",
+    of="requests of a key, and of an organisation, in a window",
+    value="none, or that of `coatcheck keys create --rate` and `coatcheck orgs limit --rate`",
+    response="429 `rate_limited`, `Retry-After`",
+)
+
+
 def _refusal(limits: _Limits, refusing: Allowance) -> RateLimited:
     now = time.monotonic()
-    metrics.record_bound_met("rate")
+    metrics.record_bound_met(_RATE)
     return RateLimited(max(1, refusing.reset_seconds(now)), _headers(limits, refusing, now))
 
 

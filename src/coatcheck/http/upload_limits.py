@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import RateLimited
 from coatcheck.telemetry import metrics
 
@@ -22,6 +23,14 @@ UPLOADS_OF_ONE_ORG_MAX: Final = 6
 WAIT_SECONDS_MAX: Final = 20.0
 _RETRY_AFTER_SECONDS: Final = 10
 _NO_ROOM: Final = "Too many uploads are in progress; see Retry-After."
+_UPLOADS: Final = CountedBound(
+    "uploads",
+    of="uploads of archives, lists and recordings to one server at a time: in total, and of one "
+    "organisation",
+    value=f"{UPLOADS_MAX}, {UPLOADS_OF_ONE_ORG_MAX}",
+    response=f"after {WAIT_SECONDS_MAX:g} s 429 `rate_limited`, "
+    f"`Retry-After: {_RETRY_AFTER_SECONDS}`",
+)
 
 
 class UploadSlots:
@@ -52,7 +61,7 @@ class UploadSlots:
                     await leaving.enter_async_context(self._entered_of_org(org))
                     await leaving.enter_async_context(self._all)
             except TimeoutError:
-                metrics.record_bound_met("uploads")
+                metrics.record_bound_met(_UPLOADS)
                 raise RateLimited(_RETRY_AFTER_SECONDS, (), _NO_ROOM) from None
             yield has_to_wait
 

@@ -28,6 +28,7 @@ from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
 from coatcheck.db.notifications import CHANGED
+from coatcheck.domain.bounds import Bound
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -154,6 +155,13 @@ PLACES: Final = 128
 _PLACES_OF_FAILING: Final = PLACES // 2
 _PER_ORG: Final = 64
 _PER_TARGET: Final = 4
+Bound(
+    "webhooks",
+    of="webhooks that one server sends at a time: in total, of one organisation, to one receiver; "
+    "at most half of the total to failing receivers",
+    value=f"{PLACES}, {_PER_ORG}, {_PER_TARGET}",
+    response="they wait their turn",
+)
 _TARGETS_MAX: Final = 1_000
 """How many targets one claim examines; the next claim continues after them."""
 LEASE_SECONDS: Final = 20.0

@@ -29,6 +29,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.durations import BOUNDS_SECONDS
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
@@ -114,39 +115,6 @@ def histogram(name: str, text: str, *labels: str, buckets: Sequence[float]) -> B
     DECLARED.append(DeclaredMetric(name, "histogram", text, labels))
     return BatchHistogram(name, text, labels, buckets=tuple(buckets), registry=REGISTRY)
 
-
-Bound = Literal[
-    "answers",
-    "backlog",
-    "bodies",
-    "bodies_without_credential",
-    "chunk_extensions",
-    "code",
-    "connections",
-    "connections_of_address",
-    "database_pool",
-    "definition",
-    "endpoints",
-    "head",
-    "held_answers_of_address",
-    "held_answers_of_all",
-    "held_answers_of_key",
-    "held_answers_of_org",
-    "held_answers_of_strangers",
-    "look_ups",
-    "look_ups_of_org",
-    "pipeline",
-    "rate",
-    "reader",
-    "reports",
-    "services",
-    "slots",
-    "threads",
-    "timeout",
-    "uploads",
-]
-"""The limits on what one caller may cost the others, if they are counted when they are hit. Each
-has a row in docs/reference/bounds.md."""
 
 _ROWS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _STATEMENT_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -457,9 +425,9 @@ def record_refused_result() -> None:
     _refused.inc()
 
 
-def record_bound_met(bound: Bound) -> None:
+def record_bound_met(bound: CountedBound) -> None:
     """Record that a limit was hit."""
-    _bounds_met.labels(bound).inc()
+    _bounds_met.labels(bound.name).inc()
 
 
 def record_alert(endpoint: str) -> None:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 from uuid import UUID
 
 from coatcheck.core.queries import leases
@@ -22,6 +23,7 @@ from coatcheck.core.queries.limits import sharing
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import CHANGED, Notifier
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.claim_choice import ClaimRotation
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.ids import to_text
@@ -37,6 +39,14 @@ from coatcheck.worker.lease import LeaseRenewer
 from coatcheck.worker.slots import SlotPool
 
 _log = logging.getLogger(__name__)
+_SLOTS: Final = CountedBound(
+    "slots",
+    of="slots of a worker's lane for organisations that already hold some, if there are several "
+    "organisations; at least one of two or more is reserved for others",
+    response="the job stays queued; [`explain`](../explanation/why-is-it-waiting.md) says "
+    "`lane_full`, and why. Counted once for each claim that only found reserved slots",
+    settings=["lane_reserved_percent"],
+)
 
 _SUCCESSES_BEFORE_FASTER = 3
 
@@ -356,7 +366,7 @@ class ExchangeLoop:
     async def _exchange(self, *, room: bool = True) -> None:
         order = self._order(room=room)
         if any(holders is not None for holders in order.holders):
-            metrics.record_bound_met("slots")
+            metrics.record_bound_met(_SLOTS)
         completions = self._completions[: 2 * CLAIM_ROWS_MAX]
         if not completions and not any(order.room):
             return

@@ -17,7 +17,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -29,6 +29,7 @@ from coatcheck.core.queries import reports
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import CHANGED, Notifier
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown, ReportsNotAwaited
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import (
@@ -44,6 +45,14 @@ from coatcheck.job import DONE, Attachment, Chunk, LogLine, ProgressReport, Repo
 from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)
+_REPORTS: Final = CountedBound(
+    "reports",
+    of="log lines and chunks of a job that wait to be stored",
+    value=f"{REPORTS_WAITING_BYTES_PER_JOB // 1024} KiB a job, "
+    f"{REPORTS_WAITING_BYTES // 1024**2} MiB a worker",
+    response="the handler waits; if it does not await its reports: `reports_not_awaited` at "
+    f"{UNAWAITED_REPORTS_BYTES_PER_JOB // 1024**2} MiB",
+)
 _EVENTS_PER_STATEMENT = 500
 _BYTES_PER_STATEMENT = 4 * 1024 * 1024
 
@@ -95,13 +104,13 @@ class ReportWriter:
             self._sender = asyncio.create_task(self._send())
         if not self._waiting.is_full_for(claimed):
             return DONE
-        metrics.record_bound_met("reports")
+        metrics.record_bound_met(_REPORTS)
         return _ReportBudget(self, claimed)
 
     def _add(self, event: _Event) -> None:
         claimed = event[0]
         if self._waiting.overflows_for(claimed):
-            metrics.record_bound_met("reports")
+            metrics.record_bound_met(_REPORTS)
             raise ReportsNotAwaited(self._waiting.of(claimed))
         self._waiting.add(event)
         self._events.append(event)

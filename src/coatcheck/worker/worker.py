@@ -57,6 +57,7 @@ from coatcheck.telemetry import context, metrics, tracing
 from coatcheck.version import __version__
 from coatcheck.worker.exchange_loop import Claims, ExchangeLoop, PollInterval, newest_leases
 from coatcheck.worker.execution import Executors
+from coatcheck.worker.executors.thread import ABANDONED_THREADS
 from coatcheck.worker.lease import LeaseReconciler, LeaseRenewer
 from coatcheck.worker.reports import ReportWriter
 from coatcheck.worker.slots import RunningJob, SlotPool, StopReason
@@ -519,7 +520,7 @@ class Worker:
         if held.keys() != self._threads_held.keys():
             self._exchange.exclude(held)
             for name in held.keys() - self._threads_held.keys():
-                metrics.record_bound_met("threads")
+                metrics.record_bound_met(ABANDONED_THREADS)
                 _log.warning(
                     "%d handlers did not stop in time and hold a thread each: this worker starts "
                     "no more jobs of %s until some of them have stopped. A function that may hang "

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 import pytest
 
 from coatcheck.http.connections import Arrival, ClientAddresses, ConnectionLimits
-from coatcheck.http.memory_budget import ByteBudget
+from coatcheck.http.memory_budget import ANSWERS, ByteBudget
 from coatcheck.http.protocol import BoundedProtocol, Bounds
 from tests.http.limits.wire import GET, RouteServer, Wire, assert_problem, connected, route_server
 from tests.waiting import eventually_async
@@ -225,7 +225,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_although_it_reads() -> None:
 
 async def test_large_answers_take_no_more_than_their_share() -> None:
     """The caller's address pays for them here: a quarter of what there is."""
-    room = ByteBudget("answers", 4 * 9_000_000, is_of_bodies=False)
+    room = ByteBudget(ANSWERS, 4 * 9_000_000, is_of_bodies=False)
     async with route_server(large_responses=room) as served:
         async with connected(served) as first:
             await first.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")

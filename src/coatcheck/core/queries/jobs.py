@@ -21,12 +21,13 @@ from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import retried
 from coatcheck.db.queries import in_transaction, query_or_die
+from coatcheck.domain.bounds import Bound, CountedBound
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import Existing, JobKind, JobView, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX
+from coatcheck.domain.limits import PAGE_RESULTS_BYTES_MAX, RESULT_INLINE_BYTES_MAX
 from coatcheck.domain.states import State
 from coatcheck.telemetry.queue_metrics import QueueWaiting
 
@@ -398,6 +399,21 @@ async def backlog(db: Connection, org: str, endpoints: Sequence[str], most: int)
     """How many jobs of these endpoints are queued, counted up to ``most``."""
     waiting: int = await sql.value(db, "jobs/backlog", org=org, endpoints=endpoints, count_max=most)
     return waiting
+
+
+Bound(
+    "page",
+    of="results in pages (`batch-status`, tasks of a batch): one result, and all of a page",
+    value=f"{RESULT_INLINE_BYTES_MAX // 1024} KiB, {PAGE_RESULTS_BYTES_MAX // 1024**2} MiB",
+    response="omitted: `result_url` says where it is",
+)
+BACKLOG: Final = CountedBound(
+    "backlog",
+    of="jobs of an organisation that have not started; each task of a batch counts",
+    value="none, or that of `coatcheck orgs limit --backlog`",
+    response="429 `queue_full`, `Retry-After`; a list that cannot be counted at submission is "
+    "ingested as far as there is room",
+)
 
 
 async def org_backlog(db: Connection, org: str, most: int) -> int:

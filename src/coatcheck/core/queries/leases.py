@@ -19,6 +19,7 @@ from coatcheck.core.queries import services, sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import retried
 from coatcheck.db.queries import fetch_or_die
+from coatcheck.domain.bounds import Bound
 from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.claim_choice import ClaimRotation, QueuePosition
 from coatcheck.domain.errors import DatabaseUnavailable
@@ -32,6 +33,12 @@ _encode: Final = msgspec.json.Encoder().encode
 
 _KINDS: Final = {False: "", True: " limited", None: " all"}
 _LANES: Final = {lane.value: lane for lane in Lane}
+Bound(
+    "turns",
+    of="organisations, and queues, that a claim looks at in a lane",
+    value=f"{QUEUES_SCANNED_MAX:,}",
+    response="none: the next claim continues from there",
+)
 
 
 @dataclass(slots=True)

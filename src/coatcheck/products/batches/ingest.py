@@ -141,7 +141,7 @@ class Ingester:
         waiting = await job_store.org_backlog(self._db, snapshot.org, snapshot.backlog_max)
         if waiting < snapshot.backlog_max:
             return snapshot.backlog_max - waiting
-        metrics.record_bound_met("backlog")
+        metrics.record_bound_met(job_store.BACKLOG)
         raise TargetUnreachable(
             f"the organisation is at its limit of {snapshot.backlog_max} waiting jobs;"
             " the ingest continues as they start",

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.catalogue import (
     HttpTargetDefinition,
     RemoteTargetDefinition,
@@ -33,7 +34,13 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.patterns import whole
 from coatcheck.domain.registration import check_endpoint_count
-from coatcheck.domain.service_definition import SERVICE_NAME_PATTERN, is_service_name
+from coatcheck.domain.service_definition import (
+    ENDPOINTS_MAX,
+    SERVICE_ENDPOINTS_MAX,
+    SERVICE_NAME_PATTERN,
+    VERSIONS_MAX,
+    is_service_name,
+)
 from coatcheck.domain.tenants import Scope
 from coatcheck.egress.resolver import LOOK_UPS_PER_ORG_MAX
 from coatcheck.http.bodies import read_body
@@ -49,6 +56,33 @@ from coatcheck.telemetry import metrics
 SERVICES: Final = "/api/v1/orgs/{org}/services"
 CHECK_SECONDS_MAX: Final = 15.0
 DEFINITION_BYTES_MAX: Final = 256 * 1024
+_DEFINITION: Final = CountedBound(
+    "definition",
+    of="bytes of the document that registers a service",
+    value=f"{DEFINITION_BYTES_MAX // 1024} KiB",
+    response="413 `body_too_large`",
+)
+_ENDPOINTS: Final = CountedBound(
+    "endpoints",
+    of=f"endpoints of a registered service, in all its versions; {ENDPOINTS_MAX} in one version, "
+    f"{VERSIONS_MAX} versions",
+    value=str(SERVICE_ENDPOINTS_MAX),
+    response="422 `invalid_input`",
+)
+_SERVICES: Final = CountedBound(
+    "services",
+    of="registered services of an organisation",
+    response="409 `too_many_services`",
+    settings=["services_max"],
+)
+_TIMEOUT: Final = CountedBound(
+    "timeout",
+    of="timeout of an endpoint with an http upstream or a remote, in seconds",
+    value="less with `coatcheck orgs limit --timeout-max`",
+    response="403 `timeout_not_allowed`; an endpoint that was registered before gets no longer "
+    "timeout",
+    settings=["call_timeout_seconds_max"],
+)
 _CURSOR: Final = {"type": "string", "pattern": whole(SERVICE_NAME_PATTERN)}
 _WORKSPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -114,14 +148,14 @@ class RegistrationRoutes:
         workspace = request.params["ws"]
         if not _WORKSPACE.fullmatch(workspace):
             raise InvalidParameter("ws", "must be letters, digits, '.', '_' or '-'", "path")
-        with _counted("definition", BodyTooLarge):
+        with _counted(_DEFINITION, BodyTooLarge):
             definition = await read_body(request, ServiceDefinition, DEFINITION_BYTES_MAX)
-        with _counted("endpoints", InvalidInput):
+        with _counted(_ENDPOINTS, InvalidInput):
             check_endpoint_count(definition)  # before the host of each endpoint is looked up
         self._check_timeouts(definition, self._jobs.gate.timeout_seconds_max(request.principal))
         check_remotes(definition, self._jobs.settings.remotes)
         await self._check_urls(definition, request.principal.org)
-        with _counted("services", TooManyServices):
+        with _counted(_SERVICES, TooManyServices):
             service = await self._jobs.catalogue.put(
                 request.principal.org, workspace, request.params["service"], definition
             )
@@ -139,7 +173,7 @@ class RegistrationRoutes:
     def _check_timeouts(definition: ServiceDefinition, seconds_max: float) -> None:
         for place, endpoint in endpoints_of(definition):
             if endpoint.timeout_seconds > seconds_max:
-                metrics.record_bound_met("timeout")
+                metrics.record_bound_met(_TIMEOUT)
                 raise TimeoutNotAllowed(f"{place}.timeout", endpoint.timeout_seconds, seconds_max)
 
     async def _check_urls(self, definition: ServiceDefinition, org: str) -> None:
@@ -173,7 +207,7 @@ class RegistrationRoutes:
 
 
 @contextmanager
-def _counted(bound: metrics.Bound, refusal: type[CoatcheckError]) -> Iterator[None]:
+def _counted(bound: CountedBound, refusal: type[CoatcheckError]) -> Iterator[None]:
     """Count in the metrics that a caller reached a bound."""
     try:
         yield

@@ -30,6 +30,7 @@ from coatcheck.blobs.pieces import stream_pieces
 from coatcheck.core.queries import inputs
 from coatcheck.crash import crash_point
 from coatcheck.db.database import Database
+from coatcheck.domain.bounds import Bound
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -294,6 +295,15 @@ class GraphExecutor:
             await inputs.disk_copies_deleted(self._db, copies, mechanism)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.warning("removed folders are not recorded yet: %s", error)
+
+
+Bound(
+    "parsers",
+    of="parsers of all archives that a worker analyses; archives that it analyses at a time",
+    value="its cores, and one more for each further archive",
+    response="fewer parsers, and a lower priority the more archives an organisation has",
+    settings=["graphs_concurrency"],
+)
 
 
 class Share(NamedTuple):

@@ -24,6 +24,7 @@ from coatcheck.archives.model import ArchiveLimits
 from coatcheck.blobs.pieces import StoredPieces, delete_pieces, store_pieces, stream_pieces
 from coatcheck.core import Ticket
 from coatcheck.crash import crash_point
+from coatcheck.domain.bounds import Bound
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     CoatcheckError,
@@ -100,6 +101,14 @@ class StreamTail:
 
 BASE: Final = "/v1/graphs"
 PART: Final = "file"
+Bound(
+    "archive",
+    of="entries of an archive, and their unpacked size in MiB; archives with a directory of more "
+    f"than {TAIL_BYTES_MAX // 1024**2} MiB that one server checks at a time",
+    value="1 such check",
+    response="422 `archive_rejected`; the next check waits",
+    settings=["archive_entries_max", "archive_unpacked_mb_max"],
+)
 
 
 class GraphSubmitRoutes:

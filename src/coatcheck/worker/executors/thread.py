@@ -25,6 +25,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Final
 
+from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.limits import REPORTS_UNDERWAY_BYTES
 from coatcheck.domain.states import Interrupted, Outcome
 from coatcheck.job import DONE, Attachment, Job, Report, Reporter, bytes_held
@@ -40,6 +41,13 @@ ABANDONED_THREADS_OF_ENDPOINT_MAX: Final = 16
 
 ABANDONED_THREADS_MAX: Final = 64
 """The same for all endpoints of a worker together."""
+ABANDONED_THREADS: Final = CountedBound(
+    "threads",
+    of="threads of a worker whose plain function did not stop at its timeout or cancellation",
+    value=f"{ABANDONED_THREADS_OF_ENDPOINT_MAX} of an endpoint, {ABANDONED_THREADS_MAX} of a "
+    "worker",
+    response="its jobs wait and use no attempt; `explain` says `threads_held`",
+)
 
 
 class ThreadExecutor:
