@@ -128,8 +128,10 @@ class Worker:
         }
         self._renewer = LeaseRenewer(
             database.heartbeat,
-            # A boot number that is lost in a crash of PostgreSQL could be given out twice.
-            database.exchange,
+            # Waits for the lock of the catalogue, while other workers of the process exchange. Not
+            # with an asynchronous commit: a boot number that is lost in a crash of PostgreSQL could
+            # be given out twice.
+            database.pooled("worker registration", is_long=True),
             settings.lanes,
             name=name or f"{socket.gethostname()}:{os.getpid()}",
             version=__version__,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import httpx
 import httpx2
 import pytest
 
+from coatcheck.core import Engine
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.products.llm import repository
+from coatcheck.products.llm.repository import LlmRepository
 from examples.ollama_upstream import Fault
+from tests.db.lossy_proxy import LossyProxy
 from tests.deployment import Server, bearer
 from tests.products.llm.talking import MODEL, Talking, talking
 from tests.waiting import eventually_async
@@ -26,6 +30,7 @@ CHAT = {"model": MODEL, "messages": ASKED}
 COMPLETIONS = "/v1/chat/completions"
 RETRY = {"x-stainless-retry-count": "1"}
 JOINED = "X-Job-Joined"
+UNJOINED = "SELECT job_id FROM llm_abandoned WHERE joined_by IS NULL"
 
 
 @pytest.fixture
@@ -119,7 +124,7 @@ async def leave(
 
 async def known_as_left(talk: Talking, *views: JobView) -> None:
     async def is_known() -> bool:
-        rows = await talk.deployment.connection.fetch("SELECT job_id FROM llm_abandoned")
+        rows = await talk.deployment.connection.fetch(UNJOINED)
         return {row["job_id"] for row in rows} >= {view.uuid for view in views}
 
     await eventually_async(is_known, "the database knows that the callers have left")
@@ -204,7 +209,7 @@ async def test_a_retry_that_leaves_as_well_is_followed_by_the_next(talk: Talking
     asking = asyncio.create_task(again(talk.deployment.http))
 
     async def is_joined() -> bool:
-        return not await talk.deployment.connection.fetch("SELECT job_id FROM llm_abandoned")
+        return not await talk.deployment.connection.fetch(UNJOINED)
 
     await eventually_async(is_joined, "the retry has joined")
     asking.cancel()
@@ -212,6 +217,37 @@ async def test_a_retry_that_leaves_as_well_is_followed_by_the_next(talk: Talking
     go_on(talk)
     answer = await again(talk.deployment.http)
     assert answer.headers["X-Job-Id"] == left.id
+
+
+async def test_a_retry_that_joined_without_an_answer_joins_the_same_chat(talk: Talking) -> None:
+    """The database commits, and the connection breaks: the server asks again."""
+    hold(talk)
+    first, second = await leave(talk), await leave(talk)
+    await known_as_left(talk, first, second)
+    sql = talk.deployment.sql
+    owner, payload = await sql.fetchrow("SELECT owner, payload FROM jobs WHERE id = $1", first.uuid)
+    async with AsyncExitStack() as far:
+        proxy = await far.enter_async_context(LossyProxy.before(talk.deployment.dsn))
+        engine = await far.enter_async_context(
+            Engine(talk.deployment.settings_with(database_url=proxy.dsn))
+        )
+        chats: LlmRepository = engine.extension(LlmRepository)
+        proxy.lose_answers(after=hashlib.sha256(payload).digest())
+        joining = asyncio.create_task(chats.join_abandoned(ORG, owner, payload))
+
+        async def is_joined() -> bool:
+            return len(await sql.fetch(UNJOINED)) == 1
+
+        await eventually_async(is_joined, "the retry has joined")
+        proxy.cut()
+        joined = await joining
+        assert joined is not None
+        assert joined[0] == first.uuid
+        next_one = await chats.join_abandoned(ORG, owner, payload)
+        assert next_one is not None
+        assert next_one[0] == second.uuid
+        assert await chats.join_abandoned(ORG, owner, payload) is None
+    go_on(talk)
 
 
 async def test_an_answer_that_came_meanwhile_is_given_at_once(talk: Talking) -> None:

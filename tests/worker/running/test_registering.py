@@ -10,6 +10,7 @@ import pytest
 from coatcheck import Service, State
 from coatcheck.core.catalogue import Catalogue
 from coatcheck.core.queries import leases
+from coatcheck.core.queries.services import lock_published
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.worker.worker import Worker
 from tests.deployment import Deployment, lane_seconds, lane_slots
@@ -150,7 +151,7 @@ async def test_a_worker_publishes_though_its_connection_breaks(deployment: Deplo
     async with deployment.sql.transaction():
         await deployment.sql.execute("LOCK TABLE services IN ACCESS EXCLUSIVE MODE")
         starting = asyncio.create_task(deployment.start_worker(docs()))
-        pid = await deployment.wait_until_blocked("coatcheck worker exchange")
+        pid = await deployment.wait_until_blocked("coatcheck pool")
         await deployment.sql.execute("SELECT pg_terminate_backend($1)", pid)
     await starting
 
@@ -158,3 +159,21 @@ async def test_a_worker_publishes_though_its_connection_breaks(deployment: Deplo
         return bool(await deployment.sql.fetchval("SELECT count(*) FROM services"))
 
     await eventually_async(published, "the service is in the catalogue")
+
+
+async def test_a_worker_that_waits_to_register_holds_up_no_other_of_its_process(
+    deployment: Deployment,
+) -> None:
+    """They share the connections of the process, and somebody may be frozen with the lock."""
+    first = Worker(deployment.settings, [docs(1)], database=deployment.database)
+    await deployment.run_worker(first)
+    second = Worker(deployment.settings, [docs(2)], database=deployment.database)
+    async with deployment.sql.transaction():
+        await lock_published(deployment.sql)
+        starting = asyncio.create_task(deployment.run_worker(second))
+        await deployment.wait_until_blocked("coatcheck pool")
+        ticket = await deployment.engine.submit("docs.post__work")
+        (ended,) = await deployment.wait_for_ends([ticket])
+        assert ended.state is State.COMPLETED
+        assert not second.ready.is_set()
+    await starting

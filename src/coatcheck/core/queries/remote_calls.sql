@@ -113,20 +113,27 @@ WHERE s.nth = :orgs_max::integer
 -- must not use up a remote's faults, nor ignore its Retry-After. With a moment of 0 neither applies:
 -- for a cancellation, and for a callback.
 --
+-- A claimant has a name of its own for each claim. Repeated after a lost answer, the claim that it has
+-- already is its answer, and counts as one poll.
+--
 -- :claim_seconds  seconds that the claim lasts   :moment_seconds  seconds of that moment
 WITH locked AS MATERIALIZED (
-    SELECT c.org_id, c.job_id
+    SELECT c.org_id, c.job_id, (c.looker IS DISTINCT FROM :claimant::uuid)::integer AS polls
     FROM remote_calls AS c
     WHERE c.org_id = :org AND c.job_id = :job AND c.lease IS NOT NULL
-      AND (c.looker IS NULL OR c.due_at <= now())
-      AND coalesce(c.looked_at, c.spawned_at) <= now() - :moment_seconds::double precision * interval '1 second'
-      AND (:moment_seconds::double precision = 0 OR c.faults = 0 OR c.due_at <= now())
+      AND (
+          c.looker = :claimant::uuid
+          OR (c.looker IS NULL OR c.due_at <= now())
+          AND coalesce(c.looked_at, c.spawned_at)
+              <= now() - :moment_seconds::double precision * interval '1 second'
+          AND (:moment_seconds::double precision = 0 OR c.faults = 0 OR c.due_at <= now())
+      )
     FOR UPDATE SKIP LOCKED
 ),
 taken AS (
     UPDATE remote_calls AS c
     SET looker = :claimant::uuid, due_at = now() + :claim_seconds::double precision * interval '1 second',
-        polls = c.polls + 1
+        polls = c.polls + l.polls
     FROM locked AS l
     WHERE c.org_id = l.org_id AND c.job_id = l.job_id
     RETURNING c.*
@@ -249,11 +256,20 @@ WHERE c.org_id = e.org_id AND c.job_id = e.job_id AND e.is_over
 -- fell silent there, with a new lease. Of all that saw the same lease, one wins; a job that is being
 -- cancelled cannot be finalized. Returns the new lease.
 --
+-- Repeated after a lost answer, the winner is known by its claim of the call, and has the lease that it
+-- won. Both rows are locked: a repeat that waits for the first try sees what that wrote.
+--
 -- :hold_seconds  seconds that it is held for
 WITH held AS MATERIALIZED (
-    SELECT j.org_id, j.id, nextval('parked_leases') AS fresh
+    SELECT j.org_id, j.id,
+           CASE j.lease WHEN :lease::bigint THEN nextval('parked_leases') ELSE j.lease END AS fresh
     FROM jobs AS j
-    WHERE j.org_id = :org AND j.id = :job AND j.lease = :lease AND j.state IN ('processing', 'finalizing')
+    JOIN remote_calls AS c ON c.org_id = j.org_id AND c.job_id = j.id
+    WHERE j.org_id = :org AND j.id = :job
+      AND (
+          j.lease = :lease::bigint AND j.state IN ('processing', 'finalizing')
+          OR j.lease = c.lease AND c.looker = :claimant::uuid AND j.state = 'finalizing'
+      )
     FOR UPDATE
 ),
 changed AS (

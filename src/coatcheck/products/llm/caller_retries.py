@@ -7,8 +7,8 @@ being made. Without this module it would make another job, and the third request
 A request joins a job if it says that it is a retry, comes from the same caller with the same body,
 and the job's synchronous caller has left. The database knows that nobody waits, not a process: the
 server that notices the end of a connection writes a row for its job, and the retry, at any server,
-deletes the row. One retry takes one row, so that identical requests at the same time keep one job
-each.
+marks the row as its own. One retry takes one row, so that identical requests at the same time keep
+one job each.
 
 A request that is not a retry only has a header read. A server that is killed writes no rows: the
 retries of its callers make new jobs, as any request does.

@@ -95,17 +95,21 @@ WHERE j.org_id = :org AND j.id = :job
 -- Join the oldest abandoned chat, for one retry of the same caller with the same body. Uses
 -- llm_abandoned_digest. Skips a row that another retry is joining: of two retries at once, each gets
 -- its own job or none. No row if there is nothing to join.
+--
+-- The row stays, with the retry that joined: repeated after a lost answer, a retry joins the same chat.
 WITH free AS MATERIALIZED (
     SELECT a.org_id, a.job_id
     FROM llm_abandoned AS a
     WHERE a.org_id = :org AND a.digest = :digest::bytea AND a.owner = :owner
       AND a.left_at > now() - :seconds::double precision * interval '1 second'
-    ORDER BY a.job_id
+      AND (a.joined_by IS NULL OR a.joined_by = :retry::uuid)
+    ORDER BY a.joined_by, a.job_id
     LIMIT 1
     FOR UPDATE SKIP LOCKED
 ),
 taken AS (
-    DELETE FROM llm_abandoned AS a USING free AS f
+    UPDATE llm_abandoned AS a SET joined_by = :retry::uuid
+    FROM free AS f
     WHERE a.org_id = f.org_id AND a.job_id = f.job_id
     RETURNING a.org_id, a.job_id
 )
@@ -127,7 +131,7 @@ SELECT j.org_id, j.id, j.owner, sha256(j.payload)
 FROM jobs AS j
 WHERE j.org_id = :org AND j.id = :job AND j.payload IS NOT NULL AND j.idempotency_key IS NULL
   AND j.webhook IS NULL
-ON CONFLICT (org_id, job_id) DO UPDATE SET left_at = now()
+ON CONFLICT (org_id, job_id) DO UPDATE SET left_at = now(), joined_by = NULL
 RETURNING job_id
 
 -- name: mark_reachable

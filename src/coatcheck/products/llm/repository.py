@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from coatcheck.core.extension import EngineContext, EngineExtension
 from coatcheck.db.batcher import Batcher
@@ -88,6 +88,7 @@ class LlmRepository(EngineExtension):
             owner=owner,
             digest=hashlib.sha256(payload).digest(),
             seconds=RETRY_SECONDS_MAX,
+            retry=uuid4(),
         )
         return None if row is None else (row["id"], State(row["state"]))
 

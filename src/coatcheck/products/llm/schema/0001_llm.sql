@@ -55,19 +55,21 @@ CREATE INDEX jobs_unreachable ON jobs (endpoint, run_at)
     WHERE state = 'retrying' AND error_code = 'target_unreachable';
 
 -- Chats whose synchronous caller left before the answer. A retry by that caller's client may join them
--- (products/llm/caller_retries.py). A row is written when the connection ends, deleted by the one retry
--- that joins, and written again if that one leaves as well. So a job without a row has a caller who
--- waits, or never had one.
+-- (products/llm/caller_retries.py). A row is written when the connection ends, marked by the one retry
+-- that joins, and without a mark again if that one leaves as well. So a job without a row, or with a
+-- marked one, has a caller who waits, or never had one.
 --
 -- `digest` is the SHA-256 of the job's payload. Rows that nobody may join any more are deleted within
 -- seconds, so that nobody can guess the payload from them after the job's end.
 
 CREATE TABLE llm_abandoned (
-    org_id  text COLLATE "C" NOT NULL,
-    job_id  uuid NOT NULL,
-    owner   text COLLATE "C" NOT NULL,
-    digest  bytea NOT NULL,
-    left_at timestamptz NOT NULL DEFAULT now(),
+    org_id    text COLLATE "C" NOT NULL,
+    job_id    uuid NOT NULL,
+    owner     text COLLATE "C" NOT NULL,
+    digest    bytea NOT NULL,
+    left_at   timestamptz NOT NULL DEFAULT now(),
+    -- The retry that joined: if its answer is lost, it asks again, and must find the same chat.
+    joined_by uuid,
     PRIMARY KEY (org_id, job_id)
 );
 
