@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from scripts.reference import commands, dialects, http, limits, operations, states
+from scripts.reference import commands, dialects, failures, http, limits, operations, states
 from scripts.reference.parts import Outdated, Parts, regenerated
 
 
@@ -20,6 +20,7 @@ def parts() -> Parts:
         "cli": commands.parts(),
         "dialects": dialects.PARTS,
         "errors": http.ERROR_PARTS,
+        "failures": failures.PARTS,
         "metrics": operations.METRIC_PARTS,
         "routes": http.ROUTE_PARTS,
         "settings": operations.SETTING_PARTS,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from http import HTTPStatus
-from importlib import import_module
 from importlib.metadata import distribution
 from typing import Any, Final
 from unittest.mock import MagicMock
 
-import coatcheck.products
 from coatcheck.domain.errors import CoatcheckError
 from coatcheck.domain.tenants import Scope
 from coatcheck.hosting import product_routes
@@ -25,7 +22,14 @@ from coatcheck.http.routing import EVERY_METHOD, Access, Parameter, Route
 from coatcheck.installed import PRODUCTS_GROUP
 from coatcheck.product import Products
 from coatcheck.settings import Settings
-from scripts.reference.parts import code, described_names, own_docstring, prose, table
+from scripts.reference.parts import (
+    code,
+    described_names,
+    load_everything,
+    own_docstring,
+    prose,
+    table,
+)
 
 _KINDS: Final = {"integer": "whole number", "number": "number", "boolean": "`true` or `false`"}
 
@@ -159,8 +163,7 @@ def _errors() -> str:
 
 def _kinds(kind: type[CoatcheckError]) -> Iterator[type[CoatcheckError]]:
     """All errors of the core and of the products."""
-    for found in pkgutil.walk_packages(coatcheck.products.__path__, "coatcheck.products."):
-        import_module(found.name)
+    load_everything()
     for below in kind.__subclasses__():
         yield below
         yield from _kinds(below)

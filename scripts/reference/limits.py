@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import pkgutil
-from importlib import import_module
-
-import coatcheck
 from coatcheck.domain import limits
 from coatcheck.domain.bounds import BOUNDS, Bound, CountedBound
 from coatcheck.settings import SETTINGS
-from scripts.reference.parts import code, described_names, prose, table
+from scripts.reference.parts import code, described_names, load_everything, prose, table
 
 _BINARY = (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
 
 def _bounds() -> str:
-    for found in pkgutil.walk_packages(coatcheck.__path__, "coatcheck."):
-        if not found.name.endswith("__main__"):
-            import_module(found.name)
+    load_everything()
     return table(
         ["name", "what is bounded", "bound", "response"],
         (

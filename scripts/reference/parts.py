@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+import coatcheck
 from coatcheck.settings import SETTINGS
 
 REFERENCE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -86,6 +90,14 @@ def _linked(match: re.Match[str]) -> str:
     if any(setting.variable == name for setting in SETTINGS.values()):
         return f"[`{name}`](settings.md#{name.lower()})"
     return f"`{name}`"
+
+
+@cache
+def load_everything() -> None:
+    """Import every module, so that all declarations are known."""
+    for found in pkgutil.walk_packages(coatcheck.__path__, "coatcheck."):
+        if not found.name.endswith("__main__"):
+            import_module(found.name)
 
 
 def own_docstring(kind: type) -> str:

@@ -25,6 +25,7 @@ import msgspec
 
 from coatcheck.domain import ids
 from coatcheck.domain.errors import FailJob, JobCancelled, JobParked, RetryLater
+from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import (
     ARTIFACT_BYTES_MAX,
@@ -272,7 +273,7 @@ class Job:
     # Ways to end the job other than returning
 
     def retry(
-        self, reason: str, *, after: float | None = None, code: str = "retry_later"
+        self, reason: str, *, after: float | None = None, code: str = CoreFailure.RETRY_LATER
     ) -> NoReturn:
         """Stop here and try again after ``after`` seconds (or the usual backoff).
 
@@ -282,7 +283,7 @@ class Job:
             raise ValueError(f"after must be from 0 to {RETRY_AFTER_SECONDS_MAX:.0f} seconds")
         raise RetryLater(reason, after=after, code=code)
 
-    def fail(self, reason: str, *, code: str = "job_failed") -> NoReturn:
+    def fail(self, reason: str, *, code: str = CoreFailure.JOB_FAILED) -> NoReturn:
         """Stop here and fail for good, without retries. The caller sees ``code`` and ``reason``."""
         raise FailJob(reason, code=code)
 

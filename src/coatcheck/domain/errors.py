@@ -72,6 +72,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from coatcheck.domain.failures import CoreFailure
+
 
 class CoatcheckError(Exception):
     """The root of all of them. ``code`` is stable and machine-readable."""
@@ -566,7 +568,7 @@ class RetryLater(JobSignal):
     """Retry after ``after`` seconds (or the usual backoff). Spends an attempt."""
 
     def __init__(
-        self, reason: str, *, after: float | None = None, code: str = "retry_later"
+        self, reason: str, *, after: float | None = None, code: str = CoreFailure.RETRY_LATER
     ) -> None:
         super().__init__(reason)
         self.after = after
@@ -580,14 +582,14 @@ class ReportsNotAwaited(RetryLater):
         super().__init__(
             f"{waiting_bytes} bytes of reports wait to be stored; await job.log() and job.emit(),"
             " which slow the handler down",
-            code="reports_not_awaited",
+            code=CoreFailure.REPORTS_NOT_AWAITED,
         )
 
 
 class FailJob(JobSignal):
     """Fail for good, without retries."""
 
-    def __init__(self, reason: str, *, code: str = "job_failed") -> None:
+    def __init__(self, reason: str, *, code: str = CoreFailure.JOB_FAILED) -> None:
         super().__init__(reason)
         self.code = code
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
@@ -154,8 +155,6 @@ class JobView:
         return self.failures + self.crashes + (1 if under_way else 0)
 
 
-RETRIES_EXHAUSTED: Final = "max_retries_exhausted"
-"""The code of a job that failed after its last retry. A task has the code of that attempt."""
 _LAST_ATTEMPT: Final = re.compile(r"failed (?:once|\d+ times); last: ([^\s:]+): ")
 """Begins the message of what failed after its last retry; the statements that fail jobs write
 it."""
@@ -171,7 +170,11 @@ class JobFailure(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, code: str, message: str | None) -> Self:
-        last = _LAST_ATTEMPT.match(message or "") if code == RETRIES_EXHAUSTED else None
+        last = (
+            _LAST_ATTEMPT.match(message or "")
+            if code == CoreFailure.MAX_RETRIES_EXHAUSTED
+            else None
+        )
         return cls(code, message or "", code if last is None else last.group(1))
 
 

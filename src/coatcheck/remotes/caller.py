@@ -31,6 +31,7 @@ from coatcheck.egress import charged_to
 from coatcheck.egress.urls import parse_retry_after
 from coatcheck.remotes.protocol import (
     RemoteError,
+    RemoteFailure,
     RemoteFaulty,
     RemoteRefused,
     RemoteStatus,
@@ -116,7 +117,6 @@ GONE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 _WORTH_ANOTHER_TRY: Final = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 )
-HANGS: Final = "remote_hangs"
 _IDENTITY: Final = ("", "identity")
 
 
@@ -210,7 +210,7 @@ class RemoteCaller:
         message = f"The remote answered {status}."
         if text:
             message = shown(f"The remote answered {status}: {text}", self.secrets(hide))
-        code = f"remote_http_{status}"
+        code = RemoteFailure.HTTP_STATUS.format(status=status)
         if status in _WORTH_ANOTHER_TRY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return RemoteFaulty(
                 message,
@@ -304,13 +304,13 @@ def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
 
 
 def garbage() -> RemoteFaulty:
-    return RemoteFaulty("The remote sent an invalid response.", code="remote_garbage")
+    return RemoteFaulty("The remote sent an invalid response.", code=RemoteFailure.GARBAGE)
 
 
 def timed_out(seconds: float, method: str = "GET") -> RemoteFaulty:
     return RemoteFaulty(
         f"The remote took longer than {seconds:g} seconds to answer.",
-        code=HANGS,
+        code=RemoteFailure.HANGS,
         perhaps_done=method != "GET",
     )
 
@@ -321,18 +321,20 @@ def fault_of(error: httpx2.HTTPError, method: str) -> RemoteError:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout():
             return RemoteUnreachable("Cannot connect to the remote.")
         case httpx2.LocalProtocolError() | httpx2.UnsupportedProtocol():
-            return RemoteRefused("The request is not valid HTTP.", code="request_invalid")
+            return RemoteRefused(
+                "The request is not valid HTTP.", code=RemoteFailure.REQUEST_INVALID
+            )
         case httpx2.TimeoutException():
             return RemoteFaulty(
                 "The remote stopped in the middle of a response.",
-                code=HANGS,
+                code=RemoteFailure.HANGS,
                 perhaps_done=method != "GET",
             )
         case _:
             # Not unreachable: retries of a remote that breaks every connection must end, too.
             return RemoteFaulty(
                 "The connection to the remote was lost before its response was complete.",
-                code="remote_broke_off",
+                code=RemoteFailure.BROKE_OFF,
                 perhaps_done=method != "GET",
             )
 
@@ -341,7 +343,7 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.R
     try:
         response = await client.send(request, stream=True)
     except UrlForbidden as error:
-        raise RemoteRefused(str(error), code=error.code) from error
+        raise RemoteRefused(str(error), code=RemoteFailure.URL_FORBIDDEN) from error
     except LookUpRefused as error:
         raise RemoteUnreachable(str(error)) from error
     except httpx2.HTTPError as error:
@@ -349,7 +351,8 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.R
     if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
         await response.aclose()
         raise RemoteFaulty(
-            "The remote sent a compressed response that was not requested.", code="remote_garbage"
+            "The remote sent a compressed response that was not requested.",
+            code=RemoteFailure.GARBAGE,
         )
     return response
 
@@ -358,7 +361,8 @@ async def _whole(response: httpx2.Response, bytes_max: int) -> bytes:
     body = await _beginning(response, bytes_max + 1)
     if len(body) > bytes_max:
         raise RemoteRefused(
-            f"The remote's response has more than {bytes_max} bytes.", code="answer_too_large"
+            f"The remote's response has more than {bytes_max} bytes.",
+            code=RemoteFailure.ANSWER_TOO_LARGE,
         )
     return body
 
@@ -400,7 +404,7 @@ async def of_each(
                 hopeless = error
                 found[remote_id] = RemoteUnclear(error)
             except RemoteError as error:
-                hangs += isinstance(error, RemoteFaulty) and error.code == HANGS
+                hangs += isinstance(error, RemoteFaulty) and error.code == RemoteFailure.HANGS
                 if hangs >= AT_ONCE:
                     hopeless = error
                 found[remote_id] = RemoteUnclear(error)

@@ -16,10 +16,10 @@ from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, of_each, sente
 from coatcheck.remotes.files import Files, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of
 from coatcheck.remotes.protocol import (
-    FAILED_THERE,
     Reattach,
     RemoteCompleted,
     RemoteFailed,
+    RemoteFailure,
     RemoteResult,
     RemoteRunning,
     RemoteStatus,
@@ -98,5 +98,5 @@ class FalRemote:
             return RemoteRunning()
         if status.error:
             reason = sentence(status.error) or "The request failed without a reason."
-            return RemoteFailed(FAILED_THERE, self._caller.shown(reason))
+            return RemoteFailed(RemoteFailure.FAILED, self._caller.shown(reason))
         return RemoteCompleted()

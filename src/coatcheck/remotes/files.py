@@ -19,7 +19,7 @@ from coatcheck.domain.errors import UrlForbidden
 from coatcheck.domain.limits import ARTIFACT_BYTES_MAX
 from coatcheck.egress.urls import read_target
 from coatcheck.remotes.caller import GONE, RemoteCaller, RemoteTimeouts, fault_of
-from coatcheck.remotes.protocol import RESULT_TOO_SLOW, RemoteFaulty, RemoteRefused, RemoteResult
+from coatcheck.remotes.protocol import RemoteFailure, RemoteFaulty, RemoteRefused, RemoteResult
 
 BINARY: Final = "application/octet-stream"
 JSON: Final = "application/json"
@@ -75,7 +75,7 @@ class Files:
             url = location
         raise RemoteRefused(
             f"The result was not reached after {_REDIRECTS_MAX} redirects.",
-            code="remote_result_redirects",
+            code=RemoteFailure.RESULT_REDIRECTS,
         )
 
     async def _checked(
@@ -144,7 +144,7 @@ def from_base64(text: str) -> bytes:
 def result_missing() -> RemoteFaulty:
     """The result existed but is gone: only running the work again can help."""
     return RemoteFaulty(
-        "The remote no longer has the result.", code="remote_result_gone", perhaps_done=False
+        "The remote no longer has the result.", code=RemoteFailure.RESULT_GONE, perhaps_done=False
     )
 
 
@@ -173,7 +173,7 @@ async def _pieces(
 
 
 def _too_slow() -> RemoteFaulty:
-    return RemoteFaulty("The result arrives too slowly.", code=RESULT_TOO_SLOW)
+    return RemoteFaulty("The result arrives too slowly.", code=RemoteFailure.RESULT_TOO_SLOW)
 
 
 async def _redirected(response: httpx2.Response) -> httpx2.URL | None:
@@ -185,7 +185,7 @@ async def _redirected(response: httpx2.Response) -> httpx2.URL | None:
         joined = response.request.url.join(response.headers["location"])
     except httpx2.InvalidURL as error:
         raise RemoteRefused(
-            "The result redirects to an invalid URL.", code="remote_result_redirects"
+            "The result redirects to an invalid URL.", code=RemoteFailure.RESULT_REDIRECTS
         ) from error
     return _read_url(str(joined))
 
@@ -194,7 +194,9 @@ def _read_url(url: str) -> httpx2.URL:
     try:
         read_target(url, _URL_CHARACTERS_MAX)
     except UrlForbidden as error:
-        raise RemoteRefused(f"The result cannot be fetched: {error}", code=error.code) from error
+        raise RemoteRefused(
+            f"The result cannot be fetched: {error}", code=RemoteFailure.URL_FORBIDDEN
+        ) from error
     return httpx2.URL(url)
 
 
@@ -220,9 +222,11 @@ def _duration(response: httpx2.Response) -> dict[str, float]:
 
 def _too_large() -> RemoteRefused:
     return RemoteRefused(
-        f"The result has more than {ARTIFACT_BYTES_MAX} bytes.", code="remote_result_too_large"
+        f"The result has more than {ARTIFACT_BYTES_MAX} bytes.", code=RemoteFailure.RESULT_TOO_LARGE
     )
 
 
 def _unreadable() -> RemoteRefused:
-    return RemoteRefused("The result's encoding is not valid.", code="remote_result_unreadable")
+    return RemoteRefused(
+        "The result's encoding is not valid.", code=RemoteFailure.RESULT_UNREADABLE
+    )

@@ -15,11 +15,10 @@ from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, of_each, sente
 from coatcheck.remotes.files import Files
 from coatcheck.remotes.payloads import Marks, check_id, marked
 from coatcheck.remotes.protocol import (
-    CANCELLED_THERE,
-    FAILED_THERE,
     Reattach,
     RemoteCompleted,
     RemoteFailed,
+    RemoteFailure,
     RemoteResult,
     RemoteRunning,
     RemoteStatus,
@@ -88,9 +87,9 @@ class HttpRemote:
                 return RemoteCompleted()
             case "failed":
                 reason = sentence(status.error) or "The remote gives no reason."
-                return RemoteFailed(FAILED_THERE, self._caller.shown(reason))
+                return RemoteFailed(RemoteFailure.FAILED, self._caller.shown(reason))
             case "cancelled":
-                return RemoteFailed(CANCELLED_THERE, "The job was cancelled at the remote.")
+                return RemoteFailed(RemoteFailure.CANCELLED, "The job was cancelled at the remote.")
             case _:
                 return RemoteRunning(status.progress)
 

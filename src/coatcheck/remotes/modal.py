@@ -21,17 +21,15 @@ from typing import Any, Final
 import msgspec
 
 from coatcheck.encoding import encode
-from coatcheck.remotes.caller import HANGS, RemoteTimeouts, decoded, of_each, shown, timed_out
+from coatcheck.remotes.caller import RemoteTimeouts, decoded, of_each, shown, timed_out
 from coatcheck.remotes.files import BINARY, Files, held, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of
 from coatcheck.remotes.protocol import (
-    CANCELLED_THERE,
-    FAILED_THERE,
-    TIMED_OUT_THERE,
     Reattach,
     RemoteCompleted,
     RemoteError,
     RemoteFailed,
+    RemoteFailure,
     RemoteFaulty,
     RemoteMisdefined,
     RemoteRefused,
@@ -162,11 +160,11 @@ class ModalRemote:
         try:
             await call.get.aio(timeout=0)
         except errors.InputCancellation:  # not an Exception: it would end the task
-            return RemoteFailed(CANCELLED_THERE, "The call was cancelled at Modal.")
+            return RemoteFailed(RemoteFailure.CANCELLED, "The call was cancelled at Modal.")
         except (errors.OutputExpiredError, errors.NotFoundError):
             return RemoteUnknown()
         except errors.FunctionTimeoutError:
-            return RemoteFailed(TIMED_OUT_THERE, "The function timed out at Modal.")
+            return RemoteFailed(RemoteFailure.TIMED_OUT, "The function timed out at Modal.")
         except self._named(_ENDINGS) as error:
             return self._failed(error)
         except SystemExit as error:  # raised by the function: it must not end this process
@@ -192,7 +190,7 @@ class ModalRemote:
     def _failed(self, error: BaseException) -> RemoteFailed:
         text = str(error)
         reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return RemoteFailed(FAILED_THERE, shown(reason, self._credentials or ()))
+        return RemoteFailed(RemoteFailure.FAILED, shown(reason, self._credentials or ()))
 
     async def _call(self, remote_id: str) -> Any:
         client = await self._connected()
@@ -229,7 +227,9 @@ class ModalRemote:
                 except RemoteError:
                     raise
                 except TimeoutError as error:  # Modal's; ours is raised after the block
-                    raise RemoteFaulty("Modal took too long to answer.", code=HANGS) from error
+                    raise RemoteFaulty(
+                        "Modal took too long to answer.", code=RemoteFailure.HANGS
+                    ) from error
                 except Exception as error:  # noqa: BLE001 - a function may raise anything
                     # Without its cause, whose text was not searched for secrets.
                     raise self._meaning(error, hidden, method) from None
@@ -266,9 +266,9 @@ def _as_json(value: Any) -> Any:
     except (TypeError, ValueError, RecursionError) as error:
         raise RemoteRefused(
             f"The function returned {type(value).__name__}, which cannot be encoded as JSON.",
-            code="remote_result_unreadable",
+            code=RemoteFailure.RESULT_UNREADABLE,
         ) from error
 
 
 def _not_completed() -> RemoteRefused:
-    return RemoteRefused("The call has no result.", code="remote_not_completed")
+    return RemoteRefused("The call has no result.", code=RemoteFailure.NOT_COMPLETED)

@@ -21,7 +21,7 @@ from coatcheck.remotes.files import (
     is_data_url,
     is_url,
 )
-from coatcheck.remotes.protocol import RemoteRefused, RemoteResult, SpawnRequest
+from coatcheck.remotes.protocol import RemoteFailure, RemoteRefused, RemoteResult, SpawnRequest
 
 ID_CHARACTERS_MAX: Final = 256
 _PATH_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._~-]*")
@@ -69,7 +69,7 @@ def check_id(remote_id: str, *, in_path: bool = True) -> str:
 
 
 def _unfit(message: str) -> RemoteRefused:
-    return RemoteRefused(message, code="remote_input_invalid")
+    return RemoteRefused(message, code=RemoteFailure.INPUT_INVALID)
 
 
 COMPUTE: Final = "compute_seconds"
@@ -155,5 +155,5 @@ def _duration(file: Mapping[str, Any]) -> dict[str, float]:
 def _missing() -> RemoteRefused:
     return RemoteRefused(
         "The remote's output has no result at the target's `output.path`.",
-        code="remote_result_missing",
+        code=RemoteFailure.RESULT_MISSING,
     )

@@ -19,18 +19,74 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, field
 from enum import Enum
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Protocol, Self
 
 from coatcheck.domain.errors import BadRequest, CoatcheckError
+from coatcheck.domain.failures import FailureCode
 
-RESULT_TOO_SLOW: Final = "remote_result_too_slow"
+
+class RemoteFailure(FailureCode):
+    """Work of a remote"""
+
+    FAILED = "remote_failed"
+    """The remote reports a failure. Final, unless the endpoint or the batch has `retries`."""
+    CANCELLED = "remote_cancelled"
+    """The work was cancelled at the remote."""
+    TIMED_OUT = "remote_timed_out"
+    """The work timed out at the remote."""
+    LOST = "remote_lost"
+    """The remote no longer knows the work. Retried."""
+    HTTP_STATUS = "remote_http_{status}"
+    """The remote answered with this status. 408, 425, 429 and 5xx are retried."""
+    ERROR = "remote_error"
+    """The call to the remote failed."""
+    REFUSED = "remote_refused"
+    """The remote refused the call."""
+    FAULTY = "remote_faulty"
+    """The remote did not answer as it should. Retried."""
+    GARBAGE = "remote_garbage"
+    """The remote's response is not one of its API. Retried."""
+    HANGS = "remote_hangs"
+    """The remote did not answer in time, or stopped in the middle of a response. Retried."""
+    BROKE_OFF = "remote_broke_off"
+    """The connection broke before the remote's response was complete. Retried."""
+    UNREACHABLE = "remote_unreachable"
+    """No connection to the remote can be made. A job waits as `target_unreachable`."""
+    MISDEFINED = "remote_misdefined"
+    """The target's definition is invalid, or the operator's remote is no longer configured."""
+    SECRETS_LOST = "secrets_lost"
+    """The secrets of the target are no longer stored."""
+    ID_MISSING = "remote_id_missing"
+    """The remote may have accepted the work, but its id was lost."""
+    INPUT_INVALID = "remote_input_invalid"
+    """The input is not what the target needs."""
+    NOT_COMPLETED = "remote_not_completed"
+    """The result was requested of work that has none."""
+    REQUEST_INVALID = "request_invalid"
+    """The call to the remote would not be valid HTTP."""
+    ANSWER_TOO_LARGE = "answer_too_large"
+    """The remote's response is too large."""
+    URL_FORBIDDEN = "url_forbidden"
+    """The egress guard refuses the address."""
+    RESULT_MISSING = "remote_result_missing"
+    """The remote's output has nothing at `output.path`."""
+    RESULT_GONE = "remote_result_gone"
+    """The remote no longer has the result. Retried."""
+    RESULT_UNREADABLE = "remote_result_unreadable"
+    """The result has another encoding than it should."""
+    RESULT_REDIRECTS = "remote_result_redirects"
+    """The result was redirected too often, or to an invalid URL."""
+    RESULT_TOO_LARGE = "remote_result_too_large"
+    """The result is larger than a file of a job may be."""
+    RESULT_TOO_SLOW = "remote_result_too_slow"
+    """The result took too long to fetch. Retried."""
 
 
 class RemoteError(CoatcheckError):
     """The base class. ``perhaps_done``: the remote may have done it all the same, so a spawn must
     be repeated with the same token before anything else."""
 
-    code = "remote_error"
+    code: str = RemoteFailure.ERROR
 
     def __init__(
         self, message: str, *, code: str | None = None, perhaps_done: bool = False
@@ -44,19 +100,19 @@ class RemoteError(CoatcheckError):
 class RemoteUnreachable(RemoteError):
     """No connection could be made. Retry later, without spending an attempt."""
 
-    code = "remote_unreachable"
+    code = RemoteFailure.UNREACHABLE
 
 
 class RemoteRefused(RemoteError):
     """The remote, or what we know about it, rules this out permanently."""
 
-    code = "remote_refused"
+    code = RemoteFailure.REFUSED
 
 
 class RemoteFaulty(RemoteError):
     """The remote failed to answer. ``retry_after``: the seconds it asked for, if any."""
 
-    code = "remote_faulty"
+    code = RemoteFailure.FAULTY
 
     def __init__(
         self,
@@ -73,7 +129,7 @@ class RemoteFaulty(RemoteError):
 class RemoteMisdefined(BadRequest):
     """A target's definition is invalid. The text says what to change."""
 
-    code = "remote_misdefined"
+    code = RemoteFailure.MISDEFINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +181,6 @@ class RemoteUnclear:
 
 
 RemoteStatus = RemoteRunning | RemoteCompleted | RemoteFailed | RemoteUnknown | RemoteUnclear
-
-FAILED_THERE = "remote_failed"
-CANCELLED_THERE = "remote_cancelled"
-TIMED_OUT_THERE = "remote_timed_out"
 
 
 class Reattach(Enum):

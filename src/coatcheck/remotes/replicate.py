@@ -16,11 +16,10 @@ from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, garbage, of_ea
 from coatcheck.remotes.files import Files, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of, seconds
 from coatcheck.remotes.protocol import (
-    CANCELLED_THERE,
-    FAILED_THERE,
     Reattach,
     RemoteCompleted,
     RemoteFailed,
+    RemoteFailure,
     RemoteRefused,
     RemoteResult,
     RemoteRunning,
@@ -136,7 +135,7 @@ class ReplicateRemote:
         if prediction.data_removed:
             raise result_missing()
         if prediction.status != "succeeded":
-            raise RemoteRefused("The prediction has no result.", code="remote_not_completed")
+            raise RemoteRefused("The prediction has no result.", code=RemoteFailure.NOT_COMPLETED)
         took = seconds(prediction.metrics.predict_time if prediction.metrics else None)
         return await result_of(prediction.output, self._output, self._files, took)
 
@@ -155,9 +154,11 @@ class ReplicateRemote:
                 return RemoteCompleted()
             case "failed":
                 reason = sentence(prediction.error) or "The prediction failed without a reason."
-                return RemoteFailed(FAILED_THERE, self._caller.shown(reason))
+                return RemoteFailed(RemoteFailure.FAILED, self._caller.shown(reason))
             case "canceled" | "aborted":
-                return RemoteFailed(CANCELLED_THERE, "The prediction was cancelled at Replicate.")
+                return RemoteFailed(
+                    RemoteFailure.CANCELLED, "The prediction was cancelled at Replicate."
+                )
 
 
 def _of(remote_id: str) -> str:

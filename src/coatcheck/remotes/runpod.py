@@ -17,12 +17,10 @@ from coatcheck.remotes.caller import GONE, RemoteCaller, decoded, of_each, sente
 from coatcheck.remotes.files import Files, result_missing
 from coatcheck.remotes.payloads import Marks, OutputChoice, check_id, marked, result_of, seconds
 from coatcheck.remotes.protocol import (
-    CANCELLED_THERE,
-    FAILED_THERE,
-    TIMED_OUT_THERE,
     Reattach,
     RemoteCompleted,
     RemoteFailed,
+    RemoteFailure,
     RemoteRefused,
     RemoteResult,
     RemoteRunning,
@@ -97,7 +95,7 @@ class RunpodRemote:
             raise result_missing()
         job = decoded(answer.body, _Job)
         if job.status != "COMPLETED":
-            raise RemoteRefused("The job has no result.", code="remote_not_completed")
+            raise RemoteRefused("The job has no result.", code=RemoteFailure.NOT_COMPLETED)
         took = seconds(job.executionTime, _MILLISECOND)
         return await result_of(job.output, self._output, self._files, took)
 
@@ -119,8 +117,8 @@ class RunpodRemote:
                 return RemoteCompleted()
             case "FAILED":
                 reason = sentence(job.error) or "The job failed without a reason."
-                return RemoteFailed(FAILED_THERE, self._caller.shown(reason))
+                return RemoteFailed(RemoteFailure.FAILED, self._caller.shown(reason))
             case "CANCELLED":
-                return RemoteFailed(CANCELLED_THERE, "The job was cancelled at RunPod.")
+                return RemoteFailed(RemoteFailure.CANCELLED, "The job was cancelled at RunPod.")
             case "TIMED_OUT":
-                return RemoteFailed(TIMED_OUT_THERE, "The job timed out at RunPod.")
+                return RemoteFailed(RemoteFailure.TIMED_OUT, "The job timed out at RunPod.")

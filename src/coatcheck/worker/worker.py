@@ -34,6 +34,7 @@ from coatcheck.domain.errors import (
     OutcomeUnknown,
     SettingsInvalid,
 )
+from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.retry import JOB_BACKOFF, UNREACHABLE_BACKOFF
@@ -360,7 +361,9 @@ class Worker:
             running.over = True
             outcome = (
                 # Nobody interrupted it: it cancelled its own task, which is a handler error.
-                Retryable("handler_error", "CancelledError: the handler cancelled its own task")
+                Retryable(
+                    CoreFailure.HANDLER_ERROR, "CancelledError: the handler cancelled its own task"
+                )
                 if running.stop_reason is None
                 else self._stopped(running.stop_reason, timeout)
             )
@@ -372,7 +375,7 @@ class Worker:
             outcome = Unreachable(f"the job's attachment could not be stored: {error}")
         except Exception as error:  # noqa: BLE001 - whatever storing an attachment raised
             _log.exception("the job's reports could not be stored")
-            outcome = Retryable("report_not_stored", type(error).__name__)
+            outcome = Retryable(CoreFailure.REPORT_NOT_STORED, type(error).__name__)
         finally:
             self._running.discard(running)
             # All of them: the slot's next job must not inherit this one's interruption.
@@ -392,7 +395,9 @@ class Worker:
             asyncio.get_running_loop().call_soon(self._exchange.look_for_work)
             return
         elif isinstance(outcome, Cancelled) and running.cancel_asked_at is None:
-            outcome = Retryable("handler_error", "JobCancelled: nobody asked for cancellation")
+            outcome = Retryable(
+                CoreFailure.HANDLER_ERROR, "JobCancelled: nobody asked for cancellation"
+            )
         self._record(claimed, outcome, time.monotonic() - started_at)
 
     async def _run_traced(self, endpoint: Endpoint, job: Job, claimed: ClaimedJob) -> Outcome:
@@ -420,7 +425,7 @@ class Worker:
     def _stopped(self, reason: StopReason, timeout: float) -> Outcome:
         match reason:
             case StopReason.TIMEOUT:
-                return Retryable("timed_out", f"ran for longer than {timeout:g} s")
+                return Retryable(CoreFailure.TIMED_OUT, f"ran for longer than {timeout:g} s")
             case StopReason.CANCEL:
                 return Cancelled()
             case StopReason.DRAIN | StopReason.LOST | StopReason.GIVEN_BACK:
@@ -450,7 +455,12 @@ class Worker:
                 )
                 self._exchange.settle(
                     Settlement(
-                        job, TransitionEvent.UNREACHABLE, "target_unreachable", message, delay, ran
+                        job,
+                        TransitionEvent.UNREACHABLE,
+                        CoreFailure.TARGET_UNREACHABLE,
+                        message,
+                        delay,
+                        ran,
                     )
                 )
             case Postponed(code, message, after_seconds):

@@ -47,6 +47,7 @@ from coatcheck.remotes import Remote, Remotes
 from coatcheck.remotes.protocol import (
     RemoteCompleted,
     RemoteFailed,
+    RemoteFailure,
     RemoteMisdefined,
     RemoteRunning,
     RemoteStatus,
@@ -292,7 +293,9 @@ class RemoteCalls:
         try:
             remote = await self._opened(asked[0])
         except SecretsLost as error:
-            settle = partial(self._endings.settle, event=TransitionEvent.FAIL, code=error.code)
+            settle = partial(
+                self._endings.settle, event=TransitionEvent.FAIL, code=RemoteFailure.SECRETS_LOST
+            )
             lost = (Action(call, partial(settle, call, message=str(error))) for call in asked)
             return [*actions, *lost]
         except (RemoteMisdefined, SealingKeyMissing) as error:
@@ -367,7 +370,7 @@ class RemoteCalls:
                 await endings.settle(
                     call,
                     TransitionEvent.RETRY,
-                    "remote_lost",
+                    RemoteFailure.LOST,
                     "The remote no longer knows of this work.",
                 )
             case RemoteUnclear(error=error):

@@ -38,8 +38,8 @@ from coatcheck.domain.remote_work import (
 from coatcheck.domain.service_definition import TargetSecrets, encode_secrets
 from coatcheck.remotes import Remote, Remotes
 from coatcheck.remotes.protocol import (
-    RESULT_TOO_SLOW,
     RemoteError,
+    RemoteFailure,
     RemoteFaulty,
     RemoteMisdefined,
     RemoteRefused,
@@ -83,7 +83,7 @@ class RemoteRetryPolicy:
         if isinstance(error, RemoteRefused):
             return False
         # A result that trickles, or comes too late, has used a slot for long enough.
-        hurried = call.is_overdue or error.code == RESULT_TOO_SLOW
+        hurried = call.is_overdue or error.code == RemoteFailure.RESULT_TOO_SLOW
         return call.faults + 1 < (min(2, self.faults_max) if hurried else self.faults_max)
 
     def after_fault(self, call: ClaimedCall, error: RemoteError | None = None) -> NextCheck:

@@ -25,6 +25,7 @@ from coatcheck.domain.errors import (
     SealingKeyMissing,
     SecretsLost,
 )
+from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob, JobView
 from coatcheck.domain.remote_work import decode_destination
@@ -32,8 +33,8 @@ from coatcheck.domain.retry import JOB_BACKOFF
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.remotes import Remote
 from coatcheck.remotes.protocol import (
-    RESULT_TOO_SLOW,
     RemoteError,
+    RemoteFailure,
     RemoteFaulty,
     RemoteMisdefined,
     RemoteRefused,
@@ -142,7 +143,7 @@ class RemoteEndings:
             await self.settle(
                 call,
                 TransitionEvent.RETRY,
-                "timed_out",
+                CoreFailure.TIMED_OUT,
                 f"It took longer than {call.ran_seconds:.0f} s.",
             )
 
@@ -338,7 +339,7 @@ class _LeaseLost(Exception):
 
 
 def _too_slow() -> RemoteFaulty:
-    return RemoteFaulty("The result took too long to fetch.", code=RESULT_TOO_SLOW)
+    return RemoteFaulty("The result took too long to fetch.", code=RemoteFailure.RESULT_TOO_SLOW)
 
 
 def _filed(kept: StoredOutput) -> FiledArtifact | None:

@@ -29,6 +29,7 @@ from coatcheck.remotes import Remote, SpawnRequest
 from coatcheck.remotes.protocol import (
     Reattach,
     RemoteError,
+    RemoteFailure,
     RemoteFaulty,
     RemoteMisdefined,
     RemoteRefused,
@@ -144,7 +145,7 @@ def id_missing() -> FailJob:
     """The outcome of a job whose remote id is lost."""
     return FailJob(
         "The remote may have accepted the work, but its id was lost and cannot be recovered.",
-        code="remote_id_missing",
+        code=RemoteFailure.ID_MISSING,
     )
 
 

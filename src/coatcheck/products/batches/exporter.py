@@ -39,7 +39,13 @@ from coatcheck.encoding import encode
 from coatcheck.job import Job
 from coatcheck.products.batches import export_repository as exports
 from coatcheck.products.batches.export_repository import ExportRun, PartBadLine, PendingExport
-from coatcheck.products.batches.model import MirrorRun, TaskStatus, export_key, mirrored_after
+from coatcheck.products.batches.model import (
+    BatchFailure,
+    MirrorRun,
+    TaskStatus,
+    export_key,
+    mirrored_after,
+)
 from coatcheck.products.batches.task_repository import RunPlace, latest_ended
 from coatcheck.settings import Settings
 from coatcheck.worker.reports import JobReporter
@@ -318,7 +324,7 @@ class Exporter:
         try:
             uuid = from_text(export)
         except InvalidId as error:
-            raise FailJob("there is no such export", code="export_not_found") from error
+            raise FailJob("there is no such export", code=BatchFailure.EXPORT_NOT_FOUND) from error
         pending = await exports.get_pending(self._db, claimed.org, uuid)
         if pending is None:
             return {"tasks": 0}  # another attempt has written it, or its batch was deleted
@@ -336,7 +342,7 @@ class Exporter:
             return {"tasks": 0}
         except BlobStoreUnavailable as error:
             raise RetryLater(
-                "the export could not be stored", code="blob_store_unavailable"
+                "the export could not be stored", code=BatchFailure.BLOB_STORE_UNAVAILABLE
             ) from error
         finally:
             content.stopped = True
@@ -534,7 +540,7 @@ class _Content:
     def _check_whole(self) -> None:
         """Raise if tasks of an ended run are missing: its batch is being removed."""
         if self._is_complete and self.tasks != self._total:
-            raise FailJob("the run was removed during its export", code="batch_removed")
+            raise FailJob("the run was removed during its export", code=BatchFailure.BATCH_REMOVED)
 
     @property
     def _is_complete(self) -> bool:

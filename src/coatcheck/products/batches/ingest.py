@@ -41,7 +41,7 @@ from coatcheck.products.batches.ingest_repository import (
     encode,
 )
 from coatcheck.products.batches.lines import Block, RateKey, parse, reading_ahead, too_long
-from coatcheck.products.batches.model import INGEST_ENDPOINT, IngestSnapshot
+from coatcheck.products.batches.model import INGEST_ENDPOINT, BatchFailure, IngestSnapshot
 from coatcheck.products.batches.task_lists import ListUnusable
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.job_stats import job_stats_of
@@ -92,7 +92,7 @@ class Ingester:
             ) from error
         except BlobStoreUnavailable as error:
             raise RetryLater(
-                "the blob store could not be read", code="blob_store_unavailable"
+                "the blob store could not be read", code=BatchFailure.BLOB_STORE_UNAVAILABLE
             ) from error
 
     async def _ingest_part(self, request: IngestRequest) -> IngestReport:
@@ -122,7 +122,9 @@ class Ingester:
                 _log.info("another process advanced the run", extra=_log_context(snapshot))
             except TooManyTasks:
                 await self._fail(
-                    snapshot, "too_many_tasks", f"a run has at most {RUN_TASKS_MAX} tasks"
+                    snapshot,
+                    BatchFailure.TOO_MANY_TASKS,
+                    f"a run has at most {RUN_TASKS_MAX} tasks",
                 )
             except ListUnusable as error:
                 await self._fail(snapshot, error.code, str(error))
@@ -270,9 +272,9 @@ def _tasks(
 
 def _no_tasks(snapshot: IngestSnapshot) -> ListUnusable:
     if snapshot.part_bad_lines == 0:
-        return ListUnusable("list_empty", "the list is empty, or has only blank lines")
+        return ListUnusable(BatchFailure.LIST_EMPTY, "the list is empty, or has only blank lines")
     return ListUnusable(
-        "no_usable_line",
+        BatchFailure.NO_USABLE_LINE,
         f"no line of the list is a task: of {snapshot.part_lines} lines {snapshot.part_bad_lines}"
         " are invalid, the others blank",
     )

@@ -25,6 +25,7 @@ from coatcheck.products.batches import removal, repository
 from coatcheck.products.batches.ingest_repository import LostPart, ingest_job
 from coatcheck.products.batches.model import (
     INGEST_ENDPOINT,
+    BatchFailure,
     export_of,
     exports_of,
     list_of_piece,
@@ -294,4 +295,7 @@ class IngestReconciler(Loop):
 def _error_of(lost: LostPart) -> tuple[str, str]:
     if lost.job_state is State.FAILED and lost.error_code is not None:
         return lost.error_code, lost.error_message or ""
-    return "ingest_lost", f"the job that ingests the list was lost {lost.redrives + 1} times"
+    return (
+        BatchFailure.INGEST_LOST,
+        f"the job that ingests the list was lost {lost.redrives + 1} times",
+    )

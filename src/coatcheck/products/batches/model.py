@@ -15,6 +15,7 @@ from uuid import UUID
 
 from coatcheck.blobs.keys import id_of
 from coatcheck.domain.errors import Conflict
+from coatcheck.domain.failures import FailureCode
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.lanes import Lane
@@ -61,6 +62,33 @@ def internal_job(
         request_id=request_id,
         options=encode(options).decode(),
     )
+
+
+class BatchFailure(FailureCode):
+    """Batches: their lists and exports"""
+
+    LIST_MISSING = "list_missing"
+    """The uploaded list is missing."""
+    LIST_CHANGED = "list_changed"
+    """The uploaded list was replaced by another one."""
+    LIST_TRUNCATED = "list_truncated"
+    """The uploaded list is shorter than it was."""
+    LIST_EMPTY = "list_empty"
+    """The list is empty, or has only blank lines."""
+    NO_USABLE_LINE = "no_usable_line"
+    """No line of the list is a task."""
+    TOO_MANY_TASKS = "too_many_tasks"
+    """The run would have more tasks than a run may have."""
+    INGEST_LOST = "ingest_lost"
+    """The job that ingests the list was lost too often."""
+    EXPORT_NOT_FOUND = "export_not_found"
+    """There is no such export any more."""
+    EXPORT_LOST = "export_lost"
+    """The job that writes the export was lost."""
+    BATCH_REMOVED = "batch_removed"
+    """The run was removed during its export."""
+    BLOB_STORE_UNAVAILABLE = "blob_store_unavailable"
+    """The blob store could not be used. Retried."""
 
 
 class BatchState(StrEnum):

@@ -34,7 +34,14 @@ from coatcheck.http.request import LIST_SECONDS_MAX, Request
 from coatcheck.http.response import RawHeaders
 from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.products.batches.lines import Block, LineSplitter, RateKey, as_line, parse_list
-from coatcheck.products.batches.model import IngestSnapshot, KnownKey, NewPart, NewTask, list_key
+from coatcheck.products.batches.model import (
+    BatchFailure,
+    IngestSnapshot,
+    KnownKey,
+    NewPart,
+    NewTask,
+    list_key,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -181,7 +188,7 @@ async def _blocks(blobs: BlobContainer, snapshot: IngestSnapshot) -> AsyncIterat
             for block in splitter.feed(piece):
                 yield block
     except FileNotFoundError as error:
-        raise ListUnusable("list_missing", "the uploaded list is missing") from error
+        raise ListUnusable(BatchFailure.LIST_MISSING, "the uploaded list is missing") from error
     except BlobChanged as error:
         raise _changed() from error
     if snapshot.source_bytes is not None and read < snapshot.source_bytes:
@@ -210,11 +217,13 @@ async def _check_size(blobs: BlobContainer, snapshot: IngestSnapshot) -> None:
 
 
 def _truncated(size: int, was: int) -> ListUnusable:
-    return ListUnusable("list_truncated", f"the uploaded list has only {size} of its {was} bytes")
+    return ListUnusable(
+        BatchFailure.LIST_TRUNCATED, f"the uploaded list has only {size} of its {was} bytes"
+    )
 
 
 def _changed() -> ListUnusable:
-    return ListUnusable("list_changed", "the uploaded list was replaced by another one")
+    return ListUnusable(BatchFailure.LIST_CHANGED, "the uploaded list was replaced by another one")
 
 
 MEDIA_TYPE: Final = "application/x-ndjson"

@@ -44,6 +44,7 @@ from coatcheck.domain.errors import (
     TargetUnreachable,
     UrlForbidden,
 )
+from coatcheck.domain.failures import CoreFailure, FailureCode
 from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX, texts_to_mask
 from coatcheck.egress import Guard, charged_to, guard_of
@@ -62,17 +63,40 @@ RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
 """The upper bound on ``Retry-After``: a longer delay is shortened to this."""
 
 
+class UpstreamFailure(FailureCode):
+    """Calls of the gateway to HTTP upstreams"""
+
+    STATUS = "upstream_status_{status}"
+    """The upstream answered with this status. 429 and 5xx are retried."""
+    REDIRECT = "upstream_redirect"
+    """The upstream answered with a redirect, which is not followed."""
+    TIMEOUT = "upstream_timeout"
+    """The upstream did not answer in time. Retried."""
+    BROKE_OFF = "upstream_broke_off"
+    """The connection broke in the middle of the upstream's answer. Retried."""
+    NOT_HTTP = "upstream_not_http"
+    """The upstream's answer is not HTTP. Retried."""
+    ANSWER_TOO_LARGE = "upstream_answer_too_large"
+    """The upstream's answer is too large."""
+    REQUEST_INVALID = "upstream_request_invalid"
+    """The call would not be valid HTTP."""
+    URL_FORBIDDEN = "url_forbidden"
+    """The egress guard refuses the address."""
+    SECRETS_LOST = "secrets_lost"
+    """The secrets of the service are no longer stored. Register it again."""
+
+
 def request_failure(error: Exception) -> JobSignal:
     """The outcome of a call that failed before the upstream answered anything."""
     match error:
         case UrlForbidden():
-            return FailJob(str(error), code=error.code)
+            return FailJob(str(error), code=UpstreamFailure.URL_FORBIDDEN)
         case LookUpRefused():
             return TargetUnreachable(str(error))
         case httpx2.LocalProtocolError() | httpx2.InvalidURL() | ValueError():
-            return FailJob("The request is not valid HTTP.", code="upstream_request_invalid")
+            return FailJob("The request is not valid HTTP.", code=UpstreamFailure.REQUEST_INVALID)
         case httpx2.RemoteProtocolError() if _received_bytes(error):
-            return RetryLater("The upstream's answer is not HTTP.", code="upstream_not_http")
+            return RetryLater("The upstream's answer is not HTTP.", code=UpstreamFailure.NOT_HTTP)
         case httpx2.ConnectTimeout():
             return TargetUnreachable("The upstream did not accept the connection in time.")
         case httpx2.ConnectError():
@@ -85,7 +109,7 @@ def secrets_failure(error: CoatcheckError) -> JobSignal:
     """The outcome if the registration's headers could not be decrypted. Nothing was sent."""
     match error:
         case SecretsLost():
-            return FailJob(str(error), code=error.code)
+            return FailJob(str(error), code=UpstreamFailure.SECRETS_LOST)
         case SealingKeyMissing():
             _log.error("an upstream's job waits, which does not count as an attempt: %s", error)
             return TargetUnreachable(str(error))
@@ -95,19 +119,20 @@ def secrets_failure(error: CoatcheckError) -> JobSignal:
 
 def incomplete_answer() -> JobSignal:
     """The outcome if the connection broke in the middle of the answer."""
-    return RetryLater("The upstream's answer broke off.", code="upstream_broke_off")
+    return RetryLater("The upstream's answer broke off.", code=UpstreamFailure.BROKE_OFF)
 
 
 def timed_out(seconds: float) -> JobSignal:
     """The outcome if the whole call took too long."""
     return RetryLater(
-        f"The upstream did not answer within {seconds:g} seconds.", code="upstream_timeout"
+        f"The upstream did not answer within {seconds:g} seconds.", code=UpstreamFailure.TIMEOUT
     )
 
 
 def too_large(bytes_max: int) -> JobSignal:
     return FailJob(
-        f"The upstream's answer has more than {bytes_max} bytes.", code="upstream_answer_too_large"
+        f"The upstream's answer has more than {bytes_max} bytes.",
+        code=UpstreamFailure.ANSWER_TOO_LARGE,
     )
 
 
@@ -119,10 +144,10 @@ def error_status(
         return FailJob(
             f"The upstream answered {status}. Redirects are not followed: register the URL that it"
             " leads to.",
-            code="upstream_redirect",
+            code=UpstreamFailure.REDIRECT,
         )
     message = f"The upstream answered {status}" + (f": {excerpt}" if excerpt else ".")
-    code = f"upstream_status_{status}"
+    code = UpstreamFailure.STATUS.format(status=status)
     if status == HTTPStatus.TOO_MANY_REQUESTS or status >= 500:
         return RetryLater(message, after=retry_after(headers, now or datetime.now(UTC)), code=code)
     return FailJob(message, code=code)
@@ -335,7 +360,7 @@ class UpstreamExecutor:
             if work is not None:
                 await job.hand_over(work)
             if call is None:
-                job.fail("The job's payload has no call.", code="invalid_input")
+                job.fail("The job's payload has no call.", code=CoreFailure.INVALID_INPUT)
             return await unless_cancelled(job, self._call(job, call))
 
     async def __aenter__(self) -> Self:

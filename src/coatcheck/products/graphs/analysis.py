@@ -25,6 +25,7 @@ from coatcheck.archives import ArchiveLimits, ArchiveReader, Entry
 from coatcheck.domain.errors import ArchiveRejected, JobSignal, RetryLater
 from coatcheck.domain.limits import ARCHIVE_ENTRIES_MAX, ARCHIVE_UNPACKED_MB_MAX
 from coatcheck.job import Job
+from coatcheck.products.graphs.analysis_request import GraphFailure
 from coatcheck.products.graphs.parser_process import ParserLimits
 from coatcheck.products.graphs.parser_wire import NotParsed, ParsedFiles, Work
 from coatcheck.products.graphs.parsers import Done, ParserPool
@@ -253,10 +254,13 @@ def analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
     try:
         return _analyse(job, order)
     except ArchiveRejected as refusal:
-        job.fail(f"{refusal} ({refusal.reason})", code=refusal.code)
+        job.fail(f"{refusal} ({refusal.reason})", code=GraphFailure.ARCHIVE_REJECTED)
     except MemoryError:
         # A second attempt would need as much memory.
-        job.fail("the graph needs more memory than an analysis may have", code="graph_too_large")
+        job.fail(
+            "the graph needs more memory than an analysis may have",
+            code=GraphFailure.GRAPH_TOO_LARGE,
+        )
     except OSError as error:
         raise disk_unavailable("the graph", error) from error
     except JobSignal:
@@ -274,7 +278,9 @@ class AnalysisBroken(Exception):
 def disk_unavailable(what: str, error: OSError) -> RetryLater:
     """The signal to raise if a file could not be written. Callers see it, so it has no path."""
     reason = os.strerror(error.errno) if error.errno else type(error).__name__
-    return RetryLater(f"{what} could not be written to disk: {reason}", code="disk_unavailable")
+    return RetryLater(
+        f"{what} could not be written to disk: {reason}", code=GraphFailure.DISK_UNAVAILABLE
+    )
 
 
 def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:

@@ -6,6 +6,29 @@ from typing import Final
 
 import msgspec
 
+from coatcheck.domain.failures import FailureCode
+
+
+class GraphFailure(FailureCode):
+    """Graphs of code"""
+
+    ARCHIVE_REJECTED = "archive_rejected"
+    """The archive cannot be used. The message has the reason."""
+    ARCHIVE_EXPIRED = "archive_expired"
+    """The archive was deleted at the end of its time to live, before it was analysed."""
+    ARCHIVE_CORRUPT = "archive_corrupt"
+    """The stored archive does not match its hash. Retried."""
+    ANALYSIS_TOO_LONG = "analysis_too_long"
+    """The analysis took too long."""
+    ANALYSIS_ENDED = "analysis_ended"
+    """The analysis ended without a result. Retried."""
+    GRAPH_TOO_LARGE = "graph_too_large"
+    """The graph needs more memory than an analysis may have."""
+    DISK_UNAVAILABLE = "disk_unavailable"
+    """The worker's disk could not be written. Retried."""
+    BLOB_STORE_UNAVAILABLE = "blob_store_unavailable"
+    """The blob store could not be read. Retried."""
+
 
 class AnalysisRequest(msgspec.Struct, frozen=True):
     """The archive of a job, in pieces in the blob store. ``sha256`` is in hex.

@@ -54,6 +54,7 @@ from coatcheck.products.graphs.analysis_request import (
     RESULT_ARTIFACT,
     RESULT_INLINE_BYTES_MAX,
     AnalysisRequest,
+    GraphFailure,
     StoredGraphResult,
 )
 from coatcheck.service import Service
@@ -173,9 +174,9 @@ class GraphExecutor:
                         return await self._analyse(operation, job, request, folder, isolated)
                 except TimeoutError:
                     if time_to_live.expired():
-                        raise FailJob(_EXPIRED, code="archive_expired") from None
+                        raise FailJob(_EXPIRED, code=GraphFailure.ARCHIVE_EXPIRED) from None
                     if run_limit.expired():
-                        raise FailJob(_TOO_LONG, code="analysis_too_long") from None
+                        raise FailJob(_TOO_LONG, code=GraphFailure.ANALYSIS_TOO_LONG) from None
                     raise
         except FolderNotMade as error:
             raise _signal_for(error.outcome) from error
@@ -232,15 +233,17 @@ class GraphExecutor:
                     digest.update(piece)
                     await asyncio.to_thread(file.write, piece)
         except FileNotFoundError as error:
-            raise FailJob(_EXPIRED, code="archive_expired") from error
+            raise FailJob(_EXPIRED, code=GraphFailure.ARCHIVE_EXPIRED) from error
         except BlobStoreUnavailable as error:
             raise RetryLater(
-                "the blob store could not be read", code="blob_store_unavailable"
+                "the blob store could not be read", code=GraphFailure.BLOB_STORE_UNAVAILABLE
             ) from error
         except OSError as error:
             raise disk_unavailable("the archive", error) from error
         if digest.hexdigest() != request.sha256:
-            raise RetryLater("the stored archive does not match its hash", code="archive_corrupt")
+            raise RetryLater(
+                "the stored archive does not match its hash", code=GraphFailure.ARCHIVE_CORRUPT
+            )
 
     # Cleanup of copies that were left on disk
 
@@ -365,4 +368,6 @@ def _signal_for(outcome: Outcome) -> Exception:
         case Cancelled():
             return JobCancelled()
         case _:
-            return RetryLater("the analysis ended without a result", code="analysis_ended")
+            return RetryLater(
+                "the analysis ended without a result", code=GraphFailure.ANALYSIS_ENDED
+            )

@@ -15,6 +15,7 @@ import msgspec
 
 from coatcheck.domain.errors import CoatcheckError, FailJob
 from coatcheck.egress import Guard, charged_to, guard_of
+from coatcheck.products.llm.model import LlmFailure
 from coatcheck.settings import Settings
 from coatcheck.version import __version__
 
@@ -66,8 +67,6 @@ IMAGES_BYTES_MAX: Final = 20 * 1024 * 1024
 FETCH_SECONDS_MAX: Final = 20.0
 """For all images of a request together. The job holds a slot of its target meanwhile."""
 _CONNECTIONS_MAX: Final = 32
-UNAVAILABLE: Final = "image_unavailable"
-
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_messages: Final = msgspec.json.Decoder(list[dict[str, Any]]).decode
@@ -172,4 +171,4 @@ def _refused(status: int) -> str:
 
 def _unavailable(url: str | None, why: str) -> FailJob:
     which = "The images" if url is None else f"The image {url.partition('?')[0][:200]}"
-    return FailJob(f"{which} {why}.", code=UNAVAILABLE)
+    return FailJob(f"{which} {why}.", code=LlmFailure.IMAGE_UNAVAILABLE)

@@ -13,6 +13,7 @@ from coatcheck.core import Engine
 from coatcheck.core.explain import JobExplainer, clock, for_duration
 from coatcheck.domain.errors import BlobStoreUnavailable, InvalidParameter, JobNotFound, NotFound
 from coatcheck.domain.explanation import Blocker, BlockerKind
+from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.job import Artifact, JobView
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.states import State
@@ -34,11 +35,11 @@ from coatcheck.products.llm import schemas, webhook_payloads
 from coatcheck.products.llm.caller_retries import SynchronousCallers
 from coatcheck.products.llm.model import (
     CANCELLED,
-    CONNECTION_LOST,
     LLM_ENDPOINTS,
     LLM_KINDS,
     LLM_SERVICE,
     MODEL_NAME_CHARACTERS_MAX,
+    LlmFailure,
     LlmRequest,
     model_name,
     stored_answer,
@@ -46,12 +47,10 @@ from coatcheck.products.llm.model import (
 from coatcheck.products.llm.repository import LlmRepository, TargetState
 from coatcheck.settings import Settings
 
-UNREACHABLE_CODE: Final = "target_unreachable"
-
 
 async def waiting_reason(engine: Engine, view: JobView) -> schemas.ChatWaiting:
     """Why a job waits that no worker holds."""
-    if view.state is State.RETRYING and view.error_code != UNREACHABLE_CODE:
+    if view.state is State.RETRYING and view.error_code != CoreFailure.TARGET_UNREACHABLE:
         return schemas.ChatWaiting(
             "backoff",
             f"The last attempt failed: {view.error_message or view.error_code}",
@@ -90,7 +89,7 @@ def _unreachable(view: JobView, away: Sequence[TargetState], what: str) -> schem
         due.append(view.run_at)
     error = next((each.last_error for each in away if each.last_error), view.error_message)
     return schemas.ChatWaiting(
-        UNREACHABLE_CODE,
+        CoreFailure.TARGET_UNREACHABLE,
         f"{what}; no attempt is spent. {error or ''}".rstrip(),
         min(since, default=view.updated_at),
         min(due, default=None),
@@ -315,7 +314,9 @@ def shown_error(view: JobView) -> schemas.Error | None:
     """Why a job failed or was cancelled. ``waiting`` has what only delays it."""
     if view.state not in (State.FAILED, State.CANCELLED):
         return None
-    code = "cancelled" if view.state is State.CANCELLED else view.error_code or "job_failed"
+    code = view.error_code or CoreFailure.JOB_FAILED
+    if view.state is State.CANCELLED:
+        code = CoreFailure.CANCELLED
     return schemas.Error.of(code, view.error_message or CANCELLED)
 
 
@@ -357,7 +358,7 @@ class ChatExplainer(JobExplainer):
         self._slots = sum(target.concurrency for target in targets)
 
     def spends_no_attempt(self, view: JobView) -> bool:
-        return view.error_code == CONNECTION_LOST
+        return view.error_code == LlmFailure.CONNECTION_LOST
 
     async def unreachable(self, view: JobView) -> Sequence[Blocker]:
         states = await self._engine.extension(LlmRepository).target_states()

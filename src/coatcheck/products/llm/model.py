@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from coatcheck.domain.errors import InvalidParameter
+from coatcheck.domain.failures import FailureCode
 from coatcheck.domain.job import JobView
 from coatcheck.domain.service_definition import endpoint_key, engine_name
 from coatcheck.domain.states import State
@@ -43,9 +44,6 @@ chat counts as the cause and fails."""
 JOB_TIMEOUT_SECONDS: Final = 3_600.0
 """How long one attempt may take, including loading the model."""
 
-CONNECTION_LOST: Final = "target_connection_lost"
-"""The code of a chat whose target dropped it in mid-answer. The retry spends no attempt."""
-
 ANSWER_ARTIFACT: Final = "result.json"
 """The artifact that holds an answer too large for a row."""
 ANSWER_INLINE_BYTES_MAX: Final = 256 * 1024
@@ -57,6 +55,37 @@ OTHER_CHOICES: Final = "other_choices"
 
 MODEL_NAME_CHARACTERS_MAX: Final = 200
 _DEFAULT_TAG: Final = ":latest"
+
+
+class LlmFailure(FailureCode):
+    """Chats"""
+
+    MODEL_NOT_FOUND = "model_not_found"
+    """No target has the model."""
+    INVALID_REQUEST = "invalid_request"
+    """The target refused the request."""
+    TARGET_REDIRECTS = "target_redirects"
+    """The target answered with a redirect, which is not followed."""
+    TARGET_WRONG_URL = "target_wrong_url"
+    """The target does not know the path: its URL has to be the part before `/api/chat`."""
+    ANSWER_TOO_LARGE = "answer_too_large"
+    """The answer is larger than a result may be."""
+    CONNECTION_LOST = "target_connection_lost"
+    """The target broke the connection in the middle of the answer too often, and was reachable each
+    time: the request itself may be the cause. Before that, the chat is retried and spends no
+    attempt."""
+    IMAGE_UNAVAILABLE = "image_unavailable"
+    """An image that the chat names by URL could not be fetched."""
+    TARGET_ERROR = "target_error"
+    """The target answered 5xx, or ended its answer with an error. Retried."""
+    TARGET_BUSY = "target_busy"
+    """The target answered 429 or 503. Retried."""
+    TARGET_SILENT = "target_silent"
+    """The target sent nothing for too long, although it answers others. Retried."""
+    TARGET_REFUSED_US = "target_refused_us"
+    """The target answered 401 or 403. Retried."""
+    TARGET_ANSWER_INVALID = "target_answer_invalid"
+    """The answer is not one of the Ollama API. Retried."""
 
 
 class LlmRequest(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -21,7 +21,7 @@ from coatcheck.domain.errors import (
     TargetUnreachable,
 )
 from coatcheck.egress.urls import parse_retry_after
-from coatcheck.products.llm.model import CONNECTION_LOST, LLM_DROPS_MAX
+from coatcheck.products.llm.model import LLM_DROPS_MAX, LlmFailure
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
 """The longest Retry-After of a target that is followed."""
@@ -53,7 +53,7 @@ def no_answer(target: str, error: Exception) -> JobSignal:
         case _:
             return RetryLater(
                 f"The connection to the target {target} broke before its answer was whole.",
-                code=CONNECTION_LOST,
+                code=LlmFailure.CONNECTION_LOST,
             )
 
 
@@ -68,13 +68,13 @@ def dropped(target: str, drops: int | None, after: float) -> JobSignal:
         return FailJob(
             f"The target {target} broke the connection in the middle of the answer {drops} times, "
             "and answered again each time: the request may be what breaks it.",
-            code=CONNECTION_LOST,
+            code=LlmFailure.CONNECTION_LOST,
         )
     counted = "" if drops is None else f" ({drops} of {LLM_DROPS_MAX})"
     return JobPostponed(
         f"The connection to the target {target} broke in the middle of the answer{counted}, but "
         "the target answers.",
-        code=CONNECTION_LOST,
+        code=LlmFailure.CONNECTION_LOST,
         after=after,
     )
 
@@ -82,25 +82,26 @@ def dropped(target: str, drops: int | None, after: float) -> JobSignal:
 def silent(target: str, seconds: float) -> JobSignal:
     """The target answers others, but sent nothing for this job."""
     return RetryLater(
-        f"The target {target} sent nothing for {seconds:g} seconds.", code="target_silent"
+        f"The target {target} sent nothing for {seconds:g} seconds.", code=LlmFailure.TARGET_SILENT
     )
 
 
 def invalid_answer(target: str) -> JobSignal:
     return RetryLater(
         f"The answer of the target {target} is not one of the Ollama API.",
-        code="target_answer_invalid",
+        code=LlmFailure.TARGET_ANSWER_INVALID,
     )
 
 
 def too_large(bytes_max: int) -> JobSignal:
-    return FailJob(f"The answer has more than {bytes_max} bytes.", code="answer_too_large")
+    return FailJob(f"The answer has more than {bytes_max} bytes.", code=LlmFailure.ANSWER_TOO_LARGE)
 
 
 def stream_error(target: str, text: str) -> JobSignal:
     """The target ended its stream with an error."""
     return RetryLater(
-        _quoted(f"The target {target} ended its answer with an error", text), code="target_error"
+        _quoted(f"The target {target} ended its answer with an error", text),
+        code=LlmFailure.TARGET_ERROR,
     )
 
 
@@ -116,29 +117,29 @@ def refusal(
     if status == HTTPStatus.NOT_FOUND:
         if text and "model" not in text.casefold():  # the 404 of a router: the URL is wrong
             message += " (is its URL what comes before /api/chat?)"
-            return FailJob(message, code="target_wrong_url")
-        return FailJob(message, code="model_not_found")
+            return FailJob(message, code=LlmFailure.TARGET_WRONG_URL)
+        return FailJob(message, code=LlmFailure.MODEL_NOT_FOUND)
     if status in _INVALID:
-        return FailJob(message, code="invalid_request")
+        return FailJob(message, code=LlmFailure.INVALID_REQUEST)
     if status in _REFUSED_US:
-        return RetryLater(message, code="target_refused_us")
+        return RetryLater(message, code=LlmFailure.TARGET_REFUSED_US)
     if status in _BUSY:
         after = parse_retry_after(headers, now or datetime.now(UTC), RETRY_AFTER_SECONDS_MAX)
-        return RetryLater(message, code="target_busy", after=after)
+        return RetryLater(message, code=LlmFailure.TARGET_BUSY, after=after)
     if 300 <= status < 400:
         return FailJob(
             f"The target {target} answered {status}. Redirects are not followed: set the URL that "
             "it leads to.",
-            code="target_redirects",
+            code=LlmFailure.TARGET_REDIRECTS,
         )
     if 400 <= status < 500:
-        return FailJob(message, code="invalid_request")
-    return RetryLater(message, code="target_error")
+        return FailJob(message, code=LlmFailure.INVALID_REQUEST)
+    return RetryLater(message, code=LlmFailure.TARGET_ERROR)
 
 
 def has_moved(refused: JobSignal) -> JobSignal:
     """The target does not have the model any more, or not yet, but another target has it."""
-    return RetryLater(str(refused), code="model_not_found", after=0.0)
+    return RetryLater(str(refused), code=LlmFailure.MODEL_NOT_FOUND, after=0.0)
 
 
 class _Problem(msgspec.Struct):

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from coatcheck.domain.errors import RetryLater, TargetUnreachable
+from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
@@ -32,7 +33,7 @@ from coatcheck.http.watching import RESUME_PARAMETERS, resume_after
 from coatcheck.products.llm import chat_requests, schemas
 from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer
 from coatcheck.products.llm.jobs import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, LlmContext
-from coatcheck.products.llm.model import LLM_ENDPOINTS, LlmKind
+from coatcheck.products.llm.model import LLM_ENDPOINTS, LlmFailure, LlmKind
 from coatcheck.products.llm.problem_formats import OLLAMA
 from coatcheck.products.llm.relay import FAILURES, RETRY_AFTER_SECONDS, Relay, job_id_header
 from coatcheck.products.llm.submit_routes import (
@@ -199,14 +200,15 @@ def no_answer(request: Request, error: NoAnswer) -> Response:
     """
     signal = error.signal
     after: float | None = RETRY_AFTER_SECONDS
+    code: str
     match signal:
         case TargetUnreachable():
-            status, code = HTTPStatus.SERVICE_UNAVAILABLE, "target_unreachable"
-        case RetryLater(code="target_busy"):
+            status, code = HTTPStatus.SERVICE_UNAVAILABLE, CoreFailure.TARGET_UNREACHABLE
+        case RetryLater(code=LlmFailure.TARGET_BUSY):
             status, code = HTTPStatus.SERVICE_UNAVAILABLE, signal.code
             after = signal.after or after
         case _:
-            code = getattr(signal, "code", "target_error")
+            code = getattr(signal, "code", LlmFailure.TARGET_ERROR)
             status, after = FAILURES.get(code, HTTPStatus.BAD_GATEWAY), None
     headers = [] if after is None else [(b"retry-after", b"%d" % max(1, round(after)))]
     return problem(request, status, code, str(signal), headers=headers)

@@ -10,6 +10,7 @@ import msgspec
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.remote.result_store import ResultOf, StoredArtifact, StoredOutput
+from coatcheck.domain.failures import FailureCode
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
@@ -46,6 +47,15 @@ def speech_service() -> Service:
             await job.hand_over(work)
 
     return speech
+
+
+class SpeechFailure(FailureCode):
+    """Speech, besides those of its remote"""
+
+    REMOTE_RESULT_INVALID = "remote_result_invalid"
+    """The remote's audio cannot be used, or its clone of the voice is empty. Retried."""
+    RESULT_TOO_LARGE = "result_too_large"
+    """The remote's audio, or its clone of the voice, is too large."""
 
 
 class SpeechResultStore:
@@ -101,12 +111,12 @@ async def _bounded(result: RemoteResult) -> AsyncIterator[bytes]:
         if size > PROMPT_BYTES_MAX:
             raise RemoteRefused(
                 f"The remote's clone of the voice has more than {PROMPT_BYTES_MAX} bytes.",
-                code="result_too_large",
+                code=SpeechFailure.RESULT_TOO_LARGE,
             )
         yield piece
     if not size:
         raise RemoteFaulty(
-            "The remote's clone of the voice is empty.", code="remote_result_invalid"
+            "The remote's clone of the voice is empty.", code=SpeechFailure.REMOTE_RESULT_INVALID
         )
 
 
@@ -123,12 +133,12 @@ async def _checked(result: RemoteResult, wav: WavReader) -> AsyncIterator[bytes]
         wav.duration()
     except (NotWav, WavRejected) as error:
         raise RemoteFaulty(
-            f"The remote's audio cannot be used: {error}.", code="remote_result_invalid"
+            f"The remote's audio cannot be used: {error}.", code=SpeechFailure.REMOTE_RESULT_INVALID
         ) from error
 
 
 def _too_large() -> RemoteRefused:
     return RemoteRefused(
         f"The remote's audio has more than {AUDIO_BYTES_MAX} bytes.",
-        code="result_too_large",
+        code=SpeechFailure.RESULT_TOO_LARGE,
     )

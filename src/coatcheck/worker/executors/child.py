@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from coatcheck.domain.errors import InvalidInput, JobSignal
+from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.states import Outcome, Retryable
 from coatcheck.encoding import encode
 from coatcheck.job import DONE, Attachment, Job, Report
@@ -266,7 +267,7 @@ def _call(start: wire.Start, channel: Channel) -> Outcome:
         function = _find(start.module, start.qualname)
     except (ImportError, AttributeError) as error:
         return Retryable(
-            "handler_not_importable",
+            CoreFailure.HANDLER_NOT_IMPORTABLE,
             f"{start.module}:{start.qualname} could not be imported: {type(error).__name__}",
         )
     signature = Signature(function)

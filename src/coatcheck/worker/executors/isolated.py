@@ -47,6 +47,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Literal, TypeVar, cast
 
+from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.limits import LOG_LINE_CHARACTERS_MAX, REPORTS_UNDERWAY_BYTES
 from coatcheck.domain.states import Outcome, Retryable
 from coatcheck.job import Attachment, Job, LogLevel, LogLine, Reporter, bytes_held, storable_text
@@ -500,7 +501,9 @@ def _opened_within(folder: int, path: str) -> Iterator[Path]:
 
 def _not_started(error: OSError) -> Outcome:
     reason = os.strerror(error.errno) if error.errno else type(error).__name__
-    return Retryable("child_not_started", f"the handler's process could not be started: {reason}")
+    return Retryable(
+        CoreFailure.CHILD_NOT_STARTED, f"the handler's process could not be started: {reason}"
+    )
 
 
 def _outcome_of_exit(ended: Exit, endpoint: Endpoint) -> Outcome:
@@ -511,7 +514,7 @@ def _outcome_of_exit(ended: Exit, endpoint: Endpoint) -> Outcome:
         ended.signal == signal.SIGXCPU
         or (ended.signal == signal.SIGKILL and ended.cpu_seconds >= limit)
     ):
-        return Retryable("cpu_limit", f"the handler used more than {limit} s of CPU time")
+        return Retryable(CoreFailure.CPU_LIMIT, f"the handler used more than {limit} s of CPU time")
     if ended.status == wire.OUT_OF_MEMORY_STATUS and endpoint.memory_mb is not None:
         return out_of_memory(endpoint.memory_mb)
     if ended.signal is None:
@@ -520,7 +523,9 @@ def _outcome_of_exit(ended: Exit, endpoint: Endpoint) -> Outcome:
         how = "was killed by SIGKILL, as the kernel does when the machine is out of memory,"
     else:
         how = f"was killed by {signal.Signals(ended.signal).name}"
-    return Retryable("child_killed", f"the handler's process {how} before it returned a result")
+    return Retryable(
+        CoreFailure.CHILD_KILLED, f"the handler's process {how} before it returned a result"
+    )
 
 
 async def _outlast(future: asyncio.Future[Result]) -> Result:

@@ -18,6 +18,7 @@ from coatcheck.domain.errors import (
     RetryLater,
     TargetUnreachable,
 )
+from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX, RESULT_BYTES_MAX
 from coatcheck.domain.states import (
     Cancelled,
@@ -31,9 +32,6 @@ from coatcheck.domain.states import (
 )
 from coatcheck.job import RETRY_AFTER_SECONDS_MAX, Job, storable_text
 
-HANDLER_ERROR: Final = "handler_error"
-"""The error code when a handler raised something other than a job signal."""
-
 _ERROR_CODE_CHARACTERS_MAX: Final = 100
 _CAUSES_SHOWN_MAX: Final = 5
 
@@ -45,10 +43,12 @@ def outcome_of_value(value: Any, encode: Callable[[Any], bytes]) -> Outcome:
     try:
         result = encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        return Failed("result_not_json", _bounded(f"the result cannot be encoded as JSON: {error}"))
+        return Failed(
+            CoreFailure.RESULT_NOT_JSON, _bounded(f"the result cannot be encoded as JSON: {error}")
+        )
     if len(result) > RESULT_BYTES_MAX:
         return Failed(
-            "result_too_large",
+            CoreFailure.RESULT_TOO_LARGE,
             f"the result has {len(result)} bytes; {RESULT_BYTES_MAX} are allowed."
             " Attach it as a file instead",
         )
@@ -59,7 +59,7 @@ def outcome_of_error(error: BaseException) -> Outcome:
     """The outcome of a handler that raised ``error``."""
     match meant(error):
         case InvalidInput() as invalid:
-            return Failed(invalid.code, _bounded(str(invalid)))
+            return Failed(CoreFailure.INVALID_INPUT, _bounded(str(invalid)))
         case FailJob() as signal:
             return Failed(_code(signal.code), _bounded(str(signal)))
         case RetryLater() as signal:
@@ -75,12 +75,16 @@ def outcome_of_error(error: BaseException) -> Outcome:
         case JobParked():
             return Parked()
         case other:
-            return Retryable(HANDLER_ERROR, _bounded(f"{type(other).__name__}: {other}"))
+            return Retryable(
+                CoreFailure.HANDLER_ERROR, _bounded(f"{type(other).__name__}: {other}")
+            )
 
 
 def out_of_memory(memory_mb: int) -> Retryable:
     """The outcome of a handler whose process reached its memory limit."""
-    return Retryable("memory_limit", f"the handler needed more than its {memory_mb} MiB of memory")
+    return Retryable(
+        CoreFailure.MEMORY_LIMIT, f"the handler needed more than its {memory_mb} MiB of memory"
+    )
 
 
 def meant(error: BaseException) -> BaseException:
