@@ -48,6 +48,17 @@ async def test_pages_are_newest_first_by_number_or_by_the_last_id(engine: Engine
     assert (ids(resumed.items), resumed.total) == (in_order[3:6], 7)
 
 
+async def test_a_page_and_its_total_are_narrowed_by_the_time_of_creation(engine: Engine) -> None:
+    older = [await engine.submit(ENDPOINT) for _ in range(3)]
+    at = (await engine.get(older[-1].id)).created_at
+    newer = [await engine.submit(ENDPOINT) for _ in range(2)]
+    for endpoints in (None, [ENDPOINT]):  # among all jobs, and by service
+        page = await engine.page(endpoints=endpoints, created_before=at, limit=1)
+        assert (ids(page.items), page.total) == (newest_first(*older[:2])[:1], 2)
+        page = await engine.page(endpoints=endpoints, created_after=at)
+        assert sorted(ids(page.items)) == sorted(each.id for each in (older[-1], *newer))
+
+
 async def test_a_page_beyond_the_end_is_empty_and_still_knows_the_total(engine: Engine) -> None:
     await engine.submit_many([Submission(ENDPOINT) for _ in range(3)])
     assert shape(await engine.page(endpoints=[ENDPOINT], offset=5)) == (0, 3, True)

@@ -16,6 +16,7 @@ from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import new_id, run_queue_key, to_text
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.listing import PageQuery
 from coatcheck.domain.states import TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import ingest_repository as batch_ingest
@@ -218,7 +219,7 @@ async def test_a_key_names_one_batch_under_a_race(
         )
     assert len({inserted.uuid for inserted in made}) == 1
     assert sum(inserted.created for inserted in made) == 1
-    (view,) = await batches.list(ORG, owner=None, limit=10)
+    (view,) = await batches.list(ORG, owner=None)
     assert view.current.counts.total == 2
 
 
@@ -399,13 +400,14 @@ async def test_batches_are_listed_newest_first_by_owner(batches: BatchRepository
     mine = [new_batch(), new_batch()]
     for new in (*mine, new_batch(owner="user:bob")):
         await create_small(batches, new, tasks_of(1))
-    listed = await batches.list(ORG, owner="user:ann", limit=10)
+    listed = await batches.list(ORG, owner="user:ann")
     assert {view.uuid for view in listed} == {new.uuid for new in mine}
     assert [view.uuid for view in listed] == sorted((view.uuid for view in listed), reverse=True)
-    (older,) = await batches.list(ORG, owner="user:ann", after=listed[0].id, limit=10)
+    after_first = PageQuery(after=listed[0].uuid)
+    (older,) = await batches.list(ORG, after_first, owner="user:ann")
     assert older.uuid == listed[1].uuid
-    assert len(await batches.list(ORG, owner=None, limit=10)) == 3
-    assert await batches.list("other", owner=None, limit=10) == []
+    assert len(await batches.list(ORG, owner=None)) == 3
+    assert await batches.list("other", owner=None) == []
 
 
 async def test_a_list_of_one_owner_s_reads_no_batches_of_others(
@@ -416,14 +418,14 @@ async def test_a_list_of_one_owner_s_reads_no_batches_of_others(
         await create_small(batches, new_batch(owner="user:bob"), tasks_of(1))
     for name, value in PINNED_PLANS.items():
         await connection.execute(f"SET {name} = '{value}'")
-    newest = UUID(int=2**128 - 1)
+    bounds = PageQuery(limit=10).arguments()
     plan = await explain_query(
-        connection, sql, "batches/list", org=ORG, owner="user:ann", after=newest, limit=10
+        connection, sql, "batches/list", org=ORG, owner="user:ann", **bounds, limit=10
     )
     assert plan.indexes("batches") >= {"batches_owned"}
     assert plan.rows_read("batches") == 1
     plan = await explain_query(
-        connection, sql, "batches/list", org=ORG, owner=None, after=newest, limit=10
+        connection, sql, "batches/list", org=ORG, owner=None, **bounds, limit=10
     )
     assert plan.rows_read("batches") == 10
 

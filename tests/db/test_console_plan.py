@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from coatcheck.core import Engine, org_jobs
 from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.core.queries import sql
 from coatcheck.core.queries.org_jobs import Way
-from coatcheck.domain.ids import new_id, newest_possible
+from coatcheck.domain.ids import new_id
+from coatcheck.domain.listing import PageQuery
 from coatcheck.domain.org_jobs import LIVE, UNSUCCESSFUL, OrgJobFilter
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
@@ -36,17 +36,13 @@ async def engine(dsn: str, tmp_path: Path) -> AsyncIterator[Engine]:
 
 async def plan_of(engine: Engine, way: Way, wanted: OrgJobFilter, rows_max: int) -> Plan:
     """The plan of a step of the walk, from the newest job on."""
-    states = None if wanted.states is None else [state.value for state in wanted.states]
-    given = {"org": ORG, "states": states, "error_code": wanted.error_code, "retryable": False}
-    nothing = {field.name: None for field in dataclasses.fields(OrgJobFilter)}
     return await engine.extension(OrgJobRepository)._list_db.run(
         lambda it: explain_query(
             it,
             sql,
             f"org_jobs/{way}",
-            **(nothing | given),
-            below=newest_possible(),
-            above=org_jobs._OLDEST,
+            **wanted.arguments(),
+            **PageQuery().arguments(),
             rows_max=rows_max,
             limit=LIMIT + 1,
         )
@@ -79,11 +75,11 @@ async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_
     assert {"jobs_ready", "jobs_held"} <= live.indexes("jobs")
     assert live.rows_read("jobs") <= 2 * 3 * MINE + LIMIT + 1
 
-    page = await engine.extension(OrgJobRepository).page(failed, after=None, limit=2 * MINE)
+    page = await engine.extension(OrgJobRepository).page(failed, PageQuery(limit=2 * MINE))
     assert len(page.items) == 2 * MINE
     assert page.following is None
     rare = await engine.extension(OrgJobRepository).page(
-        OrgJobFilter(org=ORG, error_code="rare"), after=None, limit=LIMIT
+        OrgJobFilter(org=ORG, error_code="rare"), PageQuery(limit=LIMIT)
     )
     assert rare.items == []
     assert rare.following is not None, "there is more to look at"
@@ -98,7 +94,7 @@ async def test_a_long_queue_is_walked_in_order_and_all_of_it_is_found(
     after = None
     while True:
         page = await engine.extension(OrgJobRepository).page(
-            OrgJobFilter(org=ORG, states=LIVE), after=after, limit=20
+            OrgJobFilter(org=ORG, states=LIVE), PageQuery(after=after, limit=20)
         )
         seen += [job.uuid for job in page.items]
         after = page.following

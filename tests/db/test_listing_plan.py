@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from coatcheck.core import Engine
 from coatcheck.core.queries import sql
-from coatcheck.core.queries.jobs import JobFilter
 from coatcheck.db.migrate import installed_packages
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.ids import new_id
+from coatcheck.domain.listing import FIRST_PAGE, JobFilter, PageQuery
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from tests.db.edge_guard import AsyncpgConnection, unguarded
@@ -58,8 +59,10 @@ async def put_ended(connection: AsyncpgConnection, count: int, **columns: str) -
     await connection.execute("ANALYZE jobs")
 
 
-async def plans(engine: Engine, wanted: JobFilter) -> dict[str, Plan]:
-    arguments = {**wanted.arguments(), "before": None, "services": wanted.services}
+async def plans(
+    engine: Engine, wanted: JobFilter, asked: PageQuery = FIRST_PAGE
+) -> dict[str, Plan]:
+    arguments = {**wanted.arguments(), **asked.arguments(), "services": wanted.services}
     page, total = "lists/page_of_services", "lists/page_of_services_total"
     line = engine._list_db
     return {
@@ -98,7 +101,13 @@ async def test_a_list_reads_an_owner_s_jobs_of_a_service_and_little_more(
             await put_job(connection, state, owner="user:ann", id=new_id(), **mine)
     await put_ended(connection, OTHERS, **theirs)
     prefix = "docs." if "flow" in mine else None
-    wanted = JobFilter(ORG, [mine.get("endpoint", ENDPOINT)], prefix, states, None, "user:ann")
+    wanted = JobFilter(
+        org=ORG,
+        endpoints=[mine.get("endpoint", ENDPOINT)],
+        queue_key_prefix=prefix,
+        states=states,
+        owner="user:ann",
+    )
     for name, plan in (await plans(engine, wanted)).items():
         assert plan.sequential_scans("jobs") == 0, name
         assert "jobs_ended" in plan.indexes("jobs"), name
@@ -114,7 +123,7 @@ async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
         for _ in range(MINE):
             await put_job(connection, state, owner=owner, id=new_id())
     await put_ended(connection, OTHERS, endpoint="elsewhere.post__work")
-    wanted = JobFilter(ORG, [ENDPOINT], None, None, None, None)
+    wanted = JobFilter(org=ORG, endpoints=[ENDPOINT])
     for name, plan in (await plans(engine, wanted)).items():
         assert plan.sequential_scans("jobs") == 0, name
         assert plan.rows_read("jobs") <= len(owners) * (MINE + 1) + LIMIT, name
@@ -127,6 +136,24 @@ async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
     assert counted.rows_read("jobs") <= 2 * len(owners)
     page = await engine.page(org=ORG, endpoints=[ENDPOINT])
     assert page.total == len(owners) * MINE
+
+
+@pytest.mark.parametrize("statement", ["lists/page", "lists/page_total"])
+async def test_times_bound_what_a_list_of_all_jobs_reads(
+    statement: str, engine: Engine, connection: AsyncpgConnection
+) -> None:
+    for _ in range(MINE):
+        await put_job(connection, State.COMPLETED, id=new_id())
+    await put_ended(connection, OTHERS)  # their ids are from an hour later on
+    hours_ago = datetime.now(UTC) - timedelta(hours=3)
+    earlier = PageQuery(limit=LIMIT, created_before=hours_ago)
+    arguments = {**JobFilter(org=ORG).arguments(), **earlier.arguments()}
+    page = {"offset": 0, "limit": LIMIT} if statement == "lists/page" else {"rows_max": MOST}
+    plan = await engine._list_db.run(
+        lambda it: explain_query(it, sql, statement, **arguments, **page)
+    )
+    assert plan.sequential_scans("jobs") == 0
+    assert plan.rows_read("jobs") == 0
 
 
 async def test_a_backlog_is_counted_along_the_queue_and_no_further_than_asked(

@@ -15,6 +15,7 @@ from coatcheck import Engine, Submission
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_ids
+from coatcheck.domain.listing import PageQuery
 from coatcheck.products.speech.model import SPEECH_TYPES, SpeechReader
 from coatcheck.products.speech.repository import SpeechRepository, sql
 from tests.db.plans import explain_query
@@ -103,7 +104,9 @@ async def test_a_users_page_reads_that_page_and_a_task_one_row(
     )
     mine = [each for each, user in zip(ids, users, strict=True) if user == "ann"]
     async with Engine(dsn) as engine:
-        page = await engine.extension(SpeechRepository).tasks(SpeechReader("acme", "ann"), limit=20)
+        page = await engine.extension(SpeechRepository).tasks(
+            SpeechReader("acme", "ann"), PageQuery(limit=20)
+        )
     assert [task.view.uuid for task in page] == sorted(mine, reverse=True)[:20]
 
     async with connection.transaction():
@@ -115,7 +118,7 @@ async def test_a_users_page_reads_that_page_and_a_task_one_row(
             "tasks",
             **ann,
             characters_max=200,
-            after=UUID(int=2**128 - 1),
+            **PageQuery().arguments(),
             states=None,
             endpoints=[*SPEECH_TYPES],
             limit=20,

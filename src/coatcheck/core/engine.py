@@ -6,7 +6,7 @@ import asyncio
 import builtins
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -59,6 +59,7 @@ from coatcheck.domain.limits import (
     USAGE_HOURLY_DAYS_MAX,
     page_result_bytes_max,
 )
+from coatcheck.domain.listing import PAGE_ROWS, PAGE_ROWS_MAX, JobFilter, PageQuery
 from coatcheck.domain.states import State
 from coatcheck.domain.usage import Granularity, UsageReport, UsageRow
 from coatcheck.service import Endpoint, Service
@@ -69,7 +70,6 @@ from coatcheck.telemetry.job_stats import job_stats_of
 
 _BULK_SECONDS_MAX = 600.0
 _READ_ROWS_MAX = 500
-_PAGE_ROWS_MAX = 200
 _OFFSET_MAX = 10_000
 _LONG_QUEUE = 20_000
 _MANY_OWNERS = 200
@@ -387,11 +387,11 @@ class Engine:
         states: Sequence[State] | None = None,
         endpoint: str | None = None,
         lane: Lane | None = None,
-        limit: int = 50,
+        limit: int = PAGE_ROWS,
     ) -> Sequence[JobView]:
         """Jobs, newest first, without results. ``after`` is the last id of the previous page."""
-        if not 1 <= limit <= _PAGE_ROWS_MAX:
-            raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
+        if not 1 <= limit <= PAGE_ROWS_MAX:
+            raise InvalidSubmission(f"limit: must be 1 to {PAGE_ROWS_MAX}")
         return await job_store.list_page(
             self._list_db,
             org,
@@ -413,20 +413,19 @@ class Engine:
         owner: str | None = None,
         after: str | None = None,
         offset: int = 0,
-        limit: int = 50,
+        limit: int = PAGE_ROWS,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
         flow_prefix: str | None = None,
     ) -> JobPage:
         """A page of jobs, newest first, without results, and the total.
 
-        ``endpoints``, ``queue_key_prefix``, ``states``, ``lane`` and ``owner`` narrow the list.
-        ``flow_prefix`` is the old name of ``queue_key_prefix``, and is removed with 0.1.0. An owner
-        sees their own jobs and those that anyone may read. The page begins after the id ``after``
-        and skips ``offset`` more. The total is that of the whole list; it stops at 10,000.
+        ``endpoints``, ``queue_key_prefix``, ``states``, ``lane``, ``owner`` and the times narrow
+        the list. ``flow_prefix`` is the old name of ``queue_key_prefix``, and is removed with
+        0.1.0. An owner sees their own jobs and those that anyone may read. The page begins after
+        the id ``after`` and skips ``offset`` more. The total is that of the whole list; it stops at
+        10,000.
         """
-        if not 1 <= limit <= _PAGE_ROWS_MAX:
-            raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
-        if not 0 <= offset <= _OFFSET_MAX:
-            raise InvalidSubmission(f"offset: must be 0 to {_OFFSET_MAX}; go on with `after`")
         if queue_key_prefix is None:
             queue_key_prefix = flow_prefix
         elif flow_prefix not in (None, queue_key_prefix):
@@ -434,28 +433,41 @@ class Engine:
                 "queue_key_prefix: differs from flow_prefix, which is its old name; "
                 "give queue_key_prefix alone"
             )
-        job_filter = job_store.JobFilter(org, endpoints, queue_key_prefix, states, lane, owner)
-        older_than = None if after is None else _uuid(after)
+        wanted = JobFilter(
+            org=org,
+            endpoints=endpoints,
+            queue_key_prefix=queue_key_prefix,
+            states=states,
+            lane=lane,
+            owner=owner,
+        )
+        asked = PageQuery(
+            limit=limit,
+            after=None if after is None else _uuid(after),
+            created_after=created_after,
+            created_before=created_before,
+        )
+        return await self.listed(wanted, asked, offset=offset)
+
+    async def listed(self, wanted: JobFilter, asked: PageQuery, *, offset: int = 0) -> JobPage:
+        """As ``page``, for a caller that has both of its parts."""
+        if not 1 <= asked.limit <= PAGE_ROWS_MAX:
+            raise InvalidSubmission(f"limit: must be 1 to {PAGE_ROWS_MAX}")
+        if not 0 <= offset <= _OFFSET_MAX:
+            raise InvalidSubmission(f"offset: must be 0 to {_OFFSET_MAX}; go on with `after`")
         try:
-            sparse = await self._is_sparse(job_filter)
-            items = await job_store.page(
-                self._list_db,
-                job_filter,
-                after=older_than,
-                offset=offset,
-                limit=limit,
-                sparse=sparse,
-            )
-            if after is None and len(items) < limit and (items or offset == 0):
+            sparse = await self._is_sparse(wanted)
+            items = await job_store.page(self._list_db, wanted, asked, offset=offset, sparse=sparse)
+            if asked.after is None and len(items) < asked.limit and (items or offset == 0):
                 return JobPage(items, offset + len(items), total_is_exact=True)  # the last page
             total = await job_store.page_total(
-                self._list_db, job_filter, _TOTAL_MAX + 1, sparse=sparse
+                self._list_db, wanted, asked, _TOTAL_MAX + 1, sparse=sparse
             )
         except job_store.TookTooLong as error:
             raise DatabaseUnavailable("the list took too long to read; narrow it") from error
         return JobPage(items, min(total, _TOTAL_MAX), total_is_exact=total <= _TOTAL_MAX)
 
-    async def _is_sparse(self, job_filter: job_store.JobFilter) -> bool:
+    async def _is_sparse(self, job_filter: JobFilter) -> bool:
         """Whether to look for jobs by service and owner. Not if the queue is long, which that would
         read whole, nor if owners are many: then some of their jobs are near the newest of all."""
         services = job_filter.services

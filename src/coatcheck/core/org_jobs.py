@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -22,8 +23,9 @@ from coatcheck.domain.errors import (
     JobNotFound,
     NotFound,
 )
-from coatcheck.domain.ids import at_moment, new_id, newest_possible
+from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import NewJob
+from coatcheck.domain.listing import PageQuery
 from coatcheck.domain.org_jobs import (
     LIVE,
     UNSUCCESSFUL,
@@ -43,11 +45,6 @@ FIRST_STEP_ROWS: Final = 500
 """How many it looks at first: after these, most pages are full."""
 LIVE_ROWS_MAX: Final = 5_000
 _LOG_WALKED_MAX: Final = 5_000
-_OLDEST: Final = UUID(int=1 << 120)
-"""Before the id of any job; ids of tasks are spread over all values (``jobs/page_filter``)."""
-_CLOCKS_DIFFER_BY: Final = timedelta(hours=1)
-"""An id begins with the time of its creation, by the creator's clock."""
-
 
 SendRetry = Callable[[NewJob], Awaitable[org_job_store.Retried | None]]
 """Creates the new job of a retry. The statement may be sent again if its answer was lost."""
@@ -77,21 +74,16 @@ class OrgJobRepository(EngineExtension):
         """The jobs that hold any of these idempotency keys."""
         return await org_job_store.find(self._db, org, keys)
 
-    async def page(self, job_filter: OrgJobFilter, *, after: UUID | None, limit: int) -> OrgJobPage:
-        """A page of jobs, newest first, older than ``after``.
+    async def page(self, job_filter: OrgJobFilter, asked: PageQuery) -> OrgJobPage:
+        """A page of jobs, newest first.
 
         It looks at a bounded number of jobs, whatever the filter. Live and unsuccessful jobs are
         found by indexes of their own; others by a walk over all jobs.
         """
-        below = after or newest_possible()
-        above = _OLDEST
-        if job_filter.created_before is not None:
-            below = min(below, at_moment(_later(job_filter.created_before)))
-        if job_filter.created_after is not None:
-            above = max(above, at_moment(_earlier(job_filter.created_after)))
+        limit = asked.limit
         if job_filter.states is not None and set(job_filter.states) <= set(LIVE):
             live = await self._walk(
-                "walk_live", job_filter, below, above, rows_max=LIVE_ROWS_MAX, limit=limit + 1
+                "walk_live", job_filter, asked, rows_max=LIVE_ROWS_MAX, limit=limit + 1
             )
             if live.rows <= LIVE_ROWS_MAX:
                 return _cut(live.items, limit)
@@ -102,14 +94,14 @@ class OrgJobRepository(EngineExtension):
         first_step = max(FIRST_STEP_ROWS, limit + 1)
         for rows_max in (first_step, WALKED_ROWS_MAX - first_step):
             step = await self._walk(
-                way, job_filter, below, above, rows_max=rows_max, limit=limit + 1 - len(found)
+                way, job_filter, asked, rows_max=rows_max, limit=limit + 1 - len(found)
             )
             found += step.items
             if len(found) > limit or step.rows < rows_max:
                 return _cut(found, limit)
             assert step.last is not None, "it walked over something"
-            below = step.last
-        return OrgJobPage(found, below)
+            asked = replace(asked, after=step.last)
+        return OrgJobPage(found, asked.after)
 
     async def changes(
         self, org: str, reader: str | None, cursor: ChangeCursor, *, rows_max: int, limit: int
@@ -196,21 +188,14 @@ class OrgJobRepository(EngineExtension):
         self,
         way: org_job_store.Way,
         job_filter: OrgJobFilter,
-        below: UUID,
-        above: UUID,
+        asked: PageQuery,
         *,
         rows_max: int,
         limit: int,
     ) -> org_job_store.Walked:
         try:
             return await org_job_store.walk(
-                self._list_db,
-                way,
-                job_filter,
-                below=below,
-                above=above,
-                rows_max=rows_max,
-                limit=limit,
+                self._list_db, way, job_filter, asked, rows_max=rows_max, limit=limit
             )
         except TookTooLong as error:
             raise DatabaseUnavailable("the list took too long to read; narrow it") from error
@@ -240,13 +225,3 @@ def _cut(found: Sequence[OrgJob], limit: int) -> OrgJobPage:
     if len(found) <= limit:
         return OrgJobPage(found, None)
     return OrgJobPage(found[:limit], found[limit - 1].uuid)
-
-
-def _later(moment: datetime) -> datetime:
-    latest = datetime.max.replace(tzinfo=UTC) - _CLOCKS_DIFFER_BY
-    return min(moment, latest) + _CLOCKS_DIFFER_BY
-
-
-def _earlier(moment: datetime) -> datetime:
-    earliest = datetime.min.replace(tzinfo=UTC) + _CLOCKS_DIFFER_BY
-    return max(moment, earliest) - _CLOCKS_DIFFER_BY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -89,10 +89,15 @@ class OrgJobFilter:
     reader: str | None = None
     owner: str | None = None
     error_code: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
     request_id: str | None = None
     retryable: bool = False
+
+    def arguments(self) -> dict[str, Any]:
+        """The parameters of ``org_jobs/filter``, besides those of ``PageQuery``."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["states"] = None if self.states is None else [each.value for each in self.states]
+        values["lane"] = None if self.lane is None else self.lane.value
+        return values
 
 
 @dataclass(frozen=True, slots=True)

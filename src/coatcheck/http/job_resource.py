@@ -32,6 +32,7 @@ from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.job import JobEvent, JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import EVENT_RESULT_BYTES_MAX
+from coatcheck.domain.listing import JobFilter, PageQuery
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.states import State
 from coatcheck.domain.tenants import Principal, Scope
@@ -41,7 +42,7 @@ from coatcheck.http.artifacts import ArtifactOwner, artifact_routes
 from coatcheck.http.context import ServerContext
 from coatcheck.http.job_adapters import JobAdapter, JobPaths
 from coatcheck.http.large_responses import LeftOutResult
-from coatcheck.http.pages import PAGE_PARAMETERS, PageQuery, read_page
+from coatcheck.http.pages import JOB_PAGE_PARAMETERS, read_job_page
 from coatcheck.http.parameters import (
     Preferences,
     read_choice,
@@ -302,19 +303,18 @@ class JobResource(JobAdapter, WatchedResource[JobView]):
         the organisation's for an admin, the caller's own for others."""
         principal = request.principal
         status = read_choice(request.query, "status", [*self.states])
-        page = await self.engine.page(
+        wanted = JobFilter(
             org=principal.org,
             endpoints=[*self.endpoints],
             states=None if status is None else self.states[status],
             owner=principal.lists_jobs_of,
-            after=asked.after_id,
-            limit=asked.limit,
         )
+        page = await self.engine.listed(wanted, asked)
         items = [await self.show(view) for view in page.items]
         return items, asked.following(page.items, lambda view: view.id)
 
     async def listed(self, request: Request) -> Response:
-        items, following = await self.page(request, read_page(request))
+        items, following = await self.page(request, read_job_page(request))
         return json_response(self.page_body(items, following))
 
     # Its files
@@ -362,7 +362,8 @@ class JobResource(JobAdapter, WatchedResource[JobView]):
         filters: Sequence[Parameter] | None = None,
         description: str = "An admin sees all jobs of the organisation; others see their own.",
     ) -> Route:
-        """The route that lists jobs. ``filters`` are those that ``page`` reads."""
+        """The route that lists jobs. ``filters`` are those that ``page`` reads, besides those of
+        every list."""
         if filters is None:
             filters = (self.state_filter("status"),) if self.states else ()
         noun = self.noun
@@ -375,7 +376,7 @@ class JobResource(JobAdapter, WatchedResource[JobView]):
             handler=self.listed,
             access=Scope.READ,
             tag=self.product,
-            parameters=(*PAGE_PARAMETERS, *filters),
+            parameters=(*JOB_PAGE_PARAMETERS, *filters),
             responses=(ResponseSpec(HTTPStatus.OK, f"A page of {noun}s.", self.page_body),),
         )
 

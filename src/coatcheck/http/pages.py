@@ -1,4 +1,5 @@
-"""Lists in pages: the query fields ``limit`` and ``cursor``, and the field ``next`` of the body.
+"""Lists in pages: the query fields ``limit`` and ``cursor``, the field ``next`` of the body, and
+the filters that every list of jobs has.
 
 A cursor is the id of the last item of a page, so that a page is found by its key however long the
 list is. ``next`` is null on the last page.
@@ -6,43 +7,41 @@ list is. ``next`` is null on the last page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, overload
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar, overload
 from uuid import UUID
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.domain.ids import from_text, to_text
-from coatcheck.http.parameters import read_whole_number
+from coatcheck.domain.ids import from_text
+from coatcheck.domain.listing import PAGE_ROWS, PAGE_ROWS_MAX, PageQuery
+from coatcheck.http.parameters import read_time, read_whole_number
 from coatcheck.http.request import Request
 from coatcheck.http.routing import ULID, Parameter
 
-PAGE_ROWS: Final = 50
-PAGE_ROWS_MAX: Final = 200
-
 C = TypeVar("C")
-T = TypeVar("T")
 
-
-class PageQuery(NamedTuple):
-    """The page that a caller asks for: at most ``limit`` items after the one with the id
-    ``after``."""
-
-    limit: int
-    after: UUID | None
-
-    @property
-    def after_id(self) -> str | None:
-        """``after`` as text."""
-        return None if self.after is None else to_text(self.after)
-
-    def following(self, items: Sequence[T], id_of: Callable[[T], str]) -> str | None:
-        """``next``: the id of the last item, unless the page shows that there is no more."""
-        return id_of(items[-1]) if len(items) == self.limit else None
+_DATE_TIME: Final = {"type": "string", "format": "date-time"}
+_FILTERS: Final = (
+    Parameter("created_after", "query", "Only jobs created then or later.", _DATE_TIME),
+    Parameter("created_before", "query", "Only jobs created before then.", _DATE_TIME),
+)
+"""The filters of every list of jobs, which are fields of ``PageQuery``."""
 
 
 def read_page(request: Request) -> PageQuery:
     """The page of a list whose cursors are ids. Raises InvalidParameter."""
-    return PageQuery(read_limit(request.query), read_cursor(request.query))
+    return PageQuery(limit=read_limit(request.query), after=read_cursor(request.query))
+
+
+def read_job_page(request: Request) -> PageQuery:
+    """The page of a list of jobs, with the filters that every such list has. Raises
+    InvalidParameter."""
+    return replace(
+        read_page(request),
+        created_after=read_time(request.query, "created_after"),
+        created_before=read_time(request.query, "created_before"),
+    )
 
 
 def read_limit(
@@ -82,3 +81,5 @@ def cursor_parameter(schema: Mapping[str, Any] = ULID) -> Parameter:
 LIMIT: Final = limit_parameter()
 PAGE_PARAMETERS: Final = (cursor_parameter(), LIMIT)
 """The parameters of a list whose cursors are ids."""
+JOB_PAGE_PARAMETERS: Final = (*PAGE_PARAMETERS, *_FILTERS)
+"""The parameters of a list of jobs."""

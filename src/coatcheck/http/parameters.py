@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from coatcheck.domain.errors import InvalidParameter, UrlForbidden
@@ -19,6 +20,7 @@ from coatcheck.http.routing import Parameter
 _DIGITS_MAX: Final = 18
 _NAMED_MAX: Final = 10
 _PLAIN_NAME: Final = re.compile(r"[\w.\-\[\]]{1,64}", re.ASCII)
+_INVALID_TIME: Final = "must be a time with its zone, such as 2026-01-31T12:00:00Z"
 
 
 def read_whole_number(
@@ -38,6 +40,32 @@ def read_choice(query: Mapping[str, str], name: str, choices: Sequence[str]) -> 
     if given is not None and given not in choices:
         raise InvalidParameter(name, f"must be one of {', '.join(choices)}")
     return given
+
+
+def read_time(query: Mapping[str, str], name: str) -> datetime | None:
+    """A time with its zone, in UTC."""
+    given = query.get(name)
+    if given is None:
+        return None
+    try:
+        return in_utc(datetime.fromisoformat(given), name, "query")
+    except ValueError as error:
+        raise InvalidParameter(name, _INVALID_TIME) from error
+
+
+def in_utc(moment: datetime | None, name: str, place: str) -> datetime | None:
+    """Convert a time to UTC. Raises InvalidParameter.
+
+    Python accepts offsets that PostgreSQL does not, and times that cannot be converted to UTC.
+    """
+    if moment is None:
+        return None
+    try:
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except OverflowError:
+        pass  # it is refused below
+    raise InvalidParameter(name, _INVALID_TIME, place)
 
 
 def read_list(query: Mapping[str, str], name: str, most: int) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import httpx2
@@ -492,6 +493,31 @@ async def test_a_list_has_every_job_once_newest_first(
 
 
 @products_with(Shared.LIST)
+async def test_a_list_is_narrowed_by_the_time_of_creation(driver: Driver, caller: Caller) -> None:
+    older = [await driver.accepted(caller, f"older {number}") for number in range(2)]
+    moment = datetime.now(UTC)  # the database's clock, on this machine
+    newer = [await driver.accepted(caller, f"newer {number}") for number in range(2)]
+    path, at = driver.listed(caller), moment.isoformat()
+
+    async def listed(**query: Any) -> list[str]:
+        found: list[str] = []
+        while True:
+            page = (await caller.get(path, params=query)).json()
+            found += [item[driver.id_in_job] for item in page["items"]]
+            if page["next"] is None:
+                return found
+            query["cursor"] = page["next"]
+
+    assert await listed(created_after=at) == newer[::-1]
+    assert await listed(created_before=at, limit=1) == older[::-1]
+    assert await listed(created_after=at, created_before=at) == []
+    in_another_zone = moment.astimezone(timezone(timedelta(hours=-9))).isoformat()
+    assert await listed(created_after=in_another_zone) == newer[::-1]
+    assert await listed(created_after="0001-01-01T00:00:00Z") == [*newer[::-1], *older[::-1]]
+    assert await listed(created_before="9999-12-31T23:59:59Z") == [*newer[::-1], *older[::-1]]
+
+
+@products_with(Shared.LIST)
 async def test_an_admin_lists_everybodys_jobs_and_others_their_own(
     driver: Driver, caller: Caller, served: Served
 ) -> None:
@@ -519,6 +545,8 @@ async def test_a_list_refuses_what_it_cannot_read(driver: Driver, caller: Caller
         ("limit", "0"),
         ("limit", "201"),
         ("limit", "many"),
+        ("created_after", "yesterday"),
+        ("created_before", "2026-01-01T00:00:00"),
         ("unheard-of", "1"),
     ):
         answer = await caller.get(driver.listed(caller), params={name: value})

@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -22,12 +21,12 @@ from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import retried
 from coatcheck.db.queries import in_transaction, query_or_die
 from coatcheck.domain.bounds import Bound, CountedBound
-from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import Existing, JobKind, JobView, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import PAGE_RESULTS_BYTES_MAX, RESULT_INLINE_BYTES_MAX
+from coatcheck.domain.listing import JobFilter, PageQuery
 from coatcheck.domain.states import State
 from coatcheck.telemetry.queue_metrics import QueueWaiting
 
@@ -304,86 +303,36 @@ class TookTooLong(Exception):
     """A list could not be read in time; another try would take as long."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """Which of an organisation's jobs a page shows. ``None`` does not narrow it."""
-
-    org: str
-    endpoints: Sequence[str] | None
-    queue_key_prefix: str | None
-    states: Sequence[State] | None
-    lane: Lane | None
-    owner: str | None
-
-    def arguments(self) -> dict[str, Any]:
-        """The parameters of ``page_filter``."""
-        return {
-            "org": self.org,
-            "endpoints": self.endpoints,
-            "queue_key_prefix": self.queue_key_prefix,
-            "states": None if self.states is None else [state.value for state in self.states],
-            "lane": None if self.lane is None else self.lane.value,
-            "owner": self.owner,
-        }
-
-    @property
-    def services(self) -> list[str] | None:
-        """The services of these jobs, if the filter implies them: there is an index by service."""
-        if self.endpoints is None:
-            return None
-        service_of_key, dot, _ = (self.queue_key_prefix or "").partition(".")
-        services = {endpoint.partition(".")[0] for endpoint in self.endpoints}
-        if UPSTREAM_ENDPOINT in self.endpoints:
-            if not dot:
-                return None
-            services.add(service_of_key)
-        return sorted(services)
-
-
 async def page(
-    db: Connection,
-    job_filter: JobFilter,
-    *,
-    after: UUID | None,
-    offset: int,
-    limit: int,
-    sparse: bool,
+    db: Connection, wanted: JobFilter, asked: PageQuery, *, offset: int, sparse: bool
 ) -> list[JobView]:
-    """Jobs, newest first, older than ``after``, without the first ``offset``.
-
-    ``sparse`` looks for them by service, instead of among all jobs.
-    """
-    arguments = {**job_filter.arguments(), "offset": offset, "limit": limit}
+    """A page of jobs, without the first ``offset``. ``sparse`` looks for them by service, instead
+    of among all jobs."""
+    arguments = {**wanted.arguments(), **asked.arguments(), "offset": offset, "limit": asked.limit}
     if sparse:
         rows = await fetch_in_time(
             db,
             "lists/page_of_services",
             **arguments,
-            before=after,
-            services=job_filter.services,
-            rows_max=offset + limit,
+            services=wanted.services,
+            rows_max=offset + asked.limit,
         )
     else:
-        rows = await fetch_in_time(db, "lists/page", **arguments, before=after or newest_possible())
+        rows = await fetch_in_time(db, "lists/page", **arguments)
     return [read_view(row) for row in rows]
 
 
-async def page_total(db: Connection, job_filter: JobFilter, most: int, *, sparse: bool) -> int:
-    """How many jobs match, counted up to ``most``."""
-    arguments = job_filter.arguments()
+async def page_total(
+    db: Connection, wanted: JobFilter, asked: PageQuery, most: int, *, sparse: bool
+) -> int:
+    """How many jobs the whole list has, counted up to ``most``."""
+    arguments = {**wanted.arguments(), **asked.from_start().arguments(), "rows_max": most}
     if sparse:
         rows = await fetch_in_time(
-            db,
-            "lists/page_of_services_total",
-            **arguments,
-            before=None,
-            services=job_filter.services,
-            rows_max=most,
+            db, "lists/page_of_services_total", **arguments, services=wanted.services
         )
     else:
-        rows = await fetch_in_time(
-            db, "lists/page_total", **arguments, before=newest_possible(), count_max=most
-        )
+        rows = await fetch_in_time(db, "lists/page_total", **arguments)
     total: int = rows[0][0]
     return total
 

@@ -12,48 +12,58 @@ WHERE j.org_id = :org AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-
 ORDER BY j.id DESC
 LIMIT :limit
 
+-- name: every_list
+-- The filters that every list of jobs has, whatever its product: included by their statements, in which `j`
+-- is the job. The parameters are those of PageQuery in domain/listing.py, as are the bounds of ids: an id
+-- begins with the time of its creation by the creator's clock. So bounds keep an hour's distance from the
+-- times that a caller asks for, and created_at decides.
+(:created_after::timestamptz IS NULL OR j.created_at >= :created_after)
+      AND (:created_before::timestamptz IS NULL OR j.created_at < :created_before)
+
 -- name: page
 -- A page of an organisation's jobs, newest first: read backwards along the primary key until it is
 -- full. Results are left out: a page of them could have any size.
 --
--- :before  older than this id   :offset  rows to skip
+-- :offset  rows to skip
 SELECT /* include jobs/view_columns */, NULL::bytea AS result
 FROM jobs AS j
-WHERE /* include lists/page_filter */
-  AND j.id < :before::uuid
+WHERE j.org_id = :org AND /* include lists/page_filter */ AND /* include lists/in_states */
 ORDER BY j.id DESC
 OFFSET :offset
 LIMIT :limit
 
 -- name: page_total
--- How many jobs the list of page has, counted up to :count_max.
---
--- :count_max  bound   :before  older than this id
+-- How many jobs the list of page has, counted up to :rows_max.
 SELECT count(*)
 FROM (
     SELECT
     FROM jobs AS j
-    WHERE /* include lists/page_filter */
-      AND j.id < :before::uuid
-    LIMIT :count_max
+    WHERE j.org_id = :org AND /* include lists/page_filter */ AND /* include lists/in_states */
+    LIMIT :rows_max
 ) AS counted
 
 -- name: page_filter
--- The filter of a page of jobs: included by page and page_total, which share :org to :owner.
+-- The filter of a page of jobs, but for its organisation and its states: included by all statements that
+-- find one.
 --
 -- Tasks are not listed. Their ids are hashes, spread over all values; those of other jobs begin with a
 -- time. So a list has bounds on ids, between which there is hardly a task to skip: the id of the year
--- 2004, here, and that of tomorrow, by the caller.
+-- 2004, and that of tomorrow, unless the caller asks for less.
 --
 -- Sent with custom plans, so that filters which are NULL are not part of the plan.
 --
 -- :queue_key_prefix  prefix of the flow   :owner  owner: theirs, and what anyone may read
-j.org_id = :org AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
-  AND (:endpoints::text[] IS NULL OR j.endpoint = ANY (:endpoints))
-  AND (:queue_key_prefix::text IS NULL OR starts_with(j.flow, :queue_key_prefix))
-  AND (:states::text[] IS NULL OR j.state = ANY (:states::text[]::job_state[]))
-  AND (:lane::text IS NULL OR j.lane = :lane::text::job_lane)
-  AND (:owner::text IS NULL OR j.owner IN ('*', :owner))
+-- :before  older than this id   :above  not older than this one
+j.run_id IS NULL AND j.id >= :above::uuid AND j.id < :before::uuid
+      AND (:endpoints::text[] IS NULL OR j.endpoint = ANY (:endpoints))
+      AND (:queue_key_prefix::text IS NULL OR starts_with(j.flow, :queue_key_prefix))
+      AND (:lane::text IS NULL OR j.lane = :lane::text::job_lane)
+      AND (:owner::text IS NULL OR j.owner IN ('*', :owner))
+      AND /* include lists/every_list */
+
+-- name: in_states
+-- Whether a job `j` is in one of :states.
+(:states::text[] IS NULL OR j.state = ANY (:states::text[]::job_state[]))
 
 -- name: page_of_services
 -- A page of the jobs of some services, newest first: the jobs of page, for when that would read
@@ -81,11 +91,6 @@ SELECT count(*) FROM (SELECT FROM candidates LIMIT :rows_max) AS counted
 --
 -- With an owner: their jobs and those that anyone may read. Without: everybody's jobs. The owners are
 -- then found by a loose scan, one probe each; the caller knows that they are few (owners).
---
--- Sent with custom plans, so that filters which are NULL are not part of the plan.
---
--- :queue_key_prefix  prefix of the flow   :owner  owner: theirs, and what anyone may read
--- :before  older than this id
 owners AS (
     SELECT s.service, hashtextextended(s.service || :org, 0) AS service_hash,
            -2147483649 AS owner_hash
@@ -126,11 +131,7 @@ candidates AS (
         FROM jobs AS j
         WHERE /* include lists/of_service */
           AND hashtext(j.owner) = wanted.owner_hash AND j.state = f.state
-          AND (:owner IS NULL OR j.owner IN ('*', :owner))
-          AND j.endpoint = ANY (:endpoints::text[])
-          AND (:queue_key_prefix::text IS NULL OR starts_with(j.flow, :queue_key_prefix))
-          AND (:lane::text IS NULL OR j.lane = :lane::text::job_lane)
-          AND (:before::uuid IS NULL OR j.id < :before)
+          AND /* include lists/page_filter */
         ORDER BY j.id DESC
         LIMIT :rows_max
     ) AS ended
@@ -138,33 +139,21 @@ candidates AS (
     UNION ALL
     SELECT j.id
     FROM jobs AS j
-    WHERE j.state = 'queued' AND j.lane IN ('urgent', 'standard', 'bulk')
-      AND j.endpoint = ANY (:endpoints) AND j.org_id = :org AND (:owner IS NULL OR j.owner IN ('*', :owner))
-      AND (:queue_key_prefix IS NULL OR starts_with(j.flow, :queue_key_prefix))
+    WHERE j.state = 'queued' AND j.lane IN ('urgent', 'standard', 'bulk') AND j.org_id = :org
       AND (:states IS NULL OR 'queued' = ANY (:states))
-      AND (:lane IS NULL OR j.lane = :lane::text::job_lane)
-      AND (:before IS NULL OR j.id < :before) AND j.run_id IS NULL
+      AND /* include lists/page_filter */
     UNION ALL
     SELECT j.id
     FROM jobs AS j
-    WHERE j.state IN ('staged', 'retrying')
-      AND j.org_id = :org AND j.endpoint = ANY (:endpoints) AND (:owner IS NULL OR j.owner IN ('*', :owner))
-      AND (:queue_key_prefix IS NULL OR starts_with(j.flow, :queue_key_prefix))
-      AND (:states IS NULL OR j.state = ANY (:states::text[]::job_state[]))
-      AND (:lane IS NULL OR j.lane = :lane::text::job_lane)
-      AND (:before IS NULL OR j.id < :before) AND j.run_id IS NULL
+    WHERE j.state IN ('staged', 'retrying') AND j.org_id = :org
+      AND /* include lists/in_states */ AND /* include lists/page_filter */
     UNION ALL
     SELECT j.id
     FROM jobs AS j
     -- All held jobs of everybody: there are at most as many as slots. IS TRUE keeps the planner
     -- from the primary key, by which it would read the organisation's history.
-    WHERE j.lease IS NOT NULL
-      AND (j.org_id = :org) IS TRUE AND j.endpoint = ANY (:endpoints)
-      AND (:owner IS NULL OR j.owner IN ('*', :owner))
-      AND (:queue_key_prefix IS NULL OR starts_with(j.flow, :queue_key_prefix))
-      AND (:states IS NULL OR j.state = ANY (:states::text[]::job_state[]))
-      AND (:lane IS NULL OR j.lane = :lane::text::job_lane)
-      AND (:before IS NULL OR j.id < :before) AND j.run_id IS NULL
+    WHERE j.lease IS NOT NULL AND (j.org_id = :org) IS TRUE
+      AND /* include lists/in_states */ AND /* include lists/page_filter */
 )
 
 -- name: owners

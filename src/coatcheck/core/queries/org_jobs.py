@@ -16,6 +16,7 @@ from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.job import JobView, NewJob
+from coatcheck.domain.listing import PageQuery
 from coatcheck.domain.org_jobs import (
     RESULT_SHOWN_BYTES_MAX,
     Attempt,
@@ -74,32 +75,17 @@ async def walk(
     db: Connection,
     way: Way,
     job_filter: OrgJobFilter,
+    asked: PageQuery,
     *,
-    below: UUID,
-    above: UUID,
     rows_max: int,
     limit: int,
 ) -> Walked:
-    """Matching jobs with ids below ``below``, newest first, passing at most ``rows_max`` jobs.
-    Raises TookTooLong."""
+    """Matching jobs, newest first, passing at most ``rows_max`` jobs. Raises TookTooLong."""
     rows = await job_store.fetch_in_time(
         db,
         f"org_jobs/{way}",
-        org=job_filter.org,
-        below=below,
-        above=above,
-        states=None if job_filter.states is None else [state.value for state in job_filter.states],
-        lane=None if job_filter.lane is None else job_filter.lane.value,
-        services=job_filter.services,
-        other_services_than=job_filter.other_services_than,
-        endpoint=job_filter.endpoint,
-        reader=job_filter.reader,
-        owner=job_filter.owner,
-        error_code=job_filter.error_code,
-        created_after=job_filter.created_after,
-        created_before=job_filter.created_before,
-        request_id=job_filter.request_id,
-        retryable=job_filter.retryable,
+        **job_filter.arguments(),
+        **asked.arguments(),
         rows_max=rows_max,
         limit=limit,
     )

@@ -17,7 +17,7 @@ WHERE r.org_id = :org AND r.job_id = :job AND r.spawned_at IS NOT NULL
 -- page of a stream of changes. It needs no column, no index and no write: a row names the transaction
 -- that wrote it, and a snapshot says of each transaction whether it had committed.
 --
--- Looks at the newest :rows_max jobs, backwards along the primary key; jobs/page_filter says why the ids
+-- Looks at the newest :rows_max jobs, backwards along the primary key; lists/page_filter says why the ids
 -- have bounds. Tasks are left out. If nothing changed, one row has the snapshot.
 --
 -- :reader: theirs, and what anyone may read; NULL for all.
@@ -50,7 +50,6 @@ ORDER BY j.id
 -- with custom plans, so that filters which are NULL are not part of the plan.
 --
 -- :other_services_than  no service of these   :reader  reader: theirs, and what anyone may read
--- :created_after  created at or after
 -- :retryable  whether only those that can be retried and have not been
 (:states::text[] IS NULL OR j.state = ANY (:states::text[]::job_state[]))
        AND (:lane::text IS NULL OR j.lane = :lane::text::job_lane)
@@ -60,8 +59,7 @@ ORDER BY j.id
        AND (:reader::text IS NULL OR j.owner IN ('*', :reader))
        AND (:owner::text IS NULL OR j.owner = :owner)
        AND (:error_code::text IS NULL OR j.error_code = :error_code)
-       AND (:created_after::timestamptz IS NULL OR j.created_at >= :created_after)
-       AND (:created_before::timestamptz IS NULL OR j.created_at < :created_before)
+       AND /* include lists/every_list */
        AND (:request_id::text IS NULL OR j.request_id = :request_id)
        AND (NOT :retryable::boolean OR (
            j.state IN ('failed', 'cancelled') AND j.payload IS NOT NULL
@@ -208,14 +206,14 @@ FROM old_job AS o
 -- rows. Returns how many jobs were walked, and the last of them: the next page continues from there. If
 -- no job matches, one row says so.
 --
--- Tasks are not listed; jobs/page_filter says why the ids have bounds.
+-- Tasks are not listed; lists/page_filter says why the ids have bounds.
 --
--- :below  older than this id   :above  not older than this one   :rows_max  rows to walk
+-- :before  older than this id   :above  not older than this one   :rows_max  rows to walk
 -- :limit  rows to show
 WITH walked AS MATERIALIZED (
     SELECT j.id, (/* include org_jobs/filter */) AS fits
     FROM jobs AS j
-    WHERE j.org_id = :org AND j.run_id IS NULL AND j.id < :below::uuid AND j.id >= :above::uuid
+    WHERE j.org_id = :org AND j.run_id IS NULL AND j.id < :before::uuid AND j.id >= :above::uuid
     ORDER BY j.id DESC
     LIMIT :rows_max
 ),
@@ -256,7 +254,7 @@ walked AS MATERIALIZED (
     SELECT j.id, (/* include org_jobs/filter */) AS fits
     FROM live AS l
     CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = l.id) AS j
-    WHERE l.run_id IS NULL AND l.id < :below::uuid AND l.id >= :above::uuid
+    WHERE l.run_id IS NULL AND l.id < :before::uuid AND l.id >= :above::uuid
       AND (SELECT count(*) FROM live) <= :rows_max
 ),
 page AS MATERIALIZED (
@@ -277,7 +275,7 @@ WITH walked AS MATERIALIZED (
     SELECT j.id, (/* include org_jobs/filter */) AS fits
     FROM jobs AS j
     WHERE j.state IN ('failed', 'cancelled') AND j.run_id IS NULL
-      AND j.org_id = :org AND j.id < :below::uuid AND j.id >= :above::uuid
+      AND j.org_id = :org AND j.id < :before::uuid AND j.id >= :above::uuid
     ORDER BY j.id DESC
     LIMIT :rows_max
 ),

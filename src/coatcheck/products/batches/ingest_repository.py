@@ -32,6 +32,7 @@ from coatcheck.domain.ids import InvalidId, from_text, newest_possible, run_queu
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX, ERROR_MESSAGE_CHARACTERS_MAX, RUN_TASKS_MAX
+from coatcheck.domain.listing import FIRST_PAGE, PageQuery
 from coatcheck.domain.states import State
 from coatcheck.products.batches.model import (
     INGEST_ENDPOINT,
@@ -493,20 +494,16 @@ class DeadLetterRepository:
         self._notifier = notifier
 
     async def page(
-        self, org: str, *, owner: str | None, after: str | None = None, limit: int = 50
+        self, org: str, asked: PageQuery = FIRST_PAGE, *, owner: str | None
     ) -> Sequence[FailedPart]:
-        """List parts whose ingest failed, newest first; of one owner's batches, or of all (None).
-
-        ``after`` is the last id of the previous page.
-        """
-        _check_limit(limit)
+        """A page of parts whose ingest failed; of one owner's batches, or of all (None)."""
         rows = await sql.fetch(
             self._db,
             "ingest/dead_letters",
             org=org,
             owner=owner,
-            after=newest_possible() if after is None else _cursor(after),
-            limit=limit,
+            after=asked.after or newest_possible(),
+            limit=asked.limit,
         )
         return [FailedPart(*row) for row in rows]
 
@@ -553,13 +550,6 @@ class DeadLetterRepository:
 def _check_limit(limit: int) -> None:
     if not 1 <= limit <= _PAGE_ROWS_MAX:
         raise InvalidParameter("limit", f"must be 1 to {_PAGE_ROWS_MAX}")
-
-
-def _cursor(text: str) -> UUID:
-    try:
-        return from_text(text)
-    except InvalidId as error:
-        raise InvalidParameter("cursor", "must be the `next` of a page of this list") from error
 
 
 def _place(cursor: str) -> tuple[int, int]:

@@ -24,7 +24,13 @@ from coatcheck.domain.tenants import Principal, Scope
 from coatcheck.http import parameters
 from coatcheck.http.context import ServerContext
 from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
-from coatcheck.http.pages import LIMIT, PAGE_PARAMETERS, cursor_parameter, read_limit, read_page
+from coatcheck.http.pages import (
+    JOB_PAGE_PARAMETERS,
+    LIMIT,
+    cursor_parameter,
+    read_job_page,
+    read_limit,
+)
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
@@ -216,13 +222,8 @@ class BatchJobs(WatchedResource[BatchView]):
 
     async def listed(self, request: Request) -> Response:
         """List jobs: all of the organisation's for an admin, the caller's own for others."""
-        principal, asked = request.principal, read_page(request)
-        found = await self.batches.list(
-            principal.org,
-            owner=principal.lists_jobs_of,
-            after=asked.after_id,
-            limit=asked.limit,
-        )
+        principal, asked = request.principal, read_job_page(request)
+        found = await self.batches.list(principal.org, asked, owner=principal.lists_jobs_of)
         items = [presenter.job(view) for view in found]
         following = asked.following(items, lambda item: item.id)
         return json_response(schemas.BatchPage(items, following))
@@ -247,7 +248,7 @@ class BatchJobs(WatchedResource[BatchView]):
                 handler=self.listed,
                 access=Scope.READ,
                 tag=self.product,
-                parameters=PAGE_PARAMETERS,
+                parameters=JOB_PAGE_PARAMETERS,
                 responses=(ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.BatchPage),),
             ),
             *super().routes(),

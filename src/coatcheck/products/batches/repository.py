@@ -15,10 +15,11 @@ from coatcheck.crash import crash_point
 from coatcheck.db.connection import PINNED_PLANS, Connection, RawConnection
 from coatcheck.db.notifications import CHANGED, READY
 from coatcheck.db.queries import fetch_or_die, in_transaction
-from coatcheck.domain.errors import InvalidParameter, JobNotFound, UploadMissing
-from coatcheck.domain.ids import InvalidId, from_text, new_id, newest_possible, run_queue_key
+from coatcheck.domain.errors import JobNotFound, UploadMissing
+from coatcheck.domain.ids import InvalidId, from_text, new_id, run_queue_key
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import RUN_TASKS_MAX, RUNS_MAX
+from coatcheck.domain.listing import FIRST_PAGE, PageQuery
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
 from coatcheck.products.batches import ingest_repository as ingest
@@ -233,21 +234,16 @@ class BatchRepository(EngineExtension):
         return _view(await sql.fetch(self._read_db, "batches/get_of_run", org=org, run=run))
 
     async def list(
-        self, org: str, *, owner: str | None, after: str | None = None, limit: int = 50
+        self, org: str, asked: PageQuery = FIRST_PAGE, *, owner: str | None
     ) -> Sequence[BatchView]:
-        """List batches, newest first, each with its current run; of one owner, or of all (None).
-
-        ``after`` is the last id of the previous page.
-        """
-        if not 1 <= limit <= _PAGE_ROWS_MAX:
-            raise InvalidParameter("limit", f"must be 1 to {_PAGE_ROWS_MAX}")
+        """A page of batches, each with its current run; of one owner, or of all (None)."""
         rows = await sql.fetch(
             self._read_db,
             "batches/list",
             org=org,
             owner=owner,
-            after=newest_possible() if after is None else _uuid(after),
-            limit=limit,
+            **asked.arguments(),
+            limit=asked.limit,
         )
         return [
             replace(_view([row[:-_EARLIER_COLUMNS]]), earlier=TaskCounts(*row[-_EARLIER_COLUMNS:]))

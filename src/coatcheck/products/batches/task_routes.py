@@ -407,10 +407,7 @@ class DeadLetterRoutes:
         """List dead letters: of all the organisation's jobs for an admin, else of the caller's."""
         principal, asked = request.principal, read_page(request)
         found = await self._jobs.batches.dead_letters.page(
-            principal.org,
-            owner=principal.lists_jobs_of,
-            after=asked.after_id,
-            limit=asked.limit,
+            principal.org, asked, owner=principal.lists_jobs_of
         )
         items = [presenter.dead_letter(letter) for letter in found]
         following = asked.following(items, lambda item: item.id)

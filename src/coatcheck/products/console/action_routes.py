@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -16,6 +17,7 @@ from coatcheck.domain.errors import (
     JobNotEnded,
     NotRetryable,
 )
+from coatcheck.domain.listing import PAGE_ROWS_MAX, PageQuery
 from coatcheck.domain.org_jobs import LIVE, UNSUCCESSFUL, OrgJob, OrgJobFilter
 from coatcheck.domain.states import State
 from coatcheck.domain.tenants import Principal, Scope
@@ -27,7 +29,7 @@ from coatcheck.http.job_resource import (
     check_mismatch,
     replay_headers,
 )
-from coatcheck.http.parameters import read_idempotency_key, read_preferences
+from coatcheck.http.parameters import in_utc, read_idempotency_key, read_preferences
 from coatcheck.http.problems import MEDIA_TYPE, Problem, public_detail
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
@@ -42,12 +44,11 @@ from coatcheck.products.console.jobs import (
     job_url,
     key_of_filtered,
 )
-from coatcheck.products.console.list_routes import in_utc, job_filter, read_states
+from coatcheck.products.console.list_routes import job_filter, read_states
 
 _BODY_BYTES_MAX: Final = 64 * 1024
 _CONCURRENCY: Final = 8
 """The number of jobs of one bulk request that are processed at a time."""
-_PAGE_ROWS: Final = 200
 _EMPTY_PAGES_MAX: Final = 20
 """The number of pages without a match after which a bulk request stops: each scans thousands."""
 
@@ -137,19 +138,21 @@ class OrgJobActionRoutes:
         this one, would find the same jobs again.
         """
         job_filter = self._job_filter(given, order, principal)
+        asked = PageQuery(
+            created_after=in_utc(given.created_after, "created_after", "body"),
+            created_before=in_utc(given.created_before, "created_before", "body"),
+        )
         found: list[OrgJob] = []
-        after = None
         empty_pages = 0
         while len(found) < order.limit and empty_pages < _EMPTY_PAGES_MAX:
-            page = await self._jobs.repository.page(
-                job_filter, after=after, limit=min(_PAGE_ROWS, order.limit - len(found))
-            )
+            asked = replace(asked, limit=min(PAGE_ROWS_MAX, order.limit - len(found)))
+            page = await self._jobs.repository.page(job_filter, asked)
             found += page.items
             empty_pages += not page.items
-            after = page.following
-            if after is None:
-                break
-        return found, after is not None
+            if page.following is None:
+                return found, False
+            asked = replace(asked, after=page.following)
+        return found, True
 
     def _job_filter(
         self, given: schemas.BulkFilter, order: schemas.BulkOrder, principal: Principal
@@ -165,8 +168,6 @@ class OrgJobActionRoutes:
             service=given.service,
             endpoint=given.endpoint,
             error_code=given.error_code,
-            created_after=in_utc(given.created_after, "created_after", "body"),
-            created_before=in_utc(given.created_before, "created_before", "body"),
             retryable=order.action == "retry",
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 from uuid import UUID
@@ -13,12 +12,13 @@ from coatcheck.domain.errors import InvalidParameter, JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
+from coatcheck.domain.listing import FIRST_PAGE
 from coatcheck.domain.org_jobs import ENDED, LIVE, OrgJob, OrgJobFilter
 from coatcheck.domain.states import State
 from coatcheck.domain.tenants import Principal, Scope
 from coatcheck.http.event_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
 from coatcheck.http.job_adapters import JobAdapters
-from coatcheck.http.pages import PAGE_PARAMETERS, PAGE_ROWS, read_page
+from coatcheck.http.pages import JOB_PAGE_PARAMETERS, read_job_page
 from coatcheck.http.parameters import read_choice
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
@@ -34,7 +34,6 @@ _STATES: Final[Mapping[str, Sequence[State]]] = {
     **{state.value: (state,) for state in State},
 }
 _LANES: Final = [lane.value for lane in Lane]
-_INVALID_TIME: Final = "must be a time with its zone, such as 2026-01-31T12:00:00Z"
 
 
 def query_filter(request: Request, adapters: JobAdapters) -> OrgJobFilter:
@@ -52,8 +51,6 @@ def query_filter(request: Request, adapters: JobAdapters) -> OrgJobFilter:
         endpoint=_text(query.get("endpoint"), "endpoint"),
         owner=_text(query.get("owner"), "owner"),
         error_code=_text(query.get("error_code"), "error_code"),
-        created_after=_time(query.get("created_after"), "created_after"),
-        created_before=_time(query.get("created_before"), "created_before"),
     )
 
 
@@ -103,32 +100,6 @@ def _text(given: str | None, name: str) -> str | None:
     return given
 
 
-def _time(given: str | None, name: str) -> datetime | None:
-    if given is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(given)
-    except ValueError as error:
-        raise InvalidParameter(name, _INVALID_TIME) from error
-    return in_utc(moment, name, "query")
-
-
-def in_utc(moment: datetime | None, name: str, place: str) -> datetime | None:
-    """Convert a time to UTC. Raises InvalidParameter.
-
-    Python accepts offsets that PostgreSQL does not, and times that cannot be converted to UTC.
-    """
-    if moment is None:
-        return None
-    try:
-        if moment.tzinfo is not None:
-            return moment.astimezone(UTC)
-    except OverflowError:
-        pass  # it is refused below
-    raise InvalidParameter(name, _INVALID_TIME, place)
-
-
-_DATE_TIME: Final = {"type": "string", "format": "date-time"}
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": _TEXT_CHARACTERS_MAX}
 _STATE_WORD: Final = "|".join(_STATES)
 _BY_STATE_AND_LANE: Final = (
@@ -152,8 +123,6 @@ _BY_OTHERS: Final = (
     ),
     Parameter("owner", "query", "Only jobs of this owner, as a job shows it.", _TEXT),
     Parameter("error_code", "query", "Only jobs with this error.", _TEXT),
-    Parameter("created_after", "query", "Only jobs created then or later.", _DATE_TIME),
-    Parameter("created_before", "query", "Only jobs created before then.", _DATE_TIME),
 )
 
 
@@ -177,7 +146,7 @@ class OrgJobListRoutes:
     async def page(self, request: Request) -> Response:
         """Jobs, newest first: all for an admin; for others their own and those open to anyone."""
         jobs, query = self._jobs, request.query
-        asked = read_page(request)
+        asked = read_job_page(request)
         job_filter = query_filter(request, jobs.adapters)
         text = query.get("q")
         if text is not None:
@@ -185,7 +154,7 @@ class OrgJobListRoutes:
             return json_response(
                 schemas.OrgJobPageBody([await jobs.presenter.item(job) for job in found], None)
             )
-        page = await jobs.repository.page(job_filter, after=asked.after, limit=asked.limit)
+        page = await jobs.repository.page(job_filter, asked)
         items = [await jobs.presenter.item(job) for job in page.items]
         following = None if page.following is None else to_text(page.following)
         return json_response(schemas.OrgJobPageBody(items, following))
@@ -231,7 +200,7 @@ class OrgJobListRoutes:
             of_request = OrgJobFilter(
                 org=principal.org, reader=principal.lists_jobs_of, request_id=text
             )
-            for job in (await console.page(of_request, after=None, limit=PAGE_ROWS)).items:
+            for job in (await console.page(of_request, FIRST_PAGE)).items:
                 found[job.uuid] = job
         return list(found.values())
 
@@ -264,7 +233,7 @@ def routes(jobs: OrgJobs) -> list[Route]:
                         "maxLength": IDEMPOTENCY_KEY_CHARACTERS_MAX,
                     },
                 ),
-                *PAGE_PARAMETERS,
+                *JOB_PAGE_PARAMETERS,
             ),
             responses=(ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.OrgJobPageBody),),
         ),

@@ -31,6 +31,7 @@ from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
+from coatcheck.domain.listing import JobFilter
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.remote_work import decode_work
 from coatcheck.domain.states import State
@@ -41,7 +42,7 @@ from coatcheck.http.context import ServerContext
 from coatcheck.http.gate import check_scope
 from coatcheck.http.job_adapters import JobLabel, JobPaths
 from coatcheck.http.job_resource import JobResource
-from coatcheck.http.pages import PAGE_PARAMETERS, read_page
+from coatcheck.http.pages import JOB_PAGE_PARAMETERS, read_job_page
 from coatcheck.http.parameters import (
     anonymous_key,
     read_choice,
@@ -268,7 +269,7 @@ class GatewayJobs(JobResource):
     async def listed(self, request: Request) -> Response:
         """Jobs of a service: all of them for an admin, the caller's own for others. Besides
         cursors, the list has an offset and a total."""
-        query, principal, asked = request.query, request.principal, read_page(request)
+        query, principal, asked = request.query, request.principal, read_job_page(request)
         org, name = principal.org, request.params["service"]
         offset = read_whole_number(query, "offset", 0, OFFSET_MAX, default=0)
         status = read_choice(query, "status", list(schemas.STATES))
@@ -277,7 +278,7 @@ class GatewayJobs(JobResource):
         if service is None or service.workspace != request.params["ws"]:
             raise NotFound
         upstream = service.source == "http"
-        page = await self.engine.page(
+        wanted = JobFilter(
             org=org,
             endpoints=[UPSTREAM_ENDPOINT]
             if upstream
@@ -286,10 +287,8 @@ class GatewayJobs(JobResource):
             states=None if status is None else schemas.STATES[status],
             lane=None if lane is None else Lane(lane),
             owner=principal.lists_jobs_of,
-            offset=offset,
-            limit=asked.limit,
-            after=asked.after_id,
         )
+        page = await self.engine.listed(wanted, asked, offset=offset)
         items = [await self.show(view) for view in page.items]
         following = asked.following(items, lambda item: item.id)
         return json_response(
@@ -520,7 +519,7 @@ _PAGE_PARAMETERS: Final = (
         "The number of jobs to skip. To go far, use `cursor`.",
         {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX},
     ),
-    *PAGE_PARAMETERS,
+    *JOB_PAGE_PARAMETERS,
     Parameter(
         "status",
         "query",

@@ -15,6 +15,7 @@ from coatcheck.domain.errors import BlobStoreUnavailable, InvalidParameter, JobN
 from coatcheck.domain.explanation import Blocker, BlockerKind
 from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.job import Artifact, JobView
+from coatcheck.domain.listing import JobFilter, PageQuery
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.states import State
 from coatcheck.domain.webhooks import DeliveryEvent
@@ -24,7 +25,6 @@ from coatcheck.http.gate import Gate
 from coatcheck.http.job_adapters import JobLabel
 from coatcheck.http.job_resource import JobResource
 from coatcheck.http.lifecycle import ServerDraining
-from coatcheck.http.pages import PageQuery
 from coatcheck.http.parameters import read_choice
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, RawHeaders, Response, StreamResponse, json_response
@@ -205,15 +205,14 @@ class LlmJobs(JobResource):
         choice = read_choice(query, "state", list(schemas.LlmState))
         requested = None if choice is None else schemas.LlmState(choice)
         model = _model(query.get("model"))
-        page = await self.engine.page(
+        wanted = JobFilter(
             org=principal.org,
             endpoints=list(LLM_ENDPOINTS.values()),
             queue_key_prefix=model,
             states=None if requested is None else schemas.ENGINE_STATES[requested],
             owner=principal.lists_jobs_of,
-            after=asked.after_id,
-            limit=asked.limit,
         )
+        page = await self.engine.listed(wanted, asked)
         shown = [await self.item(view) for view in page.items]
         items = [
             item

@@ -7,6 +7,7 @@ the one who completes the task.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.ids import from_text, to_text
 from coatcheck.domain.job import JobView
+from coatcheck.domain.listing import PageQuery
 from coatcheck.domain.org_jobs import OrgJob
 from coatcheck.domain.states import State
 from coatcheck.domain.tenants import Scope
@@ -33,7 +35,6 @@ from coatcheck.http.context import ServerContext
 from coatcheck.http.event_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
 from coatcheck.http.job_adapters import JobLabel, RetryRequest
 from coatcheck.http.job_resource import JobResource
-from coatcheck.http.pages import PageQuery
 from coatcheck.http.parameters import read_choice
 from coatcheck.http.request import Request
 from coatcheck.http.response import StreamResponse
@@ -176,10 +177,10 @@ class SpeechJobs(JobResource):
         type_ = read_choice(request.query, "type", list(SpeechType))
         tasks = await self.repository.tasks(
             self.reader(request),
-            after=None if asked.after is None else generation_of(asked.after),
+            # Its cursors are ids of tasks.
+            replace(asked, after=None if asked.after is None else generation_of(asked.after)),
             states=None if choice is None else schemas.ENGINE_STATES[schemas.SpeechStatus(choice)],
             types=tuple(SpeechType) if type_ is None else [SpeechType(type_)],
-            limit=asked.limit,
         )
         items = [await shown_task(self.engine, task) for task in tasks]
         return items, asked.following(items, lambda item: item.id)

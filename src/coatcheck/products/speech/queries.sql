@@ -134,7 +134,8 @@ LEFT JOIN LATERAL (
 -- timestamp of its job's id. Read under coatcheck_user.
 SELECT /* include task_columns */
 FROM /* include task_joins */
-WHERE g.org_id = :org AND g.user_id = :user AND g.id < :after::uuid
+WHERE g.org_id = :org AND g.user_id = :user AND g.id < :before::uuid AND g.id >= :above::uuid
+  AND /* include coatcheck.core:lists/every_list */
   AND (:states::text[] IS NULL OR j.state = ANY (:states::text[]::job_state[]))
   AND j.endpoint = ANY (:endpoints::text[])
 ORDER BY g.id DESC

@@ -25,6 +25,7 @@ from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound
 from coatcheck.domain.ids import InvalidId, from_text, new_id, newest_possible
 from coatcheck.domain.job import NewJob
+from coatcheck.domain.listing import FIRST_PAGE, PageQuery
 from coatcheck.domain.states import State
 from coatcheck.products.speech.model import (
     SPEECH_ENDPOINTS,
@@ -177,23 +178,22 @@ class SpeechRepository(EngineExtension):
     async def tasks(
         self,
         reader: SpeechReader,
+        asked: PageQuery = FIRST_PAGE,
         *,
-        after: UUID | None = None,
         states: Sequence[State] | None = None,
         types: Collection[SpeechType] = tuple(SpeechType),
-        limit: int = 50,
     ) -> Sequence[StoredSpeechTask]:
-        """The reader's tasks of these types, newest first, with texts cut short. ``after`` is the
-        id of a generation."""
+        """A page of the reader's tasks of these types, with texts cut short. Its ids are those of
+        generations."""
         rows = await _read_as_user(
             self._read_db,
             reader,
             "tasks",
             characters_max=LISTED_CHARACTERS_MAX,
-            after=after or newest_possible(),
+            **asked.arguments(),
             states=None if states is None else [state.value for state in states],
             endpoints=[SPEECH_ENDPOINTS[each] for each in types],
-            limit=limit,
+            limit=asked.limit,
         )
         return [_read_task(row) for row in rows]
 

@@ -18,7 +18,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.bodies import read_body
-from coatcheck.http.pages import PAGE_PARAMETERS, read_page
+from coatcheck.http.pages import JOB_PAGE_PARAMETERS, read_job_page
 from coatcheck.http.parameters import check_webhook_url, read_preferences
 from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
@@ -248,12 +248,9 @@ class GenerationRoutes:
 
     async def page(self, request: Request) -> Response:
         context = self._context
-        asked = read_page(request)
+        asked = read_job_page(request)
         tasks = await context.engine.extension(SpeechRepository).tasks(
-            context.reader(request),
-            after=asked.after,
-            types=SPOKEN,
-            limit=asked.limit,
+            context.reader(request), asked, types=SPOKEN
         )
         items = [await shown_generation(context.engine, task) for task in tasks]
         return json_response(
@@ -272,7 +269,7 @@ def generation_routes(context: SpeechJobs) -> list[Route]:
             handler=generations.page,
             access=Scope.READ,
             tag=TAG,
-            parameters=PAGE_PARAMETERS,
+            parameters=JOB_PAGE_PARAMETERS,
             responses=(
                 ResponseSpec(HTTPStatus.OK, "A page of generations.", schemas.GenerationPage),
             ),

@@ -275,21 +275,25 @@ SELECT EXISTS (
 -- sum of the earlier ones, without tasks that a later run has repeated.
 --
 -- Two branches, of which the planner drops one: with an OR, the few batches of one owner would be
--- searched among all batches.
+-- searched among all batches. In them a batch is `j`, as in every list.
 WITH page AS MATERIALIZED (
     (
-        SELECT b.*
-        FROM batches AS b
-        WHERE b.org_id = :org AND b.deleted_at IS NULL AND b.id < :after AND :owner::text IS NULL
-        ORDER BY b.id DESC
+        SELECT j.*
+        FROM batches AS j
+        WHERE j.org_id = :org AND j.deleted_at IS NULL AND :owner::text IS NULL
+          AND j.id < :before::uuid AND j.id >= :above::uuid
+          AND /* include coatcheck.core:lists/every_list */
+        ORDER BY j.id DESC
         LIMIT :limit
     )
     UNION ALL
     (
-        SELECT b.*
-        FROM batches AS b
-        WHERE b.org_id = :org AND b.owner = :owner AND b.deleted_at IS NULL AND b.id < :after
-        ORDER BY b.id DESC
+        SELECT j.*
+        FROM batches AS j
+        WHERE j.org_id = :org AND j.owner = :owner AND j.deleted_at IS NULL
+          AND j.id < :before::uuid AND j.id >= :above::uuid
+          AND /* include coatcheck.core:lists/every_list */
+        ORDER BY j.id DESC
         LIMIT :limit
     )
 )
