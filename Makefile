@@ -12,6 +12,8 @@ TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count(
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
+# Without bytecode, each of the hundreds of processes that the tests start would compile everything.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test test-fast lint format types imports check reference docs screenshots lock bench chaos soak recovery planted environment fuzz abuse audit clean
