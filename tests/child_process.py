@@ -13,13 +13,15 @@ from typing import Any
 import psutil
 
 from tests.failure_report import show_on_failure
+from tests.forked_process import ROOT, ForkedProcess, can_fork
 from tests.waiting import eventually_async
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 class ChildProcess:
-    """One process. What it says on stdout and logs on stderr goes to files."""
+    """One process, forked if its environment allows it: ``command`` is a module and its arguments.
+
+    What it says on stdout and logs on stderr goes to files.
+    """
 
     def __init__(
         self,
@@ -42,14 +44,21 @@ class ChildProcess:
         self.is_one_shot = is_one_shot
         """Whether it ends by itself, having done one thing."""
         with self._said.open("wb") as said, self._logged.open("wb") as logged:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-m", *command],
-                cwd=cwd or ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=logged,
-            )
+            self._popen: ForkedProcess | subprocess.Popen[bytes]
+            if can_fork(environment):
+                module, *arguments = command
+                self._popen = ForkedProcess(
+                    module, arguments, cwd=cwd or ROOT, env=environment, stdout=said, stderr=logged
+                )
+            else:
+                self._popen = subprocess.Popen(
+                    [sys.executable, "-m", *command],
+                    cwd=cwd or ROOT,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=logged,
+                )
 
     @property
     def pid(self) -> int:

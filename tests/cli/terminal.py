@@ -7,12 +7,11 @@ import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
 from contextlib import suppress
 from pathlib import Path
 
+from tests.forked_process import ForkedProcess
 from tests.waiting import LIMIT_SECONDS, eventually
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -31,8 +30,9 @@ class Terminal:
         told = {"PYTHONPATH": str(SOURCE), "TERM": "xterm-256color"}
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             inherited.pop(name, None)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "coatcheck.cli", *arguments],
+        self.process = ForkedProcess(
+            "coatcheck.cli",
+            arguments,
             cwd=cwd,
             env=inherited | {k: v for k, v in variables.items() if k != "COLUMNS"} | told,
             stdin=theirs,

@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 import httpx2
 import psutil
@@ -27,6 +27,7 @@ from coatcheck.egress.urls import trusted_authorities
 from tests.conftest import copy_first_boot, make_open_folder
 from tests.crash_points import VICTIM, Victim, servers
 from tests.failure_report import show_on_failure
+from tests.forked_process import ForkedProcess, run_forked
 from tests.ports import free_port
 from tests.waiting import LIMIT_SECONDS, eventually
 
@@ -41,15 +42,19 @@ def environment(**variables: str) -> dict[str, str]:
     return inherited | {"PYTHONPATH": str(SOURCE), "COLUMNS": "200"} | variables
 
 
-def coatcheck(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=cwd,
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
+def coatcheck(
+    *arguments: str, cwd: Path, given: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; ``given`` is its standard input."""
+    return run_forked(
+        "coatcheck.cli", *arguments, cwd=cwd, env=environment(**variables), given=given
+    )
+
+
+def start_coatcheck(*arguments: str, cwd: Path, output: IO[bytes], **options: Any) -> ForkedProcess:
+    """Start a command that runs until it is told to end; ``output`` has all that it says."""
+    return ForkedProcess(
+        "coatcheck.cli", arguments, cwd=cwd, stdout=output, stderr=output, **options
     )
 
 

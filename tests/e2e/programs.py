@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.forked_process import ForkedProcess
 from tests.markdown import REPOSITORY
 from tests.waiting import LIMIT_SECONDS, eventually
 
@@ -32,11 +33,11 @@ def environment(dsn: str, folder: Path) -> dict[str, str]:
 def worker(targets: list[str], *, cwd: Path, env: dict[str, str], log: Path) -> Iterator[None]:
     """``coatcheck worker`` for these services; at the end it has to drain and exit in order."""
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "coatcheck.cli", "worker", *targets],
+        process = ForkedProcess(
+            "coatcheck.cli",
+            ("worker", *targets),
             cwd=cwd,
             env={"COATCHECK_GRAPHS_CONCURRENCY": "0"} | env,  # no part of it
-            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
         )

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
 from tests.conftest import make_open_folder
-from tests.e2e.conftest import COMMAND, Up, coatcheck, environment, running_up
-from tests.waiting import LIMIT_SECONDS, eventually
+from tests.e2e.conftest import Up, coatcheck, environment, running_up
+from tests.forked_process import ForkedProcess
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -135,17 +136,10 @@ def test_a_batch_from_its_list_to_its_results(shop: Shop) -> None:
 
 def test_tasks_come_from_standard_input_and_from_an_array(shop: Shop) -> None:
     options = ["--metadata", "team=search", "--metadata", "a=b=c", "--concurrency", "2"]
-    command = [*COMMAND, "batch", "submit", "-", *TO_SHOP, "/square", "--watch", "--json", *options]
-    piped = subprocess.run(
-        command,
-        cwd=shop.folder,
-        env=environment(**shop.variables),
-        input='{"n": 1}\n{"custom_id": "two", "input": {"n": 2}}\n',
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
+    piped = shop.batch(
+        *("submit", "-", *TO_SHOP, "/square", "--watch", "--json", *options),
+        given='{"n": 1}\n{"custom_id": "two", "input": {"n": 2}}\n',
     )
-    assert piped.returncode == 0, piped.stderr
     shown = json.loads(piped.stdout)
     assert (shown["counts"]["succeeded"], shown["concurrency"]) == (2, 2)
     assert shown["metadata"] == {"team": "search", "a": "b=c"}
@@ -272,11 +266,11 @@ class Terminal:
         os.set_blocking(self._ours, False)
         self._stdout = shop.folder / "stdout"
         with self._stdout.open("wb") as output:
-            self.process = subprocess.Popen(
-                [*COMMAND, "batch", *arguments],
+            self.process = ForkedProcess(
+                "coatcheck.cli",
+                ("batch", *arguments),
                 cwd=shop.folder,
                 env=environment(**shop.variables, TERM="xterm"),
-                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=theirs,
             )

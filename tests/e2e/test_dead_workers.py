@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,8 @@ import pytest
 from coatcheck import Engine, JobView, State, Ticket
 from coatcheck.domain.lanes import Lane
 from coatcheck.settings import Settings
-from tests.e2e.conftest import COMMAND, Up, environment
+from tests.e2e.conftest import Up, environment, start_coatcheck
+from tests.forked_process import ForkedProcess
 from tests.waiting import eventually, eventually_async
 
 LONG_LEASES = "urgent=300,standard=300,bulk=300"
@@ -74,14 +74,14 @@ class Workers:
         self.folder = folder
         self.log = folder / "begun"
         self._dsn = dsn
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[ForkedProcess] = []
         (folder / "deaths.py").write_text(SERVICE)
 
-    def start(self, **variables: str) -> subprocess.Popen[bytes]:
+    def start(self, **variables: str) -> ForkedProcess:
         log = self.folder / f"worker-{len(self._processes)}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*COMMAND, "worker", "deaths:deaths"],
+            process = start_coatcheck(
+                *("worker", "deaths:deaths"),
                 cwd=self.folder,
                 env=environment(
                     COATCHECK_DATABASE_URL=self._dsn,
@@ -91,9 +91,7 @@ class Workers:
                     COATCHECK_LANE_ACK_SECONDS=LONG_LEASES,
                     **variables,
                 ),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                output=output,
                 start_new_session=True,
             )
         self._processes.append(process)

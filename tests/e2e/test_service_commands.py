@@ -13,7 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.e2e.conftest import COMMAND, coatcheck, environment, free_port
+from tests.e2e.conftest import coatcheck, environment, free_port, start_coatcheck
+from tests.forked_process import ForkedProcess
 from tests.waiting import LIMIT_SECONDS, eventually
 
 CODE = """
@@ -73,7 +74,7 @@ class ShopDeployment:
 
         eventually(ready, "the server is ready")
 
-    def work(self, name: str, *, lane: str, path: str) -> subprocess.Popen[bytes]:
+    def work(self, name: str, *, lane: str, path: str) -> ForkedProcess:
         """A worker of a module of its own; it can be called when this returns."""
         (self.folder / f"{name}.py").write_text(CODE.format(lane=lane, path=path))
         process = self._start(name, "worker", f"{name}:shop")
@@ -88,15 +89,10 @@ class ShopDeployment:
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
-    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, *arguments: str) -> ForkedProcess:
         with (self.folder / f"{name}.log").open("wb") as output:
-            process = subprocess.Popen(
-                [*COMMAND, *arguments],
-                cwd=self.folder,
-                env=environment(**self._variables),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+            process = start_coatcheck(
+                *arguments, cwd=self.folder, env=environment(**self._variables), output=output
             )
         self._closing.callback(_end, process)
         return process
@@ -126,7 +122,7 @@ class ShopDeployment:
         ]
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: ForkedProcess) -> None:
     if process.poll() is None:
         process.terminate()
     process.wait(LIMIT_SECONDS)
@@ -138,12 +134,12 @@ def shop(dsn: str, tmp_path: Path) -> Iterator[ShopDeployment]:
         yield ShopDeployment(dsn, tmp_path, closing)
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: ForkedProcess) -> None:
     process.terminate()
     assert process.wait(LIMIT_SECONDS) == 0
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: ForkedProcess) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait(LIMIT_SECONDS)
 
@@ -152,7 +148,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [stop, kill])
 def test_a_canary_comes_and_goes_and_the_api_stays(
-    shop: ShopDeployment, end: Callable[[subprocess.Popen[bytes]], None]
+    shop: ShopDeployment, end: Callable[[ForkedProcess], None]
 ) -> None:
     shop.serve()
     shop.work("stable", lane="standard", path="/refund")
