@@ -11,9 +11,9 @@ import pytest
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import State
-from coatcheck.products.batches.model import TaskStatus, TaskView
+from coatcheck.products.batches.model import RunPlace, TaskStatus, TaskView
 from coatcheck.products.batches.queries import sql
-from coatcheck.products.batches.task_repository import RunPlace, TaskRepository
+from coatcheck.products.batches.task_repository import TaskRepository
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import LongRun, put_long_run
 from tests.db.plans import Plan, explain_query

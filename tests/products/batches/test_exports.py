@@ -23,7 +23,6 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
 from coatcheck.domain.webhooks import INTERNAL
-from coatcheck.products.batches import export_repository as exports
 from coatcheck.products.batches import exporter
 from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.maintenance import BatchSweeper, ExportExpirer
@@ -137,6 +136,15 @@ def manifest_of(archive: zipfile.ZipFile) -> dict[str, Any]:
     return manifest
 
 
+async def put_bad_line(connection: AsyncpgConnection, made: LongRun) -> None:
+    await connection.execute(
+        "WITH counted AS (UPDATE batch_parts SET bad_lines = 1 WHERE org_id = $1 AND id = $2)"
+        " INSERT INTO batch_bad_lines VALUES ($1, $2, 7, 'not_json', 'it is no JSON')",
+        ORG,
+        made.part,
+    )
+
+
 async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
     dsn: str,
     blob_store: BlobStore,
@@ -148,11 +156,7 @@ async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
         database_url=dsn, blob_url=blob_store.url, temp_dir=tmp_path, drain_seconds=0.0
     )
     made = await put_long_run(connection, MIXED * 1_500)
-    await connection.execute(
-        "INSERT INTO batch_bad_lines VALUES ($1, $2, 7, 'not_json', 'it is no JSON')",
-        ORG,
-        made.part,
-    )
+    await put_bad_line(connection, made)
     await connection.execute(
         "INSERT INTO artifacts VALUES ($1, $2, 'page.html', 'a/key', 'text/html', 12, '\\xab01')",
         ORG,
@@ -266,11 +270,12 @@ async def test_large_results_are_read_a_few_at_a_time(
     made = await put_long_run(connection, [State.COMPLETED] * 40, result=b"1" * 100_000)
     seen: list[int] = []
     chunks = 0
-    while rows := await exports.ended(
+    while rows := await sql.fetch(
         line,
-        ORG,
-        made.run,
-        State.COMPLETED,
+        "exports/ended",
+        org=ORG,
+        run=made.run,
+        state="completed",
         after=seen[-1] if seen else -1,
         rows_max=1_000,
         bytes_max=250_000,
@@ -472,11 +477,7 @@ async def test_the_reference_names_every_field_and_no_other(
     folder_settings: Settings, engine: Engine, connection: AsyncpgConnection
 ) -> None:
     made = await put_long_run(connection, MIXED)
-    await connection.execute(
-        "INSERT INTO batch_bad_lines VALUES ($1, $2, 7, 'not_json', 'it is no JSON')",
-        ORG,
-        made.part,
-    )
+    await put_bad_line(connection, made)
     await connection.execute(
         "INSERT INTO artifacts VALUES ($1, $2, 'page.html', 'a/key', 'text/html', 12, '')",
         ORG,

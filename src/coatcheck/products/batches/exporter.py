@@ -16,10 +16,8 @@ import hashlib
 import zipfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
@@ -37,16 +35,17 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.job import Job
-from coatcheck.products.batches import export_repository as exports
-from coatcheck.products.batches.export_repository import ExportRun, PartBadLine, PendingExport
+from coatcheck.products.batches.lines import reading_ahead
 from coatcheck.products.batches.model import (
+    END_STATES,
     BatchFailure,
-    MirrorRun,
+    EarlierRun,
+    RunPlace,
     TaskStatus,
     export_key,
-    mirrored_after,
 )
-from coatcheck.products.batches.task_repository import RunPlace, latest_ended
+from coatcheck.products.batches.queries import sql
+from coatcheck.products.batches.task_repository import earlier_runs, latest_ended
 from coatcheck.settings import Settings
 from coatcheck.worker.reports import JobReporter
 
@@ -76,13 +75,12 @@ class _ZipBuffer:
         return data
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A file in the zip, with its size and hash before compression."""
+class ManifestFile(msgspec.Struct, frozen=True):
+    """A file of the zip, with its size and hash before compression."""
 
     name: str
     lines: int
-    size: int
+    bytes: int
     sha256: str
 
 
@@ -122,12 +120,12 @@ class ZipStream:
         self._lines += lines
         self._size += len(block)
 
-    def end(self) -> Member:
+    def end(self) -> ManifestFile:
         """End the member, and describe it."""
         assert self._file is not None, "a member was begun"
         self._file.close()
         self._file = None
-        return Member(self._name, self._lines, self._size, self._digest.hexdigest())
+        return ManifestFile(self._name, self._lines, self._size, self._digest.hexdigest())
 
     def close(self) -> None:
         """Write the end of the zip. A zip that is closed before all members ended is not usable."""
@@ -159,100 +157,51 @@ def unchanged(result: bytes) -> bytes:
     return result
 
 
-def result_lines(rows: Sequence[Any], show: Show = unchanged) -> bytes:
-    """Lines of succeeded tasks, from rows of ``exports.ended``."""
+def task_lines(rows: Sequence[Any], status: TaskStatus, show: Show = unchanged) -> bytes:
+    """Lines of tasks that ended as ``status``, from rows of ``exports/chunk``."""
+    name = encode(status)
     lines: list[bytes] = []
     shown_at: dict[datetime, bytes] = {}
     run_ids: dict[UUID, bytes] = {}
-    for (
-        uuid,
-        index,
-        custom_id,
-        attempts,
-        finished_at,
-        result,
-        _,
-        _,
-        artifacts,
-        position,
-        run,
-    ) in rows:
+    for row in rows:
+        uuid, index, custom_id, attempts, at, result, code, message, files, position, run = row
         if run not in run_ids:
             run_ids[run] = to_text(run).encode()
-        moment = shown_at.get(finished_at)
+        moment = shown_at.get(at)
         if moment is None:
-            moment = shown_at[finished_at] = encode(finished_at)
-        value = b"null" if result is None else _on_one_line(show(result))
+            moment = shown_at[at] = encode(at)
+        if status is TaskStatus.SUCCEEDED:
+            value = b"null" if result is None else _on_one_line(show(result))
+            outcome = b'"result":%b' % value
+        else:
+            outcome = b'"error":{"code":%b,"message":%b}' % (encode(code), encode(message))
         lines.append(
-            b'{"id":"%b","run_id":"%b","index":%d,"job_index":%d,"custom_id":%b,"status":"succeeded",'
-            b'"result":%b,'
+            b'{"id":"%b","run_id":"%b","index":%d,"job_index":%d,"custom_id":%b,"status":%b,%b,'
             b'"attempts":%d,"finished_at":%b%b}\n'
             % (
                 uuid.hex.encode(),
                 run_ids[run],
                 index,
                 position,
-                b"null" if custom_id is None else encode(custom_id),
-                value,
-                attempts,
-                moment,
-                b"" if artifacts is None else b',"artifacts":' + _on_one_line(artifacts.encode()),
-            )
-        )
-    return b"".join(lines)
-
-
-def error_lines(rows: Sequence[Any], status: TaskStatus) -> bytes:
-    """Lines of failed or cancelled tasks, from rows of ``exports.ended``."""
-    name = encode(status)
-    lines: list[bytes] = []
-    shown_at: dict[datetime, bytes] = {}
-    run_ids: dict[UUID, bytes] = {}
-    for (
-        uuid,
-        index,
-        custom_id,
-        attempts,
-        finished_at,
-        _,
-        code,
-        message,
-        artifacts,
-        position,
-        run,
-    ) in rows:
-        if run not in run_ids:
-            run_ids[run] = to_text(run).encode()
-        moment = shown_at.get(finished_at)
-        if moment is None:
-            moment = shown_at[finished_at] = encode(finished_at)
-        lines.append(
-            b'{"id":"%b","run_id":"%b","index":%d,"job_index":%d,"custom_id":%b,"status":%b,'
-            b'"error":{"code":%b,"message":%b},"attempts":%d,"finished_at":%b%b}\n'
-            % (
-                uuid.hex.encode(),
-                run_ids[run],
-                index,
-                position,
-                b"null" if custom_id is None else encode(custom_id),
+                encode(custom_id),
                 name,
-                encode(code),
-                encode(message),
+                outcome,
                 attempts,
                 moment,
-                b"" if artifacts is None else b',"artifacts":' + _on_one_line(artifacts.encode()),
+                b"" if files is None else b',"artifacts":' + _on_one_line(files.encode()),
             )
         )
     return b"".join(lines)
 
 
-def bad_line_lines(rows: Sequence[PartBadLine], run: UUID) -> bytes:
-    """Lines that describe invalid lines. ``part`` counts the lists of the run from 1."""
+def bad_line_lines(rows: Sequence[Any], run: UUID) -> bytes:
+    """Lines that describe invalid lines, from rows of ``ingest/bad_lines``. ``part`` counts the
+    lists of the run from 1."""
     run_id = to_text(run).encode()
     return b"".join(
         b'{"run_id":"%b","part":%d,"line":%d,"error":{"code":%b,"message":%b}}\n'
-        % (run_id, row.part, row.line, encode(row.code), encode(row.message))
-        for row in rows
+        % (run_id, part, line, encode(code), encode(message))
+        for part, line, code, message in rows
     )
 
 
@@ -275,19 +224,8 @@ _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _SENT_BYTES_MIN: Final = 1024 * 1024
 _SHOWN_EVERY_TASKS: Final = 50_000
 
-Lines = Callable[[Sequence[Any]], bytes]
-"""Turns rows into lines."""
 _Chunk = tuple[Sequence[Any], int | None]
 """Rows, and the number of the task that the next rows follow; None if there are no more."""
-
-
-class ManifestFile(msgspec.Struct, frozen=True):
-    """A file of the zip, with its size and hash before compression."""
-
-    name: str
-    lines: int
-    bytes: int
-    sha256: str
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -310,6 +248,21 @@ class Manifest(msgspec.Struct, frozen=True):
     files: list[ManifestFile]
 
 
+class PendingExport(NamedTuple):
+    """An export to write, with everything that writing it needs."""
+
+    uuid: UUID
+    batch: UUID
+    run: UUID
+    service: str
+    service_endpoint: str
+    endpoint: str
+    run_number: int
+    begun_at: datetime
+    all_runs: bool
+    """Whether it has the tasks of the batch as a whole, as of this run and those before it."""
+
+
 class Exporter:
     """Writes exports."""
 
@@ -325,12 +278,12 @@ class Exporter:
             uuid = from_text(export)
         except InvalidId as error:
             raise FailJob("there is no such export", code=BatchFailure.EXPORT_NOT_FOUND) from error
-        pending = await exports.get_pending(self._db, claimed.org, uuid)
-        if pending is None:
+        row = await sql.first(self._db, "exports/get_pending", org=claimed.org, export=uuid)
+        if row is None:
             return {"tasks": 0}  # another attempt has written it, or its batch was deleted
+        pending = PendingExport(*row)
         key = export_key(await reports.deployment(self._db), pending.batch, uuid)
-        runs = await exports.runs(self._db, claimed.org, pending.batch, pending.run_number)
-        content = _Content(self._db, claimed, pending, runs, job.check_cancelled)
+        content = _Content(self._db, claimed, pending, job.check_cancelled)
         try:
             stored = await self._blobs.put(
                 key,
@@ -347,14 +300,17 @@ class Exporter:
         finally:
             content.stopped = True
         crash_point("export.uploaded_not_marked")
-        if not await exports.complete(
+        if not await sql.fetch(
             self._db,
-            claimed,
-            uuid,
-            key,
-            stored.size,
-            stored.sha256,
-            content.tasks,
+            "exports/complete",
+            org=claimed.org,
+            export=uuid,
+            job=claimed.uuid,
+            lease=claimed.lease,
+            blob_key=key,
+            size=stored.size,
+            sha256=stored.sha256,
+            tasks=content.tasks,
             keep_seconds=self._keep_seconds,
         ):
             await self._blobs.delete([key])  # the lease was lost, or the batch was deleted
@@ -374,13 +330,13 @@ class _Content:
         db: Connection,
         job: ClaimedJob,
         pending: PendingExport,
-        runs: Sequence[ExportRun],
         check_cancelled: Callable[[], None],
     ) -> None:
         self._db = db
         self._job = job
         self._export = pending
-        self._runs = runs if pending.all_runs else [run for run in runs if run.uuid == pending.run]
+        self._runs: Sequence[EarlierRun] = ()
+        """The runs whose tasks it has, newest first, as of its start."""
         self._check_cancelled = check_cancelled
         self._counts: dict[str, int] = {}
         self._shown = 0
@@ -391,6 +347,9 @@ class _Content:
     async def blocks(self) -> AsyncIterator[bytes]:
         """The whole zip."""
         pack = ZipStream(self._export.begun_at)
+        runs = await self._runs_now()
+        chosen = [run for run in runs if self._export.all_runs or run.uuid == self._export.run]
+        self._runs = chosen[::-1]
         try:
             async for block in self._members(pack):
                 yield block
@@ -401,47 +360,39 @@ class _Content:
 
     async def _members(self, pack: ZipStream) -> AsyncIterator[bytes]:
         """Write every file of the zip. Yields bytes of the zip."""
-        show = shown_result if self._export.endpoint == UPSTREAM_ENDPOINT else unchanged
-        members: list[Member] = []
-
         pack.begin(RESULTS)
-        lines = partial(result_lines, show=show)
-        async for block in self._ended(pack, State.COMPLETED, TaskStatus.SUCCEEDED, lines):
+        async for block in self._ended(pack, TaskStatus.SUCCEEDED):
             yield block
-        members.append(pack.end())
-
+        files = [pack.end()]
         pack.begin(ERRORS)
-        for state, status in (
-            (State.FAILED, TaskStatus.FAILED),
-            (State.CANCELLED, TaskStatus.CANCELLED),
-        ):
-            lines = partial(error_lines, status=status)
-            async for block in self._ended(pack, state, status, lines):
+        for status in (TaskStatus.FAILED, TaskStatus.CANCELLED):
+            async for block in self._ended(pack, status):
                 yield block
-        members.append(pack.end())
-
+        files.append(pack.end())
         pack.begin(BAD_LINES)
         async for block in self._bad_lines(pack):
             yield block
-        members.append(pack.end())
-
+        files.append(pack.end())
         self._check_whole()
         pack.begin(MANIFEST)
-        pack.write(msgspec.json.format(msgspec.json.encode(self._manifest(members))), 0)
+        pack.write(msgspec.json.format(msgspec.json.encode(self._manifest(files))), 0)
         pack.end()
 
-    async def _ended(
-        self,
-        pack: ZipStream,
-        state: State,
-        status: TaskStatus,
-        lines: Lines,
-    ) -> AsyncIterator[bytes]:
-        """Write the tasks that ended in ``state``. Yields bytes of the zip."""
+    async def _ended(self, pack: ZipStream, status: TaskStatus) -> AsyncIterator[bytes]:
+        """Write the tasks that ended as ``status``. Yields bytes of the zip."""
+        show = shown_result if self._export.endpoint == UPSTREAM_ENDPOINT else unchanged
+
+        def write(rows: Sequence[Any]) -> None:
+            pack.write(task_lines(rows, status, show), len(rows))
+
         written = 0
-        async with aclosing(self._chunks(state)) as chunks:
+        async with (
+            aclosing(self._chunks(status)) as source,
+            reading_ahead(source) as chunks,
+        ):
             async for rows in chunks:
-                await asyncio.to_thread(_pack, pack, lines, rows)
+                self._check_needed()
+                await asyncio.to_thread(write, rows)
                 written += len(rows)
                 self.tasks += len(rows)
                 crash_point("export.mid_file")
@@ -450,77 +401,75 @@ class _Content:
                     yield pack.take()
         self._counts[status.value] = written
 
-    async def _chunks(self, state: State) -> AsyncGenerator[Sequence[Any], None]:
-        """Chunks of the tasks that ended in ``state``, newest run first, by number within a run.
-        One chunk is read ahead."""
+    async def _chunks(self, status: TaskStatus) -> AsyncGenerator[Sequence[Any], None]:
+        """Chunks of the tasks that ended as ``status``, newest run first, by number within a
+        run."""
         read = self._read_latest if self._export.all_runs else self._read
         for run in self._runs:
-            if self._export.all_runs and _is_all_replaced(run, state):
+            if self._export.all_runs and _is_all_replaced(run, status):
                 continue
-            reading = asyncio.ensure_future(read(run, state, -1))
-            try:
-                while True:
-                    rows, after = await reading
-                    if after is None:
-                        break
-                    self._check_needed()
-                    reading = asyncio.ensure_future(read(run, state, after))
-                    if rows:
-                        yield rows
-            finally:
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+            after: int | None = -1
+            while after is not None:
+                rows, after = await read(run, END_STATES[status], after)
+                if rows:
+                    yield rows
 
-    async def _read(self, run: ExportRun, state: State, after: int) -> _Chunk:
+    async def _read(self, run: EarlierRun, state: State, after: int) -> _Chunk:
         """Read the next tasks of a run, and the number of the last; None if there are no more."""
-        rows = await exports.ended(
+        rows = await sql.fetch(
             self._db,
-            self._job.org,
-            run.uuid,
-            state,
+            "exports/ended",
+            org=self._job.org,
+            run=run.uuid,
+            state=state.value,
             after=after,
             rows_max=_ROWS_MAX,
             bytes_max=_CHUNK_BYTES,
         )
         return rows, rows[-1]["task_index"] if rows else None
 
-    async def _read_latest(self, run: ExportRun, state: State, after: int) -> _Chunk:
+    async def _read_latest(self, run: EarlierRun, state: State, after: int) -> _Chunk:
         """The same, but only tasks that no later run has repeated. There may be none although more
         follow."""
+        pending, org = self._export, self._job.org
         runs = self._runs if self._is_complete else await self._runs_now()
-        mirrors = [MirrorRun(each.number, each.uuid, each.mirrored, each.tasks) for each in runs]
-        place = RunPlace(
-            self._export.batch,
-            run.uuid,
-            run.number,
-            mirrored_after(mirrors, run.number),
-            self._export.run_number + 1,
-        )
-        org = self._job.org
+        place = RunPlace.of(pending.batch, run, runs, pending.run_number + 1)
         scanned = await latest_ended(
             self._db, org, place, state, after=after, scanned_max=_ROWS_MAX
         )
         if not scanned.latest:
             return [], scanned.last if scanned.more else None
-        rows = await exports.ended_by_index(
-            self._db, org, run.uuid, state, scanned.latest, bytes_max=_CHUNK_BYTES
+        rows = await sql.fetch(
+            self._db,
+            "exports/ended_by_index",
+            org=org,
+            run=run.uuid,
+            state=state.value,
+            numbers=scanned.latest,
+            bytes_max=_CHUNK_BYTES,
         )
         return rows, scanned.last if len(rows) == len(scanned.latest) else rows[-1]["task_index"]
 
-    async def _runs_now(self) -> Sequence[ExportRun]:
-        """Read the runs again: one that has not ended may repeat more tasks of earlier ones."""
+    async def _runs_now(self) -> Sequence[EarlierRun]:
+        """Read the runs. One that has not ended may repeat more tasks of earlier ones later."""
         pending = self._export
-        return await exports.runs(self._db, self._job.org, pending.batch, pending.run_number)
+        return await earlier_runs(self._db, self._job.org, pending.batch, pending.run_number + 1)
 
     async def _bad_lines(self, pack: ZipStream) -> AsyncIterator[bytes]:
         for run in reversed(self._runs):
-            after = (0, 0)
-            while rows := await exports.bad_lines(
-                self._db, self._job.org, run.uuid, after=after, limit=_ROWS_MAX
+            part = line = 0
+            while rows := await sql.fetch(
+                self._db,
+                "ingest/bad_lines",
+                org=self._job.org,
+                run=run.uuid,
+                after_position=part,
+                after_line=line,
+                limit=_ROWS_MAX,
             ):
                 self._check_needed()
                 pack.write(bad_line_lines(rows, run.uuid), len(rows))
-                after = (rows[-1].part, rows[-1].line)
+                part, line, *_ = rows[-1]
                 if pack.waiting >= _SENT_BYTES_MIN:
                     yield pack.take()
 
@@ -528,7 +477,15 @@ class _Content:
         if self.tasks - self._shown < _SHOWN_EVERY_TASKS:
             return
         self._shown = self.tasks
-        if not await exports.update_progress(self._db, self._job, self._export.uuid, self.tasks):
+        if not await sql.fetch(
+            self._db,
+            "exports/update_progress",
+            org=self._job.org,
+            export=self._export.uuid,
+            job=self._job.uuid,
+            lease=self._job.lease,
+            tasks=self.tasks,
+        ):
             raise _ExportStopped
 
     def _check_needed(self) -> None:
@@ -551,7 +508,7 @@ class _Content:
         """How many tasks the export has, as of its start."""
         return sum(run.new_tasks if self._export.all_runs else run.tasks for run in self._runs)
 
-    def _manifest(self, members: Sequence[Member]) -> Manifest:
+    def _manifest(self, files: list[ManifestFile]) -> Manifest:
         pending = self._export
         return Manifest(
             format=FORMAT,
@@ -566,22 +523,15 @@ class _Content:
             complete=self._is_complete,
             # An open run may have more tasks by now.
             counts={"total": max(self._total, self.tasks), **self._counts},
-            files=[
-                ManifestFile(member.name, member.lines, member.size, member.sha256)
-                for member in members
-            ],
+            files=files,
         )
 
 
-def _is_all_replaced(run: ExportRun, state: State) -> bool:
-    """Whether later runs have repeated every task that ended in ``state``."""
+def _is_all_replaced(run: EarlierRun, status: TaskStatus) -> bool:
+    """Whether later runs have repeated every task that ended as ``status``."""
     latest = {
-        State.COMPLETED: run.latest_succeeded,
-        State.FAILED: run.latest_failed,
-        State.CANCELLED: run.latest_cancelled,
+        TaskStatus.SUCCEEDED: run.latest_succeeded,
+        TaskStatus.FAILED: run.latest_failed,
+        TaskStatus.CANCELLED: run.latest_cancelled,
     }
-    return run.completed_at is not None and latest[state] == 0
-
-
-def _pack(pack: ZipStream, lines: Lines, rows: Sequence[Any]) -> None:
-    pack.write(lines(rows), len(rows))
+    return run.completed_at is not None and latest[status] == 0

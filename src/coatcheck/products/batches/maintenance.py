@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import ClassVar, Final
 
+import asyncpg
+
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import upload_of, uploads_of
 from coatcheck.blobs.pieces import delete_pieces
@@ -31,6 +33,7 @@ from coatcheck.products.batches.model import (
     list_of_piece,
     lists_of,
 )
+from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.removal import CancellingRun, DeletedBatch, OldRun
 from coatcheck.telemetry.job_stats import job_stats_of
 
@@ -204,10 +207,10 @@ class BatchRemover(Loop):
         await removal.delete_tasks(self._db, batch.org, run, tasks)
 
     async def _remove_exports(self, batch: DeletedBatch) -> bool:
-        exports = await batch_exports.of_batch(self._db, batch.org, batch.uuid, _EXPORTS_MAX)
-        await self._blobs.delete([one.blob_key for one in exports if one.blob_key is not None])
-        if exports:
-            await batch_exports.delete(self._db, exports)
+        exports = await sql.fetch(
+            self._db, "exports/of_batch", org=batch.org, batch=batch.uuid, rows_max=_EXPORTS_MAX
+        )
+        await _delete_exports(self._db, self._blobs, exports)
         return bool(exports)
 
     async def _remove_parts(self, batch: DeletedBatch, run: OldRun) -> bool:
@@ -236,16 +239,26 @@ class ExportExpirer(Loop):
         self._keep_seconds = keep_seconds
 
     async def tick(self) -> float:
-        failed = await batch_exports.fail_lost(
-            self._db, _EXPORT_ROWS_MAX, keep_seconds=self._keep_seconds
+        rows_max, keep_seconds = _EXPORT_ROWS_MAX, self._keep_seconds
+        failed = await sql.fetch(
+            self._db, "exports/fail_lost", rows_max=rows_max, keep_seconds=keep_seconds
         )
-        expired = await batch_exports.expired(self._db, _EXPORT_ROWS_MAX)
-        # Callers cannot read them any more. Blobs are deleted first: a row that is left causes a
-        # retry.
-        await self._blobs.delete([one.blob_key for one in expired if one.blob_key is not None])
-        if expired:
-            await batch_exports.delete(self._db, expired)
-        return 0.0 if _EXPORT_ROWS_MAX in (failed, len(expired)) else _EXPORT_POLL_SECONDS
+        expired = await sql.fetch(self._db, "exports/expired", rows_max=rows_max)
+        await _delete_exports(self._db, self._blobs, expired)
+        return 0.0 if rows_max in (len(failed), len(expired)) else _EXPORT_POLL_SECONDS
+
+
+async def _delete_exports(
+    db: Connection, blobs: BlobContainer, exports: Sequence[asyncpg.Record]
+) -> None:
+    """Delete exports that callers cannot read any more. Their blobs go first: a row that is left
+    causes a retry."""
+    if not exports:
+        return
+    # An export that was never written has no blob.
+    await blobs.delete([one["blob_key"] for one in exports if one["blob_key"] is not None])
+    orgs, ids = [one["org_id"] for one in exports], [one["id"] for one in exports]
+    await sql.fetch(db, "exports/delete", orgs=orgs, ids=ids)
 
 
 _INGEST_ROWS_MAX: Final = 200

@@ -117,18 +117,18 @@ class TaskStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+END_STATES: Final = {
+    TaskStatus.SUCCEEDED: State.COMPLETED,
+    TaskStatus.FAILED: State.FAILED,
+    TaskStatus.CANCELLED: State.CANCELLED,
+}
+"""The final states of the jobs that are tasks."""
+_END_STATUSES: Final = {state: status for status, state in END_STATES.items()}
+
+
 def task_status(state: State) -> TaskStatus:
     """The status of a task whose job is in ``state``."""
-    if state in HELD:
-        return TaskStatus.RUNNING
-    return _ENDS.get(state, TaskStatus.PENDING)
-
-
-_ENDS: Final = {
-    State.COMPLETED: TaskStatus.SUCCEEDED,
-    State.FAILED: TaskStatus.FAILED,
-    State.CANCELLED: TaskStatus.CANCELLED,
-}
+    return TaskStatus.RUNNING if state in HELD else _END_STATUSES.get(state, TaskStatus.PENDING)
 
 
 def task_id(run: UUID, index: int) -> bytes:
@@ -147,8 +147,12 @@ class TaskCounts:
     cancelled: int
 
     @property
+    def ended(self) -> int:
+        return self.succeeded + self.failed + self.cancelled
+
+    @property
     def pending(self) -> int:
-        return self.total - self.running - self.succeeded - self.failed - self.cancelled
+        return self.total - self.running - self.ended
 
     def __add__(self, other: TaskCounts) -> TaskCounts:
         return TaskCounts(
@@ -194,6 +198,10 @@ class RunView:
     @property
     def id(self) -> str:
         return to_text(self.uuid)
+
+    @property
+    def tasks(self) -> int:
+        return self.counts.total
 
     @property
     def latest(self) -> TaskCounts:
@@ -452,19 +460,43 @@ class TaskPlace(NamedTuple):
         return UUID(bytes=task_id(self.run, self.number))
 
 
-class MirrorRun(NamedTuple):
-    """A run, for the search for the latest task of a position. The first ``mirrored`` of its
-    ``tasks`` have their positions as their numbers."""
+class EarlierRun(NamedTuple):
+    """A run among those of its batch, for reruns and exports. The first ``mirrored`` of its
+    ``tasks`` have their positions as their numbers; its ``new_tasks`` are in no run before it. The
+    ``latest`` counts are of tasks that no later run has repeated."""
 
     number: int
     uuid: UUID
-    mirrored: int
     tasks: int
+    mirrored: int
+    new_tasks: int
+    completed_at: datetime | None
+    latest_succeeded: int
+    latest_failed: int
+    latest_cancelled: int
 
 
-def mirrored_after(runs: Sequence[MirrorRun], number: int) -> int:
-    """Every position below this has a task in a run with a number above ``number``."""
-    return max((run.mirrored for run in runs if run.number > number), default=0)
+class RunPlace(NamedTuple):
+    """A run among those of its batch, to find which of its tasks are the latest of their positions.
+    Later runs have all positions below ``mirrored_after``; only runs below ``before`` count."""
+
+    batch: UUID
+    run: UUID
+    number: int
+    mirrored_after: int
+    before: int
+
+    @classmethod
+    def of(
+        cls,
+        batch: UUID,
+        run: RunView | EarlierRun,
+        runs: Sequence[RunView | EarlierRun],
+        before: int,
+    ) -> RunPlace:
+        """The place of ``run`` among ``runs``, which are all runs of the batch."""
+        later = (each.mirrored for each in runs if run.number < each.number < before)
+        return cls(batch, run.uuid, run.number, max(later, default=0), before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,7 @@ def progress(run: RunView) -> float:
     if run.completed_at is not None:
         return 1.0
     tasks = run.counts
-    ended = tasks.succeeded + tasks.failed + tasks.cancelled
-    return min(round(ended / tasks.total, 6), 0.999999) if tasks.total else 0.0
+    return min(round(tasks.ended / tasks.total, 6), 0.999999) if tasks.total else 0.0
 
 
 def etag(view: BatchView) -> bytes:

@@ -27,6 +27,7 @@ from coatcheck.products.batches.export_repository import ExportRepository
 from coatcheck.products.batches.ingest_repository import NOTIFIES_FAILURES, DeadLetterRepository
 from coatcheck.products.batches.model import (
     DEFAULT_SOURCE,
+    END_STATES,
     INGEST_ENDPOINT,
     BatchAlreadyEnded,
     BatchNotOpen,
@@ -34,34 +35,27 @@ from coatcheck.products.batches.model import (
     BatchStillRuns,
     BatchView,
     Created,
+    EarlierRun,
     KnownKey,
-    MirrorRun,
     NewBatch,
     NewPart,
     NewTask,
     NothingToRerun,
     RerunSource,
+    RunPlace,
     RunView,
     Selection,
     TaskCounts,
-    TaskStatus,
     TooManyRuns,
-    mirrored_after,
     task_id,
 )
 from coatcheck.products.batches.queries import sql
-from coatcheck.products.batches.task_repository import EarlierRun, TaskRepository, earlier_runs
+from coatcheck.products.batches.task_repository import TaskRepository, earlier_runs
 from coatcheck.telemetry.job_stats import job_stats_of
 
 _PAGE_ROWS_MAX: Final = 200
 _VIEW_COLUMNS: Final = 19
 _EARLIER_COLUMNS: Final = 5
-_STATES: Final = {
-    TaskStatus.SUCCEEDED: "completed",
-    TaskStatus.FAILED: "failed",
-    TaskStatus.CANCELLED: "cancelled",
-}
-"""The final states of tasks, as values of ``jobs.state``."""
 
 
 class BatchRepository(EngineExtension):
@@ -498,27 +492,18 @@ async def _check_latest_selected(
     runs: Sequence[EarlierRun],
     selection: Selection,
 ) -> None:
-    mirrors = [MirrorRun(run.number, run.uuid, run.mirrored, run.tasks) for run in runs]
     for run in reversed(runs):
-        if await sql.value(
-            connection,
-            "batches/has_latest",
-            org=org,
-            batch=batch,
-            run=run.uuid,
-            number=run.number,
-            mirrored_after=mirrored_after(mirrors, run.number),
-            before=runs[-1].number + 1,
-            **_filters(selection),
-        ):
+        place = RunPlace.of(batch, run, runs, runs[-1].number + 1)._asdict()
+        filters = _filters(selection)
+        if await sql.value(connection, "batches/has_latest", org=org, **place, **filters):
             return
     raise NothingToRerun("No task's latest result matches the filter.")
 
 
 def _filters(selection: Selection) -> dict[str, list[str] | None]:
-    statuses = [each for each in selection.statuses or _STATES if each in _STATES]
+    statuses = selection.statuses or END_STATES
     return {
-        "states": [_STATES[status] for status in statuses],
+        "states": [END_STATES[each].value for each in statuses if each in END_STATES],
         "error_codes": list(selection.error_codes) or None,
     }
 

@@ -20,21 +20,16 @@ from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches import task_repository
 from coatcheck.products.batches.ingest_repository import RepeatedTask
 from coatcheck.products.batches.model import (
+    END_STATES,
+    EarlierRun,
     IngestSnapshot,
-    MirrorRun,
+    RunPlace,
     TaskPlace,
     TaskStatus,
-    mirrored_after,
 )
-from coatcheck.products.batches.task_repository import EarlierRun, RunPlace
 
 CHUNK_TASKS: Final = 5_000
 _HALF: Final = 32
-_ENDS: Final = {
-    TaskStatus.SUCCEEDED: State.COMPLETED,
-    TaskStatus.FAILED: State.FAILED,
-    TaskStatus.CANCELLED: State.CANCELLED,
-}
 
 
 class _Selection(msgspec.Struct, frozen=True):
@@ -44,8 +39,8 @@ class _Selection(msgspec.Struct, frozen=True):
     @property
     def states(self) -> list[State]:
         """The final states to look for, in this order. Without a filter, all of them."""
-        filters = set(self.status) or set(_ENDS)
-        return [state for status, state in _ENDS.items() if status in filters]
+        filters = self.status or END_STATES
+        return [state for status, state in END_STATES.items() if status in filters]
 
 
 class _Step(NamedTuple):
@@ -180,17 +175,10 @@ class _Source:
                 tasks_max,
             )
             return found, found[-1] if found else first, len(found) == tasks_max
-        later = [run for run in self._mirrors() if run.number < before]
         return await task_repository.latest_ended(
             self.db,
             snapshot.org,
-            RunPlace(
-                snapshot.batch,
-                step.run.uuid,
-                step.run.number,
-                mirrored_after(later, step.run.number),
-                before,
-            ),
+            RunPlace.of(snapshot.batch, step.run, self.runs, before),
             step.state,
             after=first - 1,
             scanned_max=tasks_max,
@@ -212,8 +200,5 @@ class _Source:
     async def _latest(self, positions: Sequence[int], before: int) -> list[TaskPlace]:
         snapshot = self.snapshot
         return await task_repository.latest_of_positions(
-            self.db, snapshot.org, snapshot.batch, self._mirrors(), positions, before
+            self.db, snapshot.org, snapshot.batch, self.runs, positions, before
         )
-
-    def _mirrors(self) -> list[MirrorRun]:
-        return [MirrorRun(run.number, run.uuid, run.mirrored, run.tasks) for run in self.runs]

@@ -35,13 +35,14 @@ from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX, page_result_bytes_m
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.products.batches.model import (
+    END_STATES,
     BatchView,
-    MirrorRun,
+    EarlierRun,
+    RunPlace,
     RunView,
     TaskPlace,
     TaskStatus,
     TaskView,
-    mirrored_after,
 )
 from coatcheck.products.batches.queries import sql
 
@@ -54,12 +55,6 @@ _CODES_MAX: Final = 50
 _PAGE_ROWS_MAX: Final = 200
 _ID_CHARACTERS: Final = 32
 _HEXADECIMAL: Final = frozenset("0123456789abcdefABCDEF")
-_ENDS: Final = {
-    TaskStatus.SUCCEEDED: State.COMPLETED,
-    TaskStatus.FAILED: State.FAILED,
-    TaskStatus.CANCELLED: State.CANCELLED,
-}
-
 Number = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -81,27 +76,6 @@ class ScannedTasks(NamedTuple):
     latest: Sequence[int]
     last: int
     more: bool
-
-
-class RunPlace(NamedTuple):
-    """A run among those of its batch, to find which of its tasks are the latest of their positions.
-    Later runs have all positions below ``mirrored_after``; only runs below ``before`` count."""
-
-    batch: UUID
-    run: UUID
-    number: int
-    mirrored_after: int
-    before: int
-
-
-class EarlierRun(NamedTuple):
-    """A run that a rerun may repeat. Its ``new_tasks`` are not in any run before it."""
-
-    number: int
-    uuid: UUID
-    tasks: int
-    mirrored: int
-    new_tasks: int
 
 
 class _AfterTask(msgspec.Struct, frozen=True, array_like=True, tag="n"):
@@ -164,7 +138,7 @@ class TaskRepository:
         if status is TaskStatus.RUNNING:
             found = await self._views("tasks/running", limit + 1, **arguments)
         else:
-            state = _ENDS[status].value
+            state = END_STATES[status].value
             found = await self._views("tasks/ended", limit + 1, **arguments, state=state)
         return _cut(found, limit)
 
@@ -188,7 +162,7 @@ class TaskRepository:
             cursor = _InRun(view.current.number, _START)
         if not isinstance(cursor, _InRun):
             raise _invalid_cursor()
-        if status in _ENDS:
+        if status in END_STATES:
             if not isinstance(cursor.after, _AfterTask):
                 raise _invalid_cursor()
             return await self._latest_ended(view, status, cursor.number, cursor.after.index, limit)
@@ -212,7 +186,7 @@ class TaskRepository:
             self._db,
             view.org,
             view.uuid,
-            _mirrors(view),
+            view.runs,
             range(first, end),
             view.current.number + 1,
         )
@@ -238,7 +212,7 @@ class TaskRepository:
                     self._db,
                     view.org,
                     _place(view, run),
-                    _ENDS[status],
+                    END_STATES[status],
                     after=index,
                     scanned_max=min(left, SCANNED_STEP),
                 )
@@ -435,7 +409,7 @@ async def latest_of_positions(
     db: Connection,
     org: str,
     batch: UUID,
-    runs: Sequence[MirrorRun],
+    runs: Sequence[RunView | EarlierRun],
     positions: Sequence[int],
     before: int,
 ) -> list[TaskPlace]:
@@ -443,7 +417,8 @@ async def latest_of_positions(
 
     ``runs`` has all of these runs, and one of them has each position.
     """
-    newest_first = sorted((run for run in runs if run.number < before), reverse=True)
+    earlier = [run for run in runs if run.number < before]
+    newest_first = sorted(earlier, key=lambda run: run.number, reverse=True)
     named = {}
     if any(run.mirrored < run.tasks for run in newest_first):
         rows = await sql.fetch(
@@ -472,13 +447,8 @@ def _view(row: asyncpg.Record | Sequence[Any]) -> TaskView:
     return TaskView(uuid, index, custom_id, State(state), *rest)
 
 
-def _mirrors(view: BatchView) -> list[MirrorRun]:
-    return [MirrorRun(run.number, run.uuid, run.mirrored, run.counts.total) for run in view.runs]
-
-
 def _place(view: BatchView, run: RunView) -> RunPlace:
-    later = mirrored_after(_mirrors(view), run.number)
-    return RunPlace(view.uuid, run.uuid, run.number, later, view.current.number + 1)
+    return RunPlace.of(view.uuid, run, view.runs, view.current.number + 1)
 
 
 def _latest_of(run: RunView, status: TaskStatus) -> int:

@@ -1,12 +1,31 @@
--- name: bad_lines
--- The invalid lines of a run's lists, in order: those that are stored of each part.
-SELECT p.position, l.line, l.code, l.message
-FROM batch_parts AS p
-JOIN batch_bad_lines AS l ON l.org_id = p.org_id AND l.part_id = p.id
-WHERE p.org_id = :org AND p.run_id = :run AND p.position >= :after_part::integer
-  AND (p.position, l.line) > (:after_part::integer, :after_line::bigint)
-ORDER BY p.position, l.line
-LIMIT :limit
+-- name: chunk
+-- The tasks of `ended` as an export writes them: at least one, and no more after their results have
+-- :bytes_max bytes. The length of a result is known without reading the result.
+SELECT chunk.id, chunk.task_index, chunk.custom_id, chunk.attempts, chunk.finished_at, chunk.result,
+       chunk.error_code, chunk.error_message,
+       (
+           SELECT json_agg(json_build_object(
+               'name', a.name, 'media_type', a.media_type, 'bytes', a.bytes,
+               'sha256', encode(a.sha256, 'hex')
+           ) ORDER BY a.name)::text
+           FROM artifacts AS a
+           WHERE a.org_id = :org AND a.job_id = chunk.id
+       ) AS artifacts,
+       coalesce((
+           SELECT p.position
+           FROM batch_positions AS p
+           WHERE p.org_id = :org AND p.run_id = :run AND p.task_index = chunk.task_index
+       ), chunk.task_index) AS position, chunk.run_id
+FROM (
+    SELECT e.*,
+           e.failures + e.crashes + CASE WHEN e.state = 'completed' THEN 1 ELSE 0 END AS attempts,
+           sum(octet_length(e.result)) OVER (
+               ORDER BY e.task_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+           ) AS bytes_before
+    FROM ended AS e
+) AS chunk
+WHERE coalesce(chunk.bytes_before, 0) < :bytes_max::bigint
+ORDER BY chunk.task_index
 
 -- name: complete
 -- pending -> completed, when the blob is complete. Fenced by the lease of the job that wrote it. Sent
@@ -44,49 +63,28 @@ WHERE e.org_id = gone.org_id AND e.id = gone.id
 
 -- name: ended
 -- A chunk of a run's tasks that ended in one state, in order: one range of jobs_run_ended. At most
--- :rows_max rows, and no more rows after the results have :bytes_max bytes. The length of a result is
--- known without reading the result.
-SELECT /* include exports/task_columns */
-FROM (
-    SELECT j.id, j.run_id, j.task_index, j.custom_id, j.finished_at, j.result, j.error_code,
-           j.error_message,
-           j.failures + j.crashes + CASE WHEN j.state = 'completed' THEN 1 ELSE 0 END AS attempts,
-           sum(octet_length(j.result)) OVER (
-               ORDER BY j.task_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-           ) AS bytes_before
-    FROM (
-        SELECT *
-        FROM jobs
-        WHERE org_id = :org AND run_id = :run AND state IN ('completed', 'failed', 'cancelled')
-          AND state = :state::text::job_state AND task_index > :after::integer
-        ORDER BY task_index
-        LIMIT :rows_max
-    ) AS j
-) AS chunk
-WHERE coalesce(chunk.bytes_before, 0) < :bytes_max::bigint
-ORDER BY chunk.task_index
+-- :rows_max rows, and those of chunk.
+WITH ended AS (
+    SELECT *
+    FROM jobs
+    WHERE org_id = :org AND run_id = :run AND state IN ('completed', 'failed', 'cancelled')
+      AND state = :state::text::job_state AND task_index > :after::integer
+    ORDER BY task_index
+    LIMIT :rows_max
+)
+/* include exports/chunk */
 
 -- name: ended_by_index
--- Tasks of a run by their numbers, which ended in one state, with the columns of ended: one range
--- of jobs_run_ended, or single keys of it.
-SELECT /* include exports/task_columns */
-FROM (
-    SELECT j.id, j.run_id, j.task_index, j.custom_id, j.finished_at, j.result, j.error_code,
-           j.error_message,
-           j.failures + j.crashes + CASE WHEN j.state = 'completed' THEN 1 ELSE 0 END AS attempts,
-           sum(octet_length(j.result)) OVER (
-               ORDER BY j.task_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-           ) AS bytes_before
-    FROM (
-        SELECT *
-        FROM jobs
-        WHERE org_id = :org AND run_id = :run AND state IN ('completed', 'failed', 'cancelled')
-          AND state = :state::text::job_state AND task_index = ANY (:numbers::integer[])
-        ORDER BY task_index
-    ) AS j
-) AS chunk
-WHERE coalesce(chunk.bytes_before, 0) < :bytes_max::bigint
-ORDER BY chunk.task_index
+-- Tasks of a run by their numbers, which ended in one state, as ended: one range of jobs_run_ended, or
+-- single keys of it.
+WITH ended AS (
+    SELECT *
+    FROM jobs
+    WHERE org_id = :org AND run_id = :run AND state IN ('completed', 'failed', 'cancelled')
+      AND state = :state::text::job_state AND task_index = ANY (:numbers::integer[])
+    ORDER BY task_index
+)
+/* include exports/chunk */
 
 -- name: expired
 -- Expired exports. Callers cannot read them any more; maintenance deletes their blobs, then their rows.
@@ -154,35 +152,6 @@ FROM batch_exports AS e
 WHERE e.org_id = :org AND e.batch_id = :batch
 ORDER BY e.id
 LIMIT :rows_max
-
--- name: runs
--- The runs of a batch up to one of them, newest first, in the order of ExportRun: an export of the
--- whole batch reads their tasks.
-SELECT r.id, r.number, CASE r.number WHEN 1 THEN r.tasks ELSE r.mirrored END AS mirrored, r.tasks,
-       CASE r.number WHEN 1 THEN r.tasks ELSE r.new_tasks END AS new_tasks, r.completed_at,
-       r.succeeded - r.replaced_succeeded, r.failed - r.replaced_failed,
-       r.cancelled - r.replaced_cancelled
-FROM runs AS r
-WHERE r.org_id = :org AND r.group_id = :batch AND r.number <= :number
-ORDER BY r.number DESC
-
--- name: task_columns
--- The columns of a task of a `chunk` in an export. ended and ended_by_index include them.
-chunk.id, chunk.task_index, chunk.custom_id, chunk.attempts, chunk.finished_at, chunk.result,
-       chunk.error_code, chunk.error_message,
-       (
-           SELECT json_agg(json_build_object(
-               'name', a.name, 'media_type', a.media_type, 'bytes', a.bytes,
-               'sha256', encode(a.sha256, 'hex')
-           ) ORDER BY a.name)::text
-           FROM artifacts AS a
-           WHERE a.org_id = :org AND a.job_id = chunk.id
-       ) AS artifacts,
-       coalesce((
-           SELECT p.position
-           FROM batch_positions AS p
-           WHERE p.org_id = :org AND p.run_id = :run AND p.task_index = chunk.task_index
-       ), chunk.task_index) AS position, chunk.run_id
 
 -- name: update_progress
 -- Record how many tasks are in the export so far. Fenced by the lease of the job that writes it.

@@ -7,10 +7,11 @@ JOIN jobs AS j ON j.org_id = :org AND j.id = wanted.id AND j.run_id = ANY (:runs
 ORDER BY wanted.position
 
 -- name: earlier_runs
--- The runs of a batch with numbers below one, oldest first: the number of their tasks, how many of
--- these have their numbers as positions, and how many are new to the batch.
+-- The runs of a batch with numbers below one, oldest first, in the order of EarlierRun.
 SELECT r.number, r.id, r.tasks, CASE r.number WHEN 1 THEN r.tasks ELSE r.mirrored END AS mirrored,
-       CASE r.number WHEN 1 THEN r.tasks ELSE r.new_tasks END AS new_tasks
+       CASE r.number WHEN 1 THEN r.tasks ELSE r.new_tasks END AS new_tasks, r.completed_at,
+       r.succeeded - r.replaced_succeeded, r.failed - r.replaced_failed,
+       r.cancelled - r.replaced_cancelled
 FROM runs AS r
 WHERE r.org_id = :org AND r.group_id = :batch AND r.number < :before
 ORDER BY r.number
