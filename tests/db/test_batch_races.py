@@ -16,7 +16,7 @@ from coatcheck.products.batches.model import (
     BatchState,
     BatchStillRuns,
     NewPart,
-    Selection,
+    RunFilter,
     TaskStatus,
 )
 from coatcheck.products.batches.queries import sql
@@ -24,9 +24,9 @@ from coatcheck.products.batches.repository import BatchRepository
 from tests.db.blocking import until_blocked
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import ENDPOINT, ORG
+from tests.db.rows import ORG
 from tests.db.test_batches import (
-    create_small,
+    create,
     create_staged,
     finish_all,
     keep_books,
@@ -46,7 +46,7 @@ async def line(dsn: str) -> AsyncIterator[Connection]:
 
 async def add_list(batches: BatchRepository, batch: UUID) -> UUID:
     part = NewPart(new_id(), "pieces", source_key="lists/y", source_pieces=1, source_bytes=10)
-    assert (await batches.add(ORG, batch, part, None, endpoint=ENDPOINT)).created
+    assert (await batches.add(ORG, batch, part, None)).created
     return part.uuid
 
 
@@ -61,10 +61,10 @@ async def test_a_batch_is_not_run_again_while_a_list_of_it_is_being_taken_in(
     view = await look(batches, new.uuid)
     assert (view.status, view.current.error_code) == (BatchState.INGESTING, "list_missing")
     with pytest.raises(BatchStillRuns):
-        await rerun(batches, new.uuid, Selection())
+        await rerun(batches, new.uuid, RunFilter())
     await batch_ingest.fail_part(line, ORG, waiting, "list_missing", "it is gone, too")
     assert (await look(batches, new.uuid)).status is BatchState.FAILED_INGEST
-    await rerun(batches, new.uuid, Selection())
+    await rerun(batches, new.uuid, RunFilter())
     assert await batches.dead_letters.page(ORG, owner=None) == [], "both lists are the new run's"
 
 
@@ -76,15 +76,15 @@ async def test_tasks_are_chosen_by_their_end_once_all_have_one(
     new = new_batch(is_open=True)
     failed = await create_staged(batches, new)
     part = NewPart(new_id(), "inline")
-    assert (await batches.add(ORG, new.uuid, part, tasks_of(2), endpoint=ENDPOINT)).created
+    assert (await batches.add(ORG, new.uuid, part, tasks_of(2))).created
     await batches.close(to_text(new.uuid), org=ORG)
     await batch_ingest.fail_part(line, ORG, failed, "list_missing", "it is gone")
     (first,) = await worker.claim(1)
     await worker.settle(first, TransitionEvent.FAIL)
     with pytest.raises(BatchStillRuns):
-        await rerun(batches, new.uuid, Selection([TaskStatus.FAILED]))
+        await rerun(batches, new.uuid, RunFilter([TaskStatus.FAILED]))
     await finish_all(worker, 1)
-    assert (await rerun(batches, new.uuid, Selection([TaskStatus.FAILED]))).created
+    assert (await rerun(batches, new.uuid, RunFilter([TaskStatus.FAILED]))).created
 
 
 async def test_a_rerun_that_meets_a_redrive_takes_no_list_away(
@@ -95,7 +95,7 @@ async def test_a_rerun_that_meets_a_redrive_takes_no_list_away(
     await batch_ingest.fail_part(line, ORG, part, "list_missing", "it is gone")
     async with connection.transaction():
         await connection.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", new.run)
-        rerunning = asyncio.create_task(rerun(batches, new.uuid, Selection()))
+        rerunning = asyncio.create_task(rerun(batches, new.uuid, RunFilter()))
         await until_blocked(connection, "coatcheck pool")
         await connection.execute("UPDATE batch_parts SET state = 'pending' WHERE id = $1", part)
     with pytest.raises(BatchStillRuns):
@@ -111,12 +111,12 @@ async def test_what_waits_for_a_rerun_finds_the_batch_with_its_new_run(
     """A caller who heard nothing asks again, while the first rerun is still under way. The batch is
     there, and runs; to whoever joined it with its run before waiting, it would seem to be gone."""
     new = new_batch()
-    await create_small(batches, new, tasks_of(1))
+    await create(batches, new, tasks_of(1))
     await finish_all(worker, 1)
     await keep_books(line)
     async with connection.transaction():
         await connection.execute("SELECT FROM batches WHERE id = $1 FOR UPDATE", new.uuid)
-        again = asyncio.create_task(rerun(batches, new.uuid, Selection()))
+        again = asyncio.create_task(rerun(batches, new.uuid, RunFilter()))
         await until_blocked(connection, "coatcheck pool")
         await sql.fetch(
             connection,
@@ -139,7 +139,7 @@ async def test_a_run_completes_later_if_its_batch_is_being_changed(
     """Whoever changes a batch locks it, then its run. Waiting for the batch with the run in hand,
     the completion would make them wait for each other."""
     new = new_batch()
-    await create_small(batches, new, tasks_of(1))
+    await create(batches, new, tasks_of(1))
     await finish_all(worker, 1)
     async with connection.transaction():
         await connection.execute("SELECT FROM batches WHERE id = $1 FOR UPDATE", new.uuid)
@@ -154,7 +154,7 @@ async def test_ends_are_counted_later_if_their_run_is_being_changed(
     no other run, and no other upkeep, waits for it."""
     locked, other = new_batch(), new_batch()
     for new in (locked, other):
-        await create_small(batches, new, tasks_of(1))
+        await create(batches, new, tasks_of(1))
     await finish_all(worker, 2)
     async with connection.transaction():
         await connection.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", locked.run)

@@ -33,7 +33,7 @@ from coatcheck.products.batches.model import (
     NewPart,
     NewTask,
     NothingToRerun,
-    Selection,
+    RunFilter,
     TaskCounts,
     TaskStatus,
     task_id,
@@ -93,10 +93,8 @@ def tasks_of(count: int) -> list[NewTask]:
     return [NewTask(b'{"n": %d}' % number, f"task {number}") for number in range(count)]
 
 
-async def create_small(
-    batches: BatchRepository, new: NewBatch, tasks: Sequence[NewTask]
-) -> Created:
-    return await batches.create_small(new, NewPart(new_id(), "inline"), tasks)
+async def create(batches: BatchRepository, new: NewBatch, tasks: Sequence[NewTask]) -> Created:
+    return await batches.create(new, NewPart(new_id(), "inline"), tasks)
 
 
 async def create_staged(batches: BatchRepository, new: NewBatch) -> UUID:
@@ -126,7 +124,7 @@ async def test_a_small_batch_is_there_with_all_its_tasks(
     batches: BatchRepository, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(metadata=b'{"a": 1}')
-    await create_small(batches, new, tasks_of(3))
+    await create(batches, new, tasks_of(3))
     view = await look(batches, new.uuid)
     assert view.status is BatchState.RUNNING
     assert view.current.counts == TaskCounts(3, 0, 0, 0, 0)
@@ -151,7 +149,7 @@ async def test_counts_are_exact_before_and_after_the_roll_up(
     batches: BatchRepository, line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
-    await create_small(batches, new, tasks_of(6))
+    await create(batches, new, tasks_of(6))
     claimed = await worker.claim(4)
     await worker.complete(claimed[0], claimed[1])
     await worker.settle(claimed[2], TransitionEvent.FAIL)
@@ -175,7 +173,7 @@ async def test_a_run_completes_once_and_keeps_what_its_tasks_came_with(
     batches: BatchRepository, line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
-    await create_small(batches, new, tasks_of(2))
+    await create(batches, new, tasks_of(2))
     assert await keep_books(line) == []
     await finish_all(worker, 2)
     assert [run.status for run in await keep_books(line)] == ["completed"]
@@ -195,7 +193,7 @@ async def test_two_keepers_complete_a_run_once(
     batches: BatchRepository, line: Connection, worker: Claimer, dsn: str
 ) -> None:
     new = new_batch()
-    await create_small(batches, new, tasks_of(1))
+    await create(batches, new, tasks_of(1))
     await finish_all(worker, 1)
     await usage.roll_up(line, 100)
     other = Connection(dsn, name="other keeper")
@@ -212,10 +210,7 @@ async def test_a_key_names_one_batch_under_a_race(
     async with AsyncExitStack() as servers:
         rivals = [await servers.enter_async_context(open_batches(dsn, tmp_path)) for _ in range(4)]
         made = await asyncio.gather(
-            *(
-                create_small(rival, new_batch(idempotency_key="once"), tasks_of(2))
-                for rival in rivals
-            )
+            *(create(rival, new_batch(idempotency_key="once"), tasks_of(2)) for rival in rivals)
         )
     assert len({inserted.uuid for inserted in made}) == 1
     assert sum(inserted.created for inserted in made) == 1
@@ -225,8 +220,8 @@ async def test_a_key_names_one_batch_under_a_race(
 
 async def test_a_batch_sent_twice_by_one_caller_is_one(batches: BatchRepository) -> None:
     new = new_batch()
-    first = await create_small(batches, new, tasks_of(2))
-    again = await create_small(batches, new, tasks_of(2))
+    first = await create(batches, new, tasks_of(2))
+    again = await create(batches, new, tasks_of(2))
     assert first.created
     assert again.created
     assert (await look(batches, new.uuid)).current.counts.total == 2
@@ -263,20 +258,18 @@ async def test_an_open_batch_takes_more_until_it_is_closed(
     batches: BatchRepository, line: Connection, worker: Claimer
 ) -> None:
     new = new_batch(is_open=True)
-    await create_small(batches, new, tasks_of(2))
+    await create(batches, new, tasks_of(2))
     assert (await look(batches, new.uuid)).status is BatchState.OPEN
     await finish_all(worker, 2)
     assert await keep_books(line) == []
     part = NewPart(new_id(), "inline")
     for _ in range(2):  # a repeat, as after a lost answer
-        added = await batches.add(ORG, new.uuid, part, tasks_of(3), endpoint=ENDPOINT)
+        added = await batches.add(ORG, new.uuid, part, tasks_of(3))
         assert added.created
     assert (await look(batches, new.uuid)).current.counts.total == 5
     assert await batches.close(to_text(new.uuid), org=ORG)
     with pytest.raises(BatchNotOpen):
-        await batches.add(
-            ORG, new.uuid, NewPart(new_id(), "inline"), tasks_of(1), endpoint=ENDPOINT
-        )
+        await batches.add(ORG, new.uuid, NewPart(new_id(), "inline"), tasks_of(1))
     assert (await look(batches, new.uuid)).status is BatchState.RUNNING
     await finish_all(worker, 3)
     assert len(await keep_books(line)) == 1
@@ -297,8 +290,8 @@ async def test_added_tasks_are_numbered_on(
     batches: BatchRepository, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(is_open=True)
-    await create_small(batches, new, tasks_of(2))
-    await batches.add(ORG, new.uuid, NewPart(new_id(), "inline"), tasks_of(2), endpoint=ENDPOINT)
+    await create(batches, new, tasks_of(2))
+    await batches.add(ORG, new.uuid, NewPart(new_id(), "inline"), tasks_of(2))
     rows = await connection.fetch("SELECT id, task_index FROM jobs ORDER BY task_index")
     assert [(row["id"].bytes, row["task_index"]) for row in rows] == [
         (task_id(new.run, index), index) for index in range(4)
@@ -309,7 +302,7 @@ async def test_nothing_of_a_cancelled_run_is_claimed(
     batches: BatchRepository, worker: Claimer
 ) -> None:
     new = new_batch()
-    await create_small(batches, new, tasks_of(4))
+    await create(batches, new, tasks_of(4))
     assert await batches.cancel(to_text(new.uuid), org=ORG)
     assert await worker.claim(10) == []
     assert await worker.claim_limited(10) == []
@@ -321,14 +314,14 @@ async def test_a_batch_that_has_ended_cannot_be_cancelled(
     batches: BatchRepository, line: Connection, worker: Claimer
 ) -> None:
     new = new_batch()
-    await create_small(batches, new, tasks_of(1))
+    await create(batches, new, tasks_of(1))
     await finish_all(worker, 1)
     await keep_books(line)
     with pytest.raises(BatchAlreadyEnded):
         await batches.cancel(to_text(new.uuid), org=ORG)
 
 
-async def rerun(batches: BatchRepository, batch: UUID, selection: Selection) -> Created:
+async def rerun(batches: BatchRepository, batch: UUID, selection: RunFilter) -> Created:
     _, created = await batches.rerun(to_text(batch), selection, org=ORG)
     return created
 
@@ -337,16 +330,16 @@ async def test_a_rerun_is_a_new_run_linked_to_the_old_one(
     batches: BatchRepository, line: Connection, worker: Claimer
 ) -> None:
     new = new_batch()
-    await create_small(batches, new, tasks_of(2))
+    await create(batches, new, tasks_of(2))
     with pytest.raises(BatchStillRuns):
-        await rerun(batches, new.uuid, Selection())
+        await rerun(batches, new.uuid, RunFilter())
     claimed = await worker.claim(2)
     await worker.complete(claimed[0])
     await worker.settle(claimed[1], TransitionEvent.FAIL, code="http_404")
     await keep_books(line)
     with pytest.raises(NothingToRerun):
-        await rerun(batches, new.uuid, Selection([TaskStatus.FAILED], ["http_500"]))
-    made = await rerun(batches, new.uuid, Selection([TaskStatus.FAILED], ["http_404"]))
+        await rerun(batches, new.uuid, RunFilter([TaskStatus.FAILED], ["http_500"]))
+    made = await rerun(batches, new.uuid, RunFilter([TaskStatus.FAILED], ["http_404"]))
     view = await look(batches, new.uuid)
     assert [run.number for run in view.runs] == [1, 2]
     assert (view.current.parent, view.current.uuid) == (new.run, made.uuid)
@@ -363,7 +356,7 @@ async def test_a_rerun_of_a_failed_ingest_takes_the_list_along(
     await connection.execute(
         "UPDATE batch_parts SET state = 'failed', error_code = 'x', error_message = 'y'"
     )
-    made = await rerun(batches, new.uuid, Selection())
+    made = await rerun(batches, new.uuid, RunFilter())
     row = await connection.fetchrow("SELECT run_id, state FROM batch_parts WHERE id = $1", part)
     assert row is not None
     assert (row["run_id"], row["state"]) == (made.uuid, "pending")
@@ -374,7 +367,7 @@ async def test_a_deleted_batch_is_gone_for_readers_and_its_key_is_free(
     batches: BatchRepository, worker: Claimer
 ) -> None:
     new = new_batch(idempotency_key="again")
-    await create_small(batches, new, tasks_of(2))
+    await create(batches, new, tasks_of(2))
     await batches.delete(to_text(new.uuid), org=ORG)
     with pytest.raises(JobNotFound):
         await look(batches, new.uuid)
@@ -382,14 +375,14 @@ async def test_a_deleted_batch_is_gone_for_readers_and_its_key_is_free(
         await batches.delete(to_text(new.uuid), org=ORG)
     assert await worker.claim(5) == []
     other = new_batch(idempotency_key="again")
-    assert (await create_small(batches, other, tasks_of(1))).uuid == other.uuid
+    assert (await create(batches, other, tasks_of(1))).uuid == other.uuid
 
 
 async def test_what_tasks_use_is_summed_up_under_their_batch_and_not_by_run(
     batches: BatchRepository, line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     for _ in range(2):
-        await create_small(batches, new_batch(usage_queue_key="pages.v1.get"), tasks_of(2))
+        await create(batches, new_batch(usage_queue_key="pages.v1.get"), tasks_of(2))
     await finish_all(worker, 4)
     await keep_books(line)
     rows = await connection.fetch("SELECT flow, completed FROM usage")
@@ -399,7 +392,7 @@ async def test_what_tasks_use_is_summed_up_under_their_batch_and_not_by_run(
 async def test_batches_are_listed_newest_first_by_owner(batches: BatchRepository) -> None:
     mine = [new_batch(), new_batch()]
     for new in (*mine, new_batch(owner="user:bob")):
-        await create_small(batches, new, tasks_of(1))
+        await create(batches, new, tasks_of(1))
     listed = await batches.list(ORG, owner="user:ann")
     assert {view.uuid for view in listed} == {new.uuid for new in mine}
     assert [view.uuid for view in listed] == sorted((view.uuid for view in listed), reverse=True)
@@ -413,9 +406,9 @@ async def test_batches_are_listed_newest_first_by_owner(batches: BatchRepository
 async def test_a_list_of_one_owner_s_reads_no_batches_of_others(
     batches: BatchRepository, connection: AsyncpgConnection
 ) -> None:
-    await create_small(batches, new_batch(owner="user:ann"), tasks_of(1))
+    await create(batches, new_batch(owner="user:ann"), tasks_of(1))
     for _ in range(20):
-        await create_small(batches, new_batch(owner="user:bob"), tasks_of(1))
+        await create(batches, new_batch(owner="user:bob"), tasks_of(1))
     for name, value in PINNED_PLANS.items():
         await connection.execute(f"SET {name} = '{value}'")
     bounds = PageQuery(limit=10).arguments()
@@ -437,7 +430,7 @@ async def test_completion_is_told_by_webhook_in_its_own_transaction(
         webhook_url="https://example.com/hook",
         webhook_events=("completed", "task.failed", "tasks.succeeded"),
     )
-    await create_small(batches, new, tasks_of(3))
+    await create(batches, new, tasks_of(3))
     claimed = await worker.claim(3)
     await worker.complete(claimed[0], claimed[1])
     await worker.settle(claimed[2], TransitionEvent.FAIL, code="broke")
@@ -456,7 +449,7 @@ async def test_successes_are_told_together_while_a_run_goes_on(
     batches: BatchRepository, line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(webhook_url="https://example.com/hook", webhook_events=("tasks.succeeded",))
-    await create_small(batches, new, tasks_of(5))
+    await create(batches, new, tasks_of(5))
     await finish_all(worker, 2)
     await keep_books(line)
     await notify_successes(line, 3600.0)
@@ -471,7 +464,7 @@ async def test_successes_that_came_too_early_are_told_although_nothing_more_happ
     batches: BatchRepository, line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch(webhook_url="https://example.com/hook", webhook_events=("tasks.succeeded",))
-    await create_small(batches, new, tasks_of(5))
+    await create(batches, new, tasks_of(5))
     counting = UsageRollup(line, Silence())  # type: ignore[arg-type]
     completer = RunCompleter(line, Silence())  # type: ignore[arg-type]
     await finish_all(worker, 1)
@@ -501,7 +494,7 @@ async def test_whoever_waits_hears_which_batches_changed(
             said.append(set(words))
 
     new = new_batch()
-    await create_small(batches, new, tasks_of(1))
+    await create(batches, new, tasks_of(1))
     await finish_all(worker, 1)
     await UsageRollup(line, Ear()).tick()  # type: ignore[arg-type]
     assert said == [{new.uuid.hex}], "a task of it was counted"
@@ -512,9 +505,9 @@ async def test_whoever_waits_hears_which_batches_changed(
 async def test_reading_a_batch_costs_the_same_however_many_tasks_it_has(
     batches: BatchRepository, line: Connection, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
-    await create_small(batches, new_batch(), tasks_of(1_000))
+    await create(batches, new_batch(), tasks_of(1_000))
     new = new_batch()
-    await create_small(batches, new, tasks_of(2_000))
+    await create(batches, new, tasks_of(2_000))
     claimed = await worker.claim(600)
     await worker.complete(*claimed[100:])
     held = sum(job.queue_key == run_queue_key(new.run) for job in claimed[:100])
@@ -530,7 +523,7 @@ async def test_a_task_fails_by_the_code_of_what_it_failed_with(
     batches: BatchRepository, worker: Claimer, connection: AsyncpgConnection
 ) -> None:
     new = new_batch()
-    await create_small(batches, new, tasks_of(1))
+    await create(batches, new, tasks_of(1))
     (claimed,) = await worker.claim(1)
     await worker.settle(claimed, TransitionEvent.RETRY, code="http_503")
     row = await connection.fetchrow("SELECT state::text, error_code, error_message FROM jobs")
@@ -559,7 +552,7 @@ async def test_an_open_batch_is_closed_when_nothing_was_added_for_long(
 ) -> None:
     fresh, idle = new_batch(is_open=True), new_batch(is_open=True)
     for new in (fresh, idle):
-        await create_small(batches, new, tasks_of(1))
+        await create(batches, new, tasks_of(1))
     await connection.execute(
         "UPDATE runs SET created_at = now() - interval '15 days' WHERE id = $1", idle.run
     )
@@ -583,7 +576,7 @@ async def test_a_run_that_was_given_up_for_the_next_one_tells_nobody(
     await connection.execute(
         "UPDATE batch_parts SET state = 'failed', error_code = 'x', error_message = 'y'"
     )
-    assert (await rerun(batches, new.uuid, Selection())).created
+    assert (await rerun(batches, new.uuid, RunFilter())).created
     await batch_ingest.latch(line, ORG, new.run)
     (ended,) = await keep_books(line)
     assert (ended.run, ended.status) == (new.run, "cancelled")
@@ -601,4 +594,4 @@ async def test_a_batch_that_is_being_cancelled_is_not_run_again_before_it_has_en
     )
     await batches.cancel(to_text(new.uuid), org=ORG)
     with pytest.raises(BatchStillRuns):
-        await rerun(batches, new.uuid, Selection())
+        await rerun(batches, new.uuid, RunFilter())

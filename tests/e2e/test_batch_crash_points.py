@@ -14,7 +14,7 @@ import pytest
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.encoding import encode
 from coatcheck.products.batches.executor import BatchExecutor
-from coatcheck.products.batches.model import BatchState, BatchView, NewPart, NewTask, Selection
+from coatcheck.products.batches.model import BatchState, BatchView, NewPart, NewTask, RunFilter
 from coatcheck.products.batches.repository import BatchRepository
 from tests.crash_points import VICTIM
 from tests.deployment import Deployment
@@ -41,7 +41,7 @@ async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
 
 
 async def create(deployment: Deployment, key: str | None = None) -> str:
-    created = await deployment.engine.extension(BatchRepository).create_small(
+    created = await deployment.engine.extension(BatchRepository).create(
         new_batch(key),
         NewPart(new_id(), "inline"),
         [NewTask(encode(payload(deployment)))] * TASKS,
@@ -160,7 +160,7 @@ async def test_a_rerun_that_was_not_committed_can_be_asked_for_again(
         assert len((await look(deployment, batch)).runs) == 1
     for _ in range(2):
         await deployment.engine.extension(BatchRepository).rerun(
-            batch, Selection(), org=ORG, idempotency_key="again"
+            batch, RunFilter(), org=ORG, idempotency_key="again"
         )
     async with BatchExecutor(deployment.settings, deployment.database) as executor:
         ingester = executor.worker()

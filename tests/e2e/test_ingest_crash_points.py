@@ -25,7 +25,7 @@ from coatcheck.encoding import encode
 from coatcheck.maintenance.retention import OrphanBlobSweeper
 from coatcheck.products.batches.executor import BatchExecutor
 from coatcheck.products.batches.maintenance import BatchSweeper
-from coatcheck.products.batches.model import BatchState, BatchView, NewPart, Selection, list_key
+from coatcheck.products.batches.model import BatchState, BatchView, NewPart, RunFilter, list_key
 from coatcheck.products.batches.repository import BatchRepository
 from tests.crash_points import IS_THOROUGH, VICTIM
 from tests.deployment import Deployment
@@ -169,7 +169,7 @@ async def test_a_rerun_is_taken_in_once_though_its_worker_dies_at(
     batch = await create(deployment)
     async with everybody_works(deployment):
         await converged(deployment, batch)
-    await deployment.engine.extension(BatchRepository).rerun(batch, Selection(), org=ORG)
+    await deployment.engine.extension(BatchRepository).rerun(batch, RunFilter(), org=ORG)
     process = start_role(deployment, "batch_worker", crash_at=f"{point}:1")
     await deployment.strike(process)
     if VICTIM.is_exact:
@@ -223,7 +223,7 @@ async def test_a_list_is_taken_in_once_though_postgresql_dies_in_the_middle_of(
     async with everybody_works(deployment):
         if what == "a rerun":
             await converged(deployment, batch)
-            await deployment.engine.extension(BatchRepository).rerun(batch, Selection(), org=ORG)
+            await deployment.engine.extension(BatchRepository).rerun(batch, RunFilter(), org=ORG)
         await deployment.wait_until_blocked("coatcheck pool")
         await asyncio.to_thread(pg_server.kill)  # and with it goes the gate
         await asyncio.to_thread(pg_server.start)

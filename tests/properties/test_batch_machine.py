@@ -48,8 +48,7 @@ from coatcheck.products.batches.model import (
     NewPart,
     NewTask,
     NothingToRerun,
-    RerunSource,
-    Selection,
+    RunFilter,
     TaskStatus,
     list_key,
 )
@@ -222,7 +221,7 @@ class BatchMachine(Machine):
         if kind in ("closed", "open"):
             assert part is not None
             created = self.deployment.do(
-                doing.create_small(new, part, [NewTask(payload) for payload in payloads])
+                doing.create(new, part, [NewTask(payload) for payload in payloads])
             )
         else:
             created = self.deployment.do(doing.create(new, part))
@@ -307,7 +306,6 @@ class BatchMachine(Machine):
             batch.uuid,
             part,
             [NewTask(payload) for payload in payloads] if kind == "inline" else None,
-            endpoint=ENDPOINT,
         )
         known = next(
             (
@@ -399,9 +397,12 @@ class BatchMachine(Machine):
         parent = batch.runs[0] if of == "first" else run
         of_all = of == "all" or (of == "unnamed" and not selection)
         named = of in ("first", "current")
-        source = RerunSource(parent.uuid if named else None, all_runs=of == "all")
         rerunning = self.deployment.engine.extension(BatchRepository).rerun(
-            to_text(batch.uuid), Selection(selection), org=ORG, source=source
+            to_text(batch.uuid),
+            RunFilter([*selection]),
+            org=ORG,
+            source_run=parent.uuid if named else None,
+            all_runs=of == "all",
         )
         before = run.number + 1 if of_all else None
         chosen = [] if batch.deleted else self.model.selected(batch, parent.uuid, before, selection)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -463,7 +463,19 @@ def left_out(view: JobView) -> LeftOutResult:
     return LeftOutResult(view.org, view.uuid, view.result_bytes)
 
 
-def replay_headers(ticket: Ticket) -> RawHeaders:
+class SubmitOutcome(Protocol):
+    """What became of a submission: a ``Ticket``, or what a product has in its place."""
+
+    @property
+    def created(self) -> bool:
+        """Whether it is new, because its idempotency key was not known."""
+
+    @property
+    def mismatch(self) -> bool:
+        """Whether its key was known and came with another request then."""
+
+
+def replay_headers(ticket: SubmitOutcome) -> RawHeaders:
     """The headers of a response to a known idempotency key."""
     headers = []
     if not ticket.created:
@@ -473,7 +485,7 @@ def replay_headers(ticket: Ticket) -> RawHeaders:
     return headers
 
 
-def check_mismatch(ticket: Ticket, preferences: Preferences) -> None:
+def check_mismatch(ticket: SubmitOutcome, preferences: Preferences) -> None:
     if ticket.mismatch and preferences.strict:
         raise IdempotencyMismatch("The idempotency key was used before, with another payload.")
 

@@ -34,7 +34,7 @@ from coatcheck.http.context import open_server_context
 from coatcheck.http.server import HttpServer, listen
 from coatcheck.maintenance.usage import StripeClient, StripeMeter
 from coatcheck.products.batches.executor import BatchExecutor
-from coatcheck.products.batches.model import NewBatch, NewPart, NewTask, Selection
+from coatcheck.products.batches.model import NewBatch, NewPart, NewTask, RunFilter
 from coatcheck.products.batches.repository import BatchRepository
 from coatcheck.products.llm.executor import LlmExecutor
 from coatcheck.worker.input_disposal import InputDisposal
@@ -215,7 +215,7 @@ async def look(settings: Settings, job_id: str) -> None:
 async def create_batch(settings: Settings, payload: object, count: int, key: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
-        created = await engine.extension(BatchRepository).create_small(
+        created = await engine.extension(BatchRepository).create(
             new_batch(key), NewPart(new_id(), "inline"), [NewTask(encode(payload))] * count
         )
         say("acknowledged", id=to_text(created.uuid), created=created.created)
@@ -262,7 +262,7 @@ async def rerun_batch(settings: Settings, batch: str, key: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
         await engine.extension(BatchRepository).rerun(
-            batch, Selection(), org="default", idempotency_key=key
+            batch, RunFilter(), org="default", idempotency_key=key
         )
         say("acknowledged", id=batch)
 

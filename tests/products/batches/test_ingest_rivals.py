@@ -12,13 +12,13 @@ import pytest
 from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import TargetUnreachable
 from coatcheck.domain.ids import new_id, to_text
+from coatcheck.products.batches import ingest as ingesting
 from coatcheck.products.batches import ingest_repository as ingest
-from coatcheck.products.batches import task_lists
 from coatcheck.products.batches.ingest import Ingester, IngestRequest
 from coatcheck.products.batches.ingest_repository import Overtaken, TaskBlock, TaskChunk, encode
 from coatcheck.products.batches.model import IngestSnapshot, NewPart, NewTask, task_id
 from tests.db.blocking import until_blocked
-from tests.products.batches.ingest_deployment import ENDPOINT, ORG, IngestDeployment
+from tests.products.batches.ingest_deployment import ORG, IngestDeployment
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ async def test_a_cancellation_that_comes_between_leaves_a_chunk_unwritten(
 async def test_two_who_take_a_list_in_side_by_side_write_each_task_once(
     deployment: IngestDeployment, other_line: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_lists, "CHUNK_LINES", 1)
+    monkeypatch.setattr(ingesting, "CHUNK_LINES", 1)
     lines = [b'{"n":%d,"pad":"%s"}' % (n, b"x" * 500) for n in range(20_000)]
     new, part = await deployment.create(b"\n".join(lines))
     request = IngestRequest(ORG, part.uuid)
@@ -156,7 +156,7 @@ async def test_two_who_take_a_list_in_side_by_side_write_each_task_once(
 async def test_tasks_added_while_a_list_comes_in_stand_between_its_own(
     deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_lists, "CHUNK_LINES", 1)
+    monkeypatch.setattr(ingesting, "CHUNK_LINES", 1)
     lines = [b'{"n":%d,"pad":"%s"}' % (n, b"x" * 500) for n in range(2_000)]
     new, part = await deployment.create(b"\n".join(lines), is_open=True)
     write = ingest.write_chunk
@@ -174,7 +174,6 @@ async def test_tasks_added_while_a_list_comes_in_stand_between_its_own(
                 new.uuid,
                 NewPart(new_id(), "inline"),
                 [NewTask(b'"added"')],
-                endpoint=ENDPOINT,
             )
         return written
 
@@ -199,9 +198,7 @@ async def test_a_list_comes_in_however_fast_others_add_tasks(
     async def overtaken_unless_locking(
         line: Connection, order: IngestSnapshot, chunk: TaskChunk, **how: Any
     ) -> TaskChunk:
-        await deployment.batches.add(
-            ORG, new.uuid, NewPart(new_id(), "inline"), [NewTask(b"0")], endpoint=ENDPOINT
-        )
+        await deployment.batches.add(ORG, new.uuid, NewPart(new_id(), "inline"), [NewTask(b"0")])
         return await write(line, order, chunk, **how)
 
     monkeypatch.setattr(ingest, "write_chunk", overtaken_unless_locking)

@@ -14,7 +14,7 @@ import pytest
 from coatcheck.domain.errors import FailJob, RetryLater, TargetUnreachable
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX
-from coatcheck.products.batches import ingest_repository, task_lists
+from coatcheck.products.batches import ingest, ingest_repository
 from coatcheck.products.batches.model import BatchState, task_id
 from tests.db.edge_guard import unguarded
 from tests.products.batches.ingest_deployment import (
@@ -171,7 +171,7 @@ async def test_tasks_whose_failure_is_told_by_webhook_are_marked(
 async def test_a_list_of_many_chunks_is_taken_in_whole(
     deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_lists, "CHUNK_LINES", 1_000)
+    monkeypatch.setattr(ingest, "CHUNK_LINES", 1_000)
     new = new_batch()
     part = await deployment.staged(new.uuid, b"\xef\xbb\xbf" + numbers(50_000))
     await deployment.batches.create(new, part)
@@ -264,7 +264,7 @@ async def test_a_list_that_is_gone_is_a_dead_letter_and_is_taken_in_once_it_is_b
 async def test_a_list_that_lost_a_piece_stops_there_and_goes_on_from_there(
     deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_lists, "CHUNK_LINES", 100)
+    monkeypatch.setattr(ingest, "CHUNK_LINES", 100)
     data = b"".join(b'{"n":"%07d","pad":"%s"}\n' % (n, b"x" * 100) for n in range(100_000))
     new, part = await deployment.create(data)
     last_piece = max(await deployment.staged_blobs())
@@ -368,7 +368,7 @@ async def test_lists_of_an_open_batch_are_taken_in_one_after_the_other(
 ) -> None:
     new, first = await deployment.create(b"1\n2\n", is_open=True)
     second = await deployment.staged(new.uuid, b"3\n")
-    await deployment.batches.add(ORG, new.uuid, second, None, endpoint=ENDPOINT)
+    await deployment.batches.add(ORG, new.uuid, second, None)
 
     with pytest.raises(TargetUnreachable):
         await deployment.ingest(second)
@@ -389,7 +389,7 @@ async def test_the_list_that_comes_next_is_called_and_need_not_ask_often(
     new, first = await deployment.create(data, is_open=True)
     others = [await deployment.staged(new.uuid, b"2\n") for _ in range(2)]
     for other in others:
-        await deployment.batches.add(ORG, new.uuid, other, None, endpoint=ENDPOINT)
+        await deployment.batches.add(ORG, new.uuid, other, None)
     jobs = [(await deployment.part_row(other))["ingest_job"] for other in others]
     async with unguarded(deployment.sql):
         await deployment.sql.execute(
@@ -423,7 +423,7 @@ async def test_a_list_that_failed_does_not_hold_up_those_after_it(
 ) -> None:
     new, first = await deployment.create(b"oops\n", is_open=True)
     second = await deployment.staged(new.uuid, b"1\n")
-    await deployment.batches.add(ORG, new.uuid, second, None, endpoint=ENDPOINT)
+    await deployment.batches.add(ORG, new.uuid, second, None)
     with pytest.raises(FailJob):
         await deployment.ingest(first)
 
@@ -449,18 +449,18 @@ async def test_nothing_is_taken_into_a_batch_that_was_deleted(deployment: Ingest
 async def test_how_far_a_list_was_taken_in_is_shown_chunk_by_chunk(
     deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_lists, "CHUNK_LINES", 1)
+    monkeypatch.setattr(ingest, "CHUNK_LINES", 1)
     data = b"".join(b'{"n":%d,"pad":"%s"}\n' % (n, b"x" * 1_000) for n in range(1_000))
     new, part = await deployment.create(data)
     seen: list[int] = []
-    write = task_lists.chunks
+    write = ingest.list_chunks
 
     async def watched(*of: Any) -> AsyncIterator[object]:
         async for chunk in write(*of):
             seen.append((await deployment.view(new)).current.lines)
             yield chunk
 
-    monkeypatch.setattr(task_lists, "chunks", watched)
+    monkeypatch.setattr(ingest, "list_chunks", watched)
     await deployment.ingest(part)
 
     assert seen == sorted(seen)

@@ -20,8 +20,7 @@ from coatcheck.products.batches.model import (
     NewPart,
     NewTask,
     NothingToRerun,
-    RerunSource,
-    Selection,
+    RunFilter,
     TaskPlace,
     TaskStatus,
     task_id,
@@ -55,7 +54,7 @@ async def ended_batch(deployment: IngestDeployment, tasks: int, **changes: objec
 
 
 async def rerun(
-    deployment: IngestDeployment, new: NewBatch, selection: Selection
+    deployment: IngestDeployment, new: NewBatch, selection: RunFilter
 ) -> tuple[BatchView, UUID]:
     await deployment.batches.rerun(to_text(new.uuid), selection, org=ORG)
     view = await deployment.view(new)
@@ -76,7 +75,7 @@ async def test_all_tasks_are_taken_over_with_their_payloads_and_names(
 ) -> None:
     monkeypatch.setattr(rerunning, "CHUNK_TASKS", chunk)
     new = await ended_batch(deployment, 12)
-    view, part = await rerun(deployment, new, Selection())
+    view, part = await rerun(deployment, new, RunFilter())
 
     run = view.current
     before, after = await deployment.tasks(new.run), await deployment.tasks(run.uuid)
@@ -95,17 +94,17 @@ async def test_all_tasks_are_taken_over_with_their_payloads_and_names(
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
-        (Selection([TaskStatus.FAILED]), wanted(0, 3, 6, 9)),
-        (Selection([TaskStatus.FAILED], ["timeout"]), wanted(3, 9)),
-        (Selection([], ["http_500", "timeout"]), wanted(0, 3, 6, 9)),
-        (Selection([TaskStatus.CANCELLED, TaskStatus.SUCCEEDED]), wanted(1, 4, 7, 10, 2, 5, 8, 11)),
+        (RunFilter([TaskStatus.FAILED]), wanted(0, 3, 6, 9)),
+        (RunFilter([TaskStatus.FAILED], ["timeout"]), wanted(3, 9)),
+        (RunFilter([], ["http_500", "timeout"]), wanted(0, 3, 6, 9)),
+        (RunFilter([TaskStatus.CANCELLED, TaskStatus.SUCCEEDED]), wanted(1, 4, 7, 10, 2, 5, 8, 11)),
     ],
 )
 async def test_only_the_tasks_that_were_asked_for_are_taken_over(
     deployment: IngestDeployment,
     monkeypatch: pytest.MonkeyPatch,
     chunk: int,
-    selection: Selection,
+    selection: RunFilter,
     expected: list[str],
 ) -> None:
     monkeypatch.setattr(rerunning, "CHUNK_TASKS", chunk)
@@ -122,7 +121,7 @@ async def test_a_rerun_keeps_the_keys_that_rates_are_counted_by(
     deployment: IngestDeployment,
 ) -> None:
     new = await ended_batch(deployment, 3, rate_key="url", rate_key_per_second=5.0)
-    view, _ = await rerun(deployment, new, Selection())
+    view, _ = await rerun(deployment, new, RunFilter())
 
     run = view.current.uuid.hex
     flows = [task["flow"] for task in await deployment.tasks(view.current.uuid)]
@@ -133,7 +132,7 @@ async def test_a_rerun_that_is_taken_in_twice_writes_each_task_once(
     deployment: IngestDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = await ended_batch(deployment, 12)
-    view, part = await rerun(deployment, new, Selection())
+    view, part = await rerun(deployment, new, RunFilter())
     await deployment.ingest(part)
 
     assert len(await deployment.tasks(view.current.uuid)) == 12
@@ -141,7 +140,7 @@ async def test_a_rerun_that_is_taken_in_twice_writes_each_task_once(
 
 async def test_a_chunk_of_a_rerun_is_written_once(deployment: IngestDeployment) -> None:
     new = await ended_batch(deployment, 6)
-    await deployment.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
+    await deployment.batches.rerun(to_text(new.uuid), RunFilter(), org=ORG)
     run = (await deployment.view(new)).current.uuid
     part = await deployment.sql.fetchval("SELECT id FROM batch_parts WHERE run_id = $1", run)
     order = await ingest.read_snapshot(deployment.ingest_connection, ORG, part)
@@ -160,14 +159,14 @@ async def test_a_chunk_of_a_rerun_is_written_once(deployment: IngestDeployment) 
 
 async def test_a_rerun_of_a_rerun_takes_from_that_one(deployment: IngestDeployment) -> None:
     new = await ended_batch(deployment, 6)
-    view, _ = await rerun(deployment, new, Selection([TaskStatus.FAILED]))
+    view, _ = await rerun(deployment, new, RunFilter([TaskStatus.FAILED]))
     first = view.current.uuid
     await deployment.end_tasks(first, [0], "completed", None)
     await deployment.end_tasks(first, [1], "failed", "again")
     await deployment.sql.execute(
         "UPDATE runs SET completed_at = now(), succeeded = 1, failed = 1 WHERE id = $1", first
     )
-    again, _ = await rerun(deployment, new, Selection([TaskStatus.FAILED]))
+    again, _ = await rerun(deployment, new, RunFilter([TaskStatus.FAILED]))
 
     assert [run.number for run in again.runs] == [1, 2, 3]
     assert [task["custom_id"] for task in await deployment.tasks(again.current.uuid)] == wanted(3)
@@ -177,12 +176,12 @@ async def test_nothing_of_that_kind_is_no_rerun(deployment: IngestDeployment) ->
     new = await ended_batch(deployment, 3)
 
     with pytest.raises(NothingToRerun):
-        await deployment.batches.rerun(to_text(new.uuid), Selection([], ["no such code"]), org=ORG)
+        await deployment.batches.rerun(to_text(new.uuid), RunFilter([], ["no such code"]), org=ORG)
 
 
-@pytest.mark.parametrize("selection", [Selection(), Selection([TaskStatus.FAILED])])
+@pytest.mark.parametrize("selection", [RunFilter(), RunFilter([TaskStatus.FAILED])])
 async def test_a_rerun_that_failed_half_way_goes_on_in_the_next_run_where_it_stopped(
-    deployment: IngestDeployment, selection: Selection, monkeypatch: pytest.MonkeyPatch
+    deployment: IngestDeployment, selection: RunFilter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rerunning, "CHUNK_TASKS", 2)
     new = await ended_batch(deployment, 12)
@@ -195,9 +194,7 @@ async def test_a_rerun_that_failed_half_way_goes_on_in_the_next_run_where_it_sto
         break
     await ingest.fail_part(deployment.ingest_connection, ORG, half, "worker_lost", "it fell silent")
 
-    await deployment.batches.rerun(
-        to_text(new.uuid), Selection(), org=ORG, source=RerunSource(second)
-    )
+    await deployment.batches.rerun(to_text(new.uuid), RunFilter(), org=ORG, source_run=second)
     third = (await deployment.view(new)).current.uuid
     own, moved = await parts_of(deployment, third)
     with pytest.raises(TargetUnreachable, match="the run before it has not ended"):
@@ -217,7 +214,7 @@ async def test_a_rerun_of_the_whole_batch_does_not_take_along_what_another_left_
 ) -> None:
     monkeypatch.setattr(rerunning, "CHUNK_TASKS", 2)
     new = await ended_batch(deployment, 12)
-    await deployment.batches.rerun(to_text(new.uuid), Selection([TaskStatus.FAILED]), org=ORG)
+    await deployment.batches.rerun(to_text(new.uuid), RunFilter([TaskStatus.FAILED]), org=ORG)
     second = (await deployment.view(new)).current.uuid
     (half,) = await parts_of(deployment, second)
     order = await ingest.read_snapshot(deployment.ingest_connection, ORG, half)
@@ -226,7 +223,7 @@ async def test_a_rerun_of_the_whole_batch_does_not_take_along_what_another_left_
         break
     await ingest.fail_part(deployment.ingest_connection, ORG, half, "worker_lost", "it fell silent")
 
-    await deployment.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
+    await deployment.batches.rerun(to_text(new.uuid), RunFilter(), org=ORG)
     third = (await deployment.view(new)).current.uuid
     (own,) = await parts_of(deployment, third)
     await end_run(deployment, second, cancelled=True)
@@ -243,13 +240,13 @@ async def test_what_a_later_run_takes_in_first_comes_after_all_there_was(
 ) -> None:
     """A list was lost: the next run takes it in, and its tasks are new to the batch."""
     new = new_batch(is_open=True)
-    await deployment.batches.create_small(
+    await deployment.batches.create(
         new, NewPart(new_id(), "inline"), [NewTask(b"%d" % n, f"c{n}") for n in range(4)]
     )
     lost = await deployment.staged(
         new.uuid, b'{"custom_id":"c4","input":4}\n{"custom_id":"c5","input":5}\n'
     )
-    await deployment.batches.add(ORG, new.uuid, lost, None, endpoint=new.endpoint)
+    await deployment.batches.add(ORG, new.uuid, lost, None)
     await ingest.fail_part(
         deployment.ingest_connection, ORG, lost.uuid, "list_missing", "it is gone"
     )
@@ -258,7 +255,7 @@ async def test_what_a_later_run_takes_in_first_comes_after_all_there_was(
     await deployment.end_tasks(new.run, [2, 3], "failed", "broke")
     await deployment.sql.execute("UPDATE runs SET succeeded = 2, failed = 2 WHERE id = $1", new.run)
 
-    selection = Selection([TaskStatus.FAILED]) if chosen else Selection()
+    selection = RunFilter([TaskStatus.FAILED]) if chosen else RunFilter()
     await deployment.batches.rerun(to_text(new.uuid), selection, org=ORG)
     second = (await deployment.view(new)).current.uuid
     await end_run(deployment, new.run, cancelled=True)
@@ -270,7 +267,7 @@ async def test_what_a_later_run_takes_in_first_comes_after_all_there_was(
     await latest_are(deployment, new, second, len(names))
     await deployment.end_tasks(second, list(range(len(names))), "failed", "broke")
     await end_run(deployment, second)
-    view, _ = await rerun(deployment, new, Selection())
+    view, _ = await rerun(deployment, new, RunFilter())
     await latest_are(deployment, new, view.current.uuid, 6)
     assert [row["custom_id"] for row in await deployment.tasks(view.current.uuid)] == wanted(
         *range(6)
@@ -281,7 +278,7 @@ async def test_a_rerun_of_all_tasks_needs_no_row_for_each_of_them(
     deployment: IngestDeployment,
 ) -> None:
     new = await ended_batch(deployment, 12)
-    await rerun(deployment, new, Selection())
+    await rerun(deployment, new, RunFilter())
     assert await deployment.sql.fetchval("SELECT count(*) FROM batch_positions") == 0
 
 

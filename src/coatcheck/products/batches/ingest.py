@@ -7,7 +7,7 @@ one that lost its lease, reads a snapshot and continues (``ingest_repository.py`
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,11 +17,13 @@ from uuid import UUID
 import msgspec
 
 from coatcheck.blobs import BlobContainer
+from coatcheck.blobs.pieces import delete_pieces, stream_pieces
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import CHANGED, READY, Notifier
 from coatcheck.domain.errors import (
+    BlobChanged,
     BlobStoreUnavailable,
     DatabaseUnavailable,
     FailJob,
@@ -32,7 +34,7 @@ from coatcheck.domain.errors import (
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX, RUN_TASKS_MAX
 from coatcheck.products.batches import ingest_repository as ingest
-from coatcheck.products.batches import rerun, task_lists
+from coatcheck.products.batches import rerun
 from coatcheck.products.batches.ingest_repository import (
     Overtaken,
     TaskBlock,
@@ -40,13 +42,22 @@ from coatcheck.products.batches.ingest_repository import (
     TooManyTasks,
     encode,
 )
-from coatcheck.products.batches.lines import Block, RateKey, parse, reading_ahead, too_long
+from coatcheck.products.batches.lines import (
+    Block,
+    LineSplitter,
+    RateKey,
+    parse,
+    reading_ahead,
+    too_long,
+)
 from coatcheck.products.batches.model import INGEST_ENDPOINT, BatchFailure, IngestSnapshot
-from coatcheck.products.batches.task_lists import ListUnusable
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
+CHUNK_LINES: Final = 20_000
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+"""What one transaction writes at most, whichever is reached first."""
 _DATABASE_RETRY_SECONDS: Final = 1.0
 """The delay before an ingest that lost PostgreSQL tries again."""
 _BACKLOG_RETRY_SECONDS: Final = 1.0
@@ -195,7 +206,7 @@ class Ingester:
         self._notify(snapshot)
         await self._queue_next(snapshot)
         try:
-            await task_lists.delete(self._blobs, snapshot)
+            await _delete(self._blobs, snapshot)
         except BlobStoreUnavailable as error:
             _log.warning("could not delete an ingested list; the sweeper will: %s", error)
 
@@ -234,7 +245,7 @@ async def _encoded(
     async def encoded(snapshot: IngestSnapshot, chunk: Sequence[Block], first: int) -> TaskChunk:
         return await encode(snapshot, first, _tasks(snapshot, chunk, rate_key))
 
-    async with aclosing(task_lists.chunks(blobs, snapshot, tasks_max)) as chunks:
+    async with aclosing(list_chunks(blobs, snapshot, tasks_max)) as chunks:
         async for chunk in chunks:
             tasks = await encoded(snapshot, chunk, snapshot.run_tasks)
             yield _Encoded(tasks, partial(encoded, snapshot, chunk))
@@ -282,3 +293,118 @@ def _no_tasks(snapshot: IngestSnapshot) -> ListUnusable:
 
 def _log_context(snapshot: IngestSnapshot) -> dict[str, str]:
     return {"batch_id": to_text(snapshot.batch), "part_id": to_text(snapshot.part)}
+
+
+# The stored list
+
+
+class ListUnusable(Exception):
+    """A list cannot be ingested: it is missing or changed, or has no task. ``code`` is stable."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def list_chunks(
+    blobs: BlobContainer, snapshot: IngestSnapshot, lines_max: int | None = None
+) -> AsyncGenerator[Sequence[Block], None]:
+    """The lines that were not ingested yet, in chunks of at most ``lines_max`` lines.
+
+    Raises ListUnusable in place of the chunk that is affected. BlobStoreUnavailable means that the
+    list may exist, but cannot be read now.
+    """
+    chunk: list[Block] = []
+    lines = size = 0
+    async for whole in _blocks(blobs, snapshot):
+        for block in (whole,) if lines_max is None else _cut(whole, lines_max):
+            if lines_max is not None and chunk and lines + _lines_of(block) > lines_max:
+                yield chunk
+                chunk = []
+                lines = size = 0
+            chunk.append(block)
+            lines += _lines_of(block)
+            size += len(block.data)
+            if lines >= CHUNK_LINES or size >= CHUNK_BYTES:
+                yield chunk
+                chunk = []
+                lines = size = 0
+    if chunk:
+        yield chunk
+
+
+def _cut(block: Block, lines_max: int) -> Iterator[Block]:
+    """Split a block into blocks of at most ``lines_max`` lines."""
+    while _lines_of(block) > lines_max:
+        end = -1
+        for _ in range(lines_max):
+            end = block.data.index(b"\n", end + 1)
+        rest = block.data[end + 1 :]
+        # A byte order mark counts in the size and is not in the data: it belongs to the first one.
+        yield Block(block.data[: end + 1], block.size - len(rest))
+        block = Block(rest, len(rest))
+    yield block
+
+
+def _lines_of(block: Block) -> int:
+    if block.is_too_long:
+        return 1
+    return block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
+
+
+async def _delete(blobs: BlobContainer, snapshot: IngestSnapshot) -> None:
+    """Delete an ingested list. A repeat is a no-op."""
+    if snapshot.source_key is None:
+        return
+    if snapshot.source == "pieces":
+        await delete_pieces(blobs, snapshot.source_key)
+    else:
+        await blobs.delete([snapshot.source_key])
+
+
+async def _blocks(blobs: BlobContainer, snapshot: IngestSnapshot) -> AsyncIterator[Block]:
+    splitter = LineSplitter(at_start=snapshot.part_offset == 0)
+    read = snapshot.part_offset
+    try:
+        await _check_size(blobs, snapshot)
+        async for piece in _stream(blobs, snapshot):
+            read += len(piece)
+            for block in splitter.feed(piece):
+                yield block
+    except FileNotFoundError as error:
+        raise ListUnusable(BatchFailure.LIST_MISSING, "the uploaded list is missing") from error
+    except BlobChanged as error:
+        raise _changed() from error
+    if snapshot.source_bytes is not None and read < snapshot.source_bytes:
+        raise _truncated(read, snapshot.source_bytes)
+    for block in splitter.end():
+        yield block
+
+
+def _stream(blobs: BlobContainer, snapshot: IngestSnapshot) -> AsyncIterator[bytes]:
+    key = snapshot.source_key or ""
+    if snapshot.source == "pieces":
+        return stream_pieces(blobs, key, snapshot.source_pieces or 0, snapshot.part_offset)
+    return blobs.stream(key, snapshot.part_offset, etag=snapshot.source_etag)
+
+
+async def _check_size(blobs: BlobContainer, snapshot: IngestSnapshot) -> None:
+    """Raise ListUnusable if an upload changed. Only the server writes pieces: they cannot."""
+    if snapshot.source == "pieces" or snapshot.source_bytes is None:
+        return
+    found = await blobs.head(snapshot.source_key or "")
+    size = found.size
+    if size < snapshot.source_bytes:
+        raise _truncated(size, snapshot.source_bytes)
+    if size > snapshot.source_bytes or snapshot.source_etag not in (None, found.etag):
+        raise _changed()
+
+
+def _truncated(size: int, was: int) -> ListUnusable:
+    return ListUnusable(
+        BatchFailure.LIST_TRUNCATED, f"the uploaded list has only {size} of its {was} bytes"
+    )
+
+
+def _changed() -> ListUnusable:
+    return ListUnusable(BatchFailure.LIST_CHANGED, "the uploaded list was replaced by another one")

@@ -226,8 +226,11 @@ def ingest_job(org: str, part: UUID, request_id: str | None) -> NewJob:
     return internal_job(org, Lane.STANDARD, INGEST_ENDPOINT, {"order": order}, request_id)
 
 
-async def submit_job(connection: RawConnection, job: NewJob, part: UUID) -> None:
+async def submit_job(
+    connection: RawConnection, org: str, part: UUID, request_id: str | None
+) -> None:
     """Submit the job that ingests a part, within the caller's transaction."""
+    job = ingest_job(org, part, request_id)
     await jobs.insert(connection, [job])
     await sql.fetch(connection, "ingest/set_job", org=job.org, part=part, job=job.uuid)
 

@@ -6,7 +6,6 @@ A batch is not a job of the engine, but can be watched like one (``http/watching
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
@@ -24,6 +23,7 @@ from coatcheck.domain.tenants import Principal, Scope
 from coatcheck.http import parameters
 from coatcheck.http.context import ServerContext
 from coatcheck.http.job_adapters import JobAdapter, JobLabel, JobPaths
+from coatcheck.http.job_resource import TICKET_HEADERS
 from coatcheck.http.pages import (
     JOB_PAGE_PARAMETERS,
     LIMIT,
@@ -31,9 +31,18 @@ from coatcheck.http.pages import (
     read_job_page,
     read_limit,
 )
+from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
-from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
+from coatcheck.http.routing import (
+    ULID,
+    Handler,
+    Method,
+    Parameter,
+    RequestBody,
+    ResponseSpec,
+    Route,
+)
 from coatcheck.http.watching import WatchedResource
 from coatcheck.products.batches import presenter, schemas
 from coatcheck.products.batches.model import (
@@ -46,9 +55,11 @@ from coatcheck.products.batches.model import (
 )
 from coatcheck.products.batches.presenter import JOBS, poll_url
 from coatcheck.products.batches.repository import BatchRepository
+from coatcheck.products.batches.task_lists import TaskListReader
 
 _SLOW = 1.5
 """The slow estimate (``end_p90``) is this many times the average one."""
+_STALLED: Final = (BlockerKind.PAUSED, BlockerKind.NO_WORKER, BlockerKind.TARGET_UNREACHABLE)
 
 
 def explain_run(
@@ -58,82 +69,55 @@ def explain_run(
     if run.status.terminal:
         return Explanation(view.id, run.status.value, True, _ended(run, now))
     blockers = [*_ingest_blockers(view, run), *(() if task is None else task.blockers)]
-    if any(each.kind is not BlockerKind.RUNNING for each in blockers):
-        blockers = [each for each in blockers if each.kind is not BlockerKind.RUNNING]
+    waiting = [each for each in blockers if each.kind is not BlockerKind.RUNNING]
     eta = _eta(run, task, now)
+    reason = summary_of(waiting, eta, otherwise="").strip()
     return Explanation(
         job_id=view.id,
         state=run.status.value,
         terminal=False,
-        summary=f"{_progress(run)} {_sentence(blockers, eta)}".rstrip(),
-        blockers=blockers,
+        summary=f"{_progress(run)} {reason}".rstrip(),
+        blockers=waiting or blockers,
         position=None if task is None else task.position,
         eta=eta,
         retry_after=0 if eta is None else estimates.retry_after(eta.end_p50),
     )
 
 
-def with_task_id(explanation: Explanation, task_id: str) -> Explanation:
-    """The explanation of a task, with the id that the batches API uses."""
-    return replace(explanation, job_id=task_id)
-
-
 def _ingest_blockers(view: BatchView, run: RunView) -> list[Blocker]:
     if run.cancel_requested_at is not None:
         return []
     if run.status is BatchState.INGESTING:
-        return [
-            Blocker(
-                BlockerKind.WAITING_FOR_INPUT,
-                f"Its list is being ingested; {plural(run.lines, 'line', 'lines')} so far.",
-                since=run.created_at,
-            )
-        ]
-    if run.status is BatchState.OPEN:
-        return [
-            Blocker(
-                BlockerKind.WAITING_FOR_INPUT,
-                "It is open: it accepts more tasks, and ends after it is closed.",
-                since=view.created_at,
-            )
-        ]
-    return []
+        lines = plural(run.lines, "line", "lines")
+        reason, since = f"Its list is being ingested; {lines} so far.", run.created_at
+    elif run.status is BatchState.OPEN:
+        reason = "It is open: it accepts more tasks, and ends after it is closed."
+        since = view.created_at
+    else:
+        return []
+    return [Blocker(BlockerKind.WAITING_FOR_INPUT, reason, since=since)]
 
 
 def _progress(run: RunView) -> str:
-    counts = run.counts
-    ended = counts.succeeded + counts.failed + counts.cancelled
-    return (
-        f"{ended:,} of {plural(counts.total, 'task', 'tasks')} ended; {counts.running:,} running."
-    )
+    tasks = run.counts
+    total = plural(tasks.total, "task", "tasks")
+    return f"{tasks.ended:,} of {total} ended; {tasks.running:,} running."
 
 
-def _sentence(blockers: Sequence[Blocker], eta: Eta | None) -> str:
-    waiting = [each for each in blockers if each.kind is not BlockerKind.RUNNING]
-    if waiting:
-        return summary_of(waiting, eta)
-    text = summary_of((Blocker(BlockerKind.RUNNING, ""),), eta)
-    return text.strip()
+def _seconds_left(run: RunView, now: datetime) -> float | None:
+    """The time until the run ends if it continues at its average speed; None if no task ended."""
+    tasks = run.counts
+    age = (now - run.created_at).total_seconds()
+    return (tasks.total - tasks.ended) * age / tasks.ended if tasks.ended and age > 0 else None
 
 
 def _eta(run: RunView, task: Explanation | None, now: datetime) -> Eta | None:
-    counts = run.counts
-    ended = counts.succeeded + counts.failed + counts.cancelled
-    age = (now - run.created_at).total_seconds()
-    if run.status is not BatchState.RUNNING or not ended or age <= 0:
+    left = _seconds_left(run, now)
+    if run.status is not BatchState.RUNNING or left is None:
         return None
-    if task is not None and any(_is_stalled(each) for each in task.blockers):
+    if task is not None and any(each.kind in _STALLED for each in task.blockers):
         return None
-    left = (counts.total - ended) * age / ended
     return Eta(0.0, 0.0, left, _SLOW * left)
-
-
-def _is_stalled(blocker: Blocker) -> bool:
-    return blocker.kind in (
-        BlockerKind.PAUSED,
-        BlockerKind.NO_WORKER,
-        BlockerKind.TARGET_UNREACHABLE,
-    )
 
 
 def _ended(run: RunView, now: datetime) -> str:
@@ -151,6 +135,54 @@ def _ended(run: RunView, now: datetime) -> str:
 JOB: Final = JOBS + "/{id}"
 ALL_RUNS: Final = "all"
 """The value of ``run`` that stands for the job as a whole."""
+JOB_ID: Final = Parameter("id", "path", "The job's id.", ULID)
+RUN: Final = Parameter("run", "query", "The run; by default the current one.", ULID)
+RUN_OR_ALL: Final = Parameter(
+    "run",
+    "query",
+    "The run, or `all` for the job as a whole, each task with its latest result. By default the "
+    "current run.",
+    {"anyOf": [ULID, {"type": "string", "enum": [ALL_RUNS]}]},
+)
+ANY_CURSOR: Final = {"type": "string"}
+"""The cursors of lists that are not sorted by id."""
+SUBMIT_HEADERS: Final = TICKET_HEADERS | {"ETag": "Changes with every state and count."}
+
+
+def refusal(status: HTTPStatus, description: str) -> ResponseSpec:
+    return ResponseSpec(status, description, Problem, MEDIA_TYPE)
+
+
+INVALID_FIELD: Final = refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "A field is invalid.")
+
+
+def batch_route(
+    method: Method,
+    path: str,
+    name: str,
+    summary: str,
+    handler: Handler,
+    *responses: ResponseSpec,
+    parameters: Sequence[Parameter] = (JOB_ID,),
+    description: str = "",
+    body: RequestBody | None = None,
+) -> Route:
+    """A route of this product. GET needs the scope ``read``, every other method ``submit``."""
+    return Route(
+        methods=(method,),
+        path=path,
+        name=name,
+        summary=summary,
+        handler=handler,
+        responses=responses,
+        tag=BATCHES_SERVICE,
+        access=Scope.READ if method == "GET" else Scope.SUBMIT,
+        description=description,
+        parameters=parameters,
+        body=body,
+    )
+
+
 _UNKNOWN_SECONDS: Final = 2
 
 
@@ -171,6 +203,7 @@ class BatchJobs(WatchedResource[BatchView]):
     def __init__(self, server: ServerContext) -> None:
         super().__init__(server)
         self.settings = server.settings
+        self.lists = TaskListReader(server)
 
     @property
     def batches(self) -> BatchRepository:
@@ -239,42 +272,33 @@ class BatchJobs(WatchedResource[BatchView]):
 
     def routes(self) -> list[Route]:
         return [
-            Route(
-                methods=("GET",),
-                path=JOBS,
-                name="batches",
-                summary="List jobs, newest first.",
+            batch_route(
+                "GET",
+                JOBS,
+                "batches",
+                "List jobs, newest first.",
+                self.listed,
+                ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.BatchPage),
                 description="An admin sees all jobs of the organisation; others see their own.",
-                handler=self.listed,
-                access=Scope.READ,
-                tag=self.product,
                 parameters=JOB_PAGE_PARAMETERS,
-                responses=(ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.BatchPage),),
             ),
             *super().routes(),
-            Route(
-                methods=("GET",),
-                path=f"{JOB}/bad-lines",
-                name="batch_bad_lines",
-                summary="The invalid lines of a run's lists, each with its error.",
-                handler=self.bad_lines,
-                access=Scope.READ,
-                tag=self.product,
+            batch_route(
+                "GET",
+                f"{JOB}/bad-lines",
+                "batch_bad_lines",
+                "The invalid lines of a run's lists, each with its error.",
+                self.bad_lines,
+                ResponseSpec(HTTPStatus.OK, "A page of lines.", schemas.BadLinePage),
                 parameters=(JOB_ID, RUN, cursor_parameter(ANY_CURSOR), LIMIT),
-                responses=(ResponseSpec(HTTPStatus.OK, "A page of lines.", schemas.BadLinePage),),
             ),
         ]
 
 
 def retry_after(view: BatchView, now: datetime) -> int:
-    """Seconds until the run ends if it continues at its average speed, for ``Retry-After``."""
-    run = view.current
-    tasks = run.counts
-    ended = tasks.succeeded + tasks.failed + tasks.cancelled
-    age = (now - run.created_at).total_seconds()
-    if not ended or age <= 0:
-        return _UNKNOWN_SECONDS
-    return estimates.retry_after((tasks.total - ended) * age / ended)
+    """The seconds of ``Retry-After``."""
+    left = _seconds_left(view.current, now)
+    return _UNKNOWN_SECONDS if left is None else estimates.retry_after(left)
 
 
 def run_of(view: BatchView, requested: str | None, place: str = "query") -> RunView:
@@ -353,16 +377,3 @@ class BatchesJobAdapter(JobAdapter):
             )
         batch = "{id}" if job.task.group is None else to_text(job.task.group)
         return f"To retry a task, rerun its batch: POST /v1/jobs/{batch}/rerun"
-
-
-JOB_ID: Final = Parameter("id", "path", "The job's id.", ULID)
-RUN: Final = Parameter("run", "query", "The run; by default the current one.", ULID)
-RUN_OR_ALL: Final = Parameter(
-    "run",
-    "query",
-    "The run, or `all` for the job as a whole, each task with its latest result. By default the "
-    "current run.",
-    {"anyOf": [ULID, {"type": "string", "enum": [ALL_RUNS]}]},
-)
-ANY_CURSOR: Final = {"type": "string"}
-"""The cursors of lists that are not sorted by id."""

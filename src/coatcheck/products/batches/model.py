@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from coatcheck.blobs.keys import id_of
 from coatcheck.domain.errors import Conflict
 from coatcheck.domain.failures import FailureCode
@@ -344,29 +346,20 @@ class Created:
     mismatch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which tasks to rerun: those with any of these statuses and, if given, any of these error
-    codes.
+class RunFilter(msgspec.Struct, frozen=True):
+    """Which tasks a rerun took from the runs before it: those of these statuses and error codes."""
 
-    Without statuses, tasks of every status.
-    """
+    status: list[str] = []
+    error_code: list[str] = []
 
-    statuses: Sequence[TaskStatus] = ()
-    error_codes: Sequence[str] = ()
+    def __bool__(self) -> bool:
+        return bool(self.status or self.error_code)
 
-
-@dataclass(frozen=True, slots=True)
-class RerunSource:
-    """Where a rerun takes its tasks from: one run, or the batch as a whole, which is each of its
-    tasks with its latest result. With neither, a rerun without a selection repeats the whole batch,
-    and one with a selection chooses from the current run."""
-
-    run: UUID | None = None
-    all_runs: bool = False
-
-
-DEFAULT_SOURCE: Final = RerunSource()
+    @property
+    def states(self) -> list[State]:
+        """The final states to look for, in this order. Without statuses, all of them."""
+        statuses = self.status or END_STATES
+        return [state for status, state in END_STATES.items() if status in statuses]
 
 
 @dataclass(frozen=True, slots=True)

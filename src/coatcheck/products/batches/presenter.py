@@ -16,6 +16,7 @@ from coatcheck.products.batches.model import (
     BatchView,
     ExportView,
     FailedPart,
+    RunFilter,
     RunView,
     TaskCounts,
     TaskView,
@@ -24,7 +25,7 @@ from coatcheck.products.batches.model import (
 JOBS: Final = "/v1/jobs"
 DLQ: Final = "/v1/dlq"
 
-_decode_filter: Final = msgspec.json.Decoder(schemas.RunFilter).decode
+_decode_filter: Final = msgspec.json.Decoder(RunFilter).decode
 
 
 def poll_url(job_id: str) -> str:

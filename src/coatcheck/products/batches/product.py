@@ -21,26 +21,15 @@ if TYPE_CHECKING:
 
 def _routes(context: ProductContext) -> Sequence[Route]:
     """Every route of batches."""
-    from coatcheck.products.batches import (
-        run_routes,
-        submit_routes,
-        task_routes,
-    )
+    from coatcheck.products.batches import run_routes, submit_routes, task_routes
     from coatcheck.products.batches.jobs import BatchJobs
-    from coatcheck.products.batches.task_lists import TaskListReader
 
-    server = context.server
-    jobs = BatchJobs(server)
-    lists = TaskListReader(server.engine, server.settings.batch_small_tasks)
+    jobs = BatchJobs(context.server)
     return [
-        *submit_routes.routes(jobs, lists),
+        *submit_routes.routes(jobs),
         *jobs.routes(),
-        *task_routes.routes(jobs, lists),
-        *task_routes.file_routes(jobs),
+        *task_routes.routes(jobs),
         *run_routes.routes(jobs),
-        *submit_routes.upload_routes(jobs),
-        *run_routes.export_routes(jobs),
-        *task_routes.dead_letter_routes(jobs),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,7 +17,6 @@ from coatcheck.db.notifications import CHANGED, READY
 from coatcheck.db.queries import fetch_or_die, in_transaction
 from coatcheck.domain.errors import JobNotFound, UploadMissing
 from coatcheck.domain.ids import InvalidId, from_text, new_id, run_queue_key
-from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import RUN_TASKS_MAX, RUNS_MAX
 from coatcheck.domain.listing import FIRST_PAGE, PageQuery
 from coatcheck.domain.webhooks import target_id
@@ -26,8 +25,6 @@ from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches.export_repository import ExportRepository
 from coatcheck.products.batches.ingest_repository import NOTIFIES_FAILURES, DeadLetterRepository
 from coatcheck.products.batches.model import (
-    DEFAULT_SOURCE,
-    END_STATES,
     INGEST_ENDPOINT,
     BatchAlreadyEnded,
     BatchNotOpen,
@@ -41,10 +38,9 @@ from coatcheck.products.batches.model import (
     NewPart,
     NewTask,
     NothingToRerun,
-    RerunSource,
+    RunFilter,
     RunPlace,
     RunView,
-    Selection,
     TaskCounts,
     TooManyRuns,
     task_id,
@@ -78,54 +74,22 @@ class BatchRepository(EngineExtension):
 
     # Submitting
 
-    async def create_small(self, new: NewBatch, part: NewPart, tasks: Sequence[NewTask]) -> Created:
-        """Create a batch with all its tasks, in one transaction. They exist when this returns.
-
-        An open batch accepts more tasks afterwards.
-        """
-        created = await self._create(new, part, tasks)
-        if created.created:
-            self._job_stats.submitted({(new.org, new.lane): len(tasks)})
-            # None wakes workers of every endpoint, and has them read the limits again.
-            self._notifier.notify(READY, None if _is_limited(new) else [new.endpoint])
-        return created
-
-    async def create(self, new: NewBatch, part: NewPart | None) -> Created:
-        """Create a batch whose tasks a worker ingests; ``part`` is None for an open one without
-        tasks.
-
-        Raises UploadMissing if the part's upload cannot be used.
-        """
-        created = await self._create(new, part, None)
-        if created.created:
-            self._notifier.notify(READY, [INGEST_ENDPOINT])
-            if _is_limited(new):
-                self._notifier.notify(READY, None)
-        return created
-
-    async def _create(
-        self, new: NewBatch, part: NewPart | None, tasks: Sequence[NewTask] | None
+    async def create(
+        self, new: NewBatch, part: NewPart | None, tasks: Sequence[NewTask] | None = None
     ) -> Created:
-        """Create a batch with its first part, or find the batch that holds its key. ``tasks`` are
-        all tasks of the part; None if a worker ingests them."""
-        job = (
-            ingest.ingest_job(new.org, part.uuid, new.request_id)
-            if part is not None and tasks is None
-            else None
-        )
+        """Create a batch with its first part, or find the batch that holds its key.
+
+        ``tasks`` are all tasks of the part, and exist when this returns; without them, a worker
+        ingests the part. ``part`` is None for an open batch without tasks. Raises UploadMissing if
+        the part's upload cannot be used.
+        """
 
         async def insert(connection: RawConnection) -> Created:
             target = await _add_webhook_target(connection, new)
             if not await sql.fetch(
                 connection, "batches/create", **_new_columns(new, part, tasks, target)
             ):
-                found = await sql.first(
-                    connection,
-                    "batches/find_existing",
-                    org=new.org,
-                    batch=new.uuid,
-                    idempotency_key=new.idempotency_key,
-                )
+                found = await _existing(connection, new.org, new.uuid, new.idempotency_key)
                 if found is None:
                     # The batch that held the key was deleted since.
                     raise asyncpg.SerializationError("the idempotency key became free")
@@ -141,13 +105,21 @@ class BatchRepository(EngineExtension):
                 )
             if part is not None and part.upload is not None:
                 await _use_upload(connection, new.org, part.upload, new.owner, new.uuid)
-            if job is not None and part is not None:
-                await ingest.submit_job(connection, job, part.uuid)
+            if part is not None and tasks is None:
+                await ingest.submit_job(connection, new.org, part.uuid, new.request_id)
             crash_point("batch.inserted_not_committed")
             return Created(new.uuid, True)
 
         created = await in_transaction(self._db, insert)
         crash_point("submit.committed_not_answered")
+        if created.created:
+            if tasks is not None:
+                self._job_stats.submitted({(new.org, new.lane): len(tasks)})
+            # None wakes workers of every endpoint, and has them read the limits again.
+            woken = (
+                None if _is_limited(new) else [INGEST_ENDPOINT if tasks is None else new.endpoint]
+            )
+            self._notifier.notify(READY, woken)
         return created
 
     async def add(
@@ -157,22 +129,16 @@ class BatchRepository(EngineExtension):
         part: NewPart,
         tasks: Sequence[NewTask] | None,
         *,
-        endpoint: str,
-        lane: str = Lane.STANDARD,
         request_id: str | None = None,
     ) -> Created:
         """Add tasks to an open batch: ``tasks``, or, for None, those that a worker ingests from
-        the part.
+        the part. Raises BatchNotOpen, JobNotFound, UploadMissing."""
 
-        Raises BatchNotOpen, JobNotFound, UploadMissing. ``endpoint`` and ``lane`` are the batch's.
-        """
-        job = ingest.ingest_job(org, part.uuid, request_id) if tasks is None else None
-
-        async def insert(connection: RawConnection) -> Created:
+        async def insert(connection: RawConnection) -> tuple[Created, asyncpg.Record]:
             locked = await _lock(connection, org, batch)
             known = await _known_part(connection, org, batch, part)
             if known is not None:
-                return known
+                return known, locked
             if locked["closed_at"] is not None:
                 raise BatchNotOpen(
                     "The batch is closed: it accepts no more tasks."
@@ -184,36 +150,27 @@ class BatchRepository(EngineExtension):
             await _add_part(connection, org, locked, locked["run_id"], part, tasks)
             if part.upload is not None:
                 await _use_upload(connection, org, part.upload, locked["owner"], batch)
-            if job is not None:
-                await ingest.submit_job(connection, job, part.uuid)
+            if tasks is None:
+                await ingest.submit_job(connection, org, part.uuid, request_id)
             crash_point("batch.inserted_not_committed")
-            return Created(part.uuid, True)
+            return Created(part.uuid, True), locked
 
-        created = await in_transaction(self._db, insert)
+        created, of = await in_transaction(self._db, insert)
         if created.created:
             if tasks is not None:
-                self._job_stats.submitted({(org, lane): len(tasks)})
-            self._notifier.notify(READY, [INGEST_ENDPOINT if tasks is None else endpoint])
+                self._job_stats.submitted({(org, of["lane"]): len(tasks)})
+            self._notifier.notify(READY, [INGEST_ENDPOINT if tasks is None else of["endpoint"]])
             self._changed(batch)
         return created
 
     async def find_key(self, org: str, idempotency_key: str) -> KnownKey | None:
         """The batch that holds an idempotency key."""
-        row = await sql.first(
-            self._read_db, "batches/find_key", org=org, idempotency_key=idempotency_key
-        )
+        row = await _existing(self._read_db, org, None, idempotency_key)
         return None if row is None else KnownKey(*row)
 
     async def find_part_key(self, org: str, batch: UUID, idempotency_key: str) -> KnownKey | None:
         """The part of a batch that holds an idempotency key: added tasks, or a rerun."""
-        row = await sql.first(
-            self._read_db,
-            "batches/find_part",
-            org=org,
-            batch=batch,
-            idempotency_key=idempotency_key,
-            part=None,
-        )
+        row = await _existing_part(self._read_db, org, batch, None, idempotency_key)
         return None if row is None else KnownKey(*row)
 
     # Reading
@@ -291,30 +248,28 @@ class BatchRepository(EngineExtension):
     async def rerun(
         self,
         batch_id: str,
-        selection: Selection,
+        selection: RunFilter,
         *,
         org: str,
-        source: RerunSource = DEFAULT_SOURCE,
+        source_run: UUID | None = None,
+        all_runs: bool = False,
         idempotency_key: str | None = None,
         request_id: str | None = None,
     ) -> tuple[BatchView, Created]:
-        """Rerun tasks of the batch, as a new run. Without a selection or a source: all tasks.
+        """Rerun tasks of the batch, as a new run: tasks of one of its runs, ``source_run``; or with
+        ``all_runs`` of the batch as a whole, which is each of its tasks with its latest result.
+        With neither, a rerun without a selection repeats the whole batch, and one with a selection
+        chooses from the current run.
 
-        ``source.run`` is one of its runs. Raises BatchStillRuns, NothingToRerun and TooManyRuns.
-        Lists whose ingest failed move to the new run; the old run then ends as cancelled.
+        Raises BatchStillRuns, NothingToRerun and TooManyRuns. Lists whose ingest failed move to the
+        new run; the old run then ends as cancelled.
         """
         batch = _uuid(batch_id)
         run = new_id()
-        asked = repr(selection) if source == DEFAULT_SOURCE else repr((selection, source))
-        part = NewPart(
-            new_id(),
-            "rerun",
-            idempotency_key=idempotency_key,
-            fingerprint=asked.encode() if idempotency_key is not None else None,
-        )
-        job = ingest.ingest_job(org, part.uuid, request_id)
-        has_selection = bool(selection.statuses or selection.error_codes)
-        of_all = source.all_runs or (source.run is None and not has_selection)
+        part = NewPart(new_id(), "rerun", idempotency_key=idempotency_key)
+        if idempotency_key is not None:
+            part = replace(part, fingerprint=repr((selection, source_run, all_runs)).encode())
+        of_all = all_runs or (source_run is None and not selection)
 
         async def insert(connection: RawConnection) -> Created:
             locked = await _lock(connection, org, batch)
@@ -323,15 +278,14 @@ class BatchRepository(EngineExtension):
                 return Created(run, True) if known.created else known
             stuck = await _check_rerunnable(connection, org, locked)
             number = locked["number"] + 1
-            parent = source.run or locked["run_id"]
+            parent = source_run or locked["run_id"]
             runs = await earlier_runs(connection, org, batch, number)
-            if has_selection:
+            if selection:
                 if stuck:
                     await _check_ended(connection, org, locked["run_id"])
-                if of_all:
-                    await _check_latest_selected(connection, org, batch, runs, selection)
-                else:
-                    await _check_selected(connection, org, parent, selection)
+                await _check_selected(
+                    connection, org, batch, runs if of_all else None, parent, selection
+                )
             elif not stuck and not _tasks_of(runs, None if of_all else parent):
                 raise NothingToRerun("There are no tasks to rerun.")
             await sql.fetch(
@@ -342,7 +296,7 @@ class BatchRepository(EngineExtension):
                 run=run,
                 number=number,
                 parent=parent,
-                selection=_selection_json(selection),
+                selection=encode(selection).decode() if selection else None,
                 all_runs=of_all,
             )
             await limits.set_run_limits(
@@ -355,7 +309,7 @@ class BatchRepository(EngineExtension):
             )
             before = number if of_all else None
             await _add_part(connection, org, locked, run, part, None, source_before=before)
-            await ingest.submit_job(connection, job, part.uuid)
+            await ingest.submit_job(connection, org, part.uuid, request_id)
             if stuck:
                 moved = await sql.fetch(
                     connection,
@@ -366,8 +320,7 @@ class BatchRepository(EngineExtension):
                     repeats_old_run=not of_all and parent == locked["run_id"],
                 )
                 for row in moved:
-                    again = ingest.ingest_job(org, row["id"], request_id)
-                    await ingest.submit_job(connection, again, row["id"])
+                    await ingest.submit_job(connection, org, row["id"], request_id)
                 await _stop(connection, org, locked["run_id"])
             crash_point("rerun.inserted_not_committed")
             return Created(run, True)
@@ -431,17 +384,24 @@ async def _lock(connection: RawConnection, org: str, batch: UUID) -> asyncpg.Rec
     return row
 
 
+async def _existing(
+    db: Connection | RawConnection, org: str, batch: UUID | None, key: str | None
+) -> asyncpg.Record | None:
+    return await sql.first(db, "batches/find_existing", org=org, batch=batch, idempotency_key=key)
+
+
+async def _existing_part(
+    db: Connection | RawConnection, org: str, batch: UUID, part: UUID | None, key: str | None
+) -> asyncpg.Record | None:
+    return await sql.first(
+        db, "batches/find_part", org=org, batch=batch, part=part, idempotency_key=key
+    )
+
+
 async def _known_part(
     connection: RawConnection, org: str, batch: UUID, part: NewPart
 ) -> Created | None:
-    row = await sql.first(
-        connection,
-        "batches/find_part",
-        org=org,
-        batch=batch,
-        idempotency_key=part.idempotency_key,
-        part=part.uuid,
-    )
+    row = await _existing_part(connection, org, batch, part.uuid, part.idempotency_key)
     return None if row is None else _known(row, part.uuid, part.fingerprint)
 
 
@@ -478,46 +438,32 @@ async def _check_ended(connection: RawConnection, org: str, run: UUID) -> None:
 
 
 async def _check_selected(
-    connection: RawConnection, org: str, run: UUID, selection: Selection
-) -> None:
-    filters = _filters(selection)
-    if not await sql.value(connection, "batches/has_selected", org=org, run=run, **filters):
-        raise NothingToRerun("No task of the run matches the filter.")
-
-
-async def _check_latest_selected(
     connection: RawConnection,
     org: str,
     batch: UUID,
-    runs: Sequence[EarlierRun],
-    selection: Selection,
+    runs: Sequence[EarlierRun] | None,
+    run: UUID,
+    selection: RunFilter,
 ) -> None:
-    for run in reversed(runs):
-        place = RunPlace.of(batch, run, runs, runs[-1].number + 1)._asdict()
-        filters = _filters(selection)
+    """Raise NothingToRerun unless a task is selected: of ``run``, or, with ``runs``, among the
+    latest tasks of the batch as a whole."""
+    filters: dict[str, Any] = {
+        "states": [state.value for state in selection.states],
+        "error_codes": selection.error_code or None,
+    }
+    if runs is None:
+        if await sql.value(connection, "batches/has_selected", org=org, run=run, **filters):
+            return
+        raise NothingToRerun("No task of the run matches the filter.")
+    for each in reversed(runs):
+        place = RunPlace.of(batch, each, runs, runs[-1].number + 1)._asdict()
         if await sql.value(connection, "batches/has_latest", org=org, **place, **filters):
             return
     raise NothingToRerun("No task's latest result matches the filter.")
 
 
-def _filters(selection: Selection) -> dict[str, list[str] | None]:
-    statuses = selection.statuses or END_STATES
-    return {
-        "states": [END_STATES[each].value for each in statuses if each in END_STATES],
-        "error_codes": list(selection.error_codes) or None,
-    }
-
-
 def _tasks_of(runs: Sequence[EarlierRun], only: UUID | None) -> int:
     return sum(run.tasks for run in runs if only is None or run.uuid == only)
-
-
-def _selection_json(selection: Selection) -> str | None:
-    if not selection.statuses and not selection.error_codes:
-        return None
-    return encode(
-        {"status": list(selection.statuses), "error_code": list(selection.error_codes)}
-    ).decode()
 
 
 async def _add_webhook_target(connection: RawConnection, new: NewBatch) -> UUID | None:
@@ -554,12 +500,9 @@ async def _add_part(
         org=org,
         batch=locked["id"],
         run=run,
-        part=part.uuid,
-        idempotency_key=part.idempotency_key,
-        fingerprint=part.fingerprint,
         webhook=NOTIFIES_FAILURES if notifies else None,
         source_before=source_before,
-        **_source_columns(part),
+        **_part_columns(part),
         **_task_columns(run, tasks, first),
     )
 
@@ -568,48 +511,22 @@ def _new_columns(
     new: NewBatch, part: NewPart | None, tasks: Sequence[NewTask] | None, target: UUID | None
 ) -> dict[str, Any]:
     notifies = target is not None and "task.failed" in new.webhook_events
-    return {
-        "org": new.org,
+    columns = {
+        **_part_columns(part or NewPart(new.uuid, "inline")),
+        **asdict(new),  # the key and the fingerprint are the batch's
         "batch": new.uuid,
-        "run": new.run,
-        "owner": new.owner,
-        "service": new.service,
-        "service_endpoint": new.service_endpoint,
-        "endpoint": new.endpoint,
-        "usage_queue_key": new.usage_queue_key,
-        "lane": new.lane,
-        "failures_max": new.failures_max,
-        "is_open": new.is_open,
-        "payload_prefix": new.payload_prefix,
-        "payload_suffix": new.payload_suffix,
-        "concurrency": new.concurrency,
-        "rate_per_second": new.rate_per_second,
-        "rate_key": new.rate_key,
-        "rate_key_per_second": new.rate_key_per_second,
-        "webhook_target": target,
-        "webhook_events": list(new.webhook_events),
-        "metadata": new.metadata,
-        "keep_seconds": new.keep_seconds,
-        "idempotency_key": new.idempotency_key,
-        "fingerprint": new.fingerprint,
-        "request_id": new.request_id,
         "part": None if part is None else part.uuid,
+        "webhook_target": target,
         "webhook": NOTIFIES_FAILURES if notifies else None,
-        "secrets": new.secrets,
-        **_source_columns(part or NewPart(new.uuid, "inline")),
         **_task_columns(new.run, tasks, 0),
     }
+    del columns["uuid"], columns["webhook_url"]
+    return columns
 
 
-def _source_columns(part: NewPart) -> dict[str, Any]:
-    return {
-        "source": part.source,
-        "source_key": part.source_key,
-        "source_pieces": part.source_pieces,
-        "source_bytes": part.source_bytes,
-        "source_etag": part.source_etag,
-        "upload": part.upload,
-    }
+def _part_columns(part: NewPart) -> dict[str, Any]:
+    columns = asdict(part)
+    return {"part": columns.pop("uuid"), **columns}
 
 
 def _task_columns(run: UUID, tasks: Sequence[NewTask] | None, first: int) -> dict[str, Any]:

@@ -20,27 +20,15 @@ from coatcheck.products.batches import ingest_repository as ingest
 from coatcheck.products.batches import task_repository
 from coatcheck.products.batches.ingest_repository import RepeatedTask
 from coatcheck.products.batches.model import (
-    END_STATES,
     EarlierRun,
     IngestSnapshot,
+    RunFilter,
     RunPlace,
     TaskPlace,
-    TaskStatus,
 )
 
 CHUNK_TASKS: Final = 5_000
 _HALF: Final = 32
-
-
-class _Selection(msgspec.Struct, frozen=True):
-    status: list[TaskStatus] = []
-    error_code: list[str] = []
-
-    @property
-    def states(self) -> list[State]:
-        """The final states to look for, in this order. Without a filter, all of them."""
-        filters = self.status or END_STATES
-        return [state for status, state in END_STATES.items() if status in filters]
 
 
 class _Step(NamedTuple):
@@ -134,7 +122,7 @@ class _Source:
         return _ChosenTasks([*zip(tasks, positions, strict=True)], end, end == positions_max)
 
     async def _selected(self, offset: int, tasks_max: int, selection: str) -> _ChosenTasks:
-        filters = msgspec.json.decode(selection, type=_Selection)
+        filters = msgspec.json.decode(selection, type=RunFilter)
         steps = self._steps(filters)
         at, first = offset >> _HALF, offset & ((1 << _HALF) - 1)
         while at < len(steps):
@@ -149,7 +137,7 @@ class _Source:
                 return _ChosenTasks(tasks, at << _HALF | first, at == len(steps))
         return _ChosenTasks([], offset, True)
 
-    def _steps(self, filters: _Selection) -> list[_Step]:
+    def _steps(self, filters: RunFilter) -> list[_Step]:
         before = self.snapshot.source_before
         runs = [
             run
@@ -159,7 +147,7 @@ class _Source:
         return [_Step(state, run) for state in filters.states for run in runs]
 
     async def _scan(
-        self, step: _Step, filters: _Selection, first: int, tasks_max: int
+        self, step: _Step, filters: RunFilter, first: int, tasks_max: int
     ) -> tuple[Sequence[int], int, bool]:
         """Numbers of tasks to copy, the last number that was scanned, and whether there may be
         more."""

@@ -18,7 +18,7 @@ from coatcheck.domain.service_definition import (
     URL_CHARACTERS_MAX,
     VERSION_MAX,
 )
-from coatcheck.products.batches.model import TaskStatus
+from coatcheck.products.batches.model import RunFilter
 
 Status = Literal["ingesting", "open", "running", "completed", "failed_ingest", "cancelled"]
 TaskStatusName = Literal["pending", "running", "succeeded", "failed", "cancelled"]
@@ -49,13 +49,6 @@ class IngestBody(msgspec.Struct, frozen=True):
 
 class TaskError(JobFailure, frozen=True):
     """Why something failed. ``code`` is stable and machine-readable, and so is ``cause``."""
-
-
-class RunFilter(msgspec.Struct, frozen=True):
-    """Which tasks a rerun took from the runs before it: those of these statuses and error codes."""
-
-    status: list[str] = []
-    error_code: list[str] = []
 
 
 class BatchRunBody(msgspec.Struct, frozen=True):
@@ -403,15 +396,12 @@ class Filter(Struct, frozen=True, forbid_unknown_fields=True):
     status: EndedStatus | Annotated[list[EndedStatus], Meta(min_length=1)] | None = None
     error_code: _ErrorCode | _ErrorCodes | None = None
 
-    @property
-    def statuses(self) -> list[TaskStatus]:
-        given = [self.status] if isinstance(self.status, str) else self.status or []
-        return [TaskStatus(status) for status in given]
-
-    @property
-    def error_codes(self) -> list[str]:
-        given = self.error_code
-        return [given] if isinstance(given, str) else given or []
+    def chosen(self) -> RunFilter:
+        status, code = self.status, self.error_code
+        return RunFilter(
+            [status] if isinstance(status, str) else [*(status or ())],
+            [code] if isinstance(code, str) else [*(code or ())],
+        )
 
 
 class Rerun(Struct, frozen=True, forbid_unknown_fields=True):

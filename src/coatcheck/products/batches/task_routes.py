@@ -6,20 +6,25 @@ The dead-letter queue has the lists whose ingest failed, and how to retry it.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from http import HTTPStatus
 from typing import Final
 from uuid import UUID
 
 from coatcheck.domain.artifacts import ArtifactRecord
-from coatcheck.domain.errors import CoatcheckError, JobNotFound, OutcomeUnknown
+from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.artifacts import ArtifactOwner, artifact_routes, signed_seconds
 from coatcheck.http.bodies import check_content_type, read_as_written
 from coatcheck.http.explanations import explain_route, explanation_response
-from coatcheck.http.job_resource import IDEMPOTENCY_PARAMETERS, PLAN_INACTIVE, TICKET_HEADERS
+from coatcheck.http.job_resource import (
+    IDEMPOTENCY_PARAMETERS,
+    PLAN_INACTIVE,
+    TICKET_HEADERS,
+    check_mismatch,
+    replay_headers,
+)
 from coatcheck.http.large_responses import Encode, LeftOutResult
 from coatcheck.http.pages import LIMIT, PAGE_PARAMETERS, cursor_parameter, read_limit, read_page
 from coatcheck.http.parameters import (
@@ -28,7 +33,6 @@ from coatcheck.http.parameters import (
     read_idempotency_key,
     read_preferences,
 )
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, StreamResponse, encoded, json_response
 from coatcheck.http.retry_after import kind_of
@@ -36,24 +40,19 @@ from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, R
 from coatcheck.products.batches import presenter, schemas, task_lists
 from coatcheck.products.batches.jobs import (
     ANY_CURSOR,
+    INVALID_FIELD,
     JOB,
     JOB_ID,
     RUN_OR_ALL,
     BatchJobs,
+    batch_route,
     chosen_run,
-    with_task_id,
+    refusal,
 )
 from coatcheck.products.batches.model import BatchNotOpen, BatchView, Created, TaskStatus, TaskView
 from coatcheck.products.batches.presenter import DLQ, poll_url
 from coatcheck.products.batches.schemas import MoreTasks, check_one_source
-from coatcheck.products.batches.task_lists import (
-    Frame,
-    ReceivedTaskList,
-    TaskListReader,
-    is_same,
-    is_task_list,
-    replayed,
-)
+from coatcheck.products.batches.task_lists import ListTarget, compared, fingerprint, is_task_list
 from coatcheck.products.batches.task_repository import FAILURES_COUNTED_MAX
 
 _STATUSES: Final = [status.value for status in TaskStatus]
@@ -62,11 +61,10 @@ TASK_PATH: Final = f"{_PATH}/{{task_id}}"
 
 
 class TaskRoutes:
-    """The routes of a job's tasks."""
+    """The routes of a job's tasks and of the dead-letter queue."""
 
-    def __init__(self, jobs: BatchJobs, lists: TaskListReader) -> None:
+    def __init__(self, jobs: BatchJobs) -> None:
         self._jobs = jobs
-        self._lists = lists
 
     # Reading
 
@@ -159,7 +157,8 @@ class TaskRoutes:
         view, task = await self._task(request)
         engine = self._jobs.engine
         job = await engine.get(to_text(task.uuid), org=view.org)
-        explanation = with_task_id(await engine.explainer.explain(job), task.id)
+        # With the id that this API uses.
+        explanation = replace(await engine.explainer.explain(job), job_id=task.id)
         kind = kind_of(job.org, job.endpoint, job.queue_key)
         unknown = self._jobs.server.retry_after.retry_after(kind, job.lane, job)
         return explanation_response(request, view.org, explanation, unknown=unknown)
@@ -170,195 +169,60 @@ class TaskRoutes:
         """Add tasks to an open job: 201 if they exist now, 202 if a worker ingests them."""
         jobs, principal = self._jobs, request.principal
         preferences = read_preferences(request, in_query=False)
-        is_list = is_task_list(request)
-        if not is_list:
+        if not is_task_list(request):
             check_content_type(request, otherwise=task_lists.CONTENT_TYPE_HINT)
         view = await jobs.found(request)
-        key = self._jobs.stored_key(principal, "tasks", read_idempotency_key(request))
+        key = jobs.stored_key(principal, "tasks", read_idempotency_key(request))
+        known = None
         if key is not None:
             known = await jobs.batches.find_part_key(view.org, view.uuid, key)
-            if known is not None:
-                same = await is_same(request, known, preferences, is_list=is_list)
-                headers = [*preferences.headers, *replayed(same=same, preferences=preferences)]
-                return await self._jobs.shown(view, HTTPStatus.OK, headers)
-        await jobs.gate.check_new_work(principal, jobs=0)
+        if known is not None:
+            created, status = await compared(request, known, preferences), HTTPStatus.OK
+        else:
+            created, status = await self._add(request, view, key, preferences)
+            view = await jobs.batches.get(view.id, org=view.org)
+        check_mismatch(created, preferences)
+        return await jobs.shown(view, status, [*preferences.headers, *replay_headers(created)])
+
+    async def _add(
+        self, request: Request, view: BatchView, key: str | None, preferences: Preferences
+    ) -> tuple[Created, HTTPStatus]:
+        jobs = self._jobs
+        await jobs.gate.check_new_work(request.principal, jobs=0)
         if not view.is_open:
             # Checked before a list is read. The locked row tells later whether it was closed since.
             raise BatchNotOpen("The job was not created as an open one (`type: open`).")
-        received = await self._receive(request, view, preferences, is_list=is_list)
-        received = await task_lists.with_key(request, received, key)
-        created = await self._add_part(request, view, received)
-        after = await jobs.batches.get(view.id, org=view.org)
-        if created.created:
-            status = HTTPStatus.ACCEPTED if received.tasks is None else HTTPStatus.CREATED
-            return await self._jobs.shown(after, status, preferences.headers)
-        headers = [
-            *preferences.headers,
-            *replayed(same=not created.mismatch, preferences=preferences),
-        ]
-        return await self._jobs.shown(after, HTTPStatus.OK, headers)
-
-    async def _receive(
-        self, request: Request, view: BatchView, preferences: Preferences, *, is_list: bool
-    ) -> ReceivedTaskList:
-        frame = Frame(view.payload_prefix, view.payload_suffix, view.rate_key)
-        may_be_small = not preferences.respond_async
-        check_room = partial(self._jobs.gate.check_room, request.principal)
-        if is_list:
-            return await self._lists.body(
-                request, view.org, view.uuid, frame, check_room, may_be_small=may_be_small
-            )
-        body = read_as_written(await request.body(PAYLOAD_BYTES_MAX), MoreTasks)
-        check_one_source(body.tasks, body.source, is_needed=True)
-        if body.source is not None:
-            return await self._lists.staged(body.source.upload_id, view.org, view.owner)
-        assert body.tasks is not None
-        return await self._lists.inline(
-            body.tasks, view.uuid, frame, check_room, may_be_small=may_be_small
+        body = MoreTasks()
+        if not is_task_list(request):
+            body = read_as_written(await request.body(PAYLOAD_BYTES_MAX), MoreTasks)
+            check_one_source(body.tasks, body.source, is_needed=True)
+        target = ListTarget(
+            view.uuid,
+            view.owner,
+            view.payload_prefix,
+            view.payload_suffix,
+            view.rate_key,
+            may_be_small=not preferences.respond_async,
         )
-
-    async def _add_part(
-        self, request: Request, view: BatchView, received: ReceivedTaskList
-    ) -> Created:
-        """Add the part. If that fails, delete the stored list, so that none is left behind."""
-        try:
-            created = await self._jobs.batches.add(
-                view.org,
-                view.uuid,
-                received.part,
-                received.tasks,
-                endpoint=view.endpoint,
-                lane=view.lane,
-                request_id=request.request_id,
-            )
-        except OutcomeUnknown:
-            raise  # the part may exist; if it does not, the sweeper deletes its list
-        except CoatcheckError:
-            await self._lists.drop(received)
-            raise
+        received = await jobs.lists.receive(request, body, target)
+        assert received is not None, "there is one source"
+        part = received.part
+        if key is not None:
+            digest = await fingerprint(request, received)
+            part = replace(part, idempotency_key=key, fingerprint=digest)
+        adding = jobs.batches.add(
+            view.org, view.uuid, part, received.tasks, request_id=request.request_id
+        )
+        created = await jobs.lists.kept(received, adding)
         if not created.created:
-            await self._lists.drop(received)
-        return created
+            return created, HTTPStatus.OK
+        return created, HTTPStatus.ACCEPTED if received.tasks is None else HTTPStatus.CREATED
 
-
-def routes(jobs: BatchJobs, lists: TaskListReader) -> list[Route]:
-    tasks = TaskRoutes(jobs, lists)
-    return [
-        Route(
-            methods=("GET",),
-            path=_PATH,
-            name="batch_tasks",
-            summary="The tasks of a run, or of the job as a whole; all, or those of one status.",
-            description="For the job as a whole (`run=all`), each task is listed once, with its "
-            "latest result. With a status, a page may be short although it is not the last.",
-            handler=tasks.page,
-            access=Scope.READ,
-            tag="batches",
-            parameters=(JOB_ID, RUN_OR_ALL, _STATUS, cursor_parameter(ANY_CURSOR), LIMIT),
-            responses=(ResponseSpec(HTTPStatus.OK, "A page of tasks.", schemas.TaskPage),),
-        ),
-        Route(
-            methods=("POST",),
-            path=_PATH,
-            name="add_batch_tasks",
-            summary="Add tasks to an open job.",
-            handler=tasks.add,
-            access=Scope.SUBMIT,
-            tag="batches",
-            parameters=(JOB_ID, *IDEMPOTENCY_PARAMETERS, PREFER),
-            body=RequestBody(
-                "Tasks, up to 1 MiB; or a list of tasks, up to 10 GB.",
-                MoreTasks,
-                also={task_lists.MEDIA_TYPE: task_lists.SCHEMA},
-            ),
-            responses=(
-                ResponseSpec(
-                    HTTPStatus.OK,
-                    "The idempotency key was known: nothing was added.",
-                    schemas.BatchJob,
-                    headers=TICKET_HEADERS,
-                ),
-                ResponseSpec(HTTPStatus.CREATED, "The tasks exist.", schemas.BatchJob),
-                ResponseSpec(HTTPStatus.ACCEPTED, "A worker ingests the tasks.", schemas.BatchJob),
-                PLAN_INACTIVE,
-                ResponseSpec(
-                    HTTPStatus.CONFLICT,
-                    "The job accepts no tasks (`batch_not_open`), or the upload cannot be used "
-                    "(`upload_missing`, `upload_already_used`).",
-                    Problem,
-                    MEDIA_TYPE,
-                ),
-                ResponseSpec(
-                    HTTPStatus.UNPROCESSABLE_ENTITY, "A field is invalid.", Problem, MEDIA_TYPE
-                ),
-            ),
-        ),
-        Route(
-            methods=("GET",),
-            path=f"{JOB}/failures",
-            name="batch_failures",
-            summary="The error codes of a run's failed tasks, with counts.",
-            description=f"If a run has more than {FAILURES_COUNTED_MAX:,} failed tasks, only the "
-            f"first {FAILURES_COUNTED_MAX:,} are counted.",
-            handler=tasks.failures,
-            access=Scope.READ,
-            tag="batches",
-            parameters=(JOB_ID, RUN_OR_ALL),
-            responses=(ResponseSpec(HTTPStatus.OK, "The codes.", schemas.TaskFailures),),
-        ),
-        Route(
-            methods=("GET",),
-            path=TASK_PATH,
-            name="batch_task",
-            summary="A task with its input, result and artifacts.",
-            handler=tasks.show,
-            access=Scope.READ,
-            tag="batches",
-            parameters=(JOB_ID, TASK_ID),
-            responses=(ResponseSpec(HTTPStatus.OK, "The task.", schemas.WholeTask),),
-        ),
-        Route(
-            methods=("GET",),
-            path=f"{TASK_PATH}/result",
-            name="batch_task_result",
-            summary="The result of a succeeded task, alone.",
-            handler=tasks.result,
-            access=Scope.READ,
-            tag="batches",
-            parameters=(JOB_ID, TASK_ID),
-            responses=(ResponseSpec(HTTPStatus.OK, "The result.", schema={}),),
-        ),
-        explain_route(
-            TASK_PATH,
-            "explain_batch_task",
-            tasks.explain,
-            tag="batches",
-            parameters=(JOB_ID, TASK_ID),
-        ),
-    ]
-
-
-PREFER: Final = Parameter("Prefer", "header", "`respond-async`, `handling=strict` (RFC 7240).")
-TASK_ID: Final = Parameter(
-    "task_id",
-    "path",
-    "The task's id: 32 hexadecimal digits.",
-    {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-)
-_STATUS: Final = Parameter(
-    "status", "query", "Only tasks of this status.", {"type": "string", "enum": _STATUSES}
-)
-
-
-class TaskFinder:
-    """Finds the task in a path, for the routes of its files, which are kept as long as the job."""
-
-    def __init__(self, jobs: BatchJobs) -> None:
-        self._jobs = jobs
+    # Files, which are kept as long as the job
 
     async def job(self, request: Request, _: Scope) -> ArtifactOwner:
-        view = await self._jobs.found(request)
-        task = await self._jobs.batches.tasks.get(view, request.params["task_id"])
+        """The task in a path, for the routes of its files."""
+        view, task = await self._task(request)
         return ArtifactOwner(
             org=view.org,
             job=task.uuid,
@@ -384,26 +248,9 @@ class TaskFinder:
             return None
         return record
 
+    # Lists whose ingest failed
 
-def file_routes(jobs: BatchJobs) -> list[Route]:
-    return artifact_routes(
-        jobs.server,
-        TaskFinder(jobs),
-        path=TASK_PATH,
-        name="batch_task",
-        tag="batches",
-        parameters=(JOB_ID, TASK_ID),
-        shown_id=lambda task: task.hex,
-    )
-
-
-class DeadLetterRoutes:
-    """The routes under /v1/dlq."""
-
-    def __init__(self, jobs: BatchJobs) -> None:
-        self._jobs = jobs
-
-    async def page(self, request: Request) -> Response:
+    async def dead_letters(self, request: Request) -> Response:
         """List dead letters: of all the organisation's jobs for an admin, else of the caller's."""
         principal, asked = request.principal, read_page(request)
         found = await self._jobs.batches.dead_letters.page(
@@ -428,39 +275,127 @@ class DeadLetterRoutes:
         return json_response(shown, HTTPStatus.ACCEPTED, [location])
 
 
-def dead_letter_routes(jobs: BatchJobs) -> list[Route]:
-    letters = DeadLetterRoutes(jobs)
+TASK_ID: Final = Parameter(
+    "task_id",
+    "path",
+    "The task's id: 32 hexadecimal digits.",
+    {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+)
+_OF_TASK: Final = (JOB_ID, TASK_ID)
+_STATUS: Final = Parameter(
+    "status", "query", "Only tasks of this status.", {"type": "string", "enum": _STATUSES}
+)
+_PREFER: Final = Parameter("Prefer", "header", "`respond-async`, `handling=strict` (RFC 7240).")
+_NOT_OPEN: Final = refusal(
+    HTTPStatus.CONFLICT,
+    "The job accepts no tasks (`batch_not_open`), or the upload cannot be used "
+    "(`upload_missing`, `upload_already_used`).",
+)
+
+
+def routes(jobs: BatchJobs) -> list[Route]:
+    tasks = TaskRoutes(jobs)
     return [
-        Route(
-            methods=("GET",),
-            path=DLQ,
-            name="dead_letters",
-            summary="Lists whose ingest failed, newest first.",
+        batch_route(
+            "GET",
+            _PATH,
+            "batch_tasks",
+            "The tasks of a run, or of the job as a whole; all, or those of one status.",
+            tasks.page,
+            ResponseSpec(HTTPStatus.OK, "A page of tasks.", schemas.TaskPage),
+            description="For the job as a whole (`run=all`), each task is listed once, with its "
+            "latest result. With a status, a page may be short although it is not the last.",
+            parameters=(JOB_ID, RUN_OR_ALL, _STATUS, cursor_parameter(ANY_CURSOR), LIMIT),
+        ),
+        batch_route(
+            "POST",
+            _PATH,
+            "add_batch_tasks",
+            "Add tasks to an open job.",
+            tasks.add,
+            ResponseSpec(
+                HTTPStatus.OK,
+                "The idempotency key was known: nothing was added.",
+                schemas.BatchJob,
+                headers=TICKET_HEADERS,
+            ),
+            ResponseSpec(HTTPStatus.CREATED, "The tasks exist.", schemas.BatchJob),
+            ResponseSpec(HTTPStatus.ACCEPTED, "A worker ingests the tasks.", schemas.BatchJob),
+            PLAN_INACTIVE,
+            _NOT_OPEN,
+            INVALID_FIELD,
+            parameters=(JOB_ID, *IDEMPOTENCY_PARAMETERS, _PREFER),
+            body=RequestBody(
+                "Tasks, up to 1 MiB; or a list of tasks, up to 10 GB.",
+                MoreTasks,
+                also={task_lists.MEDIA_TYPE: task_lists.SCHEMA},
+            ),
+        ),
+        batch_route(
+            "GET",
+            f"{JOB}/failures",
+            "batch_failures",
+            "The error codes of a run's failed tasks, with counts.",
+            tasks.failures,
+            ResponseSpec(HTTPStatus.OK, "The codes.", schemas.TaskFailures),
+            description=f"If a run has more than {FAILURES_COUNTED_MAX:,} failed tasks, only the "
+            f"first {FAILURES_COUNTED_MAX:,} are counted.",
+            parameters=(JOB_ID, RUN_OR_ALL),
+        ),
+        batch_route(
+            "GET",
+            TASK_PATH,
+            "batch_task",
+            "A task with its input, result and artifacts.",
+            tasks.show,
+            ResponseSpec(HTTPStatus.OK, "The task.", schemas.WholeTask),
+            parameters=_OF_TASK,
+        ),
+        batch_route(
+            "GET",
+            f"{TASK_PATH}/result",
+            "batch_task_result",
+            "The result of a succeeded task, alone.",
+            tasks.result,
+            ResponseSpec(HTTPStatus.OK, "The result.", schema={}),
+            parameters=_OF_TASK,
+        ),
+        explain_route(
+            TASK_PATH, "explain_batch_task", tasks.explain, tag="batches", parameters=_OF_TASK
+        ),
+        *artifact_routes(
+            jobs.server,
+            tasks,
+            path=TASK_PATH,
+            name="batch_task",
+            tag="batches",
+            parameters=_OF_TASK,
+            shown_id=lambda task: task.hex,
+        ),
+        batch_route(
+            "GET",
+            DLQ,
+            "dead_letters",
+            "Lists whose ingest failed, newest first.",
+            tasks.dead_letters,
+            ResponseSpec(HTTPStatus.OK, "A page of lists.", schemas.DeadLetterPage),
             description="An admin sees those of all jobs of the organisation; others see those of "
             "their own.",
-            handler=letters.page,
-            access=Scope.READ,
-            tag="batches",
             parameters=PAGE_PARAMETERS,
-            responses=(ResponseSpec(HTTPStatus.OK, "A page of lists.", schemas.DeadLetterPage),),
         ),
-        Route(
-            methods=("POST",),
-            path=f"{DLQ}/{{id}}/redrive",
-            name="redrive",
-            summary="Retry the ingest of a list, from where it stopped.",
-            handler=letters.redrive,
-            access=Scope.SUBMIT,
-            tag="batches",
-            parameters=(Parameter("id", "path", "The dead letter's id.", ULID),),
-            responses=(
-                ResponseSpec(
-                    HTTPStatus.ACCEPTED,
-                    "A worker ingests it.",
-                    schemas.DeadLetterItem,
-                    headers={"Location": "The URL of its job."},
-                ),
-                PLAN_INACTIVE,
+        batch_route(
+            "POST",
+            f"{DLQ}/{{id}}/redrive",
+            "redrive",
+            "Retry the ingest of a list, from where it stopped.",
+            tasks.redrive,
+            ResponseSpec(
+                HTTPStatus.ACCEPTED,
+                "A worker ingests it.",
+                schemas.DeadLetterItem,
+                headers={"Location": "The URL of its job."},
             ),
+            PLAN_INACTIVE,
+            parameters=(Parameter("id", "path", "The dead letter's id.", ULID),),
         ),
     ]

@@ -195,21 +195,15 @@ SELECT d.id FROM deleted AS d
 
 -- name: find_existing
 -- The batch that prevented an insert: it has the same id (our own statement, sent twice), or the same
--- idempotency key.
+-- idempotency key. Without :batch, the one that holds the key.
 SELECT b.id, b.fingerprint
 FROM batches AS b
-WHERE b.org_id = :org AND b.id = :batch
+WHERE b.org_id = :org AND b.id = :batch::uuid
 UNION ALL
 SELECT b.id, b.fingerprint
 FROM batches AS b
 WHERE b.org_id = :org AND b.idempotency_key = :idempotency_key
 LIMIT 1
-
--- name: find_key
--- The batch that holds an idempotency key.
-SELECT b.id, b.fingerprint
-FROM batches AS b
-WHERE b.org_id = :org AND b.idempotency_key = :idempotency_key
 
 -- name: find_part
 -- The part of a batch that prevented an insert: it has the same id (our own statement, sent twice), or
