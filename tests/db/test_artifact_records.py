@@ -10,7 +10,7 @@ from coatcheck.domain.artifacts import ArtifactRecord, BlobToDelete, Disposal
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
-from coatcheck.products.batches import removal
+from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.repository import BatchRepository
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
@@ -179,10 +179,15 @@ async def test_tasks_that_are_removed_leave_records_that_are_closed(
     assert there is not None
     assert there.queue_key == "", "its flow tells of its payload"
     await batches.delete(to_text(made.batch), org=made.org)
-    [deleted] = await removal.deleted(worker.line, None, 10)
-    [run] = await removal.runs(worker.line, deleted)
-    tasks = removal.last_tasks(run, 2)
-    await removal.delete_tasks(worker.line, made.org, run, tasks)
+    await sql.fetch(
+        worker.line,
+        "removal/delete_tasks",
+        org=made.org,
+        run=made.run,
+        ids=[made.task(1), made.task(2)],
+        tasks_before=3,
+        tasks_after=1,
+    )
     record = await artifacts.record(worker.line, made.org, made.task(2), "file")
     assert record is not None
     assert [copy.disposal for copy in record.copies] == [Disposal.BATCH_REMOVED]

@@ -20,9 +20,9 @@ from coatcheck.domain.listing import PageQuery
 from coatcheck.domain.states import TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import ingest_repository as batch_ingest
-from coatcheck.products.batches import removal
 from coatcheck.products.batches.maintenance import RunCompleter
 from coatcheck.products.batches.model import (
+    ABANDONED_BATCH_SECONDS,
     BatchAlreadyEnded,
     BatchNotOpen,
     BatchState,
@@ -540,9 +540,10 @@ async def test_a_batch_whose_list_failed_is_removed_when_nobody_cares(
     await connection.execute(
         "UPDATE batch_parts SET state = 'failed', error_code = 'x', error_message = 'y'"
     )
-    assert await removal.expire(line, 10) == 0
+    expiring = {"batches_max": 10, "abandoned_seconds": float(ABANDONED_BATCH_SECONDS)}
+    assert await sql.fetch(line, "removal/expire", **expiring) == []
     await connection.execute("UPDATE batch_parts SET updated_at = now() - interval '15 days'")
-    assert await removal.expire(line, 10) == 1
+    assert len(await sql.fetch(line, "removal/expire", **expiring)) == 1
     with pytest.raises(JobNotFound):
         await look(batches, new.uuid)
 
@@ -556,11 +557,13 @@ async def test_an_open_batch_is_closed_when_nothing_was_added_for_long(
     await connection.execute(
         "UPDATE runs SET created_at = now() - interval '15 days' WHERE id = $1", idle.run
     )
-    assert await removal.close_idle(line, 10) == 0  # something was added since
+    closing = {"runs_max": 10, "seconds": float(ABANDONED_BATCH_SECONDS)}
+    # Something was added since.
+    assert await sql.fetch(line, "removal/close_idle", **closing) == []
     await connection.execute(
         "UPDATE batch_parts SET created_at = now() - interval '15 days' WHERE run_id = $1", idle.run
     )
-    assert await removal.close_idle(line, 10) == 1
+    assert len(await sql.fetch(line, "removal/close_idle", **closing)) == 1
     assert (await look(batches, fresh.uuid)).status is BatchState.OPEN
     await finish_all(worker, 2)
     await batch_ingest.latch_missed(line, 10)

@@ -13,7 +13,7 @@ from coatcheck.db.notifications import CANCEL, NotificationListener, Notifier
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State, TransitionEvent
 from coatcheck.maintenance.usage import UsageRollup
-from coatcheck.products.batches import maintenance, removal
+from coatcheck.products.batches import maintenance
 from coatcheck.products.batches.maintenance import BatchCanceller, RunCompleter
 from coatcheck.products.batches.model import BatchState
 from coatcheck.products.batches.queries import sql
@@ -187,12 +187,11 @@ async def test_a_chunk_that_is_being_written_is_waited_for_and_counted(
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 4, latched=False, part_state="pending")
     await cancel(batches, made)
-    run = removal.CancellingRun(ORG, made.run, made.batch)
     async with connected(dsn) as writer:
         writing = writer.transaction()
         await writing.start()
         await writer.execute("UPDATE runs SET tasks = 9 WHERE id = $1", made.run)
-        ending = asyncio.create_task(removal.end_ingest(line, run))
+        ending = asyncio.create_task(sql.fetch(line, "removal/end_ingest", org=ORG, run=made.run))
         await eventually_async(
             lambda: connection.fetchval(
                 "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

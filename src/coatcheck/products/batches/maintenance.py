@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import ClassVar, Final
-
-import asyncpg
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final, NamedTuple
+from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import upload_of, uploads_of
 from coatcheck.blobs.pieces import delete_pieces
-from coatcheck.core.queries import uploads
+from coatcheck.core.queries import limits, uploads
 from coatcheck.crash import crash_point
-from coatcheck.db.connection import Connection
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.notifications import CANCEL, CHANGED, READY, Notifier
+from coatcheck.db.queries import in_transaction
 from coatcheck.domain.errors import BlobStoreUnavailable
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
@@ -23,18 +23,19 @@ from coatcheck.maintenance.loop import Loop
 from coatcheck.maintenance.retention import BlobKind, OrphanBlobSweeper, whole
 from coatcheck.products.batches import export_repository as batch_exports
 from coatcheck.products.batches import ingest_repository as ingest
-from coatcheck.products.batches import removal, repository
+from coatcheck.products.batches import repository
 from coatcheck.products.batches.ingest_repository import LostPart, ingest_job
 from coatcheck.products.batches.model import (
+    ABANDONED_BATCH_SECONDS,
     INGEST_ENDPOINT,
     BatchFailure,
     export_of,
     exports_of,
     list_of_piece,
     lists_of,
+    task_id,
 )
 from coatcheck.products.batches.queries import sql
-from coatcheck.products.batches.removal import CancellingRun, DeletedBatch, OldRun
 from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
@@ -100,6 +101,14 @@ TASKS_MAX: Final = 1_000
 _CANCEL_POLL_SECONDS: Final = 1.0
 
 
+class CancellingRun(NamedTuple):
+    """A cancelled run that has not completed."""
+
+    org: str
+    uuid: UUID
+    batch: UUID
+
+
 class BatchCanceller(Loop):
     """Ends the tasks of cancelled runs.
 
@@ -118,20 +127,31 @@ class BatchCanceller(Loop):
         self._after: CancellingRun | None = None
 
     async def tick(self) -> float:
-        runs = await removal.cancelling(self._db, self._after, CANCEL_RUNS_MAX)
+        after = self._after or CancellingRun("", UUID(int=0), UUID(int=0))
+        rows = await sql.fetch(
+            self._db,
+            "removal/cancelling",
+            after_org=after.org,
+            after_run=after.uuid,
+            rows_max=CANCEL_RUNS_MAX,
+        )
+        runs = [CancellingRun(*row) for row in rows]
         self._after = runs[-1] if len(runs) == CANCEL_RUNS_MAX else None
         cancelled = [await self._end_tasks(run) for run in runs]
         more = self._after is not None or any(count >= TASKS_MAX for count in cancelled)
         return 0.0 if more else _CANCEL_POLL_SECONDS
 
     async def _end_tasks(self, run: CancellingRun) -> int:
-        await removal.end_ingest(self._db, run)
-        cancelled, lane = await removal.cancel_waiting(self._db, run, TASKS_MAX)
+        db, of_run = self._db, {"org": run.org, "run": run.uuid}
+        await sql.fetch(db, "removal/end_ingest", **of_run)
+        waiting = await sql.fetch(db, "removal/cancel_waiting", **of_run, rows_max=TASKS_MAX)
+        cancelled: int
+        ((cancelled, lane),) = waiting
         if lane is not None:
             self._job_stats.moved(run.org, lane, State.CANCELLED, jobs=cancelled)
-        asked = await removal.request_cancel(self._db, run, TASKS_MAX)
+        asked = await sql.fetch(db, "removal/request_cancel", **of_run, rows_max=TASKS_MAX)
         if asked:
-            self._notifier.notify(CANCEL, [f"{task.boot}:{task.uuid.hex}" for task in asked])
+            self._notifier.notify(CANCEL, [f"{task['boot']}:{task['id'].hex}" for task in asked])
         if asked or cancelled:
             self._notifier.notify(CHANGED, [run.batch.hex])
         return max(cancelled, len(asked))
@@ -139,11 +159,28 @@ class BatchCanceller(Loop):
 
 BATCHES_MAX: Final = 5
 _EXPIRED_MAX: Final = 100
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTS_MAX: Final = 20
 _EXPORTS_MAX: Final = 100
 _REMOVE_POLL_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.02
 """The pause between two chunks, which leaves the disk to others."""
+
+
+class DeletedBatch(NamedTuple):
+    """A deleted batch, whose data is being removed. Callers cannot read it."""
+
+    org: str
+    uuid: UUID
+    deleted_at: datetime
+
+
+class OldRun(NamedTuple):
+    """A run of a deleted batch. If it ``is_quiet``, nothing in it changes any more."""
+
+    uuid: UUID
+    tasks: int
+    is_quiet: bool
 
 
 class BatchRemover(Loop):
@@ -163,9 +200,18 @@ class BatchRemover(Loop):
 
     async def tick(self) -> float:
         if self._after is None:
-            await removal.expire(self._db, _EXPIRED_MAX)
-            await removal.close_idle(self._db, _EXPIRED_MAX)
-        batches = await removal.deleted(self._db, self._after, BATCHES_MAX)
+            most, seconds = _EXPIRED_MAX, float(ABANDONED_BATCH_SECONDS)
+            await sql.fetch(self._db, "removal/expire", batches_max=most, abandoned_seconds=seconds)
+            await sql.fetch(self._db, "removal/close_idle", runs_max=most, seconds=seconds)
+        after = self._after or DeletedBatch("", UUID(int=0), _LONG_AGO)
+        rows = await sql.fetch(
+            self._db,
+            "removal/deleted",
+            after_time=after.deleted_at,
+            after_batch=after.uuid,
+            rows_max=BATCHES_MAX,
+        )
+        batches = [DeletedBatch(*row) for row in rows]
         self._after = batches[-1] if len(batches) == BATCHES_MAX else None
         moved = False
         failed: BlobStoreUnavailable | None = None
@@ -180,12 +226,12 @@ class BatchRemover(Loop):
 
     async def _step(self, batch: DeletedBatch) -> bool:
         """Remove some of a batch. Returns whether the next step can follow at once."""
-        if await removal.cancel_runs(self._db, batch):
+        if await self._cancel_runs(batch):
             self._notifier.notify(READY, None)
-        runs = await removal.runs(self._db, batch)
-        for run in runs:
-            if not run.is_quiet:
-                return False  # BatchCanceller is still ending its tasks
+        of_batch = {"org": batch.org, "batch": batch.uuid}
+        runs = [OldRun(*row) for row in await sql.fetch(self._db, "removal/runs", **of_batch)]
+        if not all(run.is_quiet for run in runs):
+            return False  # BatchCanceller is still ending its tasks
         for run in runs:
             if run.tasks:
                 await self._remove_tasks(batch, run)
@@ -195,16 +241,41 @@ class BatchRemover(Loop):
         for run in runs:
             if await self._remove_parts(batch, run):
                 return True
-        if await removal.finish(self._db, batch):
+        if await sql.value(self._db, "removal/finish", **of_batch):
             _log.info("removed a batch", extra={"batch_id": to_text(batch.uuid)})
             return True
         return False  # the usage rollup has not summed up what its tasks used yet
 
+    async def _cancel_runs(self, batch: DeletedBatch) -> bool:
+        """Cancel the batch's runs that have not ended, so that nobody claims their tasks. Returns
+        whether there were any."""
+
+        async def cancel(connection: RawConnection) -> bool:
+            rows = await sql.fetch(
+                connection, "removal/cancel_runs", org=batch.org, batch=batch.uuid
+            )
+            for row in rows:
+                await limits.stop_run(connection, batch.org, row["id"])
+            return bool(rows)
+
+        return await in_transaction(self._db, cancel)
+
     async def _remove_tasks(self, batch: DeletedBatch, run: OldRun) -> None:
-        tasks = removal.last_tasks(run, TASKS_MAX)
-        await self._blobs.delete(await removal.task_blobs(self._db, batch.org, tasks))
+        """Remove the last tasks that a run still has: their blobs, then everything else."""
+        left = max(0, run.tasks - TASKS_MAX)
+        tasks = [UUID(bytes=task_id(run.uuid, index)) for index in range(left, run.tasks)]
+        blobs = await sql.fetch(self._db, "removal/task_blobs", org=batch.org, ids=tasks)
+        await self._blobs.delete([row["blob_key"] for row in blobs])
         crash_point("batch.remove_chunk_deleted")
-        await removal.delete_tasks(self._db, batch.org, run, tasks)
+        await sql.fetch(
+            self._db,
+            "removal/delete_tasks",
+            org=batch.org,
+            run=run.uuid,
+            ids=tasks,
+            tasks_before=run.tasks,
+            tasks_after=left,
+        )
 
     async def _remove_exports(self, batch: DeletedBatch) -> bool:
         exports = await sql.fetch(
@@ -214,14 +285,24 @@ class BatchRemover(Loop):
         return bool(exports)
 
     async def _remove_parts(self, batch: DeletedBatch, run: OldRun) -> bool:
-        parts = await removal.parts(self._db, batch.org, run, _PARTS_MAX)
+        parts = await sql.fetch(
+            self._db, "removal/parts", org=batch.org, run=run.uuid, rows_max=_PARTS_MAX
+        )
+        if not parts:
+            return False
         for part in parts:
-            if part.source == "pieces" and part.source_key is not None:
-                await delete_pieces(self._blobs, part.source_key)
-        await self._blobs.delete([part.upload_key for part in parts if part.upload_key is not None])
-        if parts:
-            await removal.delete_parts(self._db, batch.org, parts)
-        return bool(parts)
+            if part["source"] == "pieces" and part["source_key"] is not None:
+                await delete_pieces(self._blobs, part["source_key"])
+        keys = [part["upload_key"] for part in parts]
+        await self._blobs.delete([key for key in keys if key is not None])
+        await sql.fetch(
+            self._db,
+            "removal/delete_parts",
+            org=batch.org,
+            parts=[part["id"] for part in parts],
+            uploads=[part["upload_id"] for part in parts if part["upload_id"] is not None],
+        )
+        return True
 
 
 _EXPORT_ROWS_MAX: Final = 100
@@ -248,9 +329,7 @@ class ExportExpirer(Loop):
         return 0.0 if rows_max in (len(failed), len(expired)) else _EXPORT_POLL_SECONDS
 
 
-async def _delete_exports(
-    db: Connection, blobs: BlobContainer, exports: Sequence[asyncpg.Record]
-) -> None:
+async def _delete_exports(db: Connection, blobs: BlobContainer, exports: Sequence[Any]) -> None:
     """Delete exports that callers cannot read any more. Their blobs go first: a row that is left
     causes a retry."""
     if not exports:

@@ -419,7 +419,6 @@ class TaskView:
     error_code: str | None
     error_message: str | None
     result: bytes | None
-    input: bytes | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -428,6 +427,8 @@ class TaskView:
     """The length of the result, also if the result itself was left out."""
     position: int
     """Its number in the batch, which is the same in every run that repeats it."""
+    input: bytes | None = None
+    """Its payload, if it was read alone."""
 
     @property
     def result_is_left_out(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, get_args
 
 import msgspec
@@ -14,25 +14,54 @@ from coatcheck.http.routing import Parameter
 from coatcheck.products.batches import schemas
 from coatcheck.products.batches.schemas import NewBatchBody
 
-_PLAIN: Final = (
-    "service",
-    "endpoint",
-    "version",
-    "type",
-    "async",
-    "lane",
-    "concurrency",
-    "webhook_url",
-    "keep_seconds",
-    "retries",
-)
+
+def _choice(values: Iterable[str]) -> dict[str, Any]:
+    return {"type": "string", "enum": [*values]}
+
+
+def _integer(least: int, most: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+_TEXT: Final = {"type": "string"}
+_PER_SECOND: Final = {"type": "number", "minimum": schemas.RATE_MIN, "maximum": schemas.RATE_MAX}
+_EVENTS: Final = ", ".join(f"`{event}`" for event in get_args(schemas.WebhookEvent))
+_REQUIRED: Final = ("service", "endpoint")
 _RATE: Final = {
     "rate_per_second": "per_second",
     "rate_key": "key",
     "rate_key_per_second": "key_per_second",
 }
-_REQUIRED: Final = ("service", "endpoint")
-NAMES: Final = (*_PLAIN, *_RATE, "webhook_events", "metadata")
+_OPTIONS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "service": ("the service that runs the tasks", _TEXT),
+    "endpoint": ("the endpoint's path or key", _TEXT),
+    "version": ("the service's version", _integer(1, 9_999)),
+    "type": ("whether more tasks may be added", _choice(get_args(schemas.Type))),
+    "async": ("a worker ingests it, even if it is short", {"type": "boolean"}),
+    "lane": ("the tasks' lane", _choice(lane.value for lane in Lane)),
+    "concurrency": (
+        "how many of its tasks run at the same time, at most",
+        _integer(1, schemas.CONCURRENCY_MAX),
+    ),
+    "rate_per_second": ("how many tasks start per second", _PER_SECOND),
+    "rate_key": ("the field of a task that is its rate key", _TEXT),
+    "rate_key_per_second": (
+        "how many tasks with the same rate key start per second",
+        _PER_SECOND,
+    ),
+    "webhook_url": ("the URL that receives its webhooks", _TEXT),
+    "webhook_events": (f"the events to send, separated by commas: {_EVENTS}", _TEXT),
+    "metadata": ("any JSON object, returned with the job", _TEXT),
+    "keep_seconds": (
+        "how long the job is kept after its end",
+        _integer(0, schemas.KEEP_SECONDS_MAX),
+    ),
+    "retries": ("how often a failed task is retried", _integer(0, 1_000)),
+}
+PARAMETERS: Final = [
+    Parameter(name, "query", f"For a list: {text}" + ("" if text.endswith("`") else "."), schema)
+    for name, (text, schema) in _OPTIONS.items()
+]
 
 
 def read_options(query: Mapping[str, str]) -> NewBatchBody:
@@ -43,12 +72,12 @@ def read_options(query: Mapping[str, str]) -> NewBatchBody:
     fields: dict[str, Any] = {}
     rate: dict[str, Any] = {}
     for name, text in query.items():
-        if name in _PLAIN:
-            fields[name] = text
-        elif name in _RATE:
+        if name in _RATE:
             rate[_RATE[name]] = text
         elif name == "webhook_events":
             fields[name] = text.split(",")
+        elif name in _OPTIONS and name != "metadata":
+            fields[name] = text
     if rate:
         fields["rate"] = rate
     try:
@@ -61,7 +90,7 @@ def read_options(query: Mapping[str, str]) -> NewBatchBody:
 def refuse_options(query: Mapping[str, str]) -> None:
     """Refuse options in the query of a JSON body, where they would have no effect."""
     for name in query:
-        if name in NAMES:
+        if name in _OPTIONS:
             raise InvalidParameter(name, "belongs in the body, unless that is a list of tasks")
 
 
@@ -84,67 +113,3 @@ def _invalid_option(message: str) -> InvalidParameter:
     query_names = {f"rate.{inner}": outer for outer, inner in _RATE.items()}
     field = query_names.get(place, place.partition("[")[0] or "query")
     return InvalidParameter(field, issue[:1].lower() + issue[1:])
-
-
-def _integer(least: int, most: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": least, "maximum": most}
-
-
-_PER_SECOND: Final = {"type": "number", "minimum": schemas.RATE_MIN, "maximum": schemas.RATE_MAX}
-
-PARAMETERS: Final = (
-    Parameter("service", "query", "For a list: the service that runs the tasks."),
-    Parameter("endpoint", "query", "For a list: the endpoint's path or key."),
-    Parameter("version", "query", "For a list: the service's version.", _integer(1, 9_999)),
-    Parameter(
-        "type",
-        "query",
-        "For a list: whether more tasks may be added.",
-        {"type": "string", "enum": list(get_args(schemas.Type))},
-    ),
-    Parameter(
-        "async",
-        "query",
-        "For a list: a worker ingests it, even if it is short.",
-        {"type": "boolean"},
-    ),
-    Parameter(
-        "lane",
-        "query",
-        "For a list: the tasks' lane.",
-        {"type": "string", "enum": [lane.value for lane in Lane]},
-    ),
-    Parameter(
-        "concurrency",
-        "query",
-        "For a list: how many of its tasks run at the same time, at most.",
-        _integer(1, schemas.CONCURRENCY_MAX),
-    ),
-    Parameter(
-        "rate_per_second", "query", "For a list: how many tasks start per second.", _PER_SECOND
-    ),
-    Parameter("rate_key", "query", "For a list: the field of a task that is its rate key."),
-    Parameter(
-        "rate_key_per_second",
-        "query",
-        "For a list: how many tasks with the same rate key start per second.",
-        _PER_SECOND,
-    ),
-    Parameter("webhook_url", "query", "For a list: the URL that receives its webhooks."),
-    Parameter(
-        "webhook_events",
-        "query",
-        "For a list: the events to send, separated by commas: "
-        + ", ".join(f"`{event}`" for event in get_args(schemas.WebhookEvent)),
-    ),
-    Parameter("metadata", "query", "For a list: any JSON object, returned with the job."),
-    Parameter(
-        "keep_seconds",
-        "query",
-        "For a list: how long the job is kept after its end.",
-        _integer(0, schemas.KEEP_SECONDS_MAX),
-    ),
-    Parameter(
-        "retries", "query", "For a list: how often a failed task is retried.", _integer(0, 1_000)
-    ),
-)

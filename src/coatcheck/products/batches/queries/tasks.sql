@@ -46,13 +46,7 @@ LIMIT :codes_max
 -- name: get
 -- One task of a batch, of any run, with its payload, and its result unless that is long:
 -- jobs/result reads long results.
-SELECT j.id, j.task_index, j.custom_id, j.state::text AS state,
-       j.failures + j.crashes
-           + CASE WHEN j.lease IS NOT NULL OR j.state = 'completed' THEN 1 ELSE 0 END AS attempts,
-       j.error_code, j.error_message,
-       CASE WHEN octet_length(j.result) <= :result_bytes_max::integer THEN j.result END AS result,
-       j.payload AS input, j.created_at, j.started_at, j.finished_at, j.run_id,
-       octet_length(j.result) AS result_bytes, /* include tasks/position */ AS position
+SELECT /* include tasks/view_columns */, j.payload AS input
 FROM jobs AS j
 JOIN runs AS r ON r.org_id = j.org_id AND r.id = j.run_id AND r.group_id = :batch
 WHERE j.org_id = :org AND j.id = :task
@@ -175,13 +169,13 @@ ORDER BY j.task_index
 LIMIT :limit
 
 -- name: view_columns
--- The columns of a task in a page, in the order of TaskView. Long results are left out, with their
--- length; inputs are left out, because callers have them.
+-- The columns of a task, in the order of TaskView but without its input: callers have it, and pages
+-- leave it out. Long results are left out, with their length.
 j.id, j.task_index, j.custom_id, j.state::text AS state,
        j.failures + j.crashes
            + CASE WHEN j.lease IS NOT NULL OR j.state = 'completed' THEN 1 ELSE 0 END AS attempts,
        j.error_code, j.error_message,
        CASE WHEN octet_length(j.result) <= :result_bytes_max::integer THEN j.result END AS result,
-       NULL::bytea AS input, j.created_at, j.started_at, j.finished_at, j.run_id,
+       j.created_at, j.started_at, j.finished_at, j.run_id,
        octet_length(j.result) AS result_bytes,
        /* include tasks/position */ AS position
