@@ -34,18 +34,19 @@ def test_an_endpoint_holds_what_was_declared_and_defaults_for_the_rest() -> None
     docs = Service("docs")
     docs.post("/analyze")(analyze)
     endpoint = docs.endpoints["post__analyze"]
-    assert (endpoint.service, endpoint.key, endpoint.name) == (
+    spec = endpoint.spec
+    assert (spec.service, spec.key, endpoint.name) == (
         "docs",
         "post__analyze",
         "docs.post__analyze",
     )
-    assert (endpoint.method, endpoint.path, endpoint.lane) == ("post", "/analyze", Lane.STANDARD)
-    assert endpoint.timeout_seconds == 300.0
-    assert endpoint.retries is None
-    assert endpoint.concurrency is None
-    assert endpoint.keep_completed_seconds is None
-    assert endpoint.keep_failed_seconds is None
-    assert endpoint.async_eligible
+    assert (spec.method, spec.path, spec.lane) == ("POST", "/analyze", Lane.STANDARD)
+    assert spec.timeout_seconds == 300.0
+    assert spec.retries is None
+    assert spec.concurrency is None
+    assert spec.keep_completed_seconds is None
+    assert spec.keep_failed_seconds is None
+    assert spec.async_eligible
     assert endpoint.function is analyze
     assert endpoint.job_parameter == "job"
 
@@ -66,13 +67,14 @@ def test_every_option_reaches_the_endpoint() -> None:
         async_eligible=False,
     )(count)
     endpoint = docs.endpoints["put__count"]
-    assert endpoint.lane is Lane.BULK
-    assert endpoint.timeout_seconds == 5.0
-    assert endpoint.retries == 0
-    assert endpoint.isolated
-    assert (endpoint.memory_mb, endpoint.cpu_seconds, endpoint.concurrency) == (512, 10, 3)
-    assert (endpoint.keep_completed_seconds, endpoint.keep_failed_seconds) == (0.0, 60.5)
-    assert not endpoint.async_eligible
+    spec = endpoint.spec
+    assert spec.lane is Lane.BULK
+    assert spec.timeout_seconds == 5.0
+    assert spec.retries == 0
+    assert endpoint.kind == "isolated"
+    assert (endpoint.memory_mb, endpoint.cpu_seconds, spec.concurrency) == (512, 10, 3)
+    assert (spec.keep_completed_seconds, spec.keep_failed_seconds) == (0.0, 60.5)
+    assert not spec.async_eligible
     assert endpoint.job_parameter is None
 
 

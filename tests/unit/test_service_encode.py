@@ -16,16 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coatcheck.service import Service
-
-service = Service("test")
-
-
-@service.post("/")
-def handler() -> None: ...
-
-
-encode = service.endpoints["post__"].encode
+from coatcheck.encoding import encode
 
 
 class Model(pydantic.BaseModel):

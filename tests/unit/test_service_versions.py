@@ -126,7 +126,7 @@ def test_an_endpoint_is_for_the_platforms_users_and_waits_half_a_minute() -> Non
     async def analyze() -> None: ...
 
     endpoint = docs.endpoints["post__analyze"]
-    assert (endpoint.auth, endpoint.sync_timeout_seconds) == ("platform", 30.0)
+    assert (endpoint.spec.auth, endpoint.spec.sync_timeout_seconds) == ("platform", 30.0)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 60.5, float("nan"), True])

@@ -25,7 +25,6 @@ from coatcheck.domain.states import (
     Retryable,
     Unreachable,
 )
-from coatcheck.encoding import encode
 from coatcheck.service import Service
 from coatcheck.worker.executors.outcomes import (
     log_error,
@@ -93,12 +92,12 @@ def test_a_code_is_bounded() -> None:
 
 
 def test_a_value_completes_the_job() -> None:
-    assert outcome_of_value({"a": 1}, encode) == Completed(b'{"a":1}')
+    assert outcome_of_value({"a": 1}) == Completed(b'{"a":1}')
 
 
 @pytest.mark.parametrize("value", [object(), "\ud800", {(1, 2): 3}])
 def test_a_value_that_is_not_json_fails_the_job_for_good(value: Any) -> None:
-    outcome = outcome_of_value(value, encode)
+    outcome = outcome_of_value(value)
     assert isinstance(outcome, Failed)
     assert outcome.code == "result_not_json"
 
@@ -106,8 +105,8 @@ def test_a_value_that_is_not_json_fails_the_job_for_good(value: Any) -> None:
 def test_a_result_over_the_bound_fails_the_job_for_good() -> None:
     quotes = 2
     largest = "x" * (RESULT_BYTES_MAX - quotes)
-    assert isinstance(outcome_of_value(largest, encode), Completed)
-    outcome = outcome_of_value(largest + "x", encode)
+    assert isinstance(outcome_of_value(largest), Completed)
+    outcome = outcome_of_value(largest + "x")
     assert isinstance(outcome, Failed)
     assert outcome.code == "result_too_large"
 

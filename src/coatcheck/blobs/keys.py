@@ -30,10 +30,7 @@ def artifact_key(deployment: UUID, job: UUID) -> str:
 
 def job_of(key: str) -> UUID | None:
     """The job that an artifact's blob belongs to, or None if the key has another form."""
-    parts = key.split("/")
-    if len(parts) != 4 or parts[0] != _ARTIFACTS:
-        return None
-    return id_of(parts[2])
+    return owner_of(key, _ARTIFACTS, 4)
 
 
 def inputs_of(deployment: UUID) -> str:
@@ -51,11 +48,8 @@ def input_key(deployment: UUID, job: UUID) -> str:
 
 def input_of_piece(blob_key: str) -> tuple[UUID, str] | None:
     """The job and the input key that a piece belongs to, or None if the key has another form."""
-    parts = blob_key.split("/")
-    if len(parts) != 5 or parts[0] != _INPUTS:
-        return None
-    job = id_of(parts[2])
-    return None if job is None else (job, "/".join(parts[:4]))
+    job = owner_of(blob_key, _INPUTS, 5)
+    return None if job is None else (job, blob_key.rpartition("/")[0])
 
 
 def uploads_of(deployment: UUID) -> str:
@@ -70,10 +64,7 @@ def upload_key(deployment: UUID, upload: UUID) -> str:
 
 def upload_of(key: str) -> UUID | None:
     """The upload that a blob belongs to, or None if the key has another form."""
-    parts = key.split("/")
-    if len(parts) != 3 or parts[0] != _UPLOADS:
-        return None
-    return id_of(parts[2])
+    return owner_of(key, _UPLOADS, 3)
 
 
 def user_folder(user: str) -> str:
@@ -87,9 +78,12 @@ def user_folder(user: str) -> str:
     return name
 
 
-def id_of(text: str) -> UUID | None:
-    """The id that a segment of a key is, or None."""
+def owner_of(key: str, kind: str, segments: int, at: int = 2) -> UUID | None:
+    """The id in segment ``at`` of a key, or None if the key is of another kind or form."""
+    parts = key.split("/")
+    if len(parts) != segments or parts[0] != kind:
+        return None
     try:
-        return from_text(text)
+        return from_text(parts[at])
     except InvalidId:
         return None

@@ -26,6 +26,7 @@ from coatcheck.client import ConflictError, JobDetails
 from coatcheck.domain import ids
 from coatcheck.domain.errors import InvalidInput, JobSignal, SettingsInvalid
 from coatcheck.domain.lanes import Lane
+from coatcheck.encoding import encode
 from coatcheck.job import DONE, Attachment, Chunk, Job, LogLine, ProgressReport, Report
 from coatcheck.service import Endpoint, load_services
 
@@ -41,7 +42,7 @@ class LocalRun:
         self._as_json = as_json
         self._folder = Path(tempfile.mkdtemp(prefix="coatcheck-replay-"))
         temp_dir = None
-        if endpoint.isolated:
+        if endpoint.kind == "isolated":
             temp_dir = self._folder / "temp"
             temp_dir.mkdir()
         self._job = Job(
@@ -58,11 +59,11 @@ class LocalRun:
 
     def to_its_end(self, *, breaks: bool, post_mortem: bool) -> bool:
         """Run the handler, print its result or where it failed; returns whether it succeeded."""
-        if self._endpoint.isolated:
+        if self._endpoint.kind == "isolated":
             warn("the handler runs in this process, without its memory and CPU limits")
         try:
             value = self._stopping_first() if breaks else self._call()
-            result = self._endpoint.encode(value)
+            result = encode(value)
         except bdb.BdbQuit:
             return False
         except Exception as error:  # noqa: BLE001 - any error of the handler is shown

@@ -141,11 +141,11 @@ class Preparer:
         self._retries = {str(lane): policy.retries for lane, policy in lanes.items()}
         self._defaults = {
             name: _Defaults(
-                str(endpoint.lane),
-                endpoint.retries,
-                endpoint.keep_completed_seconds,
-                endpoint.keep_failed_seconds,
-                endpoint.keep_input,
+                str(endpoint.spec.lane),
+                endpoint.spec.retries,
+                endpoint.spec.keep_completed_seconds,
+                endpoint.spec.keep_failed_seconds,
+                endpoint.spec.keep_input,
             )
             for name, endpoint in endpoints.items()
         }

@@ -9,6 +9,7 @@ be called although they are not public, and over plain http.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ssl import SSLContext
 from typing import Final
 
@@ -16,7 +17,7 @@ import httpx2
 
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress.resolver import NameNotFound, Resolver, shared_resolver
-from coatcheck.egress.transport import guarded_client
+from coatcheck.egress.transport import GuardedTransport
 from coatcheck.egress.urls import Address, Target, is_public, read_target
 from coatcheck.settings import Settings
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
@@ -87,8 +88,8 @@ class Guard:
             if not (trusted or self._allow):
                 _check_name(target.host)  # saves a look-up
             addresses = await self._resolve(target.host, org, timeout)
-        if not (trusted or self._all_listed(addresses, target.port)):
-            unlisted = [a for a in addresses if not self._lists(a, target.port)]
+        unlisted = [each for each in addresses if not self._lists(each, target.port)]
+        if unlisted and not trusted:
             _check(target, unlisted, self._plain_http)
         return addresses
 
@@ -104,16 +105,19 @@ class Guard:
         It uses no proxy and keeps no cookies, because requests of all tenants share it. Calling a
         forbidden URL raises UrlForbidden. Requests name their organisation: see ``charged_to``.
         """
-        return guarded_client(self, timeout=timeout, limits=limits, verify=verify)
+        return httpx2.AsyncClient(
+            transport=GuardedTransport(self, limits=limits or httpx2.Limits(), verify=verify),
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=False,
+            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
+        )
 
     def _is_listed(self, host: str, port: int) -> bool:
         return any(rule.allows_name(host, port) for rule in self._allow)
 
     def _lists(self, address: Address, port: int) -> bool:
         return any(rule.allows_address(address, port) for rule in self._allow)
-
-    def _all_listed(self, addresses: Sequence[Address], port: int) -> bool:
-        return all(self._lists(address, port) for address in addresses)
 
 
 def guard_of(

@@ -11,15 +11,17 @@ import asyncio
 import select
 from collections.abc import Iterable
 from contextvars import ContextVar
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ssl import SSLContext
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import httpcore2
 import httpx2
 
 from coatcheck.egress.resolver import NameNotFound
-from coatcheck.egress.urls import Address, Scheme, Target, target_of, trusted_authorities
+from coatcheck.egress.urls import Scheme, target_of, trusted_authorities
+
+if TYPE_CHECKING:
+    from coatcheck.egress.guard import Guard
 
 
 class GuardedConnection(httpcore2.AsyncNetworkStream):
@@ -69,14 +71,6 @@ _org: ContextVar[str] = ContextVar("organisation of the request that connects", 
 request's own task, without the request."""
 
 
-class Checker(Protocol):
-    """Decides which addresses are allowed: the guard."""
-
-    async def addresses_of(
-        self, target: Target, org: str, timeout: float | None
-    ) -> list[Address]: ...
-
-
 def charged_to(org: str) -> dict[str, Any]:
     """The ``extensions`` of a request that name the organisation its look-ups count for.
 
@@ -89,12 +83,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     """Sends requests through the guard. One pool per scheme, because their rules differ."""
 
     def __init__(
-        self, checker: Checker, *, limits: httpx2.Limits, verify: SSLContext | None = None
+        self, guard: Guard, *, limits: httpx2.Limits, verify: SSLContext | None = None
     ) -> None:
         authorities = trusted_authorities() if verify is None else verify
         self._pools: dict[str, _PoolTransport] = {
-            "https": _PoolTransport(_CheckedConnector(checker, "https"), limits, authorities),
-            "http": _PoolTransport(_CheckedConnector(checker, "http"), limits, None),
+            "https": _PoolTransport(_CheckedConnector(guard, "https"), limits, authorities),
+            "http": _PoolTransport(_CheckedConnector(guard, "http"), limits, None),
         }
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -108,23 +102,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         for pool in self._pools.values():
             await pool.aclose()
-
-
-def guarded_client(
-    checker: Checker,
-    *,
-    timeout: httpx2.Timeout | float,
-    limits: httpx2.Limits | None,
-    verify: SSLContext | None,
-) -> httpx2.AsyncClient:
-    """A client on a guarded transport, with httpx2's automatic behaviour switched off."""
-    return httpx2.AsyncClient(
-        transport=GuardedTransport(checker, limits=limits or httpx2.Limits(), verify=verify),
-        timeout=timeout,
-        trust_env=False,
-        follow_redirects=False,
-        cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
-    )
 
 
 class _PoolTransport(httpx2.AsyncHTTPTransport):
@@ -149,8 +126,8 @@ class _PoolTransport(httpx2.AsyncHTTPTransport):
 class _CheckedConnector(httpcore2.AsyncNetworkBackend):
     """Opens a socket: resolves once, checks every address, connects to one of them."""
 
-    def __init__(self, checker: Checker, scheme: Scheme) -> None:
-        self._checker = checker
+    def __init__(self, guard: Guard, scheme: Scheme) -> None:
+        self._guard = guard
         self._scheme = scheme
         self._sockets = httpcore2.AnyIOBackend()
 
@@ -166,7 +143,7 @@ class _CheckedConnector(httpcore2.AsyncNetworkBackend):
         deadline = None if timeout is None else loop.time() + timeout
         url = httpx2.URL(scheme=self._scheme, host=host, port=port)
         try:
-            addresses = await self._checker.addresses_of(target_of(url), _org.get(), timeout)
+            addresses = await self._guard.addresses_of(target_of(url), _org.get(), timeout)
         except NameNotFound as error:
             raise httpcore2.ConnectError(str(error)) from error
         except TimeoutError as error:

@@ -38,7 +38,6 @@ from coatcheck.domain.service_definition import (
     path_parameters,
     path_shape,
 )
-from coatcheck.encoding import encode
 from coatcheck.installed import reserved_services
 from coatcheck.service.signature import Signature
 
@@ -97,38 +96,22 @@ class Endpoint:
     """One function of a service, and the options for its jobs.
 
     ``name`` is the ``endpoint`` of its jobs, such as ``docs.post__analyze``, or from version 2 on
-    ``docs.v2.post__analyze``. ``spec`` is its entry in the catalogue. ``decode`` decodes a payload
-    into arguments and raises InvalidInput; ``encode`` encodes the function's value as JSON.
-    ``job_parameter`` names the parameter that receives the Job, if there is one.
+    ``docs.v2.post__analyze``. ``spec`` is its entry in the catalogue, with the options that callers
+    can see. ``decode`` decodes a payload into arguments and raises InvalidInput. ``job_parameter``
+    names the parameter that receives the Job, if there is one.
     """
 
-    service: str
-    key: str
     name: str
-    method: str
-    path: str
-    lane: Lane
-    timeout_seconds: float
-    retries: int | None
-    isolated: bool
+    spec: EndpointSpec
+    kind: Kind
     memory_mb: int | None
     cpu_seconds: int | None
-    concurrency: int | None
-    keep_completed_seconds: float | None
-    keep_failed_seconds: float | None
-    keep_input: bool
-    async_eligible: bool
-    auth: Auth
-    sync_timeout_seconds: float
     starts_itself: bool
     internal: bool
     """Whether its jobs are a product's own: nobody submits them, and no statistics count them."""
     function: Callable[..., Any]
-    kind: Kind
     job_parameter: str | None
     decode: Callable[[bytes], dict[str, Any]]
-    encode: Callable[[Any], bytes]
-    spec: EndpointSpec
 
 
 class Service:
@@ -220,28 +203,27 @@ class Service:
                 self.name, self.version, method, path, function, options, internal=self.internal
             )
             self._check_new(endpoint)
-            self._endpoints[endpoint.key] = endpoint
+            self._endpoints[endpoint.spec.key] = endpoint
             return function
 
         _check_path(path)
         return declare
 
     def _check_new(self, endpoint: Endpoint) -> None:
-        known = self._endpoints.get(endpoint.key)
+        new = endpoint.spec
+        known = self._endpoints.get(new.key)
         if known is not None:
             raise ValueError(
-                f"{_call(endpoint)} would get the name {endpoint.name}, which {_call(known)}"
+                f"{_call(new)} would get the name {endpoint.name}, which {_call(known.spec)}"
                 " already has"
             )
-        for known in self._endpoints.values():
-            if known.method == endpoint.method and path_shape(known.path) == path_shape(
-                endpoint.path
-            ):
-                raise ValueError(f"{_call(endpoint)} would match the same paths as {_call(known)}")
+        for spec in self.spec.endpoints:
+            if spec.method == new.method and path_shape(spec.path) == path_shape(new.path):
+                raise ValueError(f"{_call(new)} would match the same paths as {_call(spec)}")
 
 
-def _call(endpoint: Endpoint) -> str:
-    return f"{endpoint.method.upper()} {endpoint.path}"
+def _call(spec: EndpointSpec) -> str:
+    return f"{spec.method} {spec.path}"
 
 
 def _endpoint(
@@ -298,32 +280,16 @@ def _endpoint(
         parameters=signature.kinds,
     )
     return Endpoint(
-        service=service,
-        key=spec.key,
         name=engine_name(service, version, spec.key),
-        method=method,
-        path=path,
-        lane=spec.lane,
-        timeout_seconds=spec.timeout_seconds,
-        retries=spec.retries,
-        isolated=isolated,
+        spec=spec,
+        kind=kind,
         memory_mb=memory_mb,
         cpu_seconds=cpu_seconds,
-        concurrency=spec.concurrency,
-        keep_completed_seconds=spec.keep_completed_seconds,
-        keep_failed_seconds=spec.keep_failed_seconds,
-        keep_input=spec.keep_input,
-        async_eligible=spec.async_eligible,
-        auth=spec.auth,
-        sync_timeout_seconds=spec.sync_timeout_seconds,
         starts_itself=starts_itself,
         internal=internal,
         function=function,
-        kind=kind,
         job_parameter=signature.job_parameter,
         decode=signature.decode,
-        encode=encode,
-        spec=spec,
     )
 
 

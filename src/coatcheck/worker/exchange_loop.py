@@ -166,7 +166,7 @@ class ExchangeLoop:
         """Claim jobs of all endpoints but these, until the next call."""
         served = {name: each for name, each in self._served.items() if name not in endpoints}
         self._endpoints = list(served)
-        self._timeouts = [each.timeout_seconds for each in served.values()]
+        self._timeouts = [each.spec.timeout_seconds for each in served.values()]
         self.look_for_work()
 
     def release(self, lease: int) -> None:

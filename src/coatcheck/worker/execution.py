@@ -34,7 +34,7 @@ async def run(endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
         # SystemExit from a handler must not end the worker, with every other job in it.
         log_error(job, error)
         return outcome_of_error(error)
-    return outcome_of_value(value, endpoint.encode)
+    return outcome_of_value(value)
 
 
 class Executors:

@@ -266,9 +266,9 @@ class Worker:
         await declare_limits(
             self._report_db,
             {
-                name: endpoint.concurrency
+                name: endpoint.spec.concurrency
                 for name, endpoint in self._endpoints.items()
-                if endpoint.service not in self._published
+                if endpoint.spec.service not in self._published
             },
         )
 
@@ -323,7 +323,7 @@ class Worker:
         task = asyncio.current_task()
         assert task is not None and self._executors is not None
         started_at = time.monotonic()
-        timeout = claimed.timeout_seconds or endpoint.timeout_seconds
+        timeout = claimed.timeout_seconds or endpoint.spec.timeout_seconds
         running = RunningJob(
             claimed,
             job,

@@ -204,9 +204,9 @@ async def test_a_rerun_that_failed_half_way_goes_on_in_the_next_run_where_it_sto
     await deployment.ingest(moved)
 
     names = [row["custom_id"] for row in await deployment.tasks(third)]
-    assert names == wanted(*(range(0, 12, 3) if selection.statuses else range(12)))
+    assert names == wanted(*(range(0, 12, 3) if selection.status else range(12)))
     assert (await deployment.view(new)).status is BatchState.RUNNING
-    await latest_are(deployment, new, third, 4 if selection.statuses else 12)
+    await latest_are(deployment, new, third, 4 if selection.status else 12)
 
 
 async def test_a_rerun_of_the_whole_batch_does_not_take_along_what_another_left_undone(

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from coatcheck.blobs.keys import id_of
+from coatcheck.blobs.keys import owner_of
 from coatcheck.domain.errors import Conflict
 from coatcheck.domain.failures import FailureCode
 from coatcheck.domain.ids import new_id, to_text
@@ -558,11 +558,8 @@ def list_key(deployment: UUID, batch: UUID, part: UUID) -> str:
 
 def list_of_piece(blob_key: str) -> tuple[UUID, str] | None:
     """The part of a batch and the list key that a piece belongs to, or None."""
-    parts = blob_key.split("/")
-    if len(parts) != 6 or parts[0] != _LISTS:
-        return None
-    part = id_of(parts[3])
-    return None if part is None else (part, "/".join(parts[:5]))
+    part = owner_of(blob_key, _LISTS, 6, at=3)
+    return None if part is None else (part, blob_key.rpartition("/")[0])
 
 
 def exports_of(deployment: UUID) -> str:
@@ -577,10 +574,7 @@ def export_key(deployment: UUID, batch: UUID, export: UUID) -> str:
 
 def export_of(key: str) -> UUID | None:
     """The export that a blob belongs to, or None if the key has another form."""
-    parts = key.split("/")
-    if len(parts) != 5 or parts[0] != _EXPORTS:
-        return None
-    return id_of(parts[3])
+    return owner_of(key, _EXPORTS, 5, at=3)
 
 
 # Errors

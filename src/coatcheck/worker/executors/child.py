@@ -27,7 +27,6 @@ from typing import Any, Final, NoReturn
 from coatcheck.domain.errors import InvalidInput, JobSignal
 from coatcheck.domain.failures import CoreFailure
 from coatcheck.domain.states import Outcome, Retryable
-from coatcheck.encoding import encode
 from coatcheck.job import DONE, Attachment, Job, Report
 from coatcheck.process_access import give_up_capabilities
 from coatcheck.service.signature import Signature
@@ -283,7 +282,7 @@ def _call(start: wire.Start, channel: Channel) -> Outcome:
         signal.signal(signal.SIGTERM, _raise_terminated)
         value = function(**arguments)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    return outcome_of_value(value, encode)
+    return outcome_of_value(value)
 
 
 def _find(module: str, qualname: str) -> Callable[..., Any]:

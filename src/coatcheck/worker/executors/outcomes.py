@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from coatcheck.domain.errors import (
@@ -30,6 +30,7 @@ from coatcheck.domain.states import (
     Retryable,
     Unreachable,
 )
+from coatcheck.encoding import encode
 from coatcheck.job import RETRY_AFTER_SECONDS_MAX, Job, storable_text
 
 _ERROR_CODE_CHARACTERS_MAX: Final = 100
@@ -38,7 +39,7 @@ _CAUSES_SHOWN_MAX: Final = 5
 _logger = logging.getLogger(__name__)
 
 
-def outcome_of_value(value: Any, encode: Callable[[Any], bytes]) -> Outcome:
+def outcome_of_value(value: Any) -> Outcome:
     """The outcome of a handler that returned ``value``."""
     try:
         result = encode(value)

@@ -138,7 +138,7 @@ def _outcome(endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
         if endpoint.job_parameter is not None:
             arguments[endpoint.job_parameter] = job
         value = endpoint.function(**arguments)
-        return outcome_of_value(value, endpoint.encode)
+        return outcome_of_value(value)
     except BaseException as error:  # noqa: BLE001 - whatever a thread raises is its job's outcome
         log_error(job, error)
         return outcome_of_error(error)
