@@ -1,4 +1,6 @@
-"""Times claims under limits: `python -m bench.limited_claims`. ADR 0057 has the figures.
+"""Times claims that choose: under limits, and for models. ADR 0057 has the figures.
+
+`python -m bench.limited_claims` runs all cases, or those whose names it is given.
 
 Each case fills queues by SQL, then claims and completes in turn. What is timed is the claim alone,
 on a connection set up as the worker's is. It prints one line for each case: the jobs claimed per
@@ -26,9 +28,13 @@ from coatcheck.core.queries.limits import set_run_limits
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.migrate import migrate
 from coatcheck.domain.claim_choice import ClaimRotation
+from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
+from coatcheck.products.llm import queries as llm
+from coatcheck.products.llm.model import LLM_ENDPOINTS
 
 ENDPOINT = "bench.post__work"
+MODEL = "small:1"
 RUN = UUID(int=1)
 CLAIMS = 60
 WARM_UP_CLAIMS = 10
@@ -42,6 +48,13 @@ FROM generate_series(0, $1::integer * $4::integer - 1) AS queue, generate_series
 """
 
 Limits = Callable[[asyncpg.Connection], Awaitable[object]]
+Claim = Callable[[Connection, ClaimOrder], Awaitable[list[ClaimedJob]]]
+
+
+async def claim_for_a_target(db: Connection, order: ClaimOrder) -> list[ClaimedJob]:
+    """A claim for a target with one permit that has the model loaded."""
+    offer = llm.SlotOffer("gpu", 1, None, frozenset({MODEL}))
+    return [each.job for each in await llm.claim(db, order, [offer], turn_seconds=30.0)]
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,8 @@ class Case:
     room: int
     limits: Limits
     prefix: str = ""
+    endpoints: tuple[str, ...] = (ENDPOINT,)
+    claim: Claim = claim_limited
 
 
 def at_once(jobs: int) -> Limits:
@@ -75,6 +90,23 @@ def rates(per_second: float | None, key_per_second: float | None) -> Limits:
     )
 
 
+async def no_limits(_: asyncpg.Connection) -> None: ...
+
+
+def models(queues: int) -> Case:
+    return Case(
+        f"models, {queues:,} queues",
+        orgs=queues,
+        queues=1,
+        jobs=200 if queues == 1 else 20,
+        room=1,
+        limits=no_limits,
+        prefix=MODEL,
+        endpoints=(*LLM_ENDPOINTS.values(),),
+        claim=claim_for_a_target,
+    )
+
+
 CASES = (
     Case("1 queue, limit 100", 1, 1, 20_000, 100, at_once(100)),
     Case("1 queue, limit 1", 1, 1, 2_000, 100, at_once(1)),
@@ -85,6 +117,9 @@ CASES = (
     Case("run, 50,000 a second", 1, 1, 20_000, 100, rates(50_000, None), RUN.hex),
     Case("run, 10,000 keys", 1, 10_000, 3, 100, rates(None, 0.01), RUN.hex),
     Case("run, 10,000 keys, both rates", 1, 10_000, 3, 100, rates(50_000, 0.01), RUN.hex),
+    models(1),
+    models(100),
+    models(1_000),
 )
 
 
@@ -106,14 +141,14 @@ async def run(server: Postgres, case: Case) -> None:
     database = await server.create_database("limited")
     connection = await asyncpg.connect(database.address)
     await connection.execute(
-        _QUEUES, case.orgs, ENDPOINT, case.prefix, case.queues, case.jobs, timeout=120
+        _QUEUES, case.orgs, case.endpoints[0], case.prefix, case.queues, case.jobs, timeout=120
     )
     await case.limits(connection)
     await connection.close()
     await database.settle()
     line = Connection(database.address, name="bench claim", server_settings=PINNED_PLANS)
     try:
-        claims = await timed_claims(line, case.room)
+        claims = await timed_claims(line, case)
     finally:
         await line.close()
     await database.remove()
@@ -146,7 +181,7 @@ def cpu_seconds(pid: int) -> float:
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
-async def timed_claims(line: Connection, room: int) -> list[Timed]:
+async def timed_claims(line: Connection, case: Case) -> list[Timed]:
     boot = await leases.register(line, "bench", "bench", dict(DEFAULT_POLICIES))
     (backend,) = await line.fetch("SELECT pg_backend_pid() AS pid")
     turns: dict[str, ClaimRotation] = {}
@@ -154,16 +189,16 @@ async def timed_claims(line: Connection, room: int) -> list[Timed]:
     for number in range(2 * (WARM_UP_CLAIMS + CLAIMS)):
         order = ClaimOrder(
             lanes=[Lane.STANDARD.value],
-            room=[room if number % 2 == 0 else 0],
-            endpoints=[ENDPOINT],
-            timeouts=[300.0],
+            room=[case.room if number % 2 == 0 else 0],
+            endpoints=[*case.endpoints],
+            timeouts=[300.0] * len(case.endpoints),
             lease=boot << 40 | (number + 1),
             turns=turns,
         )
         if number % 2 == 0:
             server, client = cpu_seconds(backend["pid"]), time.process_time()
             start = time.perf_counter()
-            claimed = await claim_limited(line, order)
+            claimed = await case.claim(line, order)
             seconds = time.perf_counter() - start
             if number >= 2 * WARM_UP_CLAIMS:
                 timed.append(

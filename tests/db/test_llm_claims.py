@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from coatcheck.core.queries import claims as core_claims
 from coatcheck.core.queries import jobs, leases, maintenance, reports, webhooks
 from coatcheck.core.queries.limits import set_limit
 from coatcheck.db.connection import Connection
@@ -23,7 +24,15 @@ from coatcheck.products.llm import queries, repository
 from tests.db.claimer import KEEP_FAILED_SECONDS
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import fall_silent
-from tests.db.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offer, put_chats
+from tests.db.llm_claims import (
+    CHAT,
+    GENERATE,
+    TURN_SECONDS,
+    LlmClaimer,
+    llm_claimer,
+    offer,
+    put_chats,
+)
 from tests.db.rows import ENDPOINT, ORG, connected, put_job, put_queue, row_of, state_of
 
 URL = "https://example.com/"
@@ -220,19 +229,39 @@ async def test_after_four_urgent_jobs_another_one_goes(
     assert served == ([Lane.URGENT] * 4 + [Lane.STANDARD]) * 2
 
 
-async def test_with_more_lines_than_a_claim_looks_at_all_have_their_turn(
-    connection: AsyncpgConnection, claims: LlmClaimer, monkeypatch: pytest.MonkeyPatch
+async def test_an_organisation_that_holds_a_slot_gets_none_of_those_kept_for_others(
+    connection: AsyncpgConnection, claims: LlmClaimer
 ) -> None:
-    monkeypatch.setattr(leases, "QUEUES_SCANNED_MAX", 3)
-    orgs = [f"org {number}" for number in range(10)]
-    for org in orgs:
-        await put_chats(connection, 5, "a:1", org=org)
-    served = []
+    for org in ("old", "new"):
+        await put_chats(connection, 2, "a:1", org=org)
+    order = claims.worker.order(9, holders=["old"])
+    held = await queries.claim(
+        claims.worker.line, order, [offer(concurrency=9)], turn_seconds=TURN_SECONDS
+    )
+    assert {it.job.org for it in held} == {"new"}
+
+
+@pytest.mark.parametrize(
+    "of_number",
+    [lambda number: (f"org {number}", "a:1"), lambda number: (ORG, f"model:{number}")],
+    ids=["organisations", "models of one organisation"],
+)
+async def test_with_more_lines_than_a_claim_looks_at_all_have_their_turn(
+    of_number: Callable[[int], tuple[str, str]],
+    connection: AsyncpgConnection,
+    claims: LlmClaimer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(core_claims, "QUEUES_SCANNED_MAX", 3)
+    lines = {of_number(number) for number in range(10)}
+    for org, model in lines:
+        await put_chats(connection, 5, model, org=org)
+    served = set()
     for _ in range(20):
-        (held,) = await claims.claim(offer())
-        served.append(held.job.org)
+        (held,) = await claims.claim(offer(), turn_seconds=0.0)
+        served.add((held.job.org, held.job.queue_key))
         await claims.worker.complete(held.job)
-    assert {*served} == {*orgs}
+    assert served == lines
 
 
 # Assignments

@@ -241,11 +241,13 @@ class QueuePosition(NamedTuple):
 class ClaimRotation:
     """The cursors of one lane, in one kind of claim."""
 
-    __slots__ = ("_orgs", "_places", "after_org")
+    __slots__ = ("_orgs", "_places", "after_key", "after_org")
 
     def __init__(self) -> None:
         self.after_org = ""
         """The organisation that the next claim starts after; empty at the beginning."""
+        self.after_key = ""
+        """Its queue that the next claim starts after, for a claim that looks at all queues."""
         self._places: dict[str, QueuePosition] = {}
         self._orgs: list[str] = []  # the keys of _places, sorted
 

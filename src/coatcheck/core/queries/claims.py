@@ -12,7 +12,7 @@ meanwhile, and moves the rates on by what it claimed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from random import Random
@@ -26,6 +26,7 @@ from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.claim_choice import (
     AfterScan,
+    ClaimRotation,
     KeyScan,
     Limit,
     Queue,
@@ -37,7 +38,11 @@ from coatcheck.domain.claim_choice import (
     tokens,
 )
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.limits import RATE_BURST_SECONDS, RUN_QUEUES_SCANNED_MAX
+from coatcheck.domain.limits import (
+    QUEUES_SCANNED_MAX,
+    RATE_BURST_SECONDS,
+    RUN_QUEUES_SCANNED_MAX,
+)
 
 Claimed = TypeVar("Claimed")
 
@@ -85,22 +90,37 @@ async def claim_transaction(connection: RawConnection, begin: str) -> AsyncItera
     await connection.execute("COMMIT")
 
 
-async def look(
-    connection: RawConnection, order: ClaimOrder, *, limited: bool | None, jobs: int = 0
+async def look_at_all(
+    connection: RawConnection, order: ClaimOrder, *, jobs: int
 ) -> tuple[list[asyncpg.Record], bool]:
-    """The queues that have work: under a limit, or all of them (None), and whether that is all.
+    """The queues that have work, under a limit or not, and whether that is all of them.
 
     ``jobs`` is how many of each queue are looked at: since when they wait. Moves the order on to
     where the next look continues.
     """
-    rows = await connection.fetch(sql("claims/look"), *order.arguments(limited=limited), jobs)
-    ended = [
-        (row["lane"], row["org_id"], row["endpoint"], row["name"])
-        for row in rows
-        if row["is_run"] is None
-    ]
-    order.move(ended, limited=limited)
-    return [row for row in rows if row["is_run"] is not None], not ended
+    scans = {
+        (lane, endpoint): order.turns.setdefault(f"{lane} {endpoint}", ClaimRotation())
+        for lane, room in zip(order.lanes, order.room, strict=True)
+        if room > 0
+        for endpoint in order.endpoints
+    }
+    rows = await connection.fetch(
+        sql("claims/look_at_all"),
+        [lane for lane, _ in scans],
+        [endpoint for _, endpoint in scans],
+        [scan.after_org for scan in scans.values()],
+        [scan.after_key for scan in scans.values()],
+        QUEUES_SCANNED_MAX,
+        jobs,
+    )
+    ended = [row for row in rows if row["steps"] == QUEUES_SCANNED_MAX]
+    for scan in scans.values():
+        scan.after_org = scan.after_key = ""
+    for row in ended:
+        scan = scans[row["lane"], row["endpoint"]]
+        scan.after_org, scan.after_key = row["org_id"], row["key"]
+    holders = dict(zip(order.lanes, order.holders, strict=False))
+    return [row for row in rows if row["org_id"] not in (holders.get(row["lane"]) or ())], not ended
 
 
 async def held_jobs_by_limit(connection: RawConnection) -> Counter[Limit]:
@@ -110,6 +130,28 @@ async def held_jobs_by_limit(connection: RawConnection) -> Counter[Limit]:
         for limit in limits_on(endpoint, org, key):
             held[limit] += jobs
     return held
+
+
+async def free_permits(connection: RawConnection, orgs: Collection[str]) -> dict[Limit, int]:
+    """How many jobs each concurrency limit that is set on these organisations still allows."""
+    rows = await sql.fetch(connection, "claims/limits_set", orgs=[*orgs])
+    held = await held_jobs_by_limit(connection) if rows else Counter()
+    free: dict[Limit, int] = {}
+    for org, scope, name, held_max in rows:
+        limit = _limit_set(org, scope, name)
+        free[limit] = min(held_max - held[limit], free.get(limit, held_max))
+    return free
+
+
+def _limit_set(org: str, scope: str, name: str) -> Limit:
+    match scope:
+        case "org":
+            # It applies to all of the organisation, whatever its name.
+            return ("org", org)
+        case "flow":
+            return ("queue", org, name)
+        case _:
+            return ("endpoint", name) if org == "*" else ("endpoint", name, org)
 
 
 def limits_on(endpoint: str, org: str, key: str) -> tuple[Limit, ...]:
@@ -160,7 +202,18 @@ class LimitedClaim:
 
     async def _look(self) -> list[QueueGroup]:
         """The queues and runs under a limit that have work and may start some of it now."""
-        rows, _ = await look(self._connection, self._order, limited=True)
+        found = await self._connection.fetch(
+            sql("claims/look"), *self._order.arguments(limited=True)
+        )
+        rows = [row for row in found if row["is_run"] is not None]
+        self._order.move(
+            [
+                (row["lane"], row["org_id"], row["endpoint"], row["name"])
+                for row in found
+                if row["is_run"] is None
+            ],
+            limited=True,
+        )
         if not rows:
             return []
         self._now = rows[0]["now"]

@@ -31,7 +31,6 @@ from coatcheck.processes import ProcessIdentity
 
 _encode: Final = msgspec.json.Encoder().encode
 
-_KINDS: Final = {False: "", True: " limited", None: " all"}
 _LANES: Final = {lane.value: lane for lane in Lane}
 Bound(
     "turns",
@@ -89,18 +88,15 @@ class ClaimOrder:
     look_again_seconds: float | None = None
     _sent: dict[str, dict[str, QueuePosition]] = field(default_factory=dict)
 
-    def arguments(self, *, limited: bool | None) -> list[Any]:
-        """The parameters of the scan for queues, and the lease for a claim without limits.
-
-        ``limited`` selects queues under a limit, the others, or with None all of them.
-        """
+    def arguments(self, *, limited: bool) -> list[Any]:
+        """The parameters of the scan for queues under a limit, or for the others and the lease."""
         holders = self.holders or [None] * len(self.lanes)
         after = []
         for lane, room, others in zip(self.lanes, self.room, holders, strict=True):
             turns = self._turns(lane, limited=limited)
             after.append(turns.after_org)
             # A claim that chooses lists all organisations, whatever the room.
-            listed_max = room if limited is False else QUEUES_SCANNED_MAX
+            listed_max = QUEUES_SCANNED_MAX if limited else room
             holding = others or ()
             places = turns.next_places(listed_max + len(holding))
             self._sent[lane] = {org: at for org, at in places.items() if org not in holding}
@@ -114,7 +110,7 @@ class ClaimOrder:
             [_json(None if each is None else dict.fromkeys(each, 1)) for each in holders],
             QUEUES_SCANNED_MAX,
             limited,
-            *([self.lease] if limited is False else []),
+            *([] if limited else [self.lease]),
         ]
 
     def is_for_newcomers(self, lane: str) -> bool:
@@ -122,7 +118,7 @@ class ClaimOrder:
         return bool(self.holders) and self.holders[self.lanes.index(lane)] is not None
 
     def move(
-        self, ended: Iterable[tuple[str, str, str | None, str | None]], *, limited: bool | None
+        self, ended: Iterable[tuple[str, str, str | None, str | None]], *, limited: bool
     ) -> None:
         """Remember where a claim ended: in each lane an organisation, and for organisations with
         several queues an endpoint and a queue key, as (lane, organisation, endpoint, key)."""
@@ -136,9 +132,9 @@ class ClaimOrder:
         for lane, sent in self._sent.items():
             self._turns(lane, limited=limited).move(sent, places.get(lane, {}), after.get(lane))
 
-    def _turns(self, lane: str, *, limited: bool | None) -> ClaimRotation:
+    def _turns(self, lane: str, *, limited: bool) -> ClaimRotation:
         """The rotation of a kind of claim: each kind skips the others' jobs, so it has its own."""
-        kind = _KINDS[limited]
+        kind = " limited" if limited else ""
         if self.is_for_newcomers(lane):
             kind += " newcomers"
         return self.turns.setdefault(f"{lane}{kind}", ClaimRotation())

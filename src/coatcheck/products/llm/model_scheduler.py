@@ -29,7 +29,7 @@ _URGENT: Final = Lane.URGENT.value
 _Moment = TypeVar("_Moment", int, float)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ModelQueue:
     """The jobs of one organisation for one model, in one lane, oldest first.
 
@@ -41,7 +41,7 @@ class ModelQueue:
     endpoint: str
     org: str
     model: str
-    since: tuple[float, ...]
+    since: Sequence[float]
     limits: tuple[Limit, ...] = ()
 
     @property

@@ -6,9 +6,8 @@ own (``model_scheduler.py``) and a lock of its own. llm jobs take seconds; this 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import asyncpg
@@ -17,15 +16,16 @@ import msgspec
 from coatcheck.core.queries import sql as core_sql
 from coatcheck.core.queries.claims import (
     claim_transaction,
-    held_jobs_by_limit,
-    held_max,
-    look,
+    free_permits,
+    limits_on,
+    look_at_all,
     take_arguments,
     unless_locked,
 )
 from coatcheck.core.queries.leases import ClaimOrder, claimed_jobs
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.queries import Queries
+from coatcheck.domain.claim_choice import Limit
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.products.llm.model import LLM_ENDPOINTS
 from coatcheck.products.llm.model_scheduler import (
@@ -110,25 +110,12 @@ async def _read_and_claim(
         await connection.execute("SET LOCAL synchronous_commit = on")
         await connection.execute(core_sql("claims/lock"))
     most = min(free, max(order.room), JOBS_PER_QUEUE_MAX)
-    rows, saw_all = await look(connection, order, limited=None, jobs=most)
-    held_max_of = [held_max(row) if read.limited else {} for row in rows]
-    held = await held_jobs_by_limit(connection) if any(held_max_of) else Counter()
-    left = {
-        limit: most_held - held[limit]
-        for limits in held_max_of
-        for limit, most_held in limits.items()
-    }
-    queues = [
-        ModelQueue(
-            row["lane"],
-            row["endpoint"],
-            row["org_id"],
-            row["name"],
-            tuple(row["since"]),
-            (*limits,),
-        )
-        for row, limits in zip(rows, held_max_of, strict=True)
-    ]
+    rows, saw_all = await look_at_all(connection, order, jobs=most)
+    queues = [ModelQueue(*row[:5]) for row in rows]
+    left: dict[Limit, int] = {}
+    if read.limited:
+        left = await free_permits(connection, {queue.org for queue in queues})
+        queues = [replace(queue, limits=_limits_of(queue, left)) for queue in queues]
     room = [min(slots, PICKS_PER_LANE_MAX) for slots in order.room]
     choice = choose(
         queues,
@@ -148,6 +135,11 @@ async def _read_and_claim(
     if 0 < len(claimed) < free and (read_in_part or not saw_all or missed or cut_short):
         order.look_again_seconds = 0.0
     return claimed
+
+
+def _limits_of(queue: ModelQueue, limits_set: Collection[Limit]) -> tuple[Limit, ...]:
+    possible = limits_on(queue.endpoint, queue.org, queue.model)
+    return tuple(limit for limit in possible if limit in limits_set)
 
 
 @dataclass(frozen=True, slots=True)
