@@ -86,7 +86,8 @@ def test_the_decorator_returns_the_function_unchanged() -> None:
 def test_each_method_declares_an_endpoint_of_its_name(method: str) -> None:
     docs = Service("docs")
     getattr(docs, method)("/count")(count)
-    assert [(e.key, e.method) for e in docs.endpoints.values()] == [(f"{method}__count", method)]
+    (spec,) = docs.spec.endpoints
+    assert (spec.key, spec.method) == (f"{method}__count", method.upper())
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_endpoints_cannot_be_changed_from_outside() -> None:
     with pytest.raises(TypeError):
         docs.endpoints["post__b"] = docs.endpoints["post__a"]  # type: ignore[index]
     with pytest.raises(AttributeError):
-        docs.endpoints["post__a"].path = "/b"  # type: ignore[misc]
+        docs.endpoints["post__a"].name = "docs.b"  # type: ignore[misc]
 
 
 def test_two_endpoints_of_one_key_are_refused_and_the_first_is_named() -> None:
