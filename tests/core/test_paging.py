@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import pytest
 
 from coatcheck.core import Engine, Submission, Ticket
+from coatcheck.core.queries import jobs
 from coatcheck.domain.errors import DatabaseUnavailable, InvalidSubmission, JobNotFound
 from coatcheck.domain.job import JobPage, JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State, TransitionEvent
+from coatcheck.settings import Settings
 from tests.db.claimer import claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, put_job, put_queue
@@ -193,16 +195,16 @@ async def test_a_page_after_what_is_no_id_is_refused(engine: Engine) -> None:
 
 
 async def test_a_list_that_takes_too_long_is_broken_off(
-    engine: Engine, connection: AsyncpgConnection
+    settings: Settings, connection: AsyncpgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server ends the statement; nothing is left running, and it is not tried again."""
-    await engine.page()
-    await engine._list_db.fetch("SET statement_timeout = 50")  # noqa: SLF001  its session
-    async with connection.transaction():
-        await connection.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
-        with pytest.raises(DatabaseUnavailable, match="took too long"):
-            await engine.page()
-    assert shape(await engine.page()) == (0, 0, True)
+    monkeypatch.setattr(jobs, "LISTING", jobs.LISTING | {"statement_timeout": "50"})
+    async with Engine(settings) as engine:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(DatabaseUnavailable, match="took too long"):
+                await engine.page()
+        assert shape(await engine.page()) == (0, 0, True)
 
 
 async def test_many_jobs_are_read_in_the_order_asked(engine: Engine) -> None:

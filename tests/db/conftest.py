@@ -9,6 +9,7 @@ import pytest
 from tests.batch_repository import batches
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
+from tests.db.plans import SentStatements
 from tests.db.rows import connected
 
 __all__ = ["batches", "connection", "worker"]
@@ -26,3 +27,9 @@ async def worker(dsn: str) -> AsyncIterator[Claimer]:
     """A registered worker: the first of its database, so the holder that rows.put_job names."""
     async with claimer(dsn) as registered:
         yield registered
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> SentStatements:
+    """What the test has sent to the database from here on, with its plans."""
+    return SentStatements(monkeypatch)

@@ -9,6 +9,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import pytest
+
+from coatcheck.db.connection import Connection
 from coatcheck.db.queries import Queries
 from tests.db.edge_guard import AsyncpgConnection
 
@@ -83,6 +86,28 @@ async def explain_query(
     """Run a named statement, undone after, and see how it was done."""
     text, values = queries.bound(name, **arguments)
     return await explain(connection, text, *values)
+
+
+class SentStatements:
+    """The statements that were sent since it was made, each with the connection that sent it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._sent: list[tuple[Connection, str, tuple[Any, ...]]] = []
+        fetch = Connection.fetch
+
+        async def noted(connection: Connection, query: str, *arguments: Any) -> Any:
+            self._sent.append((connection, query, arguments))
+            return await fetch(connection, query, *arguments)
+
+        monkeypatch.setattr(Connection, "fetch", noted)
+
+    async def plan(self, queries: Queries, name: str) -> Plan:
+        """The plan of the first such statement, with the arguments and on a session with the
+        settings that it was sent with. Forgets all that were sent so far."""
+        sent, self._sent = self._sent, []
+        text = queries(name)
+        connection, arguments = next((it, values) for it, query, values in sent if query == text)
+        return await connection.run(lambda session: explain(session, text, *arguments))
 
 
 def _literal(value: Any) -> str:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coatcheck.core import Engine
 from coatcheck.core.queries import reports, sql
-from coatcheck.db.connection import Connection
+from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.database import Database
 from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
-from coatcheck.settings import Settings
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.events_on_a_database import fall_silent
@@ -59,7 +56,7 @@ class Statement:
 
 @pytest.fixture
 async def statements(
-    dsn: str, tmp_path: Path, connection: AsyncpgConnection, worker: Claimer
+    dsn: str, connection: AsyncpgConnection, worker: Claimer
 ) -> dict[str, Statement]:
     """Every hot statement of the worker and of upkeep, with work for each to find."""
     for number in range(ORGS):
@@ -75,8 +72,6 @@ async def statements(
         await put_job(connection, State.FAILED, expires_at=LONG_AGO)
     await fall_silent(worker)
 
-    settings = Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri())
-    upkeep = Database.of_server(dsn).maintenance
     work = worker.line
     nothing: list[Any] = [[], [], [], [], [], []]
     done = columns([(job.org, job.uuid, job.lease, b"1", 0.5, 2) for job in held])
@@ -86,8 +81,9 @@ async def statements(
     no_claim = worker.order(0).arguments(limited=False)
     keep = KEEP_FAILED_SECONDS
     n = OF_EACH_KIND
-    engine = Engine(settings)
-    reads, looks, asks = engine._read_db, engine.overviews._db, engine.explainer._db
+    database = Database.of_server(dsn)
+    upkeep, reads = database.maintenance, database.read
+    looks = asks = database.pooled("overview and explain", server_settings=PINNED_PLANS)
     waiting = await connection.fetchval(
         "SELECT id FROM jobs WHERE org_id = 'org 0' AND state = 'queued' ORDER BY id DESC LIMIT 1"
     )

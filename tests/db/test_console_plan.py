@@ -17,14 +17,14 @@ from coatcheck.domain.org_jobs import LIVE, UNSUCCESSFUL, OrgJobFilter
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.plans import Plan, explain_query
+from tests.db.plans import Plan, SentStatements
 from tests.db.rows import ORG, put_job, put_queue
 from tests.db.test_listing_plan import put_ended
 
 HISTORY = 30_000
 MINE = 10
 LIMIT = 5
-STEP = 500
+STEP = org_jobs.FIRST_STEP_ROWS
 
 
 @pytest.fixture
@@ -34,53 +34,43 @@ async def engine(dsn: str, tmp_path: Path) -> AsyncIterator[Engine]:
         yield started
 
 
-async def plan_of(engine: Engine, way: Way, wanted: OrgJobFilter, rows_max: int) -> Plan:
-    """The plan of a step of the walk, from the newest job on."""
-    return await engine.extension(OrgJobRepository)._list_db.run(
-        lambda it: explain_query(
-            it,
-            sql,
-            f"org_jobs/{way}",
-            **wanted.arguments(),
-            **PageQuery().arguments(),
-            rows_max=rows_max,
-            limit=LIMIT + 1,
-        )
-    )
-
-
 async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_its_own(
-    engine: Engine, connection: AsyncpgConnection
+    engine: Engine, connection: AsyncpgConnection, sent: SentStatements
 ) -> None:
+    jobs = engine.extension(OrgJobRepository)
+
+    async def plan_of(way: Way, wanted: OrgJobFilter) -> Plan:
+        """The plan of the first step of the walk."""
+        await jobs.page(wanted, PageQuery(limit=LIMIT))
+        return await sent.plan(sql, f"org_jobs/{way}")
+
     for state in (State.FAILED, State.CANCELLED, State.RETRYING, State.PROCESSING, State.QUEUED):
         for _ in range(MINE):
             await put_job(connection, state, id=new_id())
     await put_queue(connection, 2_000, org="busy")
     await put_ended(connection, HISTORY)  # all of it newer
 
-    everything = await plan_of(engine, "walk", OrgJobFilter(org=ORG), STEP)
+    everything = await plan_of("walk", OrgJobFilter(org=ORG))
     assert everything.sequential_scans("jobs") == 0
     assert everything.rows_read("jobs") <= STEP + LIMIT + 1
 
-    nothing = await plan_of(engine, "walk", OrgJobFilter(org=ORG, error_code="rare"), STEP)
+    nothing = await plan_of("walk", OrgJobFilter(org=ORG, error_code="rare"))
     assert nothing.rows_read("jobs") <= STEP
 
     failed = OrgJobFilter(org=ORG, states=UNSUCCESSFUL)
-    unsuccessful = await plan_of(engine, "walk_unsuccessful", failed, STEP)
+    unsuccessful = await plan_of("walk_unsuccessful", failed)
     assert "jobs_unsuccessful" in unsuccessful.indexes("jobs")
     assert unsuccessful.rows_read("jobs") <= 2 * MINE + 2 * (LIMIT + 1)
 
-    live = await plan_of(engine, "walk_live", OrgJobFilter(org=ORG, states=LIVE), STEP)
+    live = await plan_of("walk_live", OrgJobFilter(org=ORG, states=LIVE))
     assert live.sequential_scans("jobs") == 0
     assert {"jobs_ready", "jobs_held"} <= live.indexes("jobs")
     assert live.rows_read("jobs") <= 2 * 3 * MINE + LIMIT + 1
 
-    page = await engine.extension(OrgJobRepository).page(failed, PageQuery(limit=2 * MINE))
+    page = await jobs.page(failed, PageQuery(limit=2 * MINE))
     assert len(page.items) == 2 * MINE
     assert page.following is None
-    rare = await engine.extension(OrgJobRepository).page(
-        OrgJobFilter(org=ORG, error_code="rare"), PageQuery(limit=LIMIT)
-    )
+    rare = await jobs.page(OrgJobFilter(org=ORG, error_code="rare"), PageQuery(limit=LIMIT))
     assert rare.items == []
     assert rare.following is not None, "there is more to look at"
 

@@ -89,14 +89,14 @@ async def test_upkeep_that_falls_silent_in_the_middle_of_a_statement_loses_its_e
     """What was prepared and not executed yet: the session is not idle, and stays so."""
     monkeypatch.setattr(election, "STATEMENT_SECONDS_MAX", 1.0)
     settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
-    frozen = maintenance(settings)
-    incumbent = frozen.loops[0]
-    assert await incumbent.election.won()
-    await incumbent._db.run(lambda connection: connection.prepare("SELECT 'not executed'"))  # noqa: SLF001  its session
-    async with line_named(dsn, "second") as second:
+    async with Database.of_worker(dsn) as database, line_named(dsn, "second") as second:
+        frozen = MaintenanceRunner(settings, PRODUCTS.maintenance(), database=database)
+        incumbent = frozen.loops[0]
+        assert await incumbent.election.won()
+        await database.maintenance.run(lambda it: it.prepare("SELECT 'not executed'"))
         challenger = Election(second, incumbent.name)
         await eventually_async(challenger.won, "the challenger wins")
-    await frozen.stop()
+        await frozen.stop()
 
 
 async def test_who_is_elected_for_remote_work_shares_the_session_of_the_other_elections(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,10 @@ from coatcheck.core.queries import sql
 from coatcheck.db.migrate import installed_packages
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.ids import new_id
-from coatcheck.domain.listing import FIRST_PAGE, JobFilter, PageQuery
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from tests.db.edge_guard import AsyncpgConnection, unguarded
-from tests.db.plans import Plan, explain_query
+from tests.db.plans import Plan, SentStatements
 from tests.db.rows import ENDPOINT, ORG, put_job, put_queue
 
 OTHERS = 60_000
@@ -59,22 +59,13 @@ async def put_ended(connection: AsyncpgConnection, count: int, **columns: str) -
     await connection.execute("ANALYZE jobs")
 
 
-async def plans(
-    engine: Engine, wanted: JobFilter, asked: PageQuery = FIRST_PAGE
-) -> dict[str, Plan]:
-    arguments = {**wanted.arguments(), **asked.arguments(), "services": wanted.services}
-    page, total = "lists/page_of_services", "lists/page_of_services_total"
-    line = engine._list_db
-    return {
-        "page": await line.run(
-            lambda it: explain_query(
-                it, sql, page, **arguments, rows_max=LIMIT, offset=0, limit=LIMIT
-            )
-        ),
-        "total": await line.run(
-            lambda it: explain_query(it, sql, total, **arguments, rows_max=MOST)
-        ),
-    }
+async def plans(engine: Engine, sent: SentStatements, **wanted: Any) -> dict[str, Plan]:
+    """The plans of the statements of a page: its jobs, and how many there are in all."""
+    found = {}
+    for name in ("lists/page_of_services", "lists/page_of_services_total"):
+        await engine.page(org=ORG, limit=LIMIT, **wanted)
+        found[name] = await sent.plan(sql, name)
+    return found
 
 
 @pytest.mark.parametrize("states", [None, [State.FAILED]])
@@ -95,20 +86,22 @@ async def test_a_list_reads_an_owner_s_jobs_of_a_service_and_little_more(
     states: list[State] | None,
     engine: Engine,
     connection: AsyncpgConnection,
+    sent: SentStatements,
 ) -> None:
     for state in (State.COMPLETED, State.FAILED, State.QUEUED, State.RETRYING, State.PROCESSING):
         for _ in range(MINE):
             await put_job(connection, state, owner="user:ann", id=new_id(), **mine)
     await put_ended(connection, OTHERS, **theirs)
     prefix = "docs." if "flow" in mine else None
-    wanted = JobFilter(
-        org=ORG,
+    found = await plans(
+        engine,
+        sent,
         endpoints=[mine.get("endpoint", ENDPOINT)],
         queue_key_prefix=prefix,
         states=states,
         owner="user:ann",
     )
-    for name, plan in (await plans(engine, wanted)).items():
+    for name, plan in found.items():
         assert plan.sequential_scans("jobs") == 0, name
         assert "jobs_ended" in plan.indexes("jobs"), name
         assert plan.rows_read("jobs") <= 6 * MINE + LIMIT, name
@@ -116,22 +109,18 @@ async def test_a_list_reads_an_owner_s_jobs_of_a_service_and_little_more(
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED])
 async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
-    state: State, engine: Engine, connection: AsyncpgConnection
+    state: State, engine: Engine, connection: AsyncpgConnection, sent: SentStatements
 ) -> None:
     owners = ("", "user:ann", "user:bob")
     for owner in owners:
         for _ in range(MINE):
             await put_job(connection, state, owner=owner, id=new_id())
     await put_ended(connection, OTHERS, endpoint="elsewhere.post__work")
-    wanted = JobFilter(org=ORG, endpoints=[ENDPOINT])
-    for name, plan in (await plans(engine, wanted)).items():
+    for name, plan in (await plans(engine, sent, endpoints=[ENDPOINT])).items():
         assert plan.sequential_scans("jobs") == 0, name
         assert plan.rows_read("jobs") <= len(owners) * (MINE + 1) + LIMIT, name
-    counted = await engine._list_db.run(
-        lambda it: explain_query(
-            it, sql, "lists/owners", org=ORG, services=["demo", "elsewhere"], count_max=MOST
-        )
-    )
+    await engine.page(org=ORG, endpoints=[ENDPOINT, "elsewhere.post__work"])
+    counted = await sent.plan(sql, "lists/owners")
     assert counted.indexes("jobs") == {"jobs_ended"}
     assert counted.rows_read("jobs") <= 2 * len(owners)
     page = await engine.page(org=ORG, endpoints=[ENDPOINT])
@@ -140,52 +129,44 @@ async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
 
 @pytest.mark.parametrize("statement", ["lists/page", "lists/page_total"])
 async def test_times_bound_what_a_list_of_all_jobs_reads(
-    statement: str, engine: Engine, connection: AsyncpgConnection
+    statement: str, engine: Engine, connection: AsyncpgConnection, sent: SentStatements
 ) -> None:
     for _ in range(MINE):
         await put_job(connection, State.COMPLETED, id=new_id())
     await put_ended(connection, OTHERS)  # their ids are from an hour later on
     hours_ago = datetime.now(UTC) - timedelta(hours=3)
-    earlier = PageQuery(limit=LIMIT, created_before=hours_ago)
-    arguments = {**JobFilter(org=ORG).arguments(), **earlier.arguments()}
-    page = {"offset": 0, "limit": LIMIT} if statement == "lists/page" else {"rows_max": MOST}
-    plan = await engine._list_db.run(
-        lambda it: explain_query(it, sql, statement, **arguments, **page)
-    )
+    # With an offset, nothing found does not mean that there is nothing: the total is read, too.
+    await engine.page(org=ORG, limit=LIMIT, offset=1, created_before=hours_ago)
+    plan = await sent.plan(sql, statement)
     assert plan.sequential_scans("jobs") == 0
     assert plan.rows_read("jobs") == 0
 
 
 async def test_a_backlog_is_counted_along_the_queue_and_no_further_than_asked(
-    engine: Engine, connection: AsyncpgConnection
+    engine: Engine, connection: AsyncpgConnection, sent: SentStatements
 ) -> None:
     await put_ended(connection, OTHERS)
     await put_queue(connection, 2_000, org="busy")
     await put_queue(connection, 2_000)
     endpoints = [ENDPOINT, "demo.post__other"]
-    plan = await engine._count_db.run(
-        lambda it: explain_query(
-            it, sql, "jobs/backlog", org=ORG, endpoints=endpoints, count_max=MOST
-        )
-    )
+    assert await engine.backlog(ORG, endpoints, MOST) == MOST
+    plan = await sent.plan(sql, "jobs/backlog")
     assert plan.indexes("jobs") == {"jobs_ready"}
     assert plan.rows_read("jobs") <= MOST
 
 
 async def test_an_organisations_backlog_is_counted_along_its_own_queue(
-    engine: Engine, connection: AsyncpgConnection
+    engine: Engine, connection: AsyncpgConnection, sent: SentStatements
 ) -> None:
     endpoints = ["demo.post__a", "demo.post__b", "demo.post__c"]
     await put_ended(connection, OTHERS)
     for endpoint in endpoints:
         await put_queue(connection, 2_000, org="busy", endpoint=endpoint)
         await put_queue(connection, 2_000, endpoint=endpoint)
-    plan = await engine._count_db.run(
-        lambda it: explain_query(it, sql, "jobs/org_backlog", org=ORG, count_max=MOST)
-    )
+    assert await engine.backlog(ORG, None, MOST) == MOST
+    plan = await sent.plan(sql, "jobs/org_backlog")
     assert plan.indexes("jobs") == {"jobs_ready"}
     assert plan.rows_read("jobs") <= MOST + len(endpoints)
-    assert await engine.backlog(ORG, None, MOST) == MOST
     assert await engine.backlog("nobody", None, MOST) == 0
 
 

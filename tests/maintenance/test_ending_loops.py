@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from coatcheck.core.queries import usage
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
@@ -132,11 +133,12 @@ async def test_the_bookkeeper_goes_on_at_once_while_there_is_more_than_a_chunk(
         """,
         ORG,
     )
-    bookkeeper = loops["usage roll-up"]
+    bookkeeper, line = loops["usage roll-up"], Connection(dsn, name="tests")
     assert await bookkeeper.tick() == 0.0
     assert await bookkeeper.tick() > 0.0
     assert await connection.fetchval("SELECT count(*) FROM usage_deltas") == 0
-    (row,) = await usage.read(bookkeeper._db, ORG, date(2026, 1, 1), date(2026, 1, 1), None)  # noqa: SLF001  its session
+    (row,) = await usage.read(line, ORG, date(2026, 1, 1), date(2026, 1, 1), None)
+    await line.close()
     assert (row.completed, row.attempts, row.payload_bytes, row.result_bytes) == (
         1500,
         1500,

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from coatcheck.domain.tenants import RateLimit
 from tests.deployment import Deployment, bearer
 from tests.products.batches.asking import JOBS, know_sums
 from tests.products.batches.asking import submit as submit_batch
@@ -153,7 +154,11 @@ async def test_new_limits_of_an_organisation_end_nothing(idle: Deployment) -> No
     ticket = await hand_in(idle.http, "/process")
     async with following(idle.http, ticket["events_url"]) as stream:
         await stream.until("state")
-        idle.context.gate._authenticator.on_keys_changed("org:default")  # noqa: SLF001  as if heard
-        idle.context.gate._authenticator.forget_all()  # noqa: SLF001  as if heard
+        await idle.limit_org("default", rate=RateLimit(1_000, 3_600))
+
+        async def is_known() -> bool:
+            return "ratelimit-limit" in (await idle.http.get(ticket["poll_url"])).headers
+
+        await eventually_async(is_known, "the server knows the new limits")
         await idle.http.post(ticket["cancel_url"])
         assert (await stream.rest())[-1].name == "end"

@@ -147,7 +147,7 @@ class BatchMachine(Machine):
         self.ingester = Ingester(
             self.deployment.line,
             self.deployment.engine.blobs,
-            self.deployment.engine.extension(BatchRepository)._notifier,  # noqa: SLF001  as its own
+            self.deployment.engine.database.notifier,
         )
         listener = await self.deployment.engine.webhooks.create_endpoint(
             ORG, "https://hooks.example/endpoint", WANTED

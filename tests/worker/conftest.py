@@ -7,7 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from coatcheck.worker import lease
 from tests.worker.isolation import Isolation
+
+
+class LeaseClock:
+    """The clock that leases are measured by; it stands still unless a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> LeaseClock:
+    clock = LeaseClock()
+    monkeypatch.setattr(lease, "time", clock)
+    return clock
 
 
 @pytest.fixture

@@ -12,12 +12,13 @@ import io
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import pydantic
 
@@ -25,7 +26,7 @@ from coatcheck.domain.errors import TargetUnreachable
 from coatcheck.job import Job
 from coatcheck.service import Service
 from coatcheck.worker.executors import wire
-from coatcheck.worker.executors.child import ChannelReporter
+from coatcheck.worker.executors.child import Channel
 
 service = Service("isolated")
 
@@ -147,8 +148,8 @@ def attach_by_its_own_words(job: Job, path: str, link: str | None = None) -> Non
     if link is not None:
         Path(path).parent.mkdir(exist_ok=True)
         Path(path).symlink_to(link)
-    reporter = cast(ChannelReporter, job.reporter)
-    reporter._channel.attach(wire.AttachedFile("stolen", "text/plain", path))
+    to_worker = socket.socket(fileno=os.dup(int(sys.argv[1])))
+    Channel(to_worker).attach(wire.AttachedFile("stolen", "text/plain", path))
 
 
 @service.post("/flood", isolated=True)

@@ -250,7 +250,8 @@ def test_an_abandoned_thread_may_end_after_the_loop_has(executor: ThreadExecutor
     asyncio.run(abandon())
     released.set()
     assert seen.get() is True
-    eventually(lambda: executor._pool._idle == 1, "the thread is idle")
+    executor.close()
+    eventually(lambda: not handler_threads(), "the thread has ended")
 
 
 async def test_a_thread_that_waits_for_room_is_let_go_when_it_is_abandoned(
@@ -284,10 +285,9 @@ async def test_abandoned_threads_take_no_place_from_the_next_jobs() -> None:
 
 
 async def test_threads_are_used_again(executor: ThreadExecutor) -> None:
-    first = await run(executor, "name")
-    # A thread hands its outcome in a moment before it is idle again.
-    eventually(lambda: executor._pool._idle == 1, "the thread is idle")
-    assert await run(executor, "name") == first
+    names = [await run(executor, "name") for _ in range(20)]
+    # A thread hands its outcome in a moment before it is idle again: now and then one is too late.
+    assert len({str(name) for name in names}) < len(names)
 
 
 async def test_no_more_idle_threads_are_kept_than_asked_for() -> None:
@@ -297,7 +297,7 @@ async def test_no_more_idle_threads_are_kept_than_asked_for() -> None:
     tasks = [asyncio.create_task(run(executor, "block", recorder=r)) for r in recorders]
     for recorder in recorders:
         await recorder.first(ProgressReport)
-    threads = [t for t in threading.enumerate() if t.name.startswith("coatcheck-handler")]
+    threads = handler_threads()
     released.set()
     await asyncio.gather(*tasks)
     for _ in tasks:
@@ -305,6 +305,10 @@ async def test_no_more_idle_threads_are_kept_than_asked_for() -> None:
     eventually(lambda: sum(t.is_alive() for t in threads) <= 2, "two threads have ended")
     executor.close()
     eventually(lambda: not any(t.is_alive() for t in threads), "all threads have ended")
+
+
+def handler_threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("coatcheck-handler")]
 
 
 STUCK_WORKER = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from uuid import UUID
@@ -15,6 +14,7 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.worker import lease
 from coatcheck.worker.lease import LeaseRenewer
+from tests.worker.conftest import LeaseClock
 
 LOST, RENEWED = "lost", "renewed"
 
@@ -55,42 +55,45 @@ async def kept(dsn: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kept]
 
 @pytest.mark.parametrize("lane", Lane)
 async def test_a_lane_is_held_for_two_thirds_of_its_lease_and_no_longer(
-    kept: Kept, lane: Lane
+    kept: Kept, clock: LeaseClock, lane: Lane
 ) -> None:
-    before = time.monotonic()
     await kept.keeper.register()
-    after = time.monotonic()
     two_thirds = DEFAULT_POLICIES[lane].ack_seconds * 2 / 3
-    assert kept.keeper.holds(lane, before + two_thirds - 0.001)
-    assert not kept.keeper.holds(lane, after + two_thirds)
+    assert kept.keeper.holds(lane, clock.now + two_thirds - 0.001)
+    assert not kept.keeper.holds(lane, clock.now + two_thirds)
 
 
-async def test_a_worker_that_slept_through_its_leases_gives_up_before_it_renews(kept: Kept) -> None:
+async def test_a_worker_that_slept_through_its_leases_gives_up_before_it_renews(
+    kept: Kept, clock: LeaseClock
+) -> None:
     await kept.keeper.register()
     await kept.keeper.renew()
     assert kept.did == [RENEWED]
     kept.did.clear()
     # Its clock has gone on while it was stopped.
-    kept.keeper._renewed_at -= kept.keeper.longest_seconds
+    clock.now += kept.keeper.longest_seconds
     await kept.keeper.renew()
     assert kept.did == [*(f"{LOST} {lane}" for lane in Lane), RENEWED]
 
 
 async def test_one_heartbeat_that_hangs_costs_no_lane(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+    kept: Kept, clock: LeaseClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock of the test's own: nobody sleeps, and what hangs is given up at its limit."""
-    now, hangs, over = 1000.0, [True], asyncio.Event()
+    hangs, over = [True], asyncio.Event()
+    limits: list[float] = []
 
     async def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
+        clock.now += seconds
         await asyncio.sleep(0)
 
+    def timeout(seconds: float) -> asyncio.Timeout:
+        limits.append(seconds)
+        return asyncio.timeout(None)
+
     async def heartbeat(_: Connection, __: int) -> list[UUID]:
-        nonlocal now
         if hangs:
-            now += kept.keeper._heartbeat_timeout(now)
+            clock.now += limits[-1]
             hangs.clear()
             raise TimeoutError
         kept.did.append(RENEWED)
@@ -98,10 +101,8 @@ async def test_one_heartbeat_that_hangs_costs_no_lane(
         return []
 
     await kept.keeper.register()
-    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(lease, "asyncio", SimpleNamespace(sleep=sleep, timeout=asyncio.timeout))
+    monkeypatch.setattr(lease, "asyncio", SimpleNamespace(sleep=sleep, timeout=timeout))
     monkeypatch.setattr(leases, "heartbeat", heartbeat)
-    kept.keeper._renewed_at = now
     renewing = asyncio.create_task(kept.keeper.run())
     await over.wait()
     renewing.cancel()

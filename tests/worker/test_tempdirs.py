@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,28 +25,31 @@ NOBODY = 65534
 SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 
 HOLDER = """
-import sys, time
+import subprocess, sys, time
 from pathlib import Path
 from coatcheck.worker.temp_dirs import TempRoot
 temp_root = TempRoot(Path(sys.argv[1]), sys.argv[2])
 folder = temp_root.create("job")
 (folder / "secret").write_text("customer data")
+if sys.argv[3:]:
+    print(subprocess.Popen(sys.argv[3:], close_fds=False, stdout=subprocess.DEVNULL).pid)
 print(folder, flush=True)
 time.sleep(600)
 """
 
 
 class Holder:
-    """Another worker process on the same root, with one job's folder."""
+    """Another worker process on the same root, with one job's folder and a child if it is told."""
 
-    def __init__(self, root: Path, boot: str) -> None:
+    def __init__(self, root: Path, boot: str, *child: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(root), boot],
+            [sys.executable, "-c", HOLDER, str(root), boot, *child],
             env={"PYTHONPATH": ":".join(sys.path)},
             stdout=subprocess.PIPE,
             text=True,
         )
         assert self.process.stdout is not None
+        self.child = int(self.process.stdout.readline()) if child else None
         self.folder = Path(self.process.stdout.readline().strip())
 
     def kill(self) -> None:
@@ -397,22 +401,20 @@ def test_what_is_not_a_workers_is_never_touched(root: Path, temp_root: TempRoot)
     }
 
 
-def test_the_lock_is_not_inherited_by_what_the_worker_starts(root: Path) -> None:
-    temp_root = TempRoot(root, "one")
-    child = subprocess.Popen(SLEEPER, close_fds=False)
+@pytest.mark.crash
+def test_the_lock_is_not_inherited_by_what_the_worker_starts(
+    root: Path, temp_root: TempRoot
+) -> None:
+    holder = Holder(root, "two", *SLEEPER)
+    holder.kill()
+    assert holder.child is not None
     try:
-        lock = temp_root._lock
-        assert lock is not None
-        temp_root._lock = None
-        os.close(lock)  # as when the process ends
-        with TempRoot(root, "two") as sibling:
-            # Popen returns a moment before the kernel has closed what is not to be inherited.
-            swept = eventually(sibling.sweep, "the lock is free while the child lives")
-        assert swept == ["coatcheck-one"]
-        assert is_alive(child.pid)
+        # Popen returns a moment before the kernel has closed what is not to be inherited.
+        swept = eventually(temp_root.sweep, "the lock is free while the child lives")
+        assert swept == ["coatcheck-two"]
+        assert is_alive(holder.child)
     finally:
-        child.kill()
-        child.wait()
+        os.kill(holder.child, signal.SIGKILL)
 
 
 def test_a_lock_that_was_swept_between_its_opening_and_its_locking_is_made_again(

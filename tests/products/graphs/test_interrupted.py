@@ -15,10 +15,9 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.inputs import InputRecord, Layer
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.lanes import Lane
 from coatcheck.products.graphs import executor
 from coatcheck.worker.temp_dirs import TempRoot
-from tests.deployment import Deployment
+from tests.deployment import Deployment, lane_seconds
 from tests.products.graphs.archives import MIB, PROGRAM, post, zipped
 from tests.products.graphs.gated import post_through
 from tests.products.graphs.stored import complete_receipt, inputs_in, mechanisms, receipt_of
@@ -128,11 +127,12 @@ async def test_a_worker_that_loses_its_lease_while_it_downloads_removes_what_it_
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(monkeypatch)
-    worker = await deployment.start_graphs_worker()
+    deployment.settings = deployment.settings_with(lane_ack_seconds=lane_seconds(3.0))
+    await deployment.start_graphs_worker()
     body = (await post(deployment.http, ARCHIVE, "k")).json()
     await held.reached.wait()
     (first,) = archives_on_disk(tmp_path)
-    worker._lose(Lane.STANDARD)  # noqa: SLF001  as after a silence
+    await deployment.sql.execute("DELETE FROM workers")  # as if it had been silent for long
 
     async def gone() -> bool:
         return not first.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -243,27 +244,37 @@ async def test_a_look_from_before_a_model_was_loaded_does_not_unload_it(
         OllamaUpstream(["one"], tokens_per_second=0) as target,
         monitor_of(dsn, target) as monitor,
     ):
-        [view] = monitor._targets.values()
-        look = monitor._upstream.get
+        monkeypatch.setattr(target_monitor, "LOOK_INTERVAL_MIN_SECONDS", 0.0)
+        look, looks = Upstream.get, 0
+        looks_again, may_look_again = asyncio.Event(), asyncio.Event()
 
-        async def at_rest() -> bool:
-            return view.looked_at and view.looking is None
-
-        await eventually_async(at_rest, "the target was looked at")
-        monkeypatch.setattr(monitor, "look_soon", lambda _: None)  # only the looks below
-
-        async def overtaken(of: LlmTarget, path: str) -> TargetDocument:
-            looked = await look(of, path)
-            monitor.loaded("box", "one:latest")
+        async def overtaken(upstream: Upstream, of: LlmTarget, path: str) -> TargetDocument:
+            nonlocal looks
+            looks += 1
+            if looks > 1:
+                looks_again.set()
+                await may_look_again.wait()
+            looked = await look(upstream, of, path)
+            if looks == 1:
+                monitor.loaded("box", "one:latest")
             return looked
 
-        monkeypatch.setattr(monitor._upstream, "get", overtaken)
-        await monitor.look_at_resident(view)
+        async def was_looked_at() -> bool:
+            return target.seen.paths["/api/ps"] == 1
+
+        await eventually_async(was_looked_at, "the target was looked at")
+        monkeypatch.setattr(Upstream, "get", overtaken)
+        monitor.began("box", "one:latest", loading=False)
+        monitor.ended("box", "one:latest", loading=False)  # it looks, and then again
+        await looks_again.wait()
         assert monitor.offers()[0].resident == {"one:latest"}
+
+        async def is_unloaded() -> bool:
+            return monitor.offers()[0].resident == frozenset()
+
         # Who asks now is told by a list that was made after it.
-        monkeypatch.setattr(monitor._upstream, "get", look)
-        await monitor.look_at_resident(view)
-        assert monitor.offers()[0].resident == frozenset()
+        may_look_again.set()
+        await eventually_async(is_unloaded, "the second look found the model gone")
 
 
 async def test_a_target_that_is_idle_is_hardly_looked_at(dsn: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from coatcheck import Job, JobAlreadyEnded, Service, State
 from coatcheck.worker import worker as agent
-from tests.deployment import Deployment, lane_slots
+from tests.deployment import Deployment, lane_seconds, lane_slots
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart
 
@@ -220,13 +220,12 @@ async def test_a_cancellation_that_was_never_announced_is_found_with_the_next_he
         await job.wait_cancelled()
         job.check_cancelled()
 
-    worker = await deployment.start_worker(service)
+    await deployment.start_worker(service, lane_ack_seconds=lane_seconds(3.0))
     ticket = await deployment.engine.submit("lab.post__heed")
     await deployment.wait_for_state(ticket, State.PROCESSING)
     await deployment.sql.execute(
         "UPDATE jobs SET state = 'cancel_requested' WHERE id = $1", ticket.uuid
     )
-    await worker._renewer.renew()
 
     assert (await deployment.wait_for_end(ticket)).state is State.CANCELLED
 

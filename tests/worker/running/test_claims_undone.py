@@ -8,17 +8,19 @@ hand, as the lost piece of the log would.
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
 
 from coatcheck import Job, Service, State, Ticket
 from coatcheck.core.queries import leases
+from coatcheck.core.queries.leases import HeldJob
 from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.worker import worker as agent
 from coatcheck.worker.lease import LeaseReconciler
-from coatcheck.worker.worker import Worker
 from tests.db.edge_guard import unguarded
 from tests.deployment import Deployment, lane_seconds, lane_slots
 from tests.waiting import until_true
@@ -33,6 +35,7 @@ class Handlers:
     def __init__(self) -> None:
         self.service = Service("lab")
         self.began = 0
+        self.may_speak = asyncio.Event()
         self.interrupted: list[int] = []
         self.may_end = [asyncio.Event() for _ in range(3)]
 
@@ -51,6 +54,7 @@ class Handlers:
         async def speak(job: Job) -> int:
             number = self.began
             self.began += 1
+            await self.may_speak.wait()
             await job.emit(f"said by {number}")
             await self.may_end[number].wait()
             return number
@@ -72,22 +76,15 @@ async def undo_the_claim(deployment: Deployment, ticket: Ticket) -> None:
     )
 
 
-async def look_twice(worker: Worker) -> None:
-    """What a worker does now and then: what it finds for the second time is acted upon."""
-    for _ in range(2):
-        await worker._reconciler.check()
-
-
 async def test_an_attempt_whose_claim_was_undone_is_stopped_and_its_job_runs_again(
     deployment: Deployment,
 ) -> None:
     handlers = Handlers()
-    worker = await deployment.start_worker(handlers.service)
+    await deployment.start_worker(handlers.service, lane_ack_seconds=LOOKS_OFTEN)
     ticket = await deployment.engine.submit("lab.post__wait", retries=0)
     await deployment.wait_for_state(ticket, State.PROCESSING)
     await undo_the_claim(deployment, ticket)
     await handlers.have_begun(2)
-    await look_twice(worker)
     await until_true(lambda: handlers.interrupted == [0], "the first attempt is stopped")
     handlers.may_end[1].set()
     view = await deployment.wait_for_end(ticket)
@@ -101,13 +98,12 @@ async def test_an_attempt_without_room_beside_it_ends_so_that_its_job_can_run_ag
     deployment: Deployment,
 ) -> None:
     handlers = Handlers()
-    worker = await deployment.start_worker(
-        handlers.service, lane_concurrency=lane_slots(standard=1)
+    await deployment.start_worker(
+        handlers.service, lane_concurrency=lane_slots(standard=1), lane_ack_seconds=LOOKS_OFTEN
     )
     ticket = await deployment.engine.submit("lab.post__wait", retries=0)
     await deployment.wait_for_state(ticket, State.PROCESSING)
     await undo_the_claim(deployment, ticket)
-    await look_twice(worker)
     # Its first execution would never end by itself, and there is one slot.
     await handlers.have_begun(2)
     handlers.may_end[1].set()
@@ -133,24 +129,16 @@ async def test_both_results_in_one_statement_count_once(deployment: Deployment) 
 
 
 async def test_what_the_first_attempt_says_beside_the_second_is_dropped(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment,
 ) -> None:
     handlers = Handlers()
-    worker = await deployment.start_worker(handlers.service)
-    desk, both_said = worker._reports, asyncio.Event()
-    store = desk._store_events
-
-    async def after_both(events: list) -> list:  # type: ignore[type-arg]
-        await both_said.wait()
-        return await store(desk._events)
-
-    monkeypatch.setattr(desk, "_store_events", after_both)
+    await deployment.start_worker(handlers.service)
     ticket = await deployment.engine.submit("lab.post__speak", retries=0)
     await deployment.wait_for_state(ticket, State.PROCESSING)
     await undo_the_claim(deployment, ticket)
     await handlers.have_begun(2)
-    await until_true(lambda: len(desk._events) == 2, "both have spoken")
-    both_said.set()
+    # Both wake in one step of the loop, so that one statement has the words of both.
+    handlers.may_speak.set()
     handlers.may_end[1].set()
     view = await deployment.wait_for_end(ticket)
     handlers.may_end[0].set()
@@ -207,7 +195,7 @@ async def test_a_look_gives_back_what_never_began_and_leaves_alone_what_has(
     await deployment.wait_for_state(ticket, State.PROCESSING)
     given_back: list[int] = []
     holdings = LeaseReconciler(
-        worker._report_db,
+        deployment.connection,
         boot=lambda: worker.boot,
         running=lambda: (),
         known=set,
@@ -228,10 +216,28 @@ async def test_a_look_gives_back_what_never_began_and_leaves_alone_what_has(
 
 
 async def test_an_attempt_that_is_being_stopped_is_not_interrupted_by_every_look(
-    deployment: Deployment,
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(agent, "STOP_AGAIN_SECONDS", 3_600.0)
     service = Service("lab")
     began, may_end, interruptions = asyncio.Event(), asyncio.Event(), 0
+    held_jobs, mark_started = leases.held_jobs, leases.mark_started
+    looks, may_mark, marked = 0, asyncio.Event(), asyncio.Event()
+
+    async def counted(line: Connection, boot: int) -> list[HeldJob]:
+        nonlocal looks
+        held = await held_jobs(line, boot)
+        looks += 1
+        return held
+
+    async def late(line: Connection, starts: Sequence[tuple[ClaimedJob, float]]) -> set[UUID]:
+        await may_mark.wait()
+        held = await mark_started(line, starts)
+        marked.set()
+        return held
+
+    monkeypatch.setattr(leases, "held_jobs", counted)
+    monkeypatch.setattr(leases, "mark_started", late)
 
     @service.post("/tidy-up")
     async def tidy_up() -> None:
@@ -243,55 +249,65 @@ async def test_an_attempt_that_is_being_stopped_is_not_interrupted_by_every_look
             except asyncio.CancelledError:
                 interruptions += 1
 
-    worker = await deployment.start_worker(service)
+    await deployment.start_worker(service, lane_ack_seconds=LOOKS_OFTEN)
     ticket = await deployment.engine.submit("lab.post__tidy_up", retries=0)
     await began.wait()
     await deployment.take_lease_away(ticket)
-    for _ in range(5):
-        await worker._reconciler.check()
-        await asyncio.sleep(0)
+    before = looks
+    await until_true(lambda: looks == before + 4, "it was looked at twice, and twice more")
+    assert interruptions == 1
     # Nor by its start mark, which comes late, and finds that it is not held.
-    (running,) = worker._running
-    running.marked = False
-    await worker._record_starts(time.monotonic() + 1)
-    await asyncio.sleep(0)
-    assert running.marked
+    may_mark.set()
+    await marked.wait()
+    await until_true(lambda: looks == before + 5, "it was looked at once more")
     assert interruptions == 1
     may_end.set()
 
 
-async def test_a_standby_is_not_asked_what_a_worker_holds(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    handlers = Handlers()
-    worker = await deployment.start_worker(handlers.service)
+async def test_a_standby_is_not_asked_what_a_worker_holds(deployment: Deployment) -> None:
     await deployment.sql.execute(
         "CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'"
     )
-    await worker._report_db.run(
-        lambda connection: connection.execute("SET search_path = public, pg_catalog")
-    )
+    await deployment.connection.fetch("SET search_path = public, pg_catalog")
     with pytest.raises(DatabaseUnavailable, match="does not accept writes"):
-        await leases.held_jobs(worker._report_db, worker.boot)
+        await leases.held_jobs(deployment.connection, 1)
 
 
 async def test_of_two_leases_that_are_given_back_at_once_neither_is_forgotten(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     release = leases.release_claim
     released: list[int] = []
-    worker = await deployment.start_worker(Handlers().service)
-    first, second = worker._renewer.fresh_lease(), worker._renewer.fresh_lease()
+    worker = await deployment.start_worker(Handlers().service, lane_ack_seconds=LOOKS_OFTEN)
+    tickets = [await deployment.engine.submit("nobody.post__runs") for _ in range(2)]
+    first, second = (worker.boot << 40 | 1_000_000 + number for number in range(2))
+
+    async def hold(ticket: Ticket, lease: int) -> None:
+        await deployment.sql.execute(
+            "UPDATE jobs SET state = 'dispatching', lease = $2 WHERE id = $1", ticket.uuid, lease
+        )
+
+    def found() -> int:
+        return caplog.messages.count("found leases in the database that this worker does not know")
 
     async def while_another_comes(line: Connection, lease: int, keep: float) -> list[UUID]:
         released.append(lease)
         if lease == first:
-            worker._exchange.release(second)
+            before = found()
+            await hold(tickets[1], second)
+            await until_true(lambda: found() > before, "the second one is found")
         return await release(line, lease, keep)
 
     monkeypatch.setattr(leases, "release_claim", while_another_comes)
-    worker._exchange.release(first)
-    await until_true(lambda: released == [first, second], "both are given back, once each")
+    await hold(tickets[0], first)
+    for ticket in tickets:
+        view = await deployment.wait_for_job(
+            ticket, lambda view: view.state is State.QUEUED and view.interruptions, "it is released"
+        )
+        assert view.interruptions == 1
+    assert set(released) == {first, second}
 
 
 async def test_a_handler_that_cancels_its_own_task_fails_and_its_slot_lives(

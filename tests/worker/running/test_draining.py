@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -104,8 +105,9 @@ async def test_an_idle_worker_ends(deployment: Deployment) -> None:
 
 
 async def test_jobs_of_a_claim_that_was_under_way_are_not_left_to_be_rescued(
-    deployment: Deployment,
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, agent.__name__)
     handlers = Handlers()
     await deployment.sql.execute(
         f"""
@@ -130,7 +132,7 @@ async def test_jobs_of_a_claim_that_was_under_way_are_not_left_to_be_rescued(
         "the claim waits at the gate",
     )
     worker.stop()
-    await until_true(lambda: not worker._exchange._asking, "the worker drains")
+    await until_true(lambda: "draining" in caplog.messages, "the worker drains")
     await deployment.sql.execute("SELECT pg_advisory_unlock($1)", GATE)
     await deployment.worker_ended(worker)
 

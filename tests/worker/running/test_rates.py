@@ -17,7 +17,7 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import RATE_BURST_SECONDS
 from coatcheck.worker import exchange_loop
 from tests.deployment import Deployment
-from tests.waiting import eventually_async
+from tests.waiting import eventually_async, until_true
 
 NO_POLL = {"poll_seconds_min": 3_600.0, "poll_seconds_max": 3_600.0}
 """Nothing is found by polling while the test lasts."""
@@ -108,15 +108,10 @@ async def test_a_worker_whose_runs_wait_for_nothing_does_not_look_again(
         return claimed
 
     monkeypatch.setattr(exchange_loop, "claim_limited", noted)
-    worker = await deployment.start_worker(scraper(), **NO_POLL)
+    await deployment.start_worker(scraper(), **NO_POLL)
     await put_run(deployment, 4, ["a"], per_second=5.0)
     await tell(deployment)
     await ended(deployment, 4)
-    counter = worker._exchange
-
-    async def at_rest() -> bool:
-        return counter.quiet and not counter._work_may_wait and counter._look_again_at is None
-
-    await eventually_async(at_rest, "nothing but a poll would make the worker look")
+    await until_true(lambda: claims[-1] is None, "it was told that no token is to come")
     assert any(seconds is not None for seconds in claims), "it was told of tokens to come"
     assert len(claims) <= 2 + 4 * 4, "for each task: its token, its claim, its end, and one more"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -13,8 +15,7 @@ import pytest
 from coatcheck import Job, Service, State
 from coatcheck.worker import worker as agent
 from coatcheck.worker.executors.thread import ABANDONED_THREADS_OF_ENDPOINT_MAX
-from coatcheck.worker.slots import StopReason
-from tests.deployment import Deployment
+from tests.deployment import Deployment, lane_seconds, lane_slots
 from tests.waiting import eventually_async, until_true
 from tests.worker.running.isolated_handlers import apart
 
@@ -102,16 +103,17 @@ async def test_a_thread_is_abandoned_at_its_timeout_and_what_it_says_later_is_dr
 
 
 async def test_an_isolated_process_is_killed_at_its_timeout(
-    deployment: Deployment, tmp_path: Path
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid_file = tmp_path / "pid"
-    worker = await deployment.start_worker(apart)
+    await deployment.start_worker(apart, lane_ack_seconds=lane_seconds(3_600.0))
     ticket = await deployment.engine.submit(
         "apart.post__wait", {"pid_file": str(pid_file)}, timeout=600, retries=0
     )
     await until_true(pid_file.exists, "its process runs")
-    (running,) = worker._running
-    running.deadline = 0.0
+    # However long its process took to start: the worker's clock, and not ours, comes to its end.
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 600)
+    monkeypatch.setattr(agent, "time", later)
     view = await deployment.wait_for_end(ticket)
 
     assert view.error_message == "failed once; last: timed_out: ran for longer than 600 s"
@@ -252,14 +254,14 @@ async def test_plain_functions_that_do_not_stop_keep_their_own_jobs_waiting_and_
     def work() -> str:
         return "done"
 
-    worker = await deployment.start_worker(service)
+    await deployment.start_worker(service)
     hanging = [
         await deployment.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
         for _ in range(ABANDONED_THREADS_OF_ENDPOINT_MAX)
     ]
     for ticket in hanging:
         await deployment.wait_for_end(ticket)
-    await until_true(lambda: bool(worker._threads_held), "the worker has no thread left for it")
+    await threads_are_held(deployment)
     waiting = await deployment.engine.submit("lab.post__hang", retries=0)
     other = await deployment.engine.submit("lab.post__work")
     assert (await deployment.wait_for_end(other)).result == b'"done"'
@@ -277,21 +279,19 @@ async def test_plain_functions_that_do_not_stop_keep_their_own_jobs_waiting_and_
     gate.set()
     ended = await deployment.wait_for_end(waiting)
     assert (ended.state, ended.result, ended.attempts) == (State.COMPLETED, b'"in the end"', 1)
-    held = "SELECT count(*) FROM workers WHERE threads_held <> '{}'"
-    await eventually_async(
-        lambda: _is_none(deployment, held), "it is no longer said that threads are held"
-    )
+    await threads_are_held(deployment, False)
 
 
 async def test_a_job_that_finds_no_thread_is_given_back_once_and_not_claimed_again_at_once(
     deployment: Deployment, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The next job is claimed as the others are given up, and long before the threads are looked at
+    # again: if it were not left out, it would be claimed and given back all that time.
+    monkeypatch.setattr(agent, "WATCH_SECONDS", 1.0)
     service = Service("lab")
-    hanging = threading.Semaphore(0)
 
     @service.post("/hang")
     def hang() -> str:
-        hanging.release()
         gate.wait()
         return "in the end"
 
@@ -299,43 +299,32 @@ async def test_a_job_that_finds_no_thread_is_given_back_once_and_not_claimed_aga
     def work() -> str:
         return "done"
 
-    with monkeypatch.context() as watched:
-        # Nothing but the job itself looks at the threads.
-        watched.setattr(agent, "WATCH_SECONDS", 3_600.0)
-        worker = await deployment.start_worker(service)
-        hung = [
-            await deployment.engine.submit("lab.post__hang", retries=0)
-            for _ in range(ABANDONED_THREADS_OF_ENDPOINT_MAX)
-        ]
-        for _ in hung:
-            await asyncio.to_thread(hanging.acquire)
-        for running in worker._running:
-            running.stop(StopReason.TIMEOUT, running.started_at)
-        await deployment.wait_for_ends(hung)
-        assert not worker._threads_held
-        waiting = await deployment.engine.submit("lab.post__hang", retries=0)
-        await deployment.wait_for_job(
-            waiting, lambda view: view.interruptions, "the job was given back"
-        )
-        for _ in range(10):  # each is claimed: so would the other be, were it not left out
-            other = await deployment.engine.submit("lab.post__work")
-            assert (await deployment.wait_for_end(other)).state is State.COMPLETED
-        view = await deployment.engine.get(waiting.id)
-        assert (view.state, view.interruptions) == (State.QUEUED, 1)
-        assert worker._threads_held.keys() == {"lab.post__hang"}
+    threads = ABANDONED_THREADS_OF_ENDPOINT_MAX
+    await deployment.start_worker(service, lane_concurrency=lane_slots(standard=threads))
+    hung = [
+        await deployment.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
+        for _ in range(threads)
+    ]
+    waiting = await deployment.engine.submit("lab.post__hang", retries=0)
+    await deployment.wait_for_ends(hung)
+    await threads_are_held(deployment)
+    other = await deployment.engine.submit("lab.post__work")
+    assert (await deployment.wait_for_end(other)).state is State.COMPLETED
+    view = await deployment.engine.get(waiting.id)
+    assert view.state is State.QUEUED
+    assert view.interruptions <= 1
 
-        gate.set()
-        executors = worker._executors
-        assert executors is not None
-        await until_true(lambda: not executors.abandoned_threads, "the handlers have stopped")
-        worker._look_at_threads()
-        ended = await deployment.wait_for_end(waiting)
-    assert (ended.state, ended.result, ended.interruptions) == (
-        State.COMPLETED,
-        b'"in the end"',
-        1,
-    )
+    gate.set()
+    ended = await deployment.wait_for_end(waiting)
+    assert (ended.state, ended.result) == (State.COMPLETED, b'"in the end"')
+    assert ended.interruptions == view.interruptions
 
 
-async def _is_none(deployment: Deployment, query: str) -> bool:
-    return bool(await deployment.sql.fetchval(query) == 0)
+async def threads_are_held(deployment: Deployment, held: bool = True) -> None:
+    """Wait until a worker says that threads are held, or that none are any more."""
+    query = "SELECT bool_or(threads_held <> '{}') FROM workers"
+
+    async def look() -> bool:
+        return bool(await deployment.sql.fetchval(query) == held)
+
+    await eventually_async(look, f"a worker says that threads are {'' if held else 'not '}held")
