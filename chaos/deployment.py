@@ -31,7 +31,7 @@ from coatcheck.core.queries import tenants
 from coatcheck.db.connection import Connection
 from coatcheck.db.migrate import migrate
 from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, mint
-from coatcheck.settings.declaration import PREFIX
+from coatcheck.settings.settings import PREFIX
 from tests.ports import free_port
 
 ORGS: Final = ("a", "b")

@@ -38,8 +38,8 @@ from coatcheck.products.gateway.executor import UpstreamExecutor
 from coatcheck.products.graphs.executor import GraphExecutor
 from coatcheck.products.llm.executor import LlmExecutor
 from coatcheck.products.speech.executor import speech_service
-from coatcheck.settings.declaration import PREFIX
 from coatcheck.settings.egress_allow import parse_allow
+from coatcheck.settings.settings import PREFIX
 from coatcheck.worker.worker import Worker
 from tests import crash_points
 from tests.child_process import ROOT, ChildProcess

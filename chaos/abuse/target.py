@@ -29,7 +29,7 @@ from coatcheck.core.queries import tenants
 from coatcheck.db.connection import Connection
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.domain.tenants import ALL_SCOPES, DEFAULT_WORKSPACE, Scope, mint
-from coatcheck.settings.declaration import PREFIX
+from coatcheck.settings.settings import PREFIX
 from tests.ports import free_port
 
 ATTACKER: Final = "attacker"

@@ -1,8 +1,8 @@
 """I. A row of the outbox exists if and only if its transition does, and is delivered or given up.
 
-``core/sql/webhooks/receivers.sql`` chooses the receivers; this check repeats that choice from the
-transitions that the triggers recorded. Where a product's own states decide (a chat's ``loading``),
-it only checks that every message has a cause and that the end is sent.
+``receivers`` in ``core/queries/webhooks.sql`` chooses the receivers; this check repeats that choice
+from the transitions that the triggers recorded. Where a product's own states decide (a chat's
+``loading``), it only checks that every message has a cause and that the end is sent.
 """
 
 from __future__ import annotations

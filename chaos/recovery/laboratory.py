@@ -26,7 +26,7 @@ from chaos.world import World
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.tenants import DEFAULT_ORG
 from coatcheck.egress.urls import trusted_authorities
-from coatcheck.settings.declaration import PREFIX
+from coatcheck.settings.settings import PREFIX
 from tests.ports import free_port
 
 LANES: Final = ("urgent", "standard", "bulk")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coatcheck.settings import SETTINGS
-from coatcheck.settings.declaration import Setting
+from coatcheck.settings.settings import Setting
 from coatcheck.telemetry import metrics  # noqa: F401 - which declares them
 from coatcheck.telemetry.metrics import DECLARED, LABEL_VALUES_MAX, DeclaredMetric
 from coatcheck.telemetry.queue_metrics import QUEUE_METRICS

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx2
+import msgspec
 from openapi_spec_validator import validate
 
 from coatcheck.core import Engine
 from coatcheck.http.app import create_app
 from coatcheck.http.context import open_server_context
-from coatcheck.http.routing import Access, Route
+from coatcheck.http.openapi import build_document
+from coatcheck.http.request import Request
+from coatcheck.http.response import Response
+from coatcheck.http.routing import Access, RequestBody, Route
 from coatcheck.settings import Settings
 from tests.all_products import SURFACES
 
@@ -128,3 +133,30 @@ async def served_operations(settings: Settings) -> Sequence[Route]:
         open_server_context(settings, engine) as parts,
     ):
         return create_app(parts, SURFACES).routes
+
+
+class RawBody(msgspec.Struct, kw_only=True):
+    """A body with JSON that is passed on as it came."""
+
+    settings: msgspec.Raw = msgspec.Raw(b"{}")
+    name: str
+
+
+async def test_a_body_may_have_a_default_of_raw_json() -> None:
+    async def answer(_: Request) -> Response:
+        raise AssertionError("only its description is asked for")
+
+    route = Route(
+        methods=["POST"],
+        path="/raw",
+        name="raw",
+        tag="raw",
+        summary="Pass JSON on.",
+        body=RequestBody("Anything.", RawBody),
+        responses=(),
+        handler=answer,
+    )
+    described = build_document([route], version="1")["components"]["schemas"]["RawBody"]
+    assert described["properties"] == {"settings": {}, "name": {"type": "string"}}
+    assert described["required"] == ["name"]
+    assert described["description"] == inspect.getdoc(RawBody)

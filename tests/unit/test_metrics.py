@@ -9,7 +9,7 @@ from coatcheck.domain.states import State
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.job_stats import Counted, JobCounts
 from coatcheck.telemetry.metrics import BatchHistogram, Bounded
-from coatcheck.telemetry.queue_metrics import Queue, QueueWaiting, queue_snapshot
+from coatcheck.telemetry.queue_metrics import QueueStatus, QueueWaiting, queue_snapshot
 from coatcheck.telemetry.snapshots import render
 
 
@@ -143,7 +143,7 @@ def test_the_workers_of_a_process_are_summed() -> None:
 
 
 def test_the_queue_is_shown_with_how_long_its_oldest_job_has_been_due() -> None:
-    queue = Queue(
+    queue = QueueStatus(
         [
             QueueWaiting(Lane.BULK, State.QUEUED, 11, 90.0),
             QueueWaiting(Lane.BULK, State.STAGED, 2, -3600.0),
@@ -160,9 +160,9 @@ def test_the_queue_is_shown_with_how_long_its_oldest_job_has_been_due() -> None:
 
 
 def test_of_a_queue_that_was_not_counted_no_zero_is_shown() -> None:
-    assert list(samples(render(queue_snapshot(Queue(is_counted=False))).decode()).items()) == [
-        (("coatcheck_database_up", frozenset()), 1.0)
-    ]
+    assert list(
+        samples(render(queue_snapshot(QueueStatus(is_counted=False))).decode()).items()
+    ) == [(("coatcheck_database_up", frozenset()), 1.0)]
 
 
 def test_without_a_database_nothing_is_shown_but_that() -> None:

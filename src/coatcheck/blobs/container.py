@@ -193,7 +193,7 @@ class BlobContainer:
     """Puts, gets, lists and deletes blobs by key (see ``keys.py``).
 
     Every call is retried a few times on transient errors and then raises
-    ``BlobStoreUnavailable``. Cloud stores retry single requests themselves (``opening.py``);
+    ``BlobStoreUnavailable``. Cloud stores retry single requests themselves;
     ``errors.py`` retries the rest, and everything on a local folder.
     """
 

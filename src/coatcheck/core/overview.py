@@ -18,7 +18,7 @@ from coatcheck.db.database import Database
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
 from coatcheck.domain.states import State
-from coatcheck.telemetry.queue_metrics import Queue
+from coatcheck.telemetry.queue_metrics import QueueStatus
 
 POINTS_MAX: Final = 120
 SPAN_MINUTES_MIN: Final = 5
@@ -118,13 +118,13 @@ class Overviews:
             workers=await self.workers(),
         )
 
-    async def queue(self) -> Queue:
+    async def queue(self) -> QueueStatus:
         """Everything that waits in the deployment, fully counted. A long queue takes a while to
         count, so no request for a job should wait behind it."""
         waiting = await job_store.waiting(self._db)
         overdue = await webhook_store.overdue_seconds(self._db)
         sealed = await service_secrets.count(self._db)
-        return Queue(waiting, overdue or 0.0, sealed_secrets=sealed)
+        return QueueStatus(waiting, overdue or 0.0, sealed_secrets=sealed)
 
     async def workers(self) -> Sequence[WorkerView]:
         """The worker processes, newest first."""

@@ -19,7 +19,9 @@ _REFERENCE = "#/components/schemas/{name}"
 def build_document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
     """The document for ``routes``, with one schema for each type of body."""
     types = sorted(set(_types(routes)), key=lambda body: (body.__name__, body.__module__))
-    schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    schemas, components = msgspec.json.schema_components(
+        map(_without_raw_defaults, types), ref_template=_REFERENCE
+    )
     schema_of = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -43,6 +45,19 @@ def build_document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
             "securitySchemes": _SECURITY_SCHEMES,
         },
     }
+
+
+def _without_raw_defaults(body: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The type as it is described: msgspec cannot show a default that is ``msgspec.Raw``."""
+    raw = [
+        (each.name, each.type, msgspec.field(default_factory=msgspec.Raw))
+        for each in msgspec.structs.fields(body)
+        if isinstance(each.default, msgspec.Raw)
+    ]
+    if not raw:
+        return body
+    about = {"__doc__": body.__doc__}
+    return msgspec.defstruct(body.__name__, raw, bases=(body,), kw_only=True, namespace=about)
 
 
 def _types(routes: Iterable[Route]) -> Iterable[type[msgspec.Struct]]:

@@ -50,8 +50,8 @@ class Response:
     """A whole response: status, headers (names in lower case) and body.
 
     ``fits_one_write``: every header is made by this server, none is about the connection or the
-    length, and there is a body (``one_write_responses.py``). ``is_shared``: one body is sent to all
-    callers. ``reservation`` ends once the response was sent, or sending failed.
+    length, and there is a body (``dispatch.py``). ``is_shared``: one body is sent to all callers.
+    ``reservation`` ends once the response was sent, or sending failed.
     """
 
     __slots__ = ("body", "fits_one_write", "headers", "is_shared", "reservation", "status")

@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -32,7 +32,6 @@ from coatcheck.domain.tenants import ORG_ID_ALLOWED
 from coatcheck.domain.usage import METERED
 from coatcheck.sealing import KEY_CHARACTERS_MIN
 from coatcheck.settings import parsers
-from coatcheck.settings.declaration import PREFIX, Setting, setting
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
 from coatcheck.settings.parsers import (
     GRAPH_OPERATIONS,
@@ -54,8 +53,53 @@ from coatcheck.settings.targets import (
 )
 from coatcheck.telemetry.logs import LogFormat
 
+PREFIX: Final = "COATCHECK_"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One environment variable: its name, allowed values and meaning."""
+
+    variable: str
+    meaning: str
+    allowed: str
+    parse: Callable[[str], Any]
+    required: bool
+    shown_default: str
+    secret: bool
+
+
+def setting(
+    variable: str,
+    meaning: str,
+    *,
+    allowed: str,
+    parse: Callable[[str], Any],
+    default: str | Callable[[], str] | None = None,
+    shown_default: str | None = None,
+    secret: bool = False,
+) -> Any:
+    """A dataclass field that carries its declaration. Without a default it is required."""
+    required = default is None
+    declaration = Setting(
+        variable=PREFIX + variable,
+        meaning=meaning,
+        allowed=allowed,
+        parse=parse,
+        required=required,
+        shown_default=shown_default or ("none: required" if required else f"`{default}`"),
+        secret=secret,
+    )
+    metadata = {"setting": declaration}
+    if default is None:
+        return field(repr=not secret, metadata=metadata)
+
+    def make_default() -> Any:
+        return parse(default if isinstance(default, str) else default())
+
+    return field(default_factory=make_default, repr=not secret, metadata=metadata)
 
 
 def parse_remotes(text: str) -> Mapping[str, OperatorRemote]:

@@ -56,7 +56,7 @@ class QueueWaiting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueStatus:
     """The live jobs, and how long the most overdue webhook has been due. If not ``is_counted``,
     counting took too long, and neither is known."""
 
@@ -67,7 +67,7 @@ class Queue:
     """By key; "" counts the services whose secrets are unsealed."""
 
 
-def queue_snapshot(queue: Queue | None) -> Snapshot:
+def queue_snapshot(queue: QueueStatus | None) -> Snapshot:
     """The queue as samples. None if the database is unreachable, which is then all they say."""
     registry = CollectorRegistry()
     up = _gauge(DATABASE_UP, registry)

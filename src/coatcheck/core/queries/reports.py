@@ -15,7 +15,7 @@ from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent
 async def set_progress(
     db: Connection, updates: Sequence[tuple[ClaimedJob, float, str | None]]
 ) -> None:
-    # In the order in which job_events/add.sql locks them.
+    # In the order in which ``job_events/add`` locks them.
     updates = sorted(updates, key=lambda update: (update[0].org, update[0].uuid.int))
     await sql.fetch(
         db,

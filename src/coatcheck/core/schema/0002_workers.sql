@@ -31,7 +31,7 @@ CREATE TABLE workers (
     -- so knows which workers died when it has reaped a process.
     process          uuid NOT NULL DEFAULT gen_random_uuid(),
     -- Where to look for the process: processes have the same `host` only if process ids mean the same to
-    -- them (processes/identity.py). NULL where that is unknown.
+    -- them (processes.py). NULL where that is unknown.
     host             text COLLATE "C",
     pid              integer,
     process_ticks    bigint,

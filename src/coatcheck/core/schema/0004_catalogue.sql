@@ -37,7 +37,7 @@ CREATE INDEX services_unsealed ON services (org_id, service_id) WHERE jsonb_path
 );
 
 -- The definitions that workers publish: one row for each definition of an endpoint that the code of some
--- worker declares, or recently declared. services/resolve.sql derives the services of source 'code' from
+-- worker declares, or recently declared. `resolve` in core/queries/services.sql derives the services of source 'code' from
 -- them. Definitions belong to no worker: `workers.publishes` names those of each, so a fleet that
 -- restarts writes none anew, and what a worker publishes ends with its row.
 --

@@ -74,7 +74,7 @@ CREATE INDEX run_tokens_next ON run_tokens (org_id, run, in_step_at) WHERE flow 
 -- lengths.
 --
 -- `used` is what replicas have taken; `requests_max` and `granted` belong to the last statement that
--- wrote the row, which reads from them what it was granted (sql/rates/take.sql).
+-- wrote the row, which reads from them what it was granted (`take` in core/queries/rates.sql).
 --
 -- Unlogged: it needs no write-ahead log and no flush. After a crash of the server counting starts again,
 -- which allows at most one more window of requests.

@@ -4,7 +4,7 @@
 -- `tasks` is how many were written, which is the number of the next one: every chunk of tasks moves it
 -- from its previous value, in the transaction that writes the chunk, so that no chunk is written twice.
 -- The statement that latches the run sets `total`, absolutely: from then on the run may complete. The
--- roll-up of usage counts ended tasks (usage/roll_up.sql).
+-- roll-up of usage counts ended tasks (`roll_up` in core/queries/usage.sql).
 --
 -- A group as a whole is each of its tasks once, with its latest result, over all runs. A task's
 -- position is its number in the group: the one that it had when it was first written. A rerun gives

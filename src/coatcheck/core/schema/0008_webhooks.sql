@@ -51,7 +51,7 @@ CREATE INDEX webhook_targets_pulled ON webhook_targets (org_id, id)
 --
 --   1  the job's end
 --   2  every state change
---   4  its phases: the moves that change what its caller is shown (webhooks/receivers.sql)
+--   4  its phases: the moves that change what its caller is shown (`receivers` in core/queries/webhooks.sql)
 --
 -- `jobs.webhook` has the largest of its rows' values, so that jobs without webhooks cost nothing. Also:
 --

@@ -28,7 +28,7 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
 from coatcheck.telemetry import metrics
-from coatcheck.telemetry.queue_metrics import Queue, queue_snapshot
+from coatcheck.telemetry.queue_metrics import QueueStatus, queue_snapshot
 from coatcheck.telemetry.snapshots import render
 
 _log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ _SCOPES: Final = ("deployment", "process")
 
 
 def metrics_routes(
-    read_queue: Callable[[], Awaitable[Queue]], processes: ProcessMetrics
+    read_queue: Callable[[], Awaitable[QueueStatus]], processes: ProcessMetrics
 ) -> list[Route]:
     """``/metrics``: the queue as read by ``read_queue``, and the sum of all processes."""
 
@@ -171,14 +171,14 @@ def metrics_routes(
             return render(queue_snapshot(None))
         return await asyncio.to_thread(render, queue_snapshot(queue), whole)
 
-    async def _count_queue() -> Queue:
+    async def _count_queue() -> QueueStatus:
         try:
             async with asyncio.timeout(COUNT_SECONDS_MAX):
                 return await read_queue()
         except TimeoutError:
             # The database is available: it has just answered. So all other metrics are valid.
             _log.warning("counting the queue took longer than %g s", COUNT_SECONDS_MAX)
-            return Queue(is_counted=False)
+            return QueueStatus(is_counted=False)
 
     return [
         Route(
