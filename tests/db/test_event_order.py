@@ -19,7 +19,7 @@ BATCH = 7
 async def add_without_commit(connection: AsyncpgConnection, job: ClaimedJob, data: bytes) -> None:
     await sql.fetch(
         connection,
-        "job_events/add",
+        "reports/add",
         orgs=[job.org],
         ids=[job.uuid],
         leases=[job.lease],
@@ -32,7 +32,7 @@ async def add_without_commit(connection: AsyncpgConnection, job: ClaimedJob, dat
 async def read(connection: AsyncpgConnection, job: ClaimedJob) -> list[tuple[str, bytes]]:
     rows = await sql.fetch(
         connection,
-        "job_events/read",
+        "reports/read",
         org=job.org,
         job=job.uuid,
         after=0,

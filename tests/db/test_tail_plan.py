@@ -51,11 +51,11 @@ async def test_only_what_is_new_is_read(connection: AsyncpgConnection) -> None:
     await connection.execute("ANALYZE jobs, job_events")
     last: int = await connection.fetchval("SELECT max(seq) FROM job_events")
     followed = [(ORG, job, last - JOBS) for job in jobs[:4]]
-    plan = await explain(connection, sql("job_events/tail"), *columns(followed), 200, 1_000_000)
+    plan = await explain(connection, sql("reports/tail"), *columns(followed), 200, 1_000_000)
     assert plan.rows_read("job_events") == 4
     assert plan.rows_read("jobs") == 4
     assert plan.indexes("job_events") == {"job_events_pkey"}
     assert plan.sequential_scans("jobs") == plan.sequential_scans("job_events") == 0
     whole = [(ORG, jobs[0], 0)]
-    page = await explain(connection, sql("job_events/tail"), *columns(whole), 200, 1_000_000)
+    page = await explain(connection, sql("reports/tail"), *columns(whole), 200, 1_000_000)
     assert page.rows_read("job_events") == 200

@@ -1,6 +1,6 @@
 """The log line and metric for a job that failed with no attempt left.
 
-Callers see an event of the job, stored with the failure (``job_events/note_attempts``). This module
+Callers see an event of the job, stored with the failure (``reports/note_attempts``). This module
 is for operators.
 """
 

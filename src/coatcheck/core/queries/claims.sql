@@ -731,7 +731,7 @@ FROM claimed AS c
 -- Show that handlers are running: dispatching -> processing, for jobs that did not end at once.
 --
 -- Returns every job still held under the lease given, marked or not: a missing one was taken from this
--- worker, which must stop it. Locked in the order of job_events/add, which is sent concurrently.
+-- worker, which must stop it. Locked in the order of reports/add, which is sent concurrently.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, j.state, s.ran_seconds
     FROM unnest(:orgs::text[], :ids::uuid[], :leases::bigint[], :ran_seconds::double precision[])

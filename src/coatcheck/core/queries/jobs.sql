@@ -309,7 +309,7 @@ state = next.state, lease = NULL, run_deadline = NULL, updated_at = now(),
 --
 --   changed    the jobs that it may have ended: see usage/meter for the columns
 --   moved      all jobs whose state it changed: see webhooks/write_deliveries_from_moved
---   attempts   the attempts that it ended without completing them: see job_events/note_attempts;
+--   attempts   the attempts that it ended without completing them: see reports/note_attempts;
 --              no_attempts where there is none
 metered AS (
     /* include usage/meter */
@@ -318,7 +318,7 @@ notified AS (
     /* include webhooks/write_deliveries_from_moved */
 ),
 noted AS (
-    /* include job_events/note_attempts */
+    /* include reports/note_attempts */
 )
 
 -- name: no_attempts

@@ -15,7 +15,7 @@ from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent
 async def set_progress(
     db: Connection, updates: Sequence[tuple[ClaimedJob, float, str | None]]
 ) -> None:
-    # In the order in which ``job_events/add`` locks them.
+    # In the order in which ``reports/add`` locks them.
     updates = sorted(updates, key=lambda update: (update[0].org, update[0].uuid.int))
     await sql.fetch(
         db,
@@ -34,7 +34,7 @@ async def add_events(
     """Store log lines and chunks, in order. ``write_id`` is new for each: see ``events_added``."""
     await sql.fetch(
         db,
-        "job_events/add",
+        "reports/add",
         orgs=[job.org for job, _, _ in events],
         ids=[job.uuid for job, _, _ in events],
         leases=[job.lease for job, _, _ in events],
@@ -49,9 +49,9 @@ async def events_added(db: Connection, job: ClaimedJob, write_id: int) -> bool:
 
     async def look(connection: RawConnection) -> bool:
         async with connection.transaction():
-            await sql.fetch(connection, "job_events/lock_job", org=job.org, job=job.uuid)
+            await sql.fetch(connection, "reports/lock_job", org=job.org, job=job.uuid)
             added = await sql.value(
-                connection, "job_events/was_added", org=job.org, job=job.uuid, write_id=write_id
+                connection, "reports/was_added", org=job.org, job=job.uuid, write_id=write_id
             )
             return bool(added)
 
@@ -62,7 +62,7 @@ async def read_events(
     db: Connection, org: str, job_id: UUID, after: int, limit: int, bytes_max: int = 2**62
 ) -> list[JobEvent]:
     rows = await sql.fetch(
-        db, "job_events/read", org=org, job=job_id, after=after, limit=limit, bytes_max=bytes_max
+        db, "reports/read", org=org, job=job_id, after=after, limit=limit, bytes_max=bytes_max
     )
     return [JobEvent(*row) for row in rows]
 
@@ -88,7 +88,7 @@ async def tails(
     orgs, jobs, after = zip(*places, strict=True)
     rows = await sql.fetch(
         db,
-        "job_events/tail",
+        "reports/tail",
         orgs=orgs,
         ids=jobs,
         after=after,
@@ -103,7 +103,7 @@ async def tails(
 
 async def last_mark(db: Connection, org: str, job_id: UUID, mark: bytes) -> int | None:
     """The number of the job's last JSON chunk that begins with ``mark``."""
-    seq: int | None = await sql.value(db, "job_events/last_mark", org=org, job=job_id, mark=mark)
+    seq: int | None = await sql.value(db, "reports/last_mark", org=org, job=job_id, mark=mark)
     return seq
 
 
@@ -120,7 +120,7 @@ async def add_artifact(
     """Whether the artifact now belongs to its job, and the blob that it replaced."""
     rows = await sql.fetch(
         db,
-        "job_events/add_artifact",
+        "reports/add_artifact",
         org=job.org,
         job=job.uuid,
         lease=job.lease,
@@ -136,13 +136,13 @@ async def add_artifact(
 
 
 async def list_artifacts(db: Connection, org: str, job_id: UUID) -> list[Artifact]:
-    rows = await sql.fetch(db, "job_events/list_artifacts", org=org, job=job_id)
+    rows = await sql.fetch(db, "reports/list_artifacts", org=org, job=job_id)
     return [Artifact(*row) for row in rows]
 
 
 async def deployment(db: Connection) -> UUID:
     """The id of this database."""
-    identity: UUID = await sql.value(db, "job_events/deployment")
+    identity: UUID = await sql.value(db, "reports/deployment")
     return identity
 
 
@@ -150,7 +150,7 @@ async def known_blobs(db: Connection, blobs: Sequence[tuple[UUID, str]]) -> set[
     """The blob keys, of these (job id, blob key), that belong to an artifact."""
     rows = await sql.fetch(
         db,
-        "job_events/known_blobs",
+        "reports/known_blobs",
         jobs=[job_id for job_id, _ in blobs],
         blob_keys=[key for _, key in blobs],
     )

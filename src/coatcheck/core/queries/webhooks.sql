@@ -484,7 +484,7 @@ ORDER BY k.created_at, k.id
 -- The target that a run names gets its tasks' failures (3).
 -- The organisation's endpoints get the events that they subscribed to, whatever the job says; of tasks
 -- only failures, and nothing of internal jobs (0), which nobody submitted. Those that subscribed to
--- alerts are sent a job that failed with no attempt left, as job_events/note_attempts records it.
+-- alerts are sent a job that failed with no attempt left, as reports/note_attempts records it.
 SELECT w.target_id, 'job' AS kind, 'job.' || c.state AS event,
                CASE w.tells WHEN 1 THEN 'end' WHEN 2 THEN 'state' ELSE 'phase' END AS sent_as
         FROM job_webhooks AS w
