@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import pty
@@ -12,8 +13,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -21,6 +23,7 @@ import httpx2
 import psutil
 import pytest
 
+from coatcheck.cli.up import DEMO_SERVICE, bootstrap
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
 from coatcheck.egress.urls import trusted_authorities
@@ -29,9 +32,11 @@ from tests.crash_points import VICTIM, Victim, servers
 from tests.failure_report import show_on_failure
 from tests.forked_process import ForkedProcess, run_forked
 from tests.ports import free_port
+from tests.postgres_keeper import Databases
 from tests.waiting import LIMIT_SECONDS, eventually
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
+PEPPER = "a pepper that is only ever used in tests"
 _numbers = itertools.count(1)
 COMMAND = [sys.executable, "-m", "coatcheck.cli"]
 
@@ -184,6 +189,74 @@ def shared_up() -> Iterator[Up]:
     with running_up(folder) as up:
         yield up
     shutil.rmtree(folder)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server and a worker as processes, with a key in ``data`` as `coatcheck up` leaves it there.
+
+    For commands and guides that any server could answer: it starts ten times as fast as `up`.
+    """
+
+    folder: Path
+    data: Path
+    port: int
+
+
+@contextmanager
+def served(databases: Databases, *services: str, files: Mapping[str, str] = {}) -> Iterator[Served]:
+    """One that is ready, on a database of its own; ``files`` are in its folder, by name."""
+    folder = make_open_folder()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    site = Served(folder, folder / "data", free_port())
+    site.data.mkdir()
+    with databases.shared() as dsn, ExitStack() as processes:
+        asyncio.run(bootstrap(dsn, site.data, pepper=PEPPER, preset=""))
+        variables = environment(
+            COATCHECK_DATABASE_URL=dsn,
+            COATCHECK_BLOB_URL=(site.data / "blobs").as_uri(),
+            COATCHECK_TEMP_DIR=str(folder / "temp"),
+            COATCHECK_KEY_PEPPER=PEPPER,
+            COATCHECK_WEBHOOK_LOOPBACK="on",
+            COATCHECK_DRAIN_SECONDS="0.1",
+        )
+        for arguments, ready in (
+            (("serve", "--port", str(site.port)), "serving on"),
+            (("worker", *services), "worker ready"),
+        ):
+            processes.enter_context(_serving(folder, arguments, variables, ready))
+        yield site
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def _serving(
+    folder: Path, arguments: tuple[str, ...], variables: Mapping[str, str], ready: str
+) -> Iterator[None]:
+    """A command, from when it says that it is ready; at the end it has to stop well."""
+    log = folder / f"{arguments[0]}.log"
+    show_on_failure(log)
+    with log.open("wb") as output:
+        process = start_coatcheck(*arguments, cwd=folder, env=variables, output=output)
+    try:
+        eventually(
+            lambda: process.poll() is not None or ready in log.read_text(), f"{ready!r} is said"
+        )
+        assert process.poll() is None, log.read_text()
+        yield
+        process.terminate()
+        assert process.wait(LIMIT_SECONDS) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def shared_server(databases: Databases) -> Iterator[Served]:
+    """One with the demo, for all tests of a module that leave it as it is."""
+    with served(databases, DEMO_SERVICE) as site:
+        yield site
 
 
 @pytest.fixture

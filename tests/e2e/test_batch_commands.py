@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import shutil
 import signal
 import subprocess
 import zipfile
@@ -17,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
-from tests.conftest import make_open_folder
-from tests.e2e.conftest import Up, coatcheck, environment, running_up
+from tests.e2e.conftest import Served, coatcheck, environment, served
 from tests.forked_process import ForkedProcess
+from tests.postgres_keeper import Databases
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -53,8 +52,8 @@ TO_SHOP = ("--service", "shop", "--endpoint")
 class Shop:
     """A running server, and commands that talk to it."""
 
-    def __init__(self, up: Up) -> None:
-        self.folder = up.data.parent
+    def __init__(self, up: Served) -> None:
+        self.folder = up.folder
         self.variables = {
             "COATCHECK_URL": f"http://127.0.0.1:{up.port}",
             "COATCHECK_API_KEY": (up.data / "dev-key").read_text().strip(),
@@ -80,13 +79,10 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
+def shop(databases: Databases) -> Iterator[Shop]:
     """One for all: a test looks at batches of its own."""
-    folder = make_open_folder()
-    (folder / "shop_of_tests.py").write_text(SERVICE)
-    with running_up(folder, "shop_of_tests:shop") as up:
-        yield Shop(up)
-    shutil.rmtree(folder)
+    with served(databases, "shop_of_tests:shop", files={"shop_of_tests.py": SERVICE}) as site:
+        yield Shop(site)
 
 
 def test_a_batch_from_its_list_to_its_results(shop: Shop) -> None:

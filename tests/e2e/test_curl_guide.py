@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Up
+from tests.e2e.conftest import Served, Up
 from tests.markdown import pages
 from tests.waiting import LIMIT_SECONDS
 
@@ -24,7 +24,7 @@ def commands(guide: str) -> list[str]:
     return [block.text for block in page.blocks("sh")]
 
 
-def answers(up: Up, folder: Path, steps: list[str]) -> list[str]:
+def answers(up: Up | Served, folder: Path, steps: list[str]) -> list[str]:
     """What each step prints."""
     script = "\necho ----\n".join(["set -euo pipefail\n" + steps[0], *steps[1:]])
     script = script.replace(DOCUMENTED_URL, f"http://127.0.0.1:{up.port}")
@@ -45,10 +45,12 @@ def answers(up: Up, folder: Path, steps: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_command_of_the_guide_to_collecting_works(shared_up: Up, tmp_path: Path) -> None:
+def test_every_command_of_the_guide_to_collecting_works(
+    shared_server: Served, tmp_path: Path
+) -> None:
     steps = commands("collect-results-over-http")
     _, polled, waited, called, replayed, followed, cancelled, anywhere, listed = answers(
-        shared_up, tmp_path, steps
+        shared_server, tmp_path, steps
     )
     assert "id" in json.loads(polled)
     for answer in waited.split("\n")[:2]:
@@ -72,9 +74,9 @@ def test_every_command_of_the_guide_to_collecting_works(shared_up: Up, tmp_path:
 
 @pytest.mark.slow
 def test_a_job_is_the_same_in_its_own_product_and_in_the_console(
-    shared_up: Up, tmp_path: Path
+    shared_server: Served, tmp_path: Path
 ) -> None:
-    _, job, task = answers(shared_up, tmp_path, commands("dialects"))
+    _, job, task = answers(shared_server, tmp_path, commands("dialects"))
     own, plain = (literal_eval(line) for line in job.split("\n") if line)
     assert own["status"] == plain["state"] == "completed"
     assert own["result_summary"] == plain["result"] == {"message": "hello"}
@@ -86,9 +88,9 @@ def test_a_job_is_the_same_in_its_own_product_and_in_the_console(
 
 
 @pytest.mark.slow
-def test_every_command_of_the_guide_to_graphs_works(shared_up: Up, tmp_path: Path) -> None:
+def test_every_command_of_the_guide_to_graphs_works(shared_server: Served, tmp_path: Path) -> None:
     steps = commands("analyse-code")
-    _, handed_in, _, shown, followed, _, parts, verified = answers(shared_up, tmp_path, steps)
+    _, handed_in, _, shown, followed, _, parts, verified = answers(shared_server, tmp_path, steps)
     job = json.loads(handed_in)["jobId"]
     assert parts == "Prices and Till 2 []\n"
     assert shown == "total calls price in line 5\n"
@@ -103,10 +105,10 @@ def test_every_command_of_the_guide_to_graphs_works(shared_up: Up, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_every_command_of_the_guide_to_batches_works(shared_up: Up, tmp_path: Path) -> None:
+def test_every_command_of_the_guide_to_batches_works(shared_server: Served, tmp_path: Path) -> None:
     steps = commands("run-a-batch")
     _, small, tasks, long, staged, followed, rerun, exported, opened, deleted = answers(
-        shared_up, tmp_path, steps
+        shared_server, tmp_path, steps
     )
     job = json.loads(small)
     assert (job["status"], job["counts"]["succeeded"], job["counts"]["failed"]) == (

@@ -69,6 +69,7 @@ def test_up_runs_a_job_stops_without_a_trace_and_keeps_the_job(start_up: StartUp
     up = start_up(from_nothing=True)
     up.wait_until_ready()
     assert up.ready_status() == 200
+    assert "warning: webhooks may be sent to this machine" in up.said()
 
     tried = subprocess.run(
         up.first_command(),
@@ -228,6 +229,7 @@ def test_in_a_terminal_it_ends_by_ctrl_c_and_with_the_window(
     data_root: Path, terminal: Terminal, ending: str
 ) -> None:
     data = data_root / "data"
+    copy_first_boot(data)
     process = terminal.run("up", "--data", str(data), "--port", str(free_port()), cwd=data_root)
     eventually(lambda: terminal.shows("Ctrl-C stops everything."), "it is ready")
     children = psutil.Process(process.pid).children(recursive=True)

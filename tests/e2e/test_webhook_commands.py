@@ -1,4 +1,4 @@
-"""`coatcheck webhooks` and `coatcheck listen`, against a server that `coatcheck up` runs."""
+"""`coatcheck webhooks` and `coatcheck listen`, against a server and a worker of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
 from coatcheck.client import Client
-from tests.e2e.conftest import COMMAND, Up, environment, free_port
+from tests.e2e.conftest import COMMAND, Served, Up, environment, free_port
 from tests.e2e.test_curl_guide import answers
 from tests.markdown import REPOSITORY, Page, pages
 from tests.waiting import LIMIT_SECONDS, eventually
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 class Post:
     """A running server, and commands that talk to it."""
 
-    def __init__(self, up: Up) -> None:
+    def __init__(self, up: Served | Up) -> None:
         self.up = up
         self.folder = up.data.parent
         self.variables = {
@@ -119,9 +119,9 @@ class Process:
 
 
 @pytest.fixture(scope="module")
-def post(shared_up: Up) -> Iterator[Post]:
+def post(shared_server: Served) -> Iterator[Post]:
     """One for all: a test takes away the endpoints that it has made."""
-    made = Post(shared_up)
+    made = Post(shared_server)
     with made.client:
         yield made
 
@@ -138,7 +138,6 @@ def receiver(post: Post, port: int, secret: str) -> Iterator[Process]:
 
 
 def test_an_endpoint_by_commands_and_the_example_of_a_receiver(post: Post) -> None:
-    assert "warning: webhooks may be sent to this machine" in post.up.said()
     port = free_port()
     url = f"http://127.0.0.1:{port}/hook"
     made = json.loads(
@@ -204,16 +203,19 @@ def test_what_is_listened_for_is_forwarded_until_ctrl_c(post: Post) -> None:
 
 
 @pytest.mark.crash
-def test_listening_goes_on_after_the_server_was_killed(post: Post) -> None:
+def test_listening_goes_on_after_the_server_was_killed(start_up: Callable[..., Up]) -> None:
+    up = start_up()
+    up.wait_until_ready()
+    post = Post(up)
     port = free_port()
     command = (*COMMAND, "listen", "--forward-to", f"http://127.0.0.1:{port}/")
-    with post.process("listen-on", *command) as listening:
+    with post.client, post.process("listen-on", *command) as listening:
         listening.wait_until_said("Ctrl-C to stop")
-        victim = post.up.child("serve")
+        victim = up.child("serve")
         assert victim is not None
         victim.kill()
         listening.wait_until_said("; retrying")
-        eventually(lambda: post.up.ready_status() == 200, "ready again")
+        eventually(lambda: up.ready_status() == 200, "ready again")
         listening.wait_until_said("the server is back")
         job = post.a_job()
         listening.wait_until_said(job)
