@@ -25,7 +25,6 @@ from coatcheck.domain.job import Artifact, JobView
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.context import ServerContext
 from coatcheck.http.files import FILE_PARAMETERS, StoredFile, file_response, file_responses
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import Access, Parameter, ResponseSpec, Route
@@ -243,11 +242,8 @@ def artifact_routes(
             parameters=of_one,
             responses=(
                 ResponseSpec(HTTPStatus.OK, "The file is deleted.", receipts.SignedArtifactReceipt),
-                ResponseSpec(
-                    HTTPStatus.CONFLICT,
-                    "The job has not ended (`job_not_ended`).",
-                    Problem,
-                    MEDIA_TYPE,
+                ResponseSpec.problem(
+                    HTTPStatus.CONFLICT, "The job has not ended (`job_not_ended`)."
                 ),
                 *also,
             ),

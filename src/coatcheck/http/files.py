@@ -9,7 +9,7 @@ from typing import Final
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.disposition import attachment
-from coatcheck.http.problems import MEDIA_TYPE, Problem, Refusal, problem
+from coatcheck.http.problems import Refusal, problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import SANDBOXED, Response, StreamResponse, raw_header
 from coatcheck.http.routing import Parameter, ResponseSpec
@@ -171,11 +171,9 @@ def file_responses(etag: str) -> list[ResponseSpec]:
         ResponseSpec(
             HTTPStatus.NOT_MODIFIED, "The caller has it.", headers={"ETag": etag}, empty=True
         ),
-        ResponseSpec(
+        ResponseSpec.problem(
             HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
             "The range begins after the end of the file.",
-            Problem,
-            MEDIA_TYPE,
             {"Content-Range": "The size of the file: `bytes */SIZE`."},
         ),
     ]

@@ -51,17 +51,11 @@ from coatcheck.http.parameters import (
     read_webhook_urls,
     stored_key,
 )
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse, encoded, json_response
 from coatcheck.http.retry_after import UNKNOWN_SECONDS, kind_of
 from coatcheck.http.routing import Handler, Parameter, RequestBody, ResponseSpec, Route
-from coatcheck.http.watching import (
-    RETRY_AFTER_HEADER,
-    WAIT_PARAMETERS,
-    JobLinks,
-    WatchedResource,
-)
+from coatcheck.http.watching import RETRY_AFTER_HEADER, WAIT_PARAMETERS, JobLinks, WatchedResource
 
 
 class JobResource(JobAdapter, WatchedResource[JobView]):
@@ -418,12 +412,10 @@ class JobResource(JobAdapter, WatchedResource[JobView]):
                 headers=TICKET_HEADERS,
             ),
             PLAN_INACTIVE,
-            ResponseSpec(
+            ResponseSpec.problem(
                 HTTPStatus.UNPROCESSABLE_ENTITY,
                 "A field is not valid; or the idempotency key was used with another request, and "
                 "the caller asked for strict handling; or a webhook's URL may not be called.",
-                Problem,
-                MEDIA_TYPE,
             ),
         )
         return Route(
@@ -506,6 +498,6 @@ TICKET_HEADERS: Final = RETRY_AFTER_HEADER | {
     "Idempotency-Mismatch": "`true`: the key was used before with another payload.",
     "Preference-Applied": "The parts of `Prefer` that were applied.",
 }
-PLAN_INACTIVE: Final = ResponseSpec(
-    HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
+PLAN_INACTIVE: Final = ResponseSpec.problem(
+    HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active."
 )

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from coatcheck.domain.tenants import Scope
-from coatcheck.http.problem_formats import MEDIA_TYPE, Problem
+from coatcheck.http.problem_formats import Problem
 from coatcheck.http.routing import VERSION_DIGITS_MAX, Access, Parameter, ResponseSpec, Route
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -114,38 +114,39 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
 
 def _common_responses(route: Route) -> list[ResponseSpec]:
     """The responses that every route of its kind may give, so that no route has to repeat them."""
+    problem = ResponseSpec.problem
     responses = [
-        _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "An internal error; see the server's log."),
-        _problem(HTTPStatus.BAD_REQUEST, "The request is invalid; `details` says why."),
-        _problem(
+        problem(HTTPStatus.INTERNAL_SERVER_ERROR, "An internal error; see the server's log."),
+        problem(HTTPStatus.BAD_REQUEST, "The request is invalid; `details` says why."),
+        problem(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
             "The path and the headers together are too large.",
         ),
     ]
     if route.body is not None:
         responses += [
-            _problem(HTTPStatus.REQUEST_TIMEOUT, "The body did not arrive in time."),
-            _problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."),
-            _problem(
+            problem(HTTPStatus.REQUEST_TIMEOUT, "The body did not arrive in time."),
+            problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."),
+            problem(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body's type or encoding is not supported."
             ),
         ]
     if route.access is not Access.OPEN:
         responses += [
-            _problem(
+            problem(
                 HTTPStatus.UNAUTHORIZED,
                 "The credential is missing or invalid.",
                 {"WWW-Authenticate": "`Bearer`."},
             ),
-            _problem(HTTPStatus.FORBIDDEN, "The credential does not have the required scope."),
-            _problem(HTTPStatus.NOT_FOUND, "It does not exist, or the caller may not see it."),
-            _problem(
+            problem(HTTPStatus.FORBIDDEN, "The credential does not have the required scope."),
+            problem(HTTPStatus.NOT_FOUND, "It does not exist, or the caller may not see it."),
+            problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "A rate limit is exceeded (`rate_limited`), or too many jobs are waiting "
                 "(`queue_full`).",
                 {"Retry-After": "Seconds to wait before asking again."},
             ),
-            _problem(
+            problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "The database is unavailable (`database_unavailable`), or its answer was lost "
                 "(`outcome_unknown`).",
@@ -161,10 +162,6 @@ def _in_format(response: ResponseSpec, route: Route) -> ResponseSpec:
         return response
     written = route.problem_format
     return replace(response, body=written.body, media_type=written.media_type)
-
-
-def _problem(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> ResponseSpec:
-    return ResponseSpec(status, text, Problem, MEDIA_TYPE, headers or {})
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:

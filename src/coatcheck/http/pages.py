@@ -15,16 +15,15 @@ from uuid import UUID
 from coatcheck.domain.errors import InvalidParameter
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.listing import PAGE_ROWS, PAGE_ROWS_MAX, PageQuery
-from coatcheck.http.parameters import read_time, read_whole_number
+from coatcheck.http.parameters import DATE_TIME, read_time, read_whole_number
 from coatcheck.http.request import Request
 from coatcheck.http.routing import ULID, Parameter
 
 C = TypeVar("C")
 
-_DATE_TIME: Final = {"type": "string", "format": "date-time"}
 _FILTERS: Final = (
-    Parameter("created_after", "query", "Only jobs created then or later.", _DATE_TIME),
-    Parameter("created_before", "query", "Only jobs created before then.", _DATE_TIME),
+    Parameter("created_after", "query", "Only jobs created then or later.", DATE_TIME),
+    Parameter("created_before", "query", "Only jobs created before then.", DATE_TIME),
 )
 """The filters of every list of jobs, which are fields of ``PageQuery``."""
 

@@ -20,6 +20,7 @@ from coatcheck.http.routing import Parameter
 _DIGITS_MAX: Final = 18
 _NAMED_MAX: Final = 10
 _PLAIN_NAME: Final = re.compile(r"[\w.\-\[\]]{1,64}", re.ASCII)
+DATE_TIME: Final = {"type": "string", "format": "date-time"}
 _INVALID_TIME: Final = "must be a time with its zone, such as 2026-01-31T12:00:00Z"
 
 

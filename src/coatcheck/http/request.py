@@ -124,11 +124,7 @@ class Request:
     )
 
     def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        request_id: str,
-        bodies: BodyBudget | None = None,
+        self, scope: Scope, receive: Receive, request_id: str, bodies: BodyBudget | None = None
     ) -> None:
         """``bodies`` is the memory budget for the body; None: there is no bound."""
         self.scope = scope

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from coatcheck.domain.tenants import Scope
-from coatcheck.http.problem_formats import PROBLEM_DOCUMENT, ProblemFormat
+from coatcheck.http.problem_formats import MEDIA_TYPE, PROBLEM_DOCUMENT, Problem, ProblemFormat
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse
 
@@ -67,6 +67,13 @@ class ResponseSpec:
     """Other media types of the body, each with its schema."""
     empty: bool = False
     """Whether there is no body."""
+
+    @classmethod
+    def problem(
+        cls, status: HTTPStatus, description: str, headers: Mapping[str, str] | None = None
+    ) -> ResponseSpec:
+        """A refusal, whose body is a problem document."""
+        return cls(status, description, Problem, MEDIA_TYPE, headers or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +216,7 @@ class Router:
 
 
 def _find(
-    node: _Node,
-    segments: Sequence[str],
-    at: int,
-    values: list[str],
-    method: str,
-    allowed: set[str],
+    node: _Node, segments: Sequence[str], at: int, values: list[str], method: str, allowed: set[str]
 ) -> tuple[Route, list[str]] | None:
     if at == len(segments):
         return _take(node.here, values, method, allowed)

@@ -26,7 +26,6 @@ from coatcheck.http.context import ServerContext
 from coatcheck.http.event_stream import ChangeStream, LookForChanges, ShowChange
 from coatcheck.http.explanations import explain_route, explanation_response
 from coatcheck.http.parameters import Preferences, read_preferences
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse, json_response
 from coatcheck.http.routing import ULID, Access, Parameter, ResponseSpec, Route
@@ -278,10 +277,7 @@ class WatchedResource(ABC, Generic[V]):
         Raises Unauthenticated once the credential of the request is no longer valid.
         """
         deadline = time.monotonic() + seconds
-        with (
-            self.engine.watch(one) as watch,
-            self.gate.watch(request, watch.wake) as credential,
-        ):
+        with self.engine.watch(one) as watch, self.gate.watch(request, watch.wake) as credential:
             while True:
                 view = await self.read(one, org)
                 if not await credential.is_valid():
@@ -358,9 +354,7 @@ class WatchedResource(ABC, Generic[V]):
             if self.cancels_ended
             else ("The {} is cancelled.")
         )
-        refused = ResponseSpec(
-            HTTPStatus.CONFLICT, f"The {noun} has already ended.", Problem, MEDIA_TYPE
-        )
+        refused = ResponseSpec.problem(HTTPStatus.CONFLICT, f"The {noun} has already ended.")
         return [
             Route(
                 methods=("GET",),

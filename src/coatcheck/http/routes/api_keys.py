@@ -42,8 +42,6 @@ from coatcheck.domain.tenants import (
 from coatcheck.http.bodies import read_body
 from coatcheck.http.gate import Gate
 from coatcheck.http.pages import PAGE_PARAMETERS, read_cursor, read_limit
-from coatcheck.http.parameters import refuse_unknown
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routing import Access, RequestBody, ResponseSpec, Route
@@ -133,10 +131,10 @@ class _ApiKeys:
 
     async def list_page(self, request: Request) -> Response:
         query = request.query
-        refuse_unknown(query, ("cursor", "limit"))
         limit, after = read_limit(query), read_cursor(query, _stored_form)
-        read = partial(tenants.list_keys, self._db, request.principal.org)
-        keys = await read(after=after, limit=limit + 1)
+        keys = await tenants.list_keys(
+            self._db, request.principal.org, after=after, limit=limit + 1
+        )
         page = keys[:limit]
         following = page[-1].key_id if len(keys) > limit else None
         return json_response(ApiKeyPage([_shown(key) for key in page], following))
@@ -158,8 +156,9 @@ class _ApiKeys:
 def routes(settings: Settings, db: Connection) -> list[Route]:
     """``/api/v1/orgs/{org}/api-keys``, for callers with the scope ``admin``."""
     keys = _ApiKeys(settings, db)
+    route = partial(Route, access=Scope.ADMIN, operable=True, tag=_TAG)
     return [
-        Route(
+        route(
             methods=["POST"],
             path=PATH,
             name="create_api_key",
@@ -168,8 +167,6 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
             "cannot have a scope that its creator does not have. It submits jobs on behalf of "
             "`user`, by default the caller.",
             handler=keys.create,
-            access=Scope.ADMIN,
-            operable=True,
             body=RequestBody("The properties of the key.", NewApiKey),
             responses=[
                 ResponseSpec(
@@ -178,52 +175,37 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
                     CreatedApiKey,
                     headers={"Location": "The key's URL."},
                 ),
-                ResponseSpec(
-                    HTTPStatus.UNPROCESSABLE_ENTITY,
-                    "The body is invalid; `details` says why.",
-                    Problem,
-                    MEDIA_TYPE,
+                ResponseSpec.problem(
+                    HTTPStatus.UNPROCESSABLE_ENTITY, "The body is invalid; `details` says why."
                 ),
             ],
-            tag=_TAG,
         ),
-        Route(
+        route(
             methods=["GET"],
             path=PATH,
             name="list_api_keys",
             summary="List the organisation's API keys.",
             description="Newest first, revoked keys included. No secret is shown.",
             handler=keys.list_page,
-            access=Scope.ADMIN,
-            operable=True,
-            parameters=[
-                *PAGE_PARAMETERS,
-            ],
+            parameters=PAGE_PARAMETERS,
             responses=[ResponseSpec(HTTPStatus.OK, "A page of keys.", ApiKeyPage)],
-            tag=_TAG,
         ),
-        Route(
+        route(
             methods=["GET"],
             path=f"{PATH}/{{id}}",
             name="get_api_key",
             summary="Show an API key.",
             handler=keys.show,
-            access=Scope.ADMIN,
-            operable=True,
             responses=[ResponseSpec(HTTPStatus.OK, "The key, without its secret.", ApiKeyView)],
-            tag=_TAG,
         ),
-        Route(
+        route(
             methods=["DELETE"],
             path=f"{PATH}/{{id}}",
             name="revoke_api_key",
             summary="Revoke an API key for ever.",
             description="Every server refuses it within a second. Revoking it again has no effect.",
             handler=keys.revoke,
-            access=Scope.ADMIN,
-            operable=True,
             responses=[ResponseSpec(HTTPStatus.NO_CONTENT, "The key is revoked.", empty=True)],
-            tag=_TAG,
         ),
     ]
 

@@ -22,7 +22,6 @@ from coatcheck.domain.errors import NotFound, SignedUrlExpired, UploadAlreadyUse
 from coatcheck.domain.inputs import StagedUpload
 from coatcheck.domain.limits import LIST_BYTES_MAX
 from coatcheck.http.files import FILE_PARAMETERS, StoredFile, file_response, file_responses
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import LIST_SECONDS_MAX, Request
 from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
@@ -95,17 +94,12 @@ def routes(engine: Engine, db: Connection) -> list[Route]:
             responses=[
                 ResponseSpec(HTTPStatus.CREATED, "The list is stored.", StoredBlobBody),
                 *_REFUSALS,
-                ResponseSpec(
-                    HTTPStatus.CONFLICT,
-                    "The upload was already used (`upload_already_used`).",
-                    Problem,
-                    MEDIA_TYPE,
+                ResponseSpec.problem(
+                    HTTPStatus.CONFLICT, "The upload was already used (`upload_already_used`)."
                 ),
-                ResponseSpec(
+                ResponseSpec.problem(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "Too many uploads are in progress (`rate_limited`).",
-                    Problem,
-                    MEDIA_TYPE,
                     {"Retry-After": "Seconds to wait before asking again."},
                 ),
             ],
@@ -144,18 +138,14 @@ async def _then(
 
 
 _REFUSALS: Final = [
-    ResponseSpec(
+    ResponseSpec.problem(
         HTTPStatus.NOT_FOUND,
         "The signature is not valid, or the blob was deleted; the response does not say which.",
-        Problem,
-        MEDIA_TYPE,
     ),
-    ResponseSpec(HTTPStatus.GONE, "The URL has expired (`url_expired`).", Problem, MEDIA_TYPE),
-    ResponseSpec(
+    ResponseSpec.problem(HTTPStatus.GONE, "The URL has expired (`url_expired`)."),
+    ResponseSpec.problem(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "The blob store or the database is unavailable.",
-        Problem,
-        MEDIA_TYPE,
         {"Retry-After": "Seconds to wait before asking again."},
     ),
 ]

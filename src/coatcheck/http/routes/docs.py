@@ -18,7 +18,6 @@ import msgspec
 
 from coatcheck.domain.errors import NotFound
 from coatcheck.http.openapi import build_document
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, shared_response
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
@@ -103,7 +102,7 @@ def docs_routes() -> list[Route]:
             responses=[
                 ResponseSpec(HTTPStatus.OK, "The file.", media_type="*/*"),
                 ResponseSpec(HTTPStatus.NOT_MODIFIED, "The caller has it.", empty=True),
-                ResponseSpec(HTTPStatus.NOT_FOUND, "The file does not exist.", Problem, MEDIA_TYPE),
+                ResponseSpec.problem(HTTPStatus.NOT_FOUND, "The file does not exist."),
             ],
             tag="operations",
             serves_code=True,

@@ -16,14 +16,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from coatcheck.core.process_metrics import ProcessMetrics
 from coatcheck.domain.errors import CoatcheckError
 from coatcheck.http.parameters import read_choice
-from coatcheck.http.problems import (
-    MEDIA_TYPE,
-    RETRY_AFTER_SECONDS,
-    Detail,
-    Problem,
-    Refusal,
-    problem,
-)
+from coatcheck.http.problems import RETRY_AFTER_SECONDS, Detail, Refusal, problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
@@ -94,11 +87,9 @@ def health_routes(checks: Mapping[str, Check]) -> list[Route]:
             handler=readyz,
             responses=[
                 ResponseSpec(HTTPStatus.OK, "It is ready.", Ready),
-                ResponseSpec(
+                ResponseSpec.problem(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "It is not ready; `details` names each check that failed, and why.",
-                    Problem,
-                    MEDIA_TYPE,
                     headers={"Retry-After": "Seconds to wait before asking again."},
                 ),
             ],
@@ -208,12 +199,7 @@ def metrics_routes(
                     "counted in time.",
                     media_type="text/plain",
                 ),
-                ResponseSpec(
-                    HTTPStatus.BAD_REQUEST,
-                    "The scope is unknown.",
-                    Problem,
-                    MEDIA_TYPE,
-                ),
+                ResponseSpec.problem(HTTPStatus.BAD_REQUEST, "The scope is unknown."),
             ],
             tag="operations",
         )

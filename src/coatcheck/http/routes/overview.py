@@ -17,12 +17,11 @@ from coatcheck.core.overview import (
     OverviewView,
     QueueState,
 )
-from coatcheck.core.queries.overview import WorkerView
 from coatcheck.core.queries.roll_ups import Interval
 from coatcheck.domain.durations import quantile
 from coatcheck.domain.ids import run_label
 from coatcheck.domain.tenants import Scope
-from coatcheck.http.parameters import read_whole_number, refuse_unknown
+from coatcheck.http.parameters import read_whole_number
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
@@ -96,9 +95,9 @@ class OverviewWorker(msgspec.Struct, frozen=True):
     alive: bool
     started_at: datetime
     last_seen_at: datetime
-    lanes: list[str]
-    slots: list[int]
-    endpoints: list[str]
+    lanes: Sequence[str]
+    slots: Sequence[int]
+    endpoints: Sequence[str]
     held: int
 
 
@@ -126,7 +125,6 @@ def routes(engine: Engine) -> list[Route]:
         return json_response(await _body(request, EVERYBODY))
 
     async def _body(request: Request, org: str) -> OverviewBody:
-        refuse_unknown(request.query, ("minutes",))
         minutes = read_whole_number(
             request.query, "minutes", SPAN_MINUTES_MIN, SPAN_MINUTES_MAX, default=_SPAN_MINUTES
         )
@@ -193,7 +191,7 @@ def _shown(seen: OverviewView, *, with_queues: bool, with_workers: bool) -> Over
         flows=[_queue(each) for each in seen.queues] if with_queues else [],
         failures=[OverviewFailure(code, count) for code, count in seen.failures],
         workers_alive=sum(each.alive for each in seen.workers),
-        workers=[_worker(each) for each in seen.workers] if with_workers else [],
+        workers=[OverviewWorker(*each) for each in seen.workers] if with_workers else [],
     )
 
 
@@ -248,18 +246,3 @@ def _queue(backlog: QueueState) -> OverviewFlow:
 def _label(backlog: QueueState) -> str:
     """The name for people: a run's id, else the queue key or the endpoint."""
     return run_label(backlog.queue_key) or backlog.queue_key or backlog.endpoint
-
-
-def _worker(worker: WorkerView) -> OverviewWorker:
-    return OverviewWorker(
-        worker.boot,
-        worker.name,
-        worker.version,
-        worker.alive,
-        worker.started_at,
-        worker.last_seen_at,
-        list(worker.lanes),
-        list(worker.slots),
-        list(worker.endpoints),
-        worker.held,
-    )

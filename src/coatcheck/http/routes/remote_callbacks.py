@@ -14,7 +14,6 @@ import msgspec
 
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.domain.errors import NotFound
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
@@ -47,11 +46,7 @@ def routes(remote_calls: RemoteCalls) -> list[Route]:
             "the job has ended, has no effect.",
             handler=receive,
             parameters=[
-                Parameter(
-                    "callback",
-                    "path",
-                    "The signed part of the URL that the remote got.",
-                )
+                Parameter("callback", "path", "The signed part of the URL that the remote got.")
             ],
             body=RequestBody(
                 f"Any content of any type, at most {CALLBACK_BYTES_MAX} bytes.",
@@ -61,14 +56,10 @@ def routes(remote_calls: RemoteCalls) -> list[Route]:
             ),
             responses=[
                 ResponseSpec(HTTPStatus.ACCEPTED, "The callback was received.", CalledBack),
-                ResponseSpec(
-                    HTTPStatus.NOT_FOUND, "The signature is not valid.", Problem, MEDIA_TYPE
-                ),
-                ResponseSpec(
+                ResponseSpec.problem(HTTPStatus.NOT_FOUND, "The signature is not valid."),
+                ResponseSpec.problem(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "The database is unavailable; call again.",
-                    Problem,
-                    MEDIA_TYPE,
                     {"Retry-After": "Seconds to wait before calling again."},
                 ),
             ],

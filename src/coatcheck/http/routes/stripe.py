@@ -14,7 +14,6 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.limits import STRIPE_EVENT_BYTES_MAX
 from coatcheck.domain.tenants import PlanChange
 from coatcheck.http.billing import check_signature, read_event
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
@@ -73,11 +72,9 @@ def routes(settings: Settings, db: Connection) -> list[Route]:
             body=RequestBody("The event, as Stripe sends it.", schema={"type": "object"}),
             responses=[
                 ResponseSpec(HTTPStatus.OK, "The event was received.", Received),
-                ResponseSpec(
+                ResponseSpec.problem(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "The database is unavailable; Stripe sends the event again.",
-                    Problem,
-                    MEDIA_TYPE,
                 ),
             ],
             tag="billing",

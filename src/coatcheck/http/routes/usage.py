@@ -7,6 +7,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import Final, Literal
 
@@ -25,7 +26,7 @@ from coatcheck.domain.limits import (
 from coatcheck.domain.tenants import Scope
 from coatcheck.domain.usage import Granularity, UsageReport, UsageReportItem, UsageRow, UsageTotals
 from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
-from coatcheck.http.parameters import read_choice, refuse_unknown
+from coatcheck.http.parameters import read_choice
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ULID, Parameter, ResponseSpec, Route
@@ -68,7 +69,6 @@ def usage_routes(engine: Engine) -> list[Route]:
 
     async def show(request: Request) -> Response:
         query, org = request.query, request.principal.org
-        refuse_unknown(query, ("from", "to", "granularity", "format"))
         step = Granularity(read_choice(query, "granularity", [*Granularity]) or Granularity.DAY)
         hourly = step is Granularity.HOUR
         last = _day(query.get("to"), "to") or datetime.now(UTC).date()
@@ -217,12 +217,10 @@ def report_routes(engine: Engine) -> list[Route]:
     """``/api/v1/orgs/{org}/usage/reports``."""
 
     async def show_all(request: Request) -> Response:
-        refuse_unknown(request.query, ())
         found = await engine.usage_reports(request.principal.org)
         return json_response(UsageReports([_summary(each) for each in found]))
 
     async def show(request: Request) -> Response:
-        refuse_unknown(request.query, ("format",))
         org = request.principal.org
         as_csv = wants_csv(request)
         try:
@@ -236,8 +234,9 @@ def report_routes(engine: Engine) -> list[Route]:
             return csv_table(UsageReportItem.__struct_encode_fields__, rows)
         return json_response(_document(org, report))
 
+    route = partial(Route, access=Scope.READ, operable=True, tag="organisations")
     return [
-        Route(
+        route(
             methods=["GET"],
             path=_PATH,
             name="usage_reports",
@@ -246,22 +245,17 @@ def report_routes(engine: Engine) -> list[Route]:
             f"and kept for {USAGE_REPORTS_KEPT_DAYS} days. COATCHECK_USAGE_REPORTS says which "
             "are made.",
             handler=show_all,
-            access=Scope.READ,
-            operable=True,
             responses=[
                 ResponseSpec(HTTPStatus.OK, "The reports, without their items.", UsageReports)
             ],
-            tag="organisations",
         ),
-        Route(
+        route(
             methods=["GET"],
             path=_PATH + "/{id}",
             name="usage_report",
             summary="Show a usage report.",
             description="`Accept: text/csv` or `format=csv` gives a table of its items.",
             handler=show,
-            access=Scope.READ,
-            operable=True,
             parameters=[
                 Parameter("id", "path", "The report's id.", ULID),
                 Parameter("format", "query", "The format.", {"enum": list(FORMATS)}),
@@ -274,7 +268,6 @@ def report_routes(engine: Engine) -> list[Route]:
                     also={"text/csv": {"type": "string"}},
                 )
             ],
-            tag="organisations",
         ),
     ]
 

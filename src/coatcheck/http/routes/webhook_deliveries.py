@@ -13,11 +13,11 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Final, Literal
 from uuid import UUID
 
-import msgspec
 from msgspec import Meta, Struct
 
 from coatcheck.core.queries.webhooks import Claimed
@@ -48,8 +48,7 @@ from coatcheck.http.bodies import read_body, read_optional_body
 from coatcheck.http.gate import Gate
 from coatcheck.http.lifecycle import ServerDraining
 from coatcheck.http.pages import LIMIT, cursor_parameter, read_cursor, read_limit
-from coatcheck.http.parameters import read_choice, refuse_unknown
-from coatcheck.http.problems import MEDIA_TYPE, Problem
+from coatcheck.http.parameters import DATE_TIME, read_choice, read_time
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routing import ULID, HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
@@ -58,7 +57,6 @@ from coatcheck.telemetry import traceparents
 PATH: Final = "/api/v1/orgs/{org}/webhooks"
 TAG: Final = "webhooks"
 MESSAGE: Final = {"type": "string", "pattern": whole("msg_[0-7][0-9A-HJKMNP-TV-Z]{25}")}
-MOMENT: Final = {"type": "string", "format": "date-time"}
 
 _HEX_CHARACTERS: Final = 32
 
@@ -96,20 +94,6 @@ def read_endpoint(query: Mapping[str, str]) -> str | None:
         return None if given is None else ids.to_text(ids.from_text(given))
     except ids.InvalidId:
         raise InvalidParameter("endpoint_id", "must be an endpoint's id") from None
-
-
-def read_moment(query: Mapping[str, str], name: str) -> datetime | None:
-    """A time in the format of RFC 3339, with a time zone."""
-    given = query.get(name)
-    if given is None:
-        return None
-    try:
-        moment = msgspec.convert(given, datetime)
-    except msgspec.ValidationError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise InvalidParameter(name, "must be a time such as 2026-01-31T12:00:00Z")
-    return moment
 
 
 _BODY_BYTES_MAX: Final = 16 * 1024
@@ -182,11 +166,9 @@ class _Log:
         self._webhooks = webhooks
 
     async def list_page(self, request: Request) -> Response:
-        refuse_unknown(request.query, _QUERY_NAMES)
         return await self._page(request, read_endpoint(request.query))
 
     async def list_of_endpoint(self, request: Request) -> Response:
-        refuse_unknown(request.query, [name for name in _QUERY_NAMES if name != "endpoint_id"])
         return await self._page(request, request.params["id"])
 
     async def show(self, request: Request) -> Response:
@@ -216,8 +198,8 @@ class _Log:
             endpoint=endpoint,
             job=read_subject(query),
             status=None if status is None else DeliveryStatus(status),
-            since=read_moment(query, "since"),
-            until=read_moment(query, "until"),
+            since=read_time(query, "since"),
+            until=read_time(query, "until"),
             after=read_cursor(query, delivery_of),
             limit=limit + 1,
         )
@@ -248,44 +230,36 @@ def delivery_routes(webhooks: Webhooks) -> list[Route]:
     order = RequestBody("The deliveries to send again.", ReplayOrder)
     replayed = [
         ResponseSpec(HTTPStatus.ACCEPTED, "The deliveries will be sent.", ReplayBody),
-        ResponseSpec(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "The body is invalid; `details` says why.",
-            Problem,
-            MEDIA_TYPE,
+        ResponseSpec.problem(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "The body is invalid; `details` says why."
         ),
     ]
     again = (
         "Oldest first, at most 1,000; `next` in the response means that there are more. Each is "
         "sent at once, with the same `webhook-id` as before, and is retried as if it were new."
     )
+    route = partial(Route, access=Scope.ADMIN, operable=True, tag=TAG)
     return [
-        Route(
+        route(
             methods=["GET"],
             path=f"{PATH}/deliveries",
             name="webhook_deliveries",
             summary="List deliveries, sent and pending.",
             description="Newest first. A delivery is kept for 7 days after it has ended.",
             handler=log.list_page,
-            access=Scope.ADMIN,
-            operable=True,
             parameters=_QUERY,
             responses=[page],
-            tag=TAG,
         ),
-        Route(
+        route(
             methods=["GET"],
             path=f"{PATH}/deliveries/{{id}}",
             name="webhook_delivery",
             summary="Show a delivery.",
             handler=log.show,
-            access=Scope.ADMIN,
-            operable=True,
             parameters=[message_parameter()],
             responses=[ResponseSpec(HTTPStatus.OK, "The delivery.", WebhookDeliveryBody)],
-            tag=TAG,
         ),
-        Route(
+        route(
             methods=["POST"],
             path=f"{PATH}/deliveries/{{id}}/replay",
             name="replay_webhook_delivery",
@@ -293,59 +267,47 @@ def delivery_routes(webhooks: Webhooks) -> list[Route]:
             description="It is sent at once, with the same `webhook-id`, and retried as if it were "
             "new. This enables a receiver that had answered 410.",
             handler=log.replay,
-            access=Scope.ADMIN,
-            operable=True,
             parameters=[message_parameter()],
             responses=[
                 ResponseSpec(
                     HTTPStatus.ACCEPTED, "The delivery will be sent.", WebhookDeliveryBody
                 ),
-                ResponseSpec(HTTPStatus.CONFLICT, "Its endpoint was deleted.", Problem, MEDIA_TYPE),
+                ResponseSpec.problem(HTTPStatus.CONFLICT, "Its endpoint was deleted."),
             ],
-            tag=TAG,
         ),
-        Route(
+        route(
             methods=["POST"],
             path=f"{PATH}/replay",
             name="replay_webhooks",
             summary="Send the deliveries of a time span again.",
             description=again,
             handler=log.replay_of_all,
-            access=Scope.ADMIN,
-            operable=True,
             body=order,
             responses=replayed,
-            tag=TAG,
         ),
-        Route(
+        route(
             methods=["GET"],
             path=f"{of_endpoint}/deliveries",
             name="webhook_endpoint_deliveries",
             summary="List the deliveries of an endpoint, sent and pending.",
             description="Newest first. A delivery is kept for 7 days after it has ended.",
             handler=log.list_of_endpoint,
-            access=Scope.ADMIN,
-            operable=True,
             parameters=[
                 endpoint_parameter(),
                 *(each for each in _QUERY if each.name != "endpoint_id"),
             ],
             responses=[page],
-            tag=TAG,
         ),
-        Route(
+        route(
             methods=["POST"],
             path=f"{of_endpoint}/replay",
             name="replay_webhook_endpoint",
             summary="Send the deliveries of an endpoint in a time span again.",
             description=again,
             handler=log.replay_of_endpoint,
-            access=Scope.ADMIN,
-            operable=True,
             parameters=[endpoint_parameter()],
             body=order,
             responses=replayed,
-            tag=TAG,
         ),
     ]
 
@@ -394,14 +356,11 @@ _QUERY: Final[Sequence[Parameter]] = (
     Parameter("job_id", "query", "Only of this job, or of this group of jobs."),
     Parameter("endpoint_id", "query", "Only to this registered endpoint.", ULID),
     Parameter("status", "query", "Only with this status.", {"enum": _STATUSES}),
-    Parameter("since", "query", "Created at this time or later.", MOMENT),
-    Parameter("until", "query", "Created before this time.", MOMENT),
+    Parameter("since", "query", "Created at this time or later.", DATE_TIME),
+    Parameter("until", "query", "Created before this time.", DATE_TIME),
     cursor_parameter(MESSAGE),
     LIMIT,
 )
-_QUERY_NAMES: Final = tuple(each.name for each in _QUERY)
-
-
 _log = logging.getLogger(__name__)
 
 _MESSAGE_BYTES_MAX: Final = 256 * 1024
@@ -571,14 +530,12 @@ def message_routes(
     """``/api/v1/orgs/{org}/webhooks/endpoints/{id}/messages``, for the scope ``admin``."""
     handlers = _Messages(webhooks, render, draining, gate)
     path = f"{PATH}/endpoints/{{id}}/messages"
-    unfit = ResponseSpec(
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        "The body is invalid, or the endpoint has a URL.",
-        Problem,
-        MEDIA_TYPE,
+    unfit = ResponseSpec.problem(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "The body is invalid, or the endpoint has a URL."
     )
+    route = partial(Route, access=Scope.ADMIN, tag=TAG)
     return [
-        Route(
+        route(
             methods=["POST"],
             path=f"{path}/take",
             name="take_webhook_messages",
@@ -588,16 +545,14 @@ def message_routes(
             "as there is a message, or after that many seconds. An endpoint whose messages nobody "
             "takes for 10 minutes is deleted.",
             handler=handlers.take,
-            access=Scope.ADMIN,
             parameters=[endpoint_parameter()],
             body=RequestBody(
                 "The number of messages, and the time to wait.", TakeOrder, required=False
             ),
             held=HoldsOpen.ALWAYS,
             responses=[ResponseSpec(HTTPStatus.OK, "The messages.", WebhookMessages), unfit],
-            tag=TAG,
         ),
-        Route(
+        route(
             methods=["POST"],
             path=f"{path}/report",
             name="report_webhook_messages",
@@ -606,14 +561,12 @@ def message_routes(
             "receiver wants no more messages. With any other status, and without an answer, the "
             "message can be taken again after the next delay of the retry schedule.",
             handler=handlers.report,
-            access=Scope.ADMIN,
             parameters=[endpoint_parameter()],
             body=RequestBody("The results.", MessageReports),
             responses=[
                 ResponseSpec(HTTPStatus.OK, "The messages whose report counted.", TakenReports),
                 unfit,
             ],
-            tag=TAG,
         ),
     ]
 

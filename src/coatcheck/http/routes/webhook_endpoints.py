@@ -18,17 +18,11 @@ from coatcheck.core.webhooks import SigningSecret, Webhooks
 from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import FieldIssue, InvalidInput
 from coatcheck.domain.tenants import Scope
-from coatcheck.domain.webhooks import (
-    DESCRIPTION_CHARACTERS_MAX,
-    EVENTS,
-    MANY_EVENTS,
-    EndpointView,
-)
+from coatcheck.domain.webhooks import DESCRIPTION_CHARACTERS_MAX, EVENTS, MANY_EVENTS, EndpointView
 from coatcheck.egress import Guard
 from coatcheck.egress.urls import URL_CHARACTERS_MAX
 from coatcheck.http.bodies import read_body, read_optional_body
 from coatcheck.http.parameters import check_webhook_url
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routes import webhook_deliveries
@@ -133,11 +127,7 @@ class _Endpoints:
         await self._check(request, new.url)
         org = request.principal.org
         created = await self._webhooks.create_endpoint(
-            org,
-            new.url,
-            new.events or ["*"],
-            new.description,
-            pulled=new.pulled,
+            org, new.url, new.events or ["*"], new.description, pulled=new.pulled
         )
         secret = await self._webhooks.secret(org, created.id)
         shown = CreatedWebhookEndpoint(
@@ -213,11 +203,9 @@ def endpoint_routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
     on_all = partial(on_any, path=f"{PATH}/endpoints")
     on_one = partial(on_any, parameters=[endpoint_parameter()])
     shown = ResponseSpec(HTTPStatus.OK, "The endpoint.", WebhookEndpointBody)
-    unfit = ResponseSpec(
+    unfit = ResponseSpec.problem(
         HTTPStatus.UNPROCESSABLE_ENTITY,
         "The body is invalid (`details` says why), or the URL may not be called (`url_forbidden`).",
-        Problem,
-        MEDIA_TYPE,
     )
     return [
         on_all(
@@ -238,11 +226,8 @@ def endpoint_routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
                     CreatedWebhookEndpoint,
                     headers={"Location": "The endpoint's URL."},
                 ),
-                ResponseSpec(
-                    HTTPStatus.CONFLICT,
-                    "The organisation has the maximum number of endpoints.",
-                    Problem,
-                    MEDIA_TYPE,
+                ResponseSpec.problem(
+                    HTTPStatus.CONFLICT, "The organisation has the maximum number of endpoints."
                 ),
                 unfit,
             ],
@@ -423,20 +408,18 @@ def routes(webhooks: Webhooks, receivers: Guard, db: Connection) -> list[Route]:
     (``routes/webhook_deliveries.py``).
     """
     secrets = _Secrets(webhooks, db)
+    route = partial(Route, access=Scope.ADMIN, operable=True, tag=TAG)
     return [
-        Route(
+        route(
             methods=["GET"],
             path=f"{PATH}/secret",
             name="webhook_secret",
             summary="Show the secret that signs webhooks to URLs which submissions name.",
             description="Registered endpoints have separate secrets.",
             handler=secrets.show,
-            access=Scope.ADMIN,
-            operable=True,
             responses=[ResponseSpec(HTTPStatus.OK, "The secret.", SecretView)],
-            tag=TAG,
         ),
-        Route(
+        route(
             methods=["POST"],
             path=f"{PATH}/secret/rotate",
             name="rotate_webhook_secret",
@@ -445,12 +428,9 @@ def routes(webhooks: Webhooks, receivers: Guard, db: Connection) -> list[Route]:
             "signatures, and a receiver may know either secret. After a second rotation within "
             "that time, the oldest secret no longer signs.",
             handler=secrets.rotate,
-            access=Scope.ADMIN,
-            operable=True,
             responses=[
                 ResponseSpec(HTTPStatus.OK, "The new secret and the previous one.", SecretView)
             ],
-            tag=TAG,
         ),
         *endpoint_routes(webhooks, receivers),
         *webhook_deliveries.delivery_routes(webhooks),

@@ -31,7 +31,6 @@ from coatcheck.http.pages import (
     read_job_page,
     read_limit,
 )
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import (
@@ -150,7 +149,7 @@ SUBMIT_HEADERS: Final = TICKET_HEADERS | {"ETag": "Changes with every state and 
 
 
 def refusal(status: HTTPStatus, description: str) -> ResponseSpec:
-    return ResponseSpec(status, description, Problem, MEDIA_TYPE)
+    return ResponseSpec.problem(status, description)
 
 
 INVALID_FIELD: Final = refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "A field is invalid.")

@@ -30,7 +30,7 @@ from coatcheck.http.job_resource import (
     replay_headers,
 )
 from coatcheck.http.parameters import in_utc, read_idempotency_key, read_preferences
-from coatcheck.http.problems import MEDIA_TYPE, Problem, public_detail
+from coatcheck.http.problems import public_detail
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
@@ -203,8 +203,9 @@ def _failed(job_id: str, error: CoatcheckError) -> schemas.BulkItem:
 
 def routes(jobs: OrgJobs) -> list[Route]:
     actions = OrgJobActionRoutes(jobs)
+    route = partial(Route, access=Scope.SUBMIT, operable=True, tag=TAG)
     return [
-        Route(
+        route(
             methods=("POST",),
             path=f"{JOB}/retry",
             name="retry_org_job",
@@ -212,9 +213,6 @@ def routes(jobs: OrgJobs) -> list[Route]:
             description="The new job has the same input, owner, lane, limits and webhooks; the old "
             "job does not change.",
             handler=actions.retry,
-            access=Scope.SUBMIT,
-            operable=True,
-            tag=TAG,
             parameters=(
                 JOB_ID,
                 *IDEMPOTENCY_PARAMETERS,
@@ -232,24 +230,20 @@ def routes(jobs: OrgJobs) -> list[Route]:
                     },
                 ),
                 PLAN_INACTIVE,
-                ResponseSpec(
+                ResponseSpec.problem(
                     HTTPStatus.CONFLICT,
                     "The job has not ended (`job_not_ended`); or its input was deleted "
                     "(`input_not_kept`); or jobs of its kind are not retried here "
                     "(`not_retryable`), and the message says what to do instead.",
-                    Problem,
-                    MEDIA_TYPE,
                 ),
-                ResponseSpec(
+                ResponseSpec.problem(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     "The key was used to retry another job, and the caller asked for strict "
                     "handling.",
-                    Problem,
-                    MEDIA_TYPE,
                 ),
             ),
         ),
-        Route(
+        route(
             methods=("POST",),
             path=f"{JOBS}/bulk",
             name="steer_org_jobs",
@@ -258,18 +252,12 @@ def routes(jobs: OrgJobs) -> list[Route]:
             "`limit`. A filter leaves out jobs that need no action, such as those that were "
             "retried already.",
             handler=actions.many,
-            access=Scope.SUBMIT,
-            operable=True,
-            tag=TAG,
             body=RequestBody("The action, and the jobs.", actions.order),
             responses=(
                 ResponseSpec(HTTPStatus.OK, "The result for each job.", schemas.BulkAnswer),
                 PLAN_INACTIVE,
-                ResponseSpec(
-                    HTTPStatus.UNPROCESSABLE_ENTITY,
-                    "The body is not valid; `details` says why.",
-                    Problem,
-                    MEDIA_TYPE,
+                ResponseSpec.problem(
+                    HTTPStatus.UNPROCESSABLE_ENTITY, "The body is not valid; `details` says why."
                 ),
             ),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -27,7 +28,6 @@ from coatcheck.http.job_adapters import JobAdapter, JobAdapters, JobPaths, read_
 from coatcheck.http.job_resource import JobResource
 from coatcheck.http.pages import limit_parameter, read_limit
 from coatcheck.http.parameters import read_whole_number, shown_key
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, json_response
 from coatcheck.http.routing import Parameter, ResponseSpec, Route
@@ -76,12 +76,7 @@ def _attempt(attempt: Attempt) -> Iterator[TimelineItem]:
     yield from _begun(attempt.dispatched_at, attempt.started_at, number)
     state = State(attempt.state)
     yield TimelineItem(
-        attempt.ended_at,
-        _OUTCOMES[attempt.outcome],
-        state,
-        number,
-        attempt.code,
-        attempt.message,
+        attempt.ended_at, _OUTCOMES[attempt.outcome], state, number, attempt.code, attempt.message
     )
     if attempt.next_run_at is not None:
         message = _due(attempt.next_run_at)
@@ -364,8 +359,9 @@ class OrgJobs(JobResource):
 
     def routes(self) -> list[Route]:
         """The routes of one job. Its files are deleted where its product shows them."""
+        route = partial(Route, access=Scope.READ, operable=True, tag=self.product)
         own = [
-            Route(
+            route(
                 methods=("GET",),
                 path=f"{JOB}/timeline",
                 name="org_job_timeline",
@@ -373,13 +369,10 @@ class OrgJobs(JobResource):
                 description="Covers its first hundred attempts, including those that did not "
                 "complete.",
                 handler=self.timeline,
-                access=Scope.READ,
-                operable=True,
-                tag=self.product,
                 parameters=(JOB_ID,),
                 responses=(ResponseSpec(HTTPStatus.OK, "The timeline.", schemas.Timeline),),
             ),
-            Route(
+            route(
                 methods=("GET",),
                 path=f"{JOB}/log",
                 name="org_job_log",
@@ -387,9 +380,6 @@ class OrgJobs(JobResource):
                 description="A page scans at most 5,000 events, output included: it may be short, "
                 "or empty, and still have a `next`.",
                 handler=self.log,
-                access=Scope.READ,
-                operable=True,
-                tag=self.product,
                 parameters=(
                     JOB_ID,
                     Parameter(
@@ -402,7 +392,7 @@ class OrgJobs(JobResource):
                 ),
                 responses=(ResponseSpec(HTTPStatus.OK, "A page of the log.", schemas.LogPage),),
             ),
-            Route(
+            route(
                 methods=("GET",),
                 path=f"{JOB}/input",
                 name="org_job_input",
@@ -411,17 +401,11 @@ class OrgJobs(JobResource):
                 "cancelled, until the job expires, unless its endpoint says otherwise "
                 "(`keep_input`).",
                 handler=self.shown_input,
-                access=Scope.READ,
-                operable=True,
-                tag=self.product,
                 parameters=(JOB_ID,),
                 responses=(
                     ResponseSpec(HTTPStatus.OK, "The input, as JSON.", schema={}),
-                    ResponseSpec(
-                        HTTPStatus.CONFLICT,
-                        "The input was deleted: `input_not_kept`.",
-                        Problem,
-                        MEDIA_TYPE,
+                    ResponseSpec.problem(
+                        HTTPStatus.CONFLICT, "The input was deleted: `input_not_kept`."
                     ),
                 ),
             ),

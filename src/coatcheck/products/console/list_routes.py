@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 from uuid import UUID
@@ -207,8 +208,9 @@ class OrgJobListRoutes:
 
 def routes(jobs: OrgJobs) -> list[Route]:
     listing = OrgJobListRoutes(jobs)
+    route = partial(Route, access=Scope.READ, operable=True, tag=TAG)
     return [
-        Route(
+        route(
             methods=("GET",),
             path=JOBS,
             name="org_jobs",
@@ -217,9 +219,6 @@ def routes(jobs: OrgJobs) -> list[Route]:
             "Tasks of batches are not listed. A page scans at most 10,000 jobs: with a narrow "
             "filter it may be short, or empty, and still have a `next`.",
             handler=listing.page,
-            access=Scope.READ,
-            operable=True,
-            tag=TAG,
             parameters=(
                 *filter_parameters(jobs.adapters),
                 Parameter(
@@ -227,17 +226,13 @@ def routes(jobs: OrgJobs) -> list[Route]:
                     "query",
                     "Only the job with this id or this idempotency key, or jobs with this request "
                     "id among the newest 10,000. The other filters are ignored.",
-                    {
-                        "type": "string",
-                        "minLength": 1,
-                        "maxLength": IDEMPOTENCY_KEY_CHARACTERS_MAX,
-                    },
+                    {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARACTERS_MAX},
                 ),
                 *JOB_PAGE_PARAMETERS,
             ),
             responses=(ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.OrgJobPageBody),),
         ),
-        Route(
+        route(
             methods=("GET",),
             path=f"{JOBS}/events",
             name="org_jobs_events",
@@ -246,9 +241,6 @@ def routes(jobs: OrgJobs) -> list[Route]:
             "Tasks of batches are left out. Begins with jobs that have not ended, unless it "
             "resumes after an event. Follows the newest 10,000 jobs.",
             handler=listing.events,
-            access=Scope.READ,
-            operable=True,
-            tag=TAG,
             parameters=CHANGES_PARAMETERS,
             responses=(changes_response("job", "a job"),),
         ),

@@ -10,7 +10,6 @@ from coatcheck.db.connection import Connection
 from coatcheck.domain.catalogue import parse_name
 from coatcheck.domain.errors import NotFound
 from coatcheck.domain.tenants import Scope
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import ResponseSpec, Route
@@ -18,8 +17,8 @@ from coatcheck.products.console import schemas
 from coatcheck.products.console.jobs import TAG
 
 OPERATOR: Final = "/api/v1/operator"
-OPERATORS_ONLY: Final = ResponseSpec(
-    HTTPStatus.FORBIDDEN, "The caller is not an operator: `missing_scope`.", Problem, MEDIA_TYPE
+OPERATORS_ONLY: Final = ResponseSpec.problem(
+    HTTPStatus.FORBIDDEN, "The caller is not an operator: `missing_scope`."
 )
 
 

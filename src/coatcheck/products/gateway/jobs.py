@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 from urllib.parse import quote
@@ -321,28 +321,24 @@ class GatewayJobs(JobResource):
 
     def list_routes(self) -> list[Route]:
         """The routes of many jobs."""
+        route = partial(Route, access=Scope.READ, operable=True, tag=self.product)
         return [
-            Route(
+            route(
                 methods=["GET"],
                 path=HOSTED + "/jobs",
                 name="jobs",
                 summary="List the jobs of a service, newest first.",
                 description="An admin sees all jobs of the organisation; others see their own.",
                 handler=self.listed,
-                access=Scope.READ,
-                operable=True,
                 parameters=_PAGE_PARAMETERS,
                 responses=[ResponseSpec(HTTPStatus.OK, "A page of jobs.", schemas.GatewayJobPage)],
-                tag=self.product,
             ),
-            Route(
+            route(
                 methods=["GET"],
                 path=HOSTED + "/jobs/batch-status",
                 name="batch_status",
                 summary="Read many jobs in one request.",
                 handler=self.batch_status,
-                access=Scope.READ,
-                operable=True,
                 parameters=[
                     Parameter(
                         "job_ids",
@@ -357,7 +353,6 @@ class GatewayJobs(JobResource):
                         HTTPStatus.OK, "The jobs that were found.", schemas.GatewayJobStatuses
                     )
                 ],
-                tag=self.product,
             ),
         ]
 

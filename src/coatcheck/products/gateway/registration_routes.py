@@ -45,7 +45,6 @@ from coatcheck.domain.tenants import Scope
 from coatcheck.egress.resolver import LOOK_UPS_PER_ORG_MAX
 from coatcheck.http.bodies import read_body
 from coatcheck.http.pages import LIMIT, cursor_parameter, read_cursor, read_limit
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, json_response
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
@@ -264,10 +263,7 @@ def routes(jobs: GatewayJobs) -> list[Route]:
             handler=registering.page,
             access=Scope.READ,
             operable=True,
-            parameters=[
-                cursor_parameter(_CURSOR),
-                LIMIT,
-            ],
+            parameters=[cursor_parameter(_CURSOR), LIMIT],
             responses=[ResponseSpec(HTTPStatus.OK, "A page of services.", HostedServicePage)],
             tag="gateway",
         ),
@@ -293,26 +289,20 @@ def routes(jobs: GatewayJobs) -> list[Route]:
             body=RequestBody("The whole service.", ServiceDefinition),
             responses=[
                 ResponseSpec(HTTPStatus.OK, "The service is registered.", HostedService),
-                ResponseSpec(
+                ResponseSpec.problem(
                     HTTPStatus.FORBIDDEN,
                     "A timeout is longer than the organisation is allowed "
                     "(`timeout_not_allowed`), or the credential lacks the scope.",
-                    Problem,
-                    MEDIA_TYPE,
                 ),
-                ResponseSpec(
+                ResponseSpec.problem(
                     HTTPStatus.CONFLICT,
                     "Code, or another workspace, has a service of that name "
                     "(`service_name_taken`); or the organisation has reached its limit of "
                     "services (`too_many_services`).",
-                    Problem,
-                    MEDIA_TYPE,
                 ),
-                ResponseSpec(
+                ResponseSpec.problem(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     "The document is not valid, or a URL may not be called.",
-                    Problem,
-                    MEDIA_TYPE,
                 ),
             ],
             tag="gateway",

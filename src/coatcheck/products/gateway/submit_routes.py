@@ -67,7 +67,7 @@ from coatcheck.http.parameters import (
     read_preferences,
     read_webhook_urls,
 )
-from coatcheck.http.problems import MEDIA_TYPE, Problem, method_not_allowed, problem
+from coatcheck.http.problems import method_not_allowed, problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, SANDBOXED, RawHeaders, Response, StreamResponse
 from coatcheck.http.retry_after import kind_of
@@ -595,14 +595,12 @@ def routes(jobs: GatewayJobs) -> list[Route]:
                     PLAN_INACTIVE,
                     _MISMATCH,
                     _OTHER_METHODS,
-                    ResponseSpec(
+                    ResponseSpec.problem(
                         HTTPStatus.CONFLICT,
                         "The job was cancelled; or another caller uses the idempotency key "
                         "(`idempotency_key_in_use`).",
-                        Problem,
-                        MEDIA_TYPE,
                     ),
-                    ResponseSpec(HTTPStatus.BAD_GATEWAY, "The job failed.", Problem, MEDIA_TYPE),
+                    ResponseSpec.problem(HTTPStatus.BAD_GATEWAY, "The job failed."),
                 ],
                 tag="gateway",
             )
@@ -637,23 +635,17 @@ _COMPLETED: Final = ResponseSpec(
     schemas.GatewayJob,
     headers=TICKET_HEADERS,
 )
-_OTHER_METHODS: Final = ResponseSpec(
+_OTHER_METHODS: Final = ResponseSpec.problem(
     HTTPStatus.METHOD_NOT_ALLOWED,
     "The endpoint accepts other methods.",
-    Problem,
-    MEDIA_TYPE,
     headers={"Allow": "The methods that it accepts."},
 )
-_KEY_TAKEN: Final = ResponseSpec(
+_KEY_TAKEN: Final = ResponseSpec.problem(
     HTTPStatus.CONFLICT,
     "The idempotency key names a job that the caller may not see (`idempotency_key_in_use`).",
-    Problem,
-    MEDIA_TYPE,
 )
-_MISMATCH: Final = ResponseSpec(
+_MISMATCH: Final = ResponseSpec.problem(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "The idempotency key was used with another payload, and the caller asked for strict handling; "
     "or the input is not valid for the endpoint; or the webhook's URL may not be called.",
-    Problem,
-    MEDIA_TYPE,
 )

@@ -48,7 +48,6 @@ from coatcheck.http.parameters import (
     read_preferences,
     read_webhook_urls,
 )
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse
 from coatcheck.http.routing import Parameter, RequestBody, ResponseSpec, Route
@@ -394,17 +393,13 @@ _UNDER_WAY: Final = ResponseSpec(
     schemas.GraphJobBody,
     headers=HEADERS,
 )
-_REJECTED: Final = ResponseSpec(
+_REJECTED: Final = ResponseSpec.problem(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "The archive is not valid (`archive_rejected`); or the idempotency key was used with another "
     "request, and the caller asked for strict handling; or the webhook's URL may not be called.",
-    Problem,
-    MEDIA_TYPE,
 )
-_UNAVAILABLE: Final = ResponseSpec(
+_UNAVAILABLE: Final = ResponseSpec.problem(
     HTTPStatus.NOT_IMPLEMENTED,
     "The server has no code analyser installed (`graphs_not_installed`). Jobs that exist already "
     "can be polled.",
-    Problem,
-    MEDIA_TYPE,
 )

@@ -24,7 +24,7 @@ from coatcheck.http.job_resource import (
     TICKET_HEADERS,
 )
 from coatcheck.http.parameters import Preferences, read_preferences
-from coatcheck.http.problems import MEDIA_TYPE, Problem, problem
+from coatcheck.http.problems import problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, Response, StreamResponse, json_response
 from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
@@ -369,25 +369,21 @@ ACCEPTED: Final = ResponseSpec(
     schemas.ChatTicket,
     headers=TICKET_HEADERS | {"X-Job-Id": "The id of the job."},
 )
-TARGET_FAILED: Final = ResponseSpec(
-    HTTPStatus.BAD_GATEWAY, "The target failed; `code` says how.", Problem, MEDIA_TYPE
+TARGET_FAILED: Final = ResponseSpec.problem(
+    HTTPStatus.BAD_GATEWAY, "The target failed; `code` says how."
 )
-_UNPROCESSABLE: Final = ResponseSpec(
+_UNPROCESSABLE: Final = ResponseSpec.problem(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "A field is invalid; or the idempotency key was used with another request, and the caller "
     "asked for strict handling; or the URL of a webhook is forbidden.",
-    Problem,
-    MEDIA_TYPE,
 )
 CHAT_ERRORS: Final = (
-    ResponseSpec(
+    ResponseSpec.problem(
         HTTPStatus.NOT_FOUND,
         "No target has the model (`model_not_found`), or none is configured "
         "(`llm_not_configured`).",
-        Problem,
-        MEDIA_TYPE,
     ),
-    ResponseSpec(HTTPStatus.CONFLICT, "The job was cancelled.", Problem, MEDIA_TYPE),
+    ResponseSpec.problem(HTTPStatus.CONFLICT, "The job was cancelled."),
     _UNPROCESSABLE,
     TARGET_FAILED,
 )

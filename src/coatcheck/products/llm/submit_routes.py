@@ -23,7 +23,6 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.http.bodies import check_content_type
 from coatcheck.http.job_resource import check_mismatch, replay_headers
 from coatcheck.http.parameters import check_webhook_url, read_preferences
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import RawHeaders, Response, StreamResponse
 from coatcheck.http.routing import RequestBody, ResponseSpec, Route
@@ -215,6 +214,6 @@ _CHAT: Final = {
     "required": [chat_requests.MODEL],
     "additionalProperties": True,
 }
-NOT_CONFIGURED: Final = ResponseSpec(
-    HTTPStatus.NOT_FOUND, "No target is configured (`llm_not_configured`).", Problem, MEDIA_TYPE
+NOT_CONFIGURED: Final = ResponseSpec.problem(
+    HTTPStatus.NOT_FOUND, "No target is configured (`llm_not_configured`)."
 )

@@ -20,7 +20,6 @@ from coatcheck.domain.tenants import Scope
 from coatcheck.http.bodies import read_body
 from coatcheck.http.pages import JOB_PAGE_PARAMETERS, read_job_page
 from coatcheck.http.parameters import check_webhook_url, read_preferences
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import ULID, Handler, Parameter, RequestBody, ResponseSpec, Route
@@ -218,7 +217,7 @@ def _route(
         description="Answers as soon as the task is stored; a remote does the work.",
         parameters=parameters,
         body=body,
-        responses=(ResponseSpec(HTTPStatus.NOT_FOUND, not_found, Problem, MEDIA_TYPE),),
+        responses=(ResponseSpec.problem(HTTPStatus.NOT_FOUND, not_found),),
     )
 
 

@@ -13,7 +13,6 @@ from coatcheck.domain.tenants import Scope
 from coatcheck.http import bodies
 from coatcheck.http.job_resource import PLAN_INACTIVE
 from coatcheck.http.pages import PAGE_PARAMETERS, read_page
-from coatcheck.http.problems import MEDIA_TYPE, Problem
 from coatcheck.http.request import UPLOAD_SECONDS_MAX, Request
 from coatcheck.http.response import Response, json_response, raw_header
 from coatcheck.http.routing import ULID, Parameter, RequestBody, ResponseSpec, Route
@@ -190,11 +189,9 @@ def routes(context: SpeechJobs) -> list[Route]:
                     headers={"Location": "The URL of the voice."},
                 ),
                 PLAN_INACTIVE,
-                ResponseSpec(
+                ResponseSpec.problem(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     "The recording cannot be used (`audio_rejected`); the detail says why.",
-                    Problem,
-                    MEDIA_TYPE,
                 ),
             ),
         ),
