@@ -40,7 +40,7 @@ def test_a_receipt_is_verified_as_its_page_says(
     monkeypatch.chdir(tmp_path)
     key = CliRunner().invoke(app, ["receipt", "key"], env=DEPLOYMENT)
     Path("key.pem").write_text(key.stdout)
-    published = {"keys": [Signer.from_pepper(PEPPER).public_jwk]}  # as a server answers them
+    published = {"keys": [Signer.from_pepper(PEPPER).public_key.jwk]}  # as a server answers them
     Path("keys.json").write_text(json.dumps(published))
     (block,) = page.blocks("sh")
     program, *arguments = shlex.split(block.text)

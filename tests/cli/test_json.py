@@ -59,7 +59,7 @@ def test_a_token_and_the_receipts_and_their_key_are_shown_as_json(
     (token,) = shown("token", "--user", "ada", "--org", "acme")
     assert (token["user"], token["org_id"], str(token["token"]).count(".")) == ("ada", "acme", 2)
     (key,) = shown("receipt", "key")
-    assert key == Signer.from_pepper(PEPPER).public_jwk
+    assert key == Signer.from_pepper(PEPPER).public_key.jwk
     Path("key.json").write_text(json.dumps(key))
     for complete, exit_code in ((True, 0), (False, 3)):
         Path("receipt.json").write_bytes(signed(complete=complete))

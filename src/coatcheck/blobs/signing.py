@@ -124,9 +124,10 @@ class UrlSigner:
         sends those that were set when the blob was put (``BlobContainer.put``).
         """
         expires_at = _expiry(seconds)
-        url = await self._signed_by_store("GET", key, seconds)
+        url = await self._container.signed_url("GET", key, timedelta(seconds=seconds))
         if url is None:
-            url = self._signed_here(Grant("GET", key, _unix(expires_at), file_name, media_type))
+            expires = int(expires_at.timestamp())
+            url = self._signed_here(Grant("GET", key, expires, file_name, media_type))
         return SignedUrl(url, "GET", {}, expires_at)
 
     async def signed_put(
@@ -138,17 +139,13 @@ class UrlSigner:
         """
         expires_at = _expiry(seconds)
         headers = {"Content-Type": media_type}
-        url = await self._signed_by_store("PUT", key, seconds)
+        url = await self._container.signed_url("PUT", key, timedelta(seconds=seconds))
         if url is None:
-            url = self._signed_here(Grant("PUT", key, _unix(expires_at), bytes_max=bytes_max))
+            expires = int(expires_at.timestamp())
+            url = self._signed_here(Grant("PUT", key, expires, bytes_max=bytes_max))
         else:
             headers |= self._container.upload_headers
         return SignedUrl(url, "PUT", headers, expires_at)
-
-    async def _signed_by_store(
-        self, method: Literal["GET", "PUT"], key: str, seconds: int
-    ) -> str | None:
-        return await self._container.signed_url(method, key, timedelta(seconds=seconds))
 
     def _signed_here(self, grant: Grant) -> str:
         return BLOBS_PATH + self.grants.token(grant)
@@ -158,7 +155,3 @@ def _expiry(seconds: int) -> datetime:
     if not 1 <= seconds <= SIGNED_URL_SECONDS_MAX:
         raise ValueError(f"a signed URL lasts from 1 to {SIGNED_URL_SECONDS_MAX} seconds")
     return datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
-
-
-def _unix(when: datetime) -> int:
-    return int(when.timestamp())

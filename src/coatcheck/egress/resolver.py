@@ -239,8 +239,6 @@ class LookUps:
             del self._failures[next(iter(self._failures))]
 
 
-__all__ = ["NameNotFound", "Resolver", "ask_name_servers", "shared_resolver"]
-
 Resolver = Callable[[str, str, float | None], Awaitable[list[Address]]]
 """Takes a host name, the organisation that the look-up counts for, and a timeout in seconds.
 Raises NameNotFound, TimeoutError, or LookUpRefused."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import replace
-from types import TracebackType
 from typing import Final, Self
 
 from coatcheck.blobs import BlobContainer
@@ -63,20 +62,14 @@ class BatchExecutor:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._database.notifier.drain()
 
     def worker(self) -> Worker:
         """A separate worker for lists and exports. It claims only as many as it can work on, and
         leaves the others to other processes."""
         settings = replace(
-            self._settings,
-            lane_concurrency={lane: _SLOTS.get(lane, 0) for lane in Lane},
+            self._settings, lane_concurrency={lane: _SLOTS.get(lane, 0) for lane in Lane}
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{BATCHES_SERVICE}"
         return Worker(settings, [self.service], name=name, database=self._database)

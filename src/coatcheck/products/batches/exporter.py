@@ -388,7 +388,7 @@ class _Content:
         written = 0
         async with (
             aclosing(self._chunks(status)) as source,
-            reading_ahead(source) as chunks,
+            aclosing(reading_ahead(source)) as chunks,
         ):
             async for rows in chunks:
                 self._check_needed()

@@ -165,7 +165,7 @@ class Ingester:
         """Ingest the list: to its end, or, with ``room``, one chunk of at most that many tasks."""
         async with (
             aclosing(_encoded(self._blobs, snapshot, room)) as source,
-            reading_ahead(source) as chunks,
+            aclosing(reading_ahead(source)) as chunks,
         ):
             chunk = await anext(chunks, None)
             if chunk is None:  # the end of the part must still be written

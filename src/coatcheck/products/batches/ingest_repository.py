@@ -16,7 +16,7 @@ import hashlib
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -202,7 +202,7 @@ class LostPart:
     ingest_job: UUID | None
     redrives: int
     request_id: str | None
-    job_state: State | None
+    job_state: str | None
     error_code: str | None
     error_message: str | None
 
@@ -434,13 +434,7 @@ async def fail_part(
 async def lost_parts(db: Connection, parts_max: int) -> list[LostPart]:
     """Pending parts without a job that ingests them."""
     rows = await sql.fetch(db, "ingest/lost", parts_max=parts_max)
-    return [_lost(*row) for row in rows]
-
-
-def _lost(*row: Any) -> LostPart:
-    org, part, batch, job, redrives, request_id, state, code, message = row
-    ended_as = None if state is None else State(state)
-    return LostPart(org, part, batch, job, redrives, request_id, ended_as, code, message)
+    return [LostPart(*row) for row in rows]
 
 
 async def known_lists(db: Connection, lists: Sequence[tuple[UUID, str]]) -> set[str]:

@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -166,43 +165,17 @@ class LineSplitter:
 Item = TypeVar("Item")
 
 
-@asynccontextmanager
-async def reading_ahead(source: AsyncIterator[Item]) -> AsyncIterator[AsyncIterator[Item]]:
-    """The items of ``source``. While the caller works on one, the next is being read.
-
-    An error of the source is raised in place of its item.
-    """
-    waiting: asyncio.Queue[Item | _End] = asyncio.Queue(maxsize=1)
-
-    async def read() -> None:
-        try:
-            async for item in source:
-                await waiting.put(item)
-        except Exception as error:  # noqa: BLE001 - raised where the items are read
-            await waiting.put(_End(error))
-        else:
-            await waiting.put(_End(None))
-
-    async def items() -> AsyncIterator[Item]:
-        while True:
-            item = await waiting.get()
-            if isinstance(item, _End):
-                if item.error is not None:
-                    raise item.error
-                return
-            yield item
-
-    reader = asyncio.create_task(read(), name="reading ahead")
+async def reading_ahead(source: AsyncIterator[Item]) -> AsyncGenerator[Item, None]:
+    """The items of ``source``. While the caller works on one, the next is being read. Close it
+    before the source."""
+    reading = asyncio.ensure_future(anext(source, None))
     try:
-        yield items()
+        while (item := await reading) is not None:
+            reading = asyncio.ensure_future(anext(source, None))
+            yield item
     finally:
-        reader.cancel()
-        await asyncio.gather(reader, return_exceptions=True)
-
-
-class _End:
-    def __init__(self, error: Exception | None) -> None:
-        self.error = error
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"

@@ -371,7 +371,7 @@ class IngestReconciler(Loop):
 
     async def _settle(self, lost: LostPart) -> None:
         about = {"batch_id": to_text(lost.batch), "part_id": to_text(lost.part)}
-        if lost.job_state is not State.FAILED and lost.redrives < RESUBMITS_MAX:
+        if lost.job_state != State.FAILED and lost.redrives < RESUBMITS_MAX:
             crash_point("reconcile.before_resubmit")
             job = ingest_job(lost.org, lost.part, lost.request_id)
             if await ingest.assign_job(self._db, lost, job):
@@ -385,7 +385,7 @@ class IngestReconciler(Loop):
 
 
 def _error_of(lost: LostPart) -> tuple[str, str]:
-    if lost.job_state is State.FAILED and lost.error_code is not None:
+    if lost.job_state == State.FAILED and lost.error_code is not None:
         return lost.error_code, lost.error_message or ""
     return (
         BatchFailure.INGEST_LOST,

@@ -35,16 +35,8 @@ def poll_url(job_id: str) -> str:
 def urls(job_id: str) -> schemas.BatchUrls:
     """The URLs of a job and of everything that belongs to it."""
     poll = poll_url(job_id)
-    return schemas.BatchUrls(
-        poll=poll,
-        events=f"{poll}/events",
-        cancel=f"{poll}/cancel",
-        close=f"{poll}/close",
-        tasks=f"{poll}/tasks",
-        bad_lines=f"{poll}/bad-lines",
-        rerun=f"{poll}/rerun",
-        exports=f"{poll}/exports",
-    )
+    names = ("events", "cancel", "close", "tasks", "bad-lines", "rerun", "exports")
+    return schemas.BatchUrls(poll, *(f"{poll}/{name}" for name in names))
 
 
 def job(view: BatchView) -> schemas.BatchJob:

@@ -145,7 +145,7 @@ class GraphsJobs(JobResource):
 
     async def receipt_key(self, _: Request) -> Response:
         """The public key. With it, receipts can be verified offline."""
-        return json_response({"keys": [self._signer.public_jwk]})
+        return json_response({"keys": [self._signer.public_key.jwk]})
 
     def receipt_routes(self) -> list[Route]:
         return [
