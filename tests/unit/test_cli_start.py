@@ -60,6 +60,12 @@ def test_a_worker_loads_neither_an_engine_nor_what_analyses_code() -> None:
     assert not loaded & {"coatcheck.client", "coatcheck_codegraph", "coatcheck.core.engine"}
 
 
+def test_a_server_loads_templates_and_tokens_only_when_it_needs_them() -> None:
+    loaded = loaded_by(SHOW_MODULES + "import coatcheck.cli.serve")
+    assert {"coatcheck.dashboard.pages", "coatcheck.http.auth.authenticator"} <= loaded
+    assert not loaded & {"jinja2", "jwt"}
+
+
 def test_a_server_loads_nothing_that_analyses_code() -> None:
     loaded = loaded_by(SHOW_MODULES + "import coatcheck.products.graphs.submit_routes")
     assert "coatcheck.products.graphs.submit_routes" in loaded

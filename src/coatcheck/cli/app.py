@@ -6,6 +6,7 @@ imported when it is used, so that ``coatcheck --version`` and ``coatcheck jobs``
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -50,7 +51,12 @@ class LazyGroup(TyperGroup):
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command.load() if isinstance(command, LazyCommand) else command, rest
+        if isinstance(command, LazyCommand):
+            command = command.load()
+            # From here on garbage is collected (entry.py), but never sought in what was loaded.
+            gc.freeze()
+            gc.enable()
+        return name, command, rest
 
 
 COMPLETE_VARIABLE: Final = "_COATCHECK_COMPLETE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ def main() -> None:
         # Half-loaded modules would turn a KeyboardInterrupt into a traceback or another error.
         # Nothing has started yet that would need cleaning up.
         signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
+    gc.disable()  # loading leaves hardly any garbage; the command turns it on again (app.py)
     from coatcheck.cli.app import main as run
 
     signal.signal(signal.SIGINT, before)

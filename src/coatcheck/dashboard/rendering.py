@@ -7,12 +7,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from typing import TYPE_CHECKING, Any, Final
 
 from coatcheck.dashboard import paths
 from coatcheck.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def between(start: str | None, end: str | None) -> float | None:
@@ -134,6 +135,8 @@ def _is_at_most(value: Any, depth: int) -> bool:
 
 def templates(asset: Callable[[str], str]) -> Environment:
     """The templates of the dashboard; ``asset`` gives the address of a static file."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # slow to import
+
     folder = resources.files("coatcheck.dashboard").joinpath("templates")
     assert isinstance(folder, Path), "the package is installed as files"
     environment = Environment(

@@ -9,8 +9,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -35,6 +36,9 @@ from coatcheck.http.request import Request
 from coatcheck.http.response import ASGIApp, RawHeaders, Response, StreamResponse
 from coatcheck.http.routing import HoldsOpen, Method, ResponseSpec, Route
 from coatcheck.settings import Settings
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 class Visit:
@@ -171,8 +175,12 @@ class Site:
         self._notices = FlashMessages(self.seal)
         self._draining = draining
         self._app = api
-        self._templates = templates(assets.address)
         self._is_secure = settings.public_url.startswith("https://")
+
+    @cached_property
+    def _templates(self) -> Environment:
+        """Loaded with the first page: most servers of an API never show one."""
+        return templates(assets.address)
 
     # Declarations
 

@@ -85,19 +85,28 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     def __init__(
         self, guard: Guard, *, limits: httpx2.Limits, verify: SSLContext | None = None
     ) -> None:
-        authorities = trusted_authorities() if verify is None else verify
-        self._pools: dict[str, _PoolTransport] = {
-            "https": _PoolTransport(_CheckedConnector(guard, "https"), limits, authorities),
-            "http": _PoolTransport(_CheckedConnector(guard, "http"), limits, None),
-        }
+        self._guard = guard
+        self._limits = limits
+        self._verify = verify
+        self._pools: dict[Scheme, _PoolTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         target = target_of(request.url)
         charged = _org.set(request.extensions.get(_ORG_EXTENSION, ""))
         try:
-            return await self._pools[target.scheme].handle_async_request(request)
+            return await self._pool(target.scheme).handle_async_request(request)
         finally:
             _org.reset(charged)
+
+    def _pool(self, scheme: Scheme) -> _PoolTransport:
+        """The pool of a scheme, made when it is first used: reading the authorities takes long."""
+        if scheme not in self._pools:
+            authorities = None
+            if scheme == "https":
+                authorities = trusted_authorities() if self._verify is None else self._verify
+            connector = _CheckedConnector(self._guard, scheme)
+            self._pools[scheme] = _PoolTransport(connector, self._limits, authorities)
+        return self._pools[scheme]
 
     async def aclose(self) -> None:
         for pool in self._pools.values():

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from coatcheck.core.queries import tenants
 from coatcheck.core.queries.tenants import UsableKey
@@ -25,8 +25,10 @@ from coatcheck.domain import tenants as api_keys
 from coatcheck.domain.errors import DatabaseUnavailable, NotFound, OutcomeUnknown, Unauthenticated
 from coatcheck.domain.tenants import ANYONE, USER_SCOPES, Org, OrgLimits, Principal
 from coatcheck.http.auth.credential_watch import CredentialWatch, CredentialWatches
-from coatcheck.http.auth.tokens import TokenCheck
 from coatcheck.settings import Settings
+
+if TYPE_CHECKING:
+    from coatcheck.http.auth.tokens import TokenCheck
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -194,7 +196,7 @@ class Authenticator:
     ) -> None:
         self._trusted = trusted
         self._keys = KeyCheck(settings.require("key_pepper").encode(), db)
-        self._tokens = TokenCheck(settings.token_issuers)
+        self._tokens = _token_check(settings)
         self._orgs = OrgLookUp(db)
         self._known: RecentCache[bytes, Principal] = RecentCache(REMEMBERED_SECONDS, clock=clock)
         self._anonymous: RecentCache[str, Principal] = RecentCache(REMEMBERED_SECONDS, clock=clock)
@@ -213,6 +215,8 @@ class Authenticator:
             principal, _ = await self._checked_key(credential)
             return principal
         trusted, epoch = self._trusted(), self._known.epoch
+        if self._tokens is None:
+            raise Unauthenticated
         token = await self._tokens.check(credential)
         limits = await self._limits(token.principal.org)
         principal = _limited(token.principal, limits)
@@ -269,7 +273,8 @@ class Authenticator:
         await self._watches.close()
         await self._keys.drain()
         await self._orgs.drain()
-        await self._tokens.close()
+        if self._tokens is not None:
+            await self._tokens.close()
 
     async def _checked_key(self, credential: bytes) -> tuple[Principal, float | None]:
         trusted, epoch = self._trusted(), self._known.epoch
@@ -284,12 +289,21 @@ class Authenticator:
         if credential.startswith(api_keys.PREFIX):
             _, seconds_left = await self._checked_key(credential)
             return seconds_left
+        assert self._tokens is not None, "no token is admitted without an issuer"
         return self._tokens.seconds_left(credential)
 
     async def _limits(self, org: str) -> OrgLimits:
         # A trusted issuer may name an organisation that has no row: it has no limits.
         found = await self._orgs.find(org)
         return OrgLimits() if found is None else found.limits
+
+
+def _token_check(settings: Settings) -> TokenCheck | None:
+    if not settings.token_issuers:
+        return None
+    from coatcheck.http.auth.tokens import TokenCheck  # slow to import
+
+    return TokenCheck(settings.token_issuers)
 
 
 def _limited(principal: Principal, limits: OrgLimits) -> Principal:
