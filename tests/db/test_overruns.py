@@ -10,7 +10,7 @@ from coatcheck.core.queries import leases, maintenance
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import HELD, State
-from coatcheck.maintenance.rescuer import OVERRUN_SLACK_SECONDS
+from coatcheck.maintenance.jobs import OVERRUN_SLACK_SECONDS
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX

@@ -205,7 +205,7 @@ async def test_a_dead_worker_whose_job_cannot_be_ended_keeps_its_leases(
     tmp_path: Path,
 ) -> None:
     """A process that the kernel cannot end now, as one that waits for a disk that is gone."""
-    monkeypatch.setattr("coatcheck.maintenance.rescuer.kill_strays", lambda _: 1)
+    monkeypatch.setattr("coatcheck.maintenance.jobs.kill_strays", lambda _: 1)
     async with registered(dsn, process.identity, tmp_path):
         job = await put_job(connection, State.PROCESSING)
         process.kill()

@@ -21,8 +21,8 @@ from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.retry import Backoff
+from coatcheck.maintenance.jobs import Rescuer
 from coatcheck.maintenance.loop import Loop
-from coatcheck.maintenance.rescuer import Rescuer
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
@@ -63,7 +63,10 @@ _MOMENTS: Final = """
 
 
 class SteppedDeployment:
-    """One database, cleared for each history."""
+    """One database, cleared for each history.
+
+    Not a ``Deployment``: there servers and workers act by themselves, and here nothing does.
+    """
 
     def __init__(self, dsn: str, folder: Path, tables: Sequence[str]) -> None:
         self.dsn = dsn

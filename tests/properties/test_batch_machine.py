@@ -27,8 +27,8 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import TERMINAL, State, TransitionEvent
 from coatcheck.domain.webhooks import target_id
+from coatcheck.maintenance.jobs import Rescuer, Stager
 from coatcheck.maintenance.loop import Loop
-from coatcheck.maintenance.rescuer import Rescuer, Stager
 from coatcheck.maintenance.retention import Pruner
 from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches import maintenance, repository

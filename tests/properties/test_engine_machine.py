@@ -26,8 +26,8 @@ from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import TERMINAL, State, TransitionEvent
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
+from coatcheck.maintenance.jobs import Expirer, Rescuer, Stager
 from coatcheck.maintenance.loop import Loop
-from coatcheck.maintenance.rescuer import Expirer, Rescuer, Stager
 from coatcheck.maintenance.retention import Pruner
 from coatcheck.maintenance.usage import UsageRollup
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer

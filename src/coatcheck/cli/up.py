@@ -39,7 +39,7 @@ from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.tenants import ALL_SCOPES, DEFAULT_ORG, KeyText, OrgLimits
 from coatcheck.http.server import ListenError, listen
 from coatcheck.installed import chosen_products
-from coatcheck.maintenance.rescuer import declare_dead
+from coatcheck.maintenance.jobs import declare_dead
 from coatcheck.settings import Settings, check_environment
 
 DEV_USER: Final = "dev"

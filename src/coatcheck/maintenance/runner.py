@@ -10,8 +10,8 @@ from coatcheck.db.connection import Connection
 from coatcheck.db.database import Database
 from coatcheck.db.notifications import Notifier
 from coatcheck.maintenance.catalogue import CatalogueResolver, SecretRotation
+from coatcheck.maintenance.jobs import DeadWorkerDetector, Expirer, Rescuer, Stager
 from coatcheck.maintenance.loop import Loop
-from coatcheck.maintenance.rescuer import DeadWorkerDetector, Expirer, Rescuer, Stager
 from coatcheck.maintenance.retention import (
     ArtifactCleanup,
     InputExpirer,

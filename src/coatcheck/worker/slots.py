@@ -17,6 +17,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import takewhile
 from operator import itemgetter
@@ -39,44 +40,22 @@ class StopReason(Enum):
     GIVEN_BACK = auto()  # it would not stop, and its job was released without it
 
 
+@dataclass(slots=True, eq=False)
 class RunningJob:
     """The state of an attempt while its handler runs. Times are monotonic."""
 
-    __slots__ = (
-        "cancel_asked_at",
-        "claimed",
-        "deadline",
-        "job",
-        "marked",
-        "over",
-        "shown_from",
-        "started_at",
-        "stop_reason",
-        "stopped_at",
-        "task",
-    )
-
-    def __init__(
-        self,
-        claimed: ClaimedJob,
-        job: Job,
-        task: asyncio.Task[None],
-        started_at: float,
-        deadline: float,
-        shown_from: float | None,
-    ) -> None:
-        self.claimed = claimed
-        self.job = job
-        self.task = task
-        self.started_at = started_at
-        self.deadline = deadline
-        self.shown_from = shown_from
-        """When it began to count as processing; None until its handler reports its start."""
-        self.marked = False
-        self.over = False
-        self.cancel_asked_at: float | None = None
-        self.stop_reason: StopReason | None = None
-        self.stopped_at = 0.0
+    claimed: ClaimedJob
+    job: Job
+    task: asyncio.Task[None]
+    started_at: float
+    deadline: float
+    shown_from: float | None
+    """When it began to count as processing; None until its handler reports its start."""
+    marked: bool = False
+    over: bool = False
+    cancel_asked_at: float | None = None
+    stop_reason: StopReason | None = None
+    stopped_at: float = 0.0
 
     def ask_to_stop(self, now: float) -> None:
         """Tell the handler that cancellation was requested."""

@@ -140,7 +140,7 @@ class Worker:
             published=self._published,
             on_cancel=self._cancel,
             on_lost=self._lose,
-            on_held_again=self._held_again,
+            on_held_again=self.look_for_work,
             recording_failed_for=self._recording_failed_for,
         )
         self._exchange = ExchangeLoop(
@@ -435,50 +435,34 @@ class Worker:
 
     def _record(self, job: ClaimedJob, outcome: Outcome, ran: float) -> None:
         """Turn the outcome of an attempt into an event. This is the only place that does."""
+        code: str | None = None
+        message: str | None = None
+        delay = 0.0
         match outcome:
             case Completed(result):
                 self._exchange.complete(FinishedJob(job, result, ran))
-            case Failed(code, message):
-                self._exchange.settle(
-                    Settlement(job, TransitionEvent.FAIL, code, message, 0.0, ran)
-                )
-            case Retryable(code, message, after):
-                delay = JOB_BACKOFF.delay(job.failures, random.random()) if after is None else after
-                self._exchange.settle(
-                    Settlement(job, TransitionEvent.RETRY, code, message, delay, ran)
-                )
-            case Unreachable(message, after):
-                delay = (
-                    UNREACHABLE_BACKOFF.delay(job.unreachables, random.random())
-                    if after is None
-                    else after
-                )
-                self._exchange.settle(
-                    Settlement(
-                        job,
-                        TransitionEvent.UNREACHABLE,
-                        CoreFailure.TARGET_UNREACHABLE,
-                        message,
-                        delay,
-                        ran,
-                    )
-                )
-            case Postponed(code, message, after_seconds):
-                self._exchange.settle(
-                    Settlement(job, TransitionEvent.POSTPONE, code, message, after_seconds, ran)
-                )
-            case Interrupted():
-                self._exchange.settle(
-                    Settlement(job, TransitionEvent.RELEASE, None, None, 0.0, ran)
-                )
-            case Cancelled():
-                self._exchange.settle(
-                    Settlement(job, TransitionEvent.ACKNOWLEDGE_CANCEL, None, None, 0.0, ran)
-                )
+                return
             case Parked():
-                pass  # the worker no longer holds it
+                return  # the worker no longer holds it
+            case Failed(code, message):
+                event = TransitionEvent.FAIL
+            case Retryable(code, message, after):
+                event = TransitionEvent.RETRY
+                delay = JOB_BACKOFF.delay(job.failures, random.random()) if after is None else after
+            case Unreachable(message, after):
+                event, code = TransitionEvent.UNREACHABLE, "target_unreachable"
+                if after is None:
+                    after = UNREACHABLE_BACKOFF.delay(job.unreachables, random.random())
+                delay = after
+            case Postponed(code, message, delay):
+                event = TransitionEvent.POSTPONE
+            case Interrupted():
+                event = TransitionEvent.RELEASE
+            case Cancelled():
+                event = TransitionEvent.ACKNOWLEDGE_CANCEL
             case _:
                 assert_never(outcome)
+        self._exchange.settle(Settlement(job, event, code, message, delay, ran))
 
     # Notifications
 
@@ -583,9 +567,6 @@ class Worker:
                 len(abandoned),
                 extra={"lane": lane.value},
             )
-
-    def _held_again(self) -> None:
-        self._exchange.look_for_work()
 
     def _stop_overdue(self, now: float) -> None:
         for running in self._running:

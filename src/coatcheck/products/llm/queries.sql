@@ -154,7 +154,7 @@ DELETE FROM llm_assignments AS a USING old AS o WHERE a.org_id = o.org_id AND a.
 
 -- name: retry_now
 -- A target is reachable again: make the jobs that wait for a target due now, some at a time.
--- maintenance/rescuer.py queues them. All such jobs, because a job has no target until it is claimed.
+-- maintenance/jobs.py queues them. All such jobs, because a job has no target until it is claimed.
 WITH waiting AS MATERIALIZED (
     SELECT j.org_id, j.id
     FROM jobs AS j
