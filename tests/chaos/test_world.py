@@ -55,7 +55,8 @@ async def deliver(
 
 
 async def test_a_deployment_can_be_told_of_the_world(world: World) -> None:
-    Settings.from_environment({"COATCHECK_DATABASE_URL": "postgresql://x/y", **world.environment})
+    told = {"COATCHECK_DATABASE_URL": "postgresql://x/y", **world.environment}
+    assert Settings.from_environment(told) != Settings(database_url="postgresql://x/y")
 
 
 async def test_a_webhook_is_verified_and_noted(world: World, http: httpx2.AsyncClient) -> None:

@@ -36,7 +36,10 @@ LEASES = "urgent=3,standard=3,bulk=3"
 
 
 class ShopDeployment:
-    """A server and workers on a database, each a process, in one folder."""
+    """A server and workers on a database, each a process, in one folder.
+
+    Not a ``Deployment``: even its organisation and its key are made by the commands under test.
+    """
 
     def __init__(self, dsn: str, folder: Path, closing: ExitStack) -> None:
         self.folder = folder

@@ -85,6 +85,8 @@ async def test_a_caller_that_waits_for_its_own_share_is_in_nobodys_way() -> None
     waiting = asyncio.create_task(room.reserve("a", SHARE, LONG))
     await asyncio.sleep(0)  # it has asked
     await room.reserve("b", SHARE, 0.0)
+    assert room.held_bytes == 2 * SHARE
+    assert not waiting.done()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
 

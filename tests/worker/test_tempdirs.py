@@ -313,6 +313,7 @@ def test_removing_a_folder_twice_is_no_error(temp_root: TempRoot) -> None:
     folder = temp_root.create("job")
     temp_root.remove(folder)
     temp_root.remove(folder)
+    assert list(temp_root.directory.iterdir()) == []
 
 
 def test_processes_that_live_in_a_folder_are_ended_with_it_and_others_are_not(

@@ -97,7 +97,10 @@ class CanaryProcesses:
 
 
 class CanaryDeployment:
-    """A test's view of a site, and its processes there. A context manager, that ends them."""
+    """A test's view of a site, and its processes there. A context manager, that ends them.
+
+    Not a ``Deployment``: the processes of a shared site outlive the event loop of a test.
+    """
 
     def __init__(self, site: CanaryProcesses) -> None:
         self._site = site

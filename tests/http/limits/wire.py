@@ -29,7 +29,10 @@ GET = b"GET /here HTTP/1.1\r\nhost: a\r\n\r\n"
 
 @dataclass
 class RouteServer:
-    """What is served, and what of it a test can hold back and look at."""
+    """What is served, and what of it a test can hold back and look at.
+
+    Not a ``Deployment``: the protocol's bounds need neither a database nor a product.
+    """
 
     port: int = 0
     entered: asyncio.Event = field(default_factory=asyncio.Event)
