@@ -76,17 +76,9 @@ COMMANDS: Final = (
         "Start PostgreSQL, the API server and a worker, and run them until Ctrl-C.",
         _RUN,
     ),
+    LazyCommand("serve", "coatcheck.cli.serve:serve", "Run the API server.", _RUN),
     LazyCommand(
-        "serve",
-        "coatcheck.cli.serve:serve",
-        "Run the API server.",
-        _RUN,
-    ),
-    LazyCommand(
-        "worker",
-        "coatcheck.cli.worker:worker",
-        "Run a worker, which claims and runs jobs.",
-        _RUN,
+        "worker", "coatcheck.cli.worker:worker", "Run a worker, which claims and runs jobs.", _RUN
     ),
     LazyCommand(
         "migrate",
@@ -112,30 +104,15 @@ COMMANDS: Final = (
         "Re-encrypt the secrets of services with another key.",
         _RUN,
     ),
-    LazyCommand(
-        "submit",
-        "coatcheck.cli.submit:submit",
-        "Submit a job and show it.",
-        _JOBS,
-    ),
+    LazyCommand("submit", "coatcheck.cli.submit:submit", "Submit a job and show it.", _JOBS),
     LazyCommand(
         "watch",
         "coatcheck.cli.jobs:watch",
         "Follow a job or a batch until it ends. Exit code 1 if it does not complete.",
         _JOBS,
     ),
-    LazyCommand(
-        "job",
-        "coatcheck.cli.jobs:job",
-        "Show a job.",
-        _JOBS,
-    ),
-    LazyCommand(
-        "jobs",
-        "coatcheck.cli.jobs:jobs",
-        "List jobs, newest first.",
-        _JOBS,
-    ),
+    LazyCommand("job", "coatcheck.cli.jobs:job", "Show a job.", _JOBS),
+    LazyCommand("jobs", "coatcheck.cli.jobs:jobs", "List jobs, newest first.", _JOBS),
     LazyCommand(
         "logs",
         "coatcheck.cli.jobs:logs",
@@ -148,17 +125,9 @@ COMMANDS: Final = (
         "Explain why a job waits, its queue position, and when it should start and end.",
         _JOBS,
     ),
+    LazyCommand("cancel", "coatcheck.cli.submit:cancel", "Cancel jobs.", _JOBS),
     LazyCommand(
-        "cancel",
-        "coatcheck.cli.submit:cancel",
-        "Cancel jobs.",
-        _JOBS,
-    ),
-    LazyCommand(
-        "retry",
-        "coatcheck.cli.submit:retry",
-        "Resubmit failed jobs with the same input.",
-        _JOBS,
+        "retry", "coatcheck.cli.submit:retry", "Resubmit failed jobs with the same input.", _JOBS
     ),
     LazyCommand(
         "replay",
@@ -197,23 +166,10 @@ COMMANDS: Final = (
         _WEBHOOKS,
     ),
     LazyCommand(
-        "orgs",
-        "coatcheck.cli.orgs:app",
-        "Create, limit and list organisations.",
-        _TENANTS,
+        "orgs", "coatcheck.cli.orgs:app", "Create, limit and list organisations.", _TENANTS
     ),
-    LazyCommand(
-        "keys",
-        "coatcheck.cli.keys:app",
-        "Create, list and revoke API keys.",
-        _TENANTS,
-    ),
-    LazyCommand(
-        "token",
-        "coatcheck.cli.keys:token",
-        "Print a signed token for a user.",
-        _TENANTS,
-    ),
+    LazyCommand("keys", "coatcheck.cli.keys:app", "Create, list and revoke API keys.", _TENANTS),
+    LazyCommand("token", "coatcheck.cli.keys:token", "Print a signed token for a user.", _TENANTS),
     LazyCommand(
         "usage",
         "coatcheck.cli.usage:usage",

@@ -395,8 +395,7 @@ def submit(
         typer.Option(help="Maximum number of tasks started per second; with --rate-key, per key."),
     ] = None,
     rate_key: Annotated[
-        str | None,
-        typer.Option(help="The task field that --rate applies to; for a URL, its host."),
+        str | None, typer.Option(help="The task field that --rate applies to; for a URL, its host.")
     ] = None,
     lane: Annotated[str | None, typer.Option(help="The lane: urgent, standard or bulk.")] = None,
     stays_open: Annotated[
@@ -527,8 +526,7 @@ def rerun(
     batch_id: IdArgument,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed tasks.")] = False,
     task_status: Annotated[
-        list[str] | None,
-        typer.Option("--status", help="Only tasks with this status. Repeatable."),
+        list[str] | None, typer.Option("--status", help="Only tasks with this status. Repeatable.")
     ] = None,
     error_code: Annotated[
         list[str] | None,

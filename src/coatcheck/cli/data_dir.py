@@ -91,8 +91,7 @@ def _settings(secret: str) -> dict[str, str]:
 
 
 DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", help="Data folder of `coatcheck up`.", metavar="DIR"),
+    Path | None, typer.Option("--data", help="Data folder of `coatcheck up`.", metavar="DIR")
 ]
 
 

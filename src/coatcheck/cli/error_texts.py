@@ -13,12 +13,7 @@ from coatcheck.client.errors import (
     UnexpectedAnswer,
 )
 from coatcheck.db.diagnosis import explain
-from coatcheck.domain.errors import (
-    BadRequest,
-    CoatcheckError,
-    DatabaseUnavailable,
-    SettingsInvalid,
-)
+from coatcheck.domain.errors import BadRequest, CoatcheckError, DatabaseUnavailable, SettingsInvalid
 from coatcheck.telemetry.logs import redact
 
 IS_IT_RUNNING: Final = "Is PostgreSQL running, and is COATCHECK_DATABASE_URL correct?"

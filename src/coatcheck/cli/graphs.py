@@ -64,9 +64,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 app: Final = typer.Typer(
-    name="graphs",
-    no_args_is_help=True,
-    help="Build a graph of the code in a folder or a zip.",
+    name="graphs", no_args_is_help=True, help="Build a graph of the code in a folder or a zip."
 )
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="A folder with code, or a zip.")]

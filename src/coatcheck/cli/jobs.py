@@ -56,8 +56,7 @@ LaneOption = Annotated[
     str | None, typer.Option("--lane", help="Only this lane: urgent, standard or bulk.")
 ]
 SurfaceOption = Annotated[
-    str | None,
-    typer.Option("--surface", help="Only jobs of this product, such as gateway or llm."),
+    str | None, typer.Option("--surface", help="Only jobs of this product, such as gateway or llm.")
 ]
 ServiceOption = Annotated[str | None, typer.Option("--service", help="Only jobs of this service.")]
 EndpointOption = Annotated[
@@ -279,8 +278,7 @@ def jobs(
     owner: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
     error_code: ErrorCodeOption = None,
     query: Annotated[
-        str | None,
-        typer.Option("--query", "-q", help="A job ID, idempotency key or request ID."),
+        str | None, typer.Option("--query", "-q", help="A job ID, idempotency key or request ID.")
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,

@@ -189,9 +189,7 @@ def create(
     rate: Annotated[
         RateLimit | None,
         typer.Option(
-            parser=options.rate,
-            metavar="N/SECONDS",
-            help="Rate limit: N requests per SECONDS.",
+            parser=options.rate, metavar="N/SECONDS", help="Rate limit: N requests per SECONDS."
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -14,13 +14,7 @@ from coatcheck.cli.console import EXIT_FAILED, Misconfigured, complain, out, rep
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.options import JsonOption
 from coatcheck.encoding import encode
-from coatcheck.receipts import (
-    ArtifactReceipt,
-    Receipt,
-    ReceiptRefused,
-    Signer,
-    read_public_keys,
-)
+from coatcheck.receipts import ArtifactReceipt, Receipt, ReceiptRefused, Signer, read_public_keys
 from coatcheck.receipts import verify as verify_receipt
 
 EXIT_INCOMPLETE: Final = 3
@@ -35,8 +29,7 @@ app: Final = typer.Typer(
 def verify(
     receipt: Annotated[Path, typer.Argument(metavar="RECEIPT.json", help="The receipt.")],
     key: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="The public key: PEM, a JWK or a JWK set."),
+        Path, typer.Option(metavar="FILE", help="The public key: PEM, a JWK or a JWK set.")
     ],
     as_json: JsonOption = False,
 ) -> None:

@@ -192,8 +192,7 @@ def replay(
         bool, typer.Option("--break", help="Break at the handler's first line.")
     ] = False,
     debugs: Annotated[
-        bool,
-        typer.Option("--debugger/--no-debugger", help="Open pdb where the handler fails."),
+        bool, typer.Option("--debugger/--no-debugger", help="Open pdb where the handler fails.")
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result on one line.")] = False,
 ) -> None:

@@ -369,9 +369,7 @@ _OPTIONS: Final = (
         _option("--profile", metavar="NAME", text="Profile of the configuration file."),
     ),
     _parameter(
-        "data",
-        Path | None,
-        _option("--data", metavar="DIR", text="Data folder of `coatcheck up`."),
+        "data", Path | None, _option("--data", metavar="DIR", text="Data folder of `coatcheck up`.")
     ),
 )
 

@@ -174,8 +174,7 @@ def up(
     services: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="MODULE:SERVICE",
-            help="Your services. Default: a small built-in demo.",
+            metavar="MODULE:SERVICE", help="Your services. Default: a small built-in demo."
         ),
     ] = None,
     data: data_dir.DataOption = None,

@@ -27,6 +27,7 @@ from coatcheck.cli.console import (
     Misconfigured,
     err,
     out,
+    plain,
     say,
     until_nobody_reads,
     warn,
@@ -71,7 +72,7 @@ def endpoint_line(endpoint: WebhookEndpoint) -> str:
     parts = [endpoint.id, f"{endpoint.status:<8}", where, ",".join(endpoint.events)]
     if endpoint.description:
         parts.append(f"({endpoint.description})")
-    return _printable("  ".join(parts))
+    return plain("  ".join(parts)).rstrip()
 
 
 def delivery_line(delivery: WebhookDelivery) -> str:
@@ -87,7 +88,7 @@ def delivery_line(delivery: WebhookDelivery) -> str:
         delivery.url or "(polled)",
         outcome(delivery),
     ]
-    return _printable("  ".join(parts))
+    return plain("  ".join(parts)).rstrip()
 
 
 def outcome(delivery: WebhookDelivery) -> str:
@@ -109,11 +110,6 @@ def outcome(delivery: WebhookDelivery) -> str:
     if delivery.status == "pending" and delivery.next_try_at is not None:
         text += f"; next attempt at {delivery.next_try_at.astimezone():%m-%d %H:%M:%S}"
     return text
-
-
-def _printable(text: str) -> str:
-    """The text on one line, without control characters."""
-    return "".join(c if c.isprintable() else " " for c in text).rstrip()
 
 
 _TEST_SECONDS_MAX: Final = 30.0
@@ -168,11 +164,7 @@ def create(
 
 @app.command()
 @on_server
-def pause(
-    at: ServerConfig,
-    endpoint_id: IdArgument,
-    as_json: JsonOption = False,
-) -> None:
+def pause(at: ServerConfig, endpoint_id: IdArgument, as_json: JsonOption = False) -> None:
     """Pause an endpoint. Deliveries are kept until it is resumed."""
     with at.client() as client:
         endpoint = client.webhooks.pause(endpoint_id)
@@ -181,11 +173,7 @@ def pause(
 
 @app.command()
 @on_server
-def resume(
-    at: ServerConfig,
-    endpoint_id: IdArgument,
-    as_json: JsonOption = False,
-) -> None:
+def resume(at: ServerConfig, endpoint_id: IdArgument, as_json: JsonOption = False) -> None:
     """Resume an endpoint and send the deliveries kept for it."""
     with at.client() as client:
         endpoint = client.webhooks.resume(endpoint_id)
@@ -195,9 +183,7 @@ def resume(
 @app.command()
 @on_server
 def secret(
-    at: ServerConfig,
-    endpoint_id: OptionalIdArgument = None,
-    as_json: JsonOption = False,
+    at: ServerConfig, endpoint_id: OptionalIdArgument = None, as_json: JsonOption = False
 ) -> None:
     """Print the signing secret."""
     with at.client() as client:
@@ -208,9 +194,7 @@ def secret(
 @app.command()
 @on_server
 def rotate(
-    at: ServerConfig,
-    endpoint_id: OptionalIdArgument = None,
-    as_json: JsonOption = False,
+    at: ServerConfig, endpoint_id: OptionalIdArgument = None, as_json: JsonOption = False
 ) -> None:
     """Replace the signing secret and print the new one. Both sign for a day."""
     with at.client() as client:
@@ -304,11 +288,7 @@ def replay(
 
 @app.command()
 @on_server
-def test(
-    at: ServerConfig,
-    endpoint_id: IdArgument,
-    as_json: JsonOption = False,
-) -> None:
+def test(at: ServerConfig, endpoint_id: IdArgument, as_json: JsonOption = False) -> None:
     """Send a webhook.test to an endpoint and show the outcome. Exit code 1 if it fails."""
     with at.client() as client:
         sent = _after_first_attempt(client, client.webhooks.test(endpoint_id))
@@ -587,10 +567,7 @@ async def _listen(url: str, events: list[str] | None, print_secret: bool, at: Se
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, request_stop)
-    async with (
-        at.async_client(retries=0) as client,
-        Forwarder(url) as forwarder,
-    ):
+    async with at.async_client(retries=0) as client, Forwarder(url) as forwarder:
         listener = WebhookForwarder(
             client,
             forwarder,

@@ -36,8 +36,7 @@ def worker(
     services: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="MODULE:SERVICE",
-            help="Your services. Default: only what comes with Coatcheck.",
+            metavar="MODULE:SERVICE", help="Your services. Default: only what comes with Coatcheck."
         ),
     ] = None,
     supervised: Annotated[UUID | None, typer.Option(hidden=True)] = None,

@@ -107,9 +107,7 @@ def keyed_headers(idempotency_key: str | None, headers: Mapping[str, str] | None
 
 
 def rerun_body(
-    status: str | Iterable[str] | None,
-    error_code: str | Iterable[str] | None,
-    run: str | None,
+    status: str | Iterable[str] | None, error_code: str | Iterable[str] | None, run: str | None
 ) -> bytes:
     """The body of a rerun; without arguments, of the whole batch."""
     chosen = given(status=_plain(status), error_code=_plain(error_code))

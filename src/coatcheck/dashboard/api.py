@@ -139,12 +139,7 @@ class Api:
         return (await self.call("DELETE", path)).json()
 
     async def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query | None = None,
-        json: Any = None,
+        self, method: str, path: str, *, query: Query | None = None, json: Any = None
     ) -> Answered:
         """Call the API and read the whole response. Raises ApiProblem for 400 and above.
 

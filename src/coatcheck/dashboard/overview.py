@@ -99,10 +99,7 @@ _PARTS: Final = ("tiles", "series", "panels")
 
 
 def routes(site: Site) -> list[Route]:
-    return [
-        site.page("/ui/", "ui_overview", _show),
-        site.live("/ui/live", "ui_live", _follow),
-    ]
+    return [site.page("/ui/", "ui_overview", _show), site.live("/ui/live", "ui_live", _follow)]
 
 
 async def _show(visit: Visit) -> Response | StreamResponse:

@@ -309,11 +309,7 @@ class Site:
         return Response(status, body.encode(), [*_page_headers(nonce), *cleared])
 
     def render_text(
-        self,
-        visit: Visit,
-        template: str,
-        context: Mapping[str, Any],
-        blocks: Sequence[str] = (),
+        self, visit: Visit, template: str, context: Mapping[str, Any], blocks: Sequence[str] = ()
     ) -> str:
         """Render these blocks of a template, or all of it if none is named."""
         page = self._templates.get_template(template)

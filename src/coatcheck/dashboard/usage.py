@@ -27,10 +27,7 @@ _SUMS: Final = (
 
 
 def routes(site: Site) -> list[Route]:
-    return [
-        site.page(PATH, "ui_usage", _show),
-        site.page(f"{PATH}.csv", "ui_usage_csv", _download),
-    ]
+    return [site.page(PATH, "ui_usage", _show), site.page(f"{PATH}.csv", "ui_usage_csv", _download)]
 
 
 async def _show(visit: Visit) -> Response | StreamResponse:

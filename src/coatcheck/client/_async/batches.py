@@ -402,11 +402,7 @@ class AsyncBatch(BatchBody):
         return self._batches.bad_lines(self, run=run)
 
     async def export(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        run: str | None = None,
-        timeout: float | None = None,
+        self, path: str | os.PathLike[str], *, run: str | None = None, timeout: float | None = None
     ) -> Path:
         """Download all its results as a zip; see ``batches.export``."""
         return await self._batches.export(self, path, run=run, timeout=timeout)

@@ -34,11 +34,7 @@ class AsyncExchange:
     """Sends requests with the caller's credential."""
 
     def __init__(
-        self,
-        http: httpx2.AsyncClient,
-        credential: Bearer,
-        timeout: float,
-        policy: RetryPolicy,
+        self, http: httpx2.AsyncClient, credential: Bearer, timeout: float, policy: RetryPolicy
     ) -> None:
         if not timeout > 0:
             raise ValueError("timeout must be more than 0 seconds")
@@ -153,10 +149,7 @@ STEADY_SECONDS: Final = 10.0
 
 
 async def follow(
-    exchange: AsyncExchange,
-    url: str,
-    after: str | None,
-    learn: Callable[[Mapping[str, Any]], None],
+    exchange: AsyncExchange, url: str, after: str | None, learn: Callable[[Mapping[str, Any]], None]
 ) -> AsyncEvents:
     """Every event after the one with the id ``after``, until the job has ended; for many jobs,
     endlessly.

@@ -108,11 +108,7 @@ class AsyncFiles:
             before = received
             try:
                 async with self._exchange.open(
-                    "GET",
-                    url,
-                    headers=_from(received),
-                    silence=SILENCE_SECONDS_MAX,
-                    is_signed=True,
+                    "GET", url, headers=_from(received), silence=SILENCE_SECONDS_MAX, is_signed=True
                 ) as response:
                     if received and response.status_code != _PARTIAL_CONTENT:
                         await in_a_thread(file.seek, 0)

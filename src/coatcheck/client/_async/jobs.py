@@ -123,11 +123,7 @@ class AsyncJobs:
         return job_details(read_object(await self._exchange.send("GET", self._url(job))))
 
     async def wait(
-        self,
-        job: JobDetails | str,
-        timeout: float | None = None,
-        *,
-        raise_on_failure: bool = True,
+        self, job: JobDetails | str, timeout: float | None = None, *, raise_on_failure: bool = True
     ) -> JobDetails:
         """Wait until the job has ended; the server holds each poll until then.
 

@@ -32,12 +32,7 @@ from coatcheck.client.answers import (
     read_ticket,
     read_usage,
 )
-from coatcheck.client.errors import (
-    ApiError,
-    ConflictError,
-    JobFailed,
-    PermissionDeniedError,
-)
+from coatcheck.client.errors import ApiError, ConflictError, JobFailed, PermissionDeniedError
 from coatcheck.client.events import Events
 from coatcheck.client.models import (
     Caller,
@@ -198,12 +193,7 @@ class Client:
         )
         try:
             response = self._exchange.send(
-                method,
-                url,
-                headers=sent,
-                content=_content(payload),
-                held=held,
-                deadline=deadline,
+                method, url, headers=sent, content=_content(payload), held=held, deadline=deadline
             )
         except ApiError as error:
             if error.job_url is None:

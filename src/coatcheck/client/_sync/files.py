@@ -108,11 +108,7 @@ class Files:
             before = received
             try:
                 with self._exchange.open(
-                    "GET",
-                    url,
-                    headers=_from(received),
-                    silence=SILENCE_SECONDS_MAX,
-                    is_signed=True,
+                    "GET", url, headers=_from(received), silence=SILENCE_SECONDS_MAX, is_signed=True
                 ) as response:
                     if received and response.status_code != _PARTIAL_CONTENT:
                         at_once(file.seek, 0)

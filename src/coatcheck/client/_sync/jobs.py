@@ -122,11 +122,7 @@ class Jobs:
         return job_details(read_object(self._exchange.send("GET", self._url(job))))
 
     def wait(
-        self,
-        job: JobDetails | str,
-        timeout: float | None = None,
-        *,
-        raise_on_failure: bool = True,
+        self, job: JobDetails | str, timeout: float | None = None, *, raise_on_failure: bool = True
     ) -> JobDetails:
         """Wait until the job has ended; the server holds each poll until then.
 
