@@ -15,14 +15,16 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from uuid import UUID, uuid4
 
+import msgspec
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from standardwebhooks import Webhook
 
-from coatcheck.core.queries import webhook_endpoints as endpoint_store
+from coatcheck.core.queries import sql
 from coatcheck.core.queries import webhooks as webhook_store
-from coatcheck.core.queries.webhooks import Claimed, Mark, Secret
-from coatcheck.db.connection import Connection
+from coatcheck.core.queries.webhooks import Claimed, Mark, as_claimed
+from coatcheck.db.connection import Connection, RawConnection
+from coatcheck.db.queries import Row, in_transaction
 from coatcheck.domain.errors import (
     InvalidSubmission,
     NotFound,
@@ -30,15 +32,18 @@ from coatcheck.domain.errors import (
     UrlForbidden,
     WebhookEndpointDeleted,
 )
-from coatcheck.domain.ids import InvalidId, from_text, new_id
+from coatcheck.domain.ids import InvalidId, from_text, new_id, to_text
 from coatcheck.domain.webhooks import (
     DESCRIPTION_CHARACTERS_MAX,
     ENDPOINTS_MAX,
+    PREVIOUS_SECRET_SECONDS,
     RETRY_AFTER_SECONDS_MAX,
+    TEST_EVENT,
     DeliveryEvent,
     DeliveryStatus,
     DeliveryView,
     EndpointView,
+    SubjectKind,
     expand_events,
     first_delivery_at,
     message_id,
@@ -160,6 +165,7 @@ FAILED: Final = (DeliveryStatus.PENDING, DeliveryStatus.EXHAUSTED, DeliveryStatu
 """The default selection of a replay. Of pending deliveries it takes those that have failed and
 wait for a retry."""
 _ERROR_CHARACTERS_MAX: Final = 200
+_CREATE_LOCK: Final = 0x436F_5765  # "CoWe"
 _Found = TypeVar("_Found")
 
 
@@ -224,27 +230,39 @@ class Webhooks:
         """
         if (url is None) != pulled:
             raise InvalidSubmission("url: required, unless the endpoint is pulled")
-        made = await endpoint_store.create(
-            self._db,
-            org,
-            new_id(),
-            url="" if url is None else _read_url(url),
-            events=expand_events(events),
-            description=_read_description(description),
-            pulled=pulled,
-        )
-        if made is None:
+        new = {
+            "endpoint": new_id(),
+            "url": "" if url is None else _read_url(url),
+            "events": expand_events(events),
+            "description": _read_description(description),
+            "pulled": pulled,
+        }
+
+        async def insert(connection: RawConnection) -> Row | None:
+            await sql.fetch(connection, "webhooks/lock_endpoints", lock=_CREATE_LOCK, org=org)
+            return await sql.first(
+                connection, "webhooks/create_endpoint", org=org, endpoints_max=ENDPOINTS_MAX, **new
+            )
+
+        row = await in_transaction(self._db, insert)
+        if row is None:
             raise TooManyWebhookEndpoints(
                 f"The organisation has {ENDPOINTS_MAX} endpoints; delete one first."
             )
-        return made
+        return _endpoint_view(row)
 
     async def list_endpoints(self, org: str) -> list[EndpointView]:
         """All endpoints, oldest first."""
-        return await endpoint_store.list_all(self._db, org)
+        rows = await sql.fetch(self._db, "webhooks/list_endpoints", org=org, endpoint=None)
+        return [_endpoint_view(row) for row in rows]
 
     async def get_endpoint(self, org: str, endpoint: str) -> EndpointView:
-        return _found(await endpoint_store.get(self._db, org, _endpoint(endpoint)))
+        return await self._one("webhooks/list_endpoints", org, endpoint)
+
+    async def _one(self, statement: str, org: str, endpoint: str, **values: Any) -> EndpointView:
+        """The endpoint that a statement reads or changes."""
+        row = await sql.first(self._db, statement, org=org, endpoint=_endpoint(endpoint), **values)
+        return _endpoint_view(_found(row))
 
     async def change_endpoint(
         self,
@@ -258,48 +276,83 @@ class Webhooks:
         """Change the given fields. This enables an endpoint again that had answered 410."""
         if url is not None and (await self.get_endpoint(org, endpoint)).pulled:
             raise InvalidSubmission("url: a pulled endpoint has none")
-        return _found(
-            await endpoint_store.change(
-                self._db,
-                org,
-                _endpoint(endpoint),
-                url=None if url is None else _read_url(url),
-                events=None if events is None else expand_events(events),
-                description=None if description is None else _read_description(description),
-            )
+        return await self._one(
+            "webhooks/change_endpoint",
+            org,
+            endpoint,
+            url=None if url is None else _read_url(url),
+            events=None if events is None else expand_events(events),
+            description=None if description is None else _read_description(description),
         )
 
     async def pause(self, org: str, endpoint: str) -> EndpointView:
         """Stop sending to it for now. Its messages wait."""
-        return _found(await endpoint_store.pause(self._db, org, _endpoint(endpoint)))
+        return await self._one("webhooks/pause_endpoint", org, endpoint)
 
     async def resume(self, org: str, endpoint: str) -> EndpointView:
         """Send to it again, after a pause or a 410."""
-        return _found(await endpoint_store.resume(self._db, org, _endpoint(endpoint)))
+        return await self._one("webhooks/resume_endpoint", org, endpoint)
 
     async def delete_endpoint(self, org: str, endpoint: str) -> None:
         """Remove it. Its pending deliveries end as ``disabled`` and stay in the log for a while."""
-        if not await endpoint_store.delete(self._db, org, _endpoint(endpoint)):
-            raise NotFound
-
-    async def secret(self, org: str, endpoint: str) -> SigningSecret:
-        """The secret that signs its messages."""
-        named = _endpoint(endpoint)
-        return self._shown(org, named, _found(await endpoint_store.secret(self._db, org, named)))
-
-    async def rotate(self, org: str, endpoint: str, generation: int) -> SigningSecret:
-        """Give it the next secret; that of ``generation`` stays valid for a day. If two calls
-        replace the same secret, the second changes nothing."""
-        named = _endpoint(endpoint)
-        return self._shown(
-            org, named, _found(await endpoint_store.rotate(self._db, org, named, generation))
+        _found(
+            await sql.first(
+                self._db, "webhooks/delete_endpoint", org=org, endpoint=_endpoint(endpoint)
+            )
         )
+
+    async def secret(self, org: str, endpoint: str | None = None) -> SigningSecret:
+        """The secret that signs the messages of an endpoint, or those to URLs that the
+        organisation's submissions name."""
+        seconds = float(PREVIOUS_SECRET_SECONDS)
+        if endpoint is None:
+            named = None
+            row = await sql.first(self._db, "webhooks/secret", org=org, previous_seconds=seconds)
+            generation, previous_until, previous_signs = row or (1, None, False)
+        else:
+            named = _endpoint(endpoint)
+            row = await sql.first(
+                self._db,
+                "webhooks/endpoint_secret",
+                org=org,
+                endpoint=named,
+                previous_seconds=seconds,
+            )
+            generation, previous_until, previous_signs = _found(row)
+        return SigningSecret(
+            self.secrets.text(org, generation, named),
+            generation,
+            self.secrets.text(org, generation - 1, named) if previous_signs else None,
+            previous_until if previous_signs else None,
+        )
+
+    async def rotate(self, org: str, endpoint: str | None, generation: int) -> SigningSecret:
+        """Replace such a secret by the next one; that of ``generation`` stays valid for a day. If
+        two calls replace the same secret, the second changes nothing."""
+        if endpoint is None:
+            await sql.fetch(self._db, "webhooks/rotate", org=org, generation=generation)
+        else:
+            await sql.fetch(
+                self._db,
+                "webhooks/rotate_endpoint",
+                org=org,
+                endpoint=_endpoint(endpoint),
+                generation=generation,
+            )
+        return await self.secret(org, endpoint)
 
     async def send_test(self, org: str, endpoint: str) -> DeliveryView:
         """Send it a test message."""
         delivery = new_id()
-        if not await endpoint_store.send_test(self._db, org, _endpoint(endpoint), delivery):
-            raise NotFound
+        written = await sql.first(
+            self._db,
+            "webhooks/test_endpoint",
+            org=org,
+            endpoint=_endpoint(endpoint),
+            delivery=delivery,
+            event=TEST_EVENT,
+        )
+        _found(written)
         return await self.delivery(org, delivery)
 
     # Deliveries
@@ -322,26 +375,32 @@ class Webhooks:
         if until is not None:
             bound = first_delivery_at(until)
             older_than = bound if after is None else min(after, bound)
-        return await webhook_store.list_page(
+        rows = await sql.fetch(
             self._list_db,
-            org,
-            after=older_than,
+            "webhooks/list",
+            org=org,
+            before=older_than,
             subject=job,
-            status=status,
+            status=None if status is None else status.value,
             target=None if endpoint is None else (await self.get_endpoint(org, endpoint)).uuid,
             since=None if since is None else first_delivery_at(since),
             limit=limit,
         )
+        return [_delivery_view(row) for row in rows]
 
     async def delivery(self, org: str, delivery: UUID) -> DeliveryView:
-        return _found(await webhook_store.get(self._db, org, delivery))
+        row = await sql.first(self._db, "webhooks/get", org=org, delivery=delivery)
+        return _delivery_view(_found(row))
 
     async def replay(self, org: str, delivery: UUID) -> DeliveryView:
         """Send a delivery again, at once and under the same id."""
-        shown = _found(await webhook_store.replay(self._db, org, delivery))
-        endpoint = shown.endpoint if shown.status in ENDED else None
-        if endpoint is not None and await endpoint_store.get(self._db, org, endpoint) is None:
-            raise WebhookEndpointDeleted("The endpoint of this delivery was deleted.")
+        await sql.fetch(self._db, "webhooks/replay", org=org, delivery=delivery)
+        shown = await self.delivery(org, delivery)
+        if shown.endpoint is not None and shown.status in ENDED:
+            try:
+                await self.get_endpoint(org, to_text(shown.endpoint))
+            except NotFound:
+                raise WebhookEndpointDeleted("The endpoint of this delivery was deleted.") from None
         return shown
 
     async def replay_range(
@@ -362,20 +421,29 @@ class Webhooks:
         first = first_delivery_at(since)
         if after is not None:
             first = max(first, UUID(int=after.int + 1))
-        again = await webhook_store.replay_range(
+        again = await sql.fetch(
             self._db,
-            org,
+            "webhooks/replay_range",
+            org=org,
             target=None if endpoint is None else (await self.get_endpoint(org, endpoint)).uuid,
             since=first,
             until=None if until is None else first_delivery_at(until),
-            statuses=statuses,
+            statuses=[status.value for status in statuses],
             limit=limit,
         )
-        return ReplayOutcome(len(again), again[-1] if len(again) == limit else None)
+        return ReplayOutcome(len(again), again[-1]["id"] if len(again) == limit else None)
 
     async def previous_facts(self, event: DeliveryEvent) -> Mapping[str, Any] | None:
         """The facts of the previous delivery to the same target about the same subject."""
-        return await webhook_store.previous_facts(self._db, event)
+        facts = await sql.value(
+            self._db,
+            "webhooks/previous_facts",
+            org=event.org,
+            subject=event.subject,
+            target=event.target,
+            delivery=event.id,
+        )
+        return None if facts is None else msgspec.json.decode(facts, type=dict[str, Any])
 
     # Pulling
 
@@ -384,24 +452,32 @@ class Webhooks:
     ) -> list[Claimed]:
         """Fetch due messages of a ``pulled`` endpoint, oldest first. A message that is not reported
         within the lease is handed out again."""
-        # Not sent again when its outcome is unknown: that would need another lease.
-        return _found(
-            await endpoint_store.take(
-                self._db,
-                org,
-                _endpoint(endpoint),
-                uuid4(),
-                limit=limit,
-                lease_seconds=lease_seconds,
-            )
+        lease = uuid4()
+        rows = await sql.fetch(
+            self._db,
+            "webhooks/pull",
+            org=org,
+            endpoint=_endpoint(endpoint),
+            rows_max=limit,
+            lease_seconds=lease_seconds,
+            lease=lease,
         )
+        if not rows:
+            raise NotFound
+        return [as_claimed(row, lease) for row in rows if row["id"] is not None]
 
     async def report(self, org: str, endpoint: str, reports: Sequence[Report]) -> list[bool]:
         """Report the outcome of pulled messages. The rules are those of posted ones, with earlier
         retries. Returns for each whether its lease was still held; if not, nothing changes."""
-        named = _endpoint(endpoint)
-        pairs = [(each.delivery, each.lease) for each in reports]
-        tries = await endpoint_store.held(self._db, org, named, pairs)
+        held = await sql.fetch(
+            self._db,
+            "webhooks/held",
+            org=org,
+            endpoint=_endpoint(endpoint),
+            deliveries=[each.delivery for each in reports],
+            leases=[each.lease for each in reports],
+        )
+        tries = {row["id"]: row["tries"] for row in held}
         marks = [
             mark_of(
                 org,
@@ -418,17 +494,6 @@ class Webhooks:
         marked = await webhook_store.mark(self._db, marks) if marks else set()
         return [each.delivery in marked for each in reports]
 
-    def _shown(self, org: str, endpoint: UUID, secret: Secret) -> SigningSecret:
-        previous = None
-        if secret.previous_until is not None:
-            previous = self.secrets.text(org, secret.generation - 1, endpoint)
-        return SigningSecret(
-            self.secrets.text(org, secret.generation, endpoint),
-            secret.generation,
-            previous,
-            secret.previous_until,
-        )
-
 
 def _answer(report: Report) -> ReceiverAnswer:
     if report.status_code is not None:
@@ -443,6 +508,28 @@ def _endpoint(text: str) -> UUID:
         return from_text(text)
     except InvalidId:
         raise NotFound from None
+
+
+def _endpoint_view(row: Row) -> EndpointView:
+    org, endpoint, url, events, *rest = row
+    return EndpointView(org, endpoint, url, tuple(events), *rest)
+
+
+def _delivery_view(row: Row) -> DeliveryView:
+    org, delivery, kind, subject, run, event, url, endpoint, paused, status, *rest = row
+    return DeliveryView(
+        org,
+        delivery,
+        SubjectKind(kind),
+        subject,
+        run,
+        event,
+        url,
+        endpoint,
+        paused or False,
+        DeliveryStatus(status),
+        *rest,
+    )
 
 
 def _found(value: _Found | None) -> _Found:

@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import asyncpg
 
@@ -37,11 +37,9 @@ from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import retried
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 
-if TYPE_CHECKING:
-    import asyncpg
-
-
 Result = TypeVar("Result")
+Row = asyncpg.Record
+"""A row of an answer: its columns by name, or in their order."""
 
 _NAME: Final = re.compile(r"^-- name: (\w+)( once)?$", re.MULTILINE)
 _INCLUDE: Final = re.compile(r"/\* include (?:(\S+):)?(\S+) \*/")

@@ -65,7 +65,7 @@ def create_app(
         *overview.routes(server.engine),
         *api_keys.routes(server.settings, server.tenants),
         *stripe.routes(server.settings, server.tenants),
-        *webhook_endpoints.routes(server.engine.webhooks, server.receivers, server.tenants),
+        *webhook_endpoints.routes(server.engine.webhooks, server.receivers),
         *blobs.routes(server.engine, server.tenants),
         *remote_callbacks.routes(server.remote_calls),
     ]

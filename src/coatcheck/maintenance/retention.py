@@ -22,7 +22,6 @@ from coatcheck.core.queries import (
     reports,
     roll_ups,
     usage,
-    webhook_endpoints,
     webhooks,
 )
 from coatcheck.crash import crash_point
@@ -245,7 +244,7 @@ class WebhookPruner(Loop):
     name: ClassVar[str] = "webhook pruner"
 
     async def tick(self) -> float:
-        await webhook_endpoints.delete_unpulled(self._db)
+        await webhooks.delete_unpulled(self._db)
         ended = await webhooks.end_disabled(self._db, _WEBHOOK_ROWS_MAX)
         pruned = await webhooks.prune(self._db, _WEBHOOK_ROWS_MAX)
         more = _WEBHOOK_ROWS_MAX in (ended, pruned.deliveries, pruned.targets)

@@ -6,10 +6,10 @@ The statements that change a state write the rows of the outbox
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import asyncpg
@@ -20,10 +20,10 @@ from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.domain.webhooks import (
     LOG_SECONDS,
     PREVIOUS_SECRET_SECONDS,
+    PULL_SECONDS_MAX,
     UNUSED_TARGET_SECONDS,
     DeliveryEvent,
     DeliveryStatus,
-    DeliveryView,
     SubjectKind,
 )
 
@@ -44,14 +44,6 @@ class Room:
     places_of_failing: int
     per_org: int
     per_target: int
-
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """The current secret of an organisation or endpoint, and until when the previous is valid."""
-
-    generation: int
-    previous_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +134,6 @@ async def claim(
     return claimed, ends[0] if ends else FIRST
 
 
-async def overdue_seconds(db: Connection) -> float | None:
-    """How long the oldest delivery that can be posted has been due; None if none is."""
-    seconds: float | None = await sql.value(db, "webhooks/overdue")
-    return seconds
-
-
 async def next_due_seconds(db: Connection) -> float | None:
     """Seconds until a delivery is due, not above 0 if one is; None if there is none."""
     seconds: float | None = await sql.value(db, "webhooks/next_due")
@@ -194,94 +180,9 @@ async def end_disabled(db: Connection, rows_max: int) -> int:
     return len(await sql.fetch(db, "webhooks/end_disabled", rows_max=rows_max))
 
 
-async def list_page(
-    db: Connection,
-    org: str,
-    *,
-    after: UUID | None,
-    subject: UUID | None = None,
-    status: DeliveryStatus | None = None,
-    target: UUID | None = None,
-    since: UUID | None = None,
-    limit: int,
-) -> list[DeliveryView]:
-    """An organisation's deliveries, newest first, older than ``after``, none before ``since``."""
-    rows = await sql.fetch(
-        db,
-        "webhooks/list",
-        org=org,
-        before=after,
-        subject=subject,
-        status=None if status is None else status.value,
-        target=target,
-        since=since,
-        limit=limit,
-    )
-    return [_view(row) for row in rows]
-
-
-async def get(db: Connection, org: str, delivery: UUID) -> DeliveryView | None:
-    rows = await sql.fetch(db, "webhooks/get", org=org, delivery=delivery)
-    return _view(rows[0]) if rows else None
-
-
-async def replay(db: Connection, org: str, delivery: UUID) -> DeliveryView | None:
-    """Send one again, at once and under the same id. Returns it; None if it does not exist."""
-    await sql.fetch(db, "webhooks/replay", org=org, delivery=delivery)
-    return await get(db, org, delivery)
-
-
-async def replay_range(
-    db: Connection,
-    org: str,
-    *,
-    target: UUID | None,
-    since: UUID,
-    until: UUID | None,
-    statuses: Sequence[DeliveryStatus],
-    limit: int,
-) -> list[UUID]:
-    """Send deliveries again that were created in a range and have one of these statuses. Returns
-    their ids, oldest first."""
-    rows = await sql.fetch(
-        db,
-        "webhooks/replay_range",
-        org=org,
-        target=target,
-        since=since,
-        until=until,
-        statuses=[status.value for status in statuses],
-        limit=limit,
-    )
-    return [row["id"] for row in rows]
-
-
-async def previous_facts(db: Connection, event: DeliveryEvent) -> Mapping[str, Any] | None:
-    """The facts of the previous delivery to the same target about the same subject."""
-    rows = await sql.fetch(
-        db,
-        "webhooks/previous_facts",
-        org=event.org,
-        subject=event.subject,
-        target=event.target,
-        delivery=event.id,
-    )
-    facts: Mapping[str, Any] | None = msgspec.json.decode(rows[0]["facts"]) if rows else None
-    return facts
-
-
-async def secret(db: Connection, org: str) -> Secret:
-    """The secret of an organisation that signs now."""
-    rows = await sql.fetch(
-        db, "webhooks/secret", org=org, previous_seconds=float(PREVIOUS_SECRET_SECONDS)
-    )
-    return as_secret(rows[0]) if rows else Secret(1, None)
-
-
-async def rotate(db: Connection, org: str, generation: int) -> Secret:
-    """Rotate an organisation's secret; the previous one stays valid for a day."""
-    await sql.fetch(db, "webhooks/rotate", org=org, generation=generation)
-    return await secret(db, org)
+async def delete_unpulled(db: Connection) -> None:
+    """Delete pulled endpoints that nobody pulls from any more."""
+    await sql.fetch(db, "webhooks/delete_unpulled", seconds_max=float(PULL_SECONDS_MAX))
 
 
 async def prune(db: Connection, rows_max: int) -> PrunedWebhooks:
@@ -294,11 +195,6 @@ async def prune(db: Connection, rows_max: int) -> PrunedWebhooks:
         rows_max=rows_max,
     )
     return PrunedWebhooks(row["deliveries"], row["targets"])
-
-
-def as_secret(row: asyncpg.Record) -> Secret:
-    """A secret, from a row of ``secret`` or ``endpoint_secret``."""
-    return Secret(row["generation"], row["previous_until"] if row["previous_signs"] else None)
 
 
 def as_claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
@@ -331,26 +227,4 @@ def as_claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
         lease,
         (row["claimed_at"] - row["created_at"]).total_seconds() if row["is_first_try"] else None,
         row["traceparent"],
-    )
-
-
-def _view(row: asyncpg.Record) -> DeliveryView:
-    return DeliveryView(
-        row["org_id"],
-        row["id"],
-        SubjectKind(row["subject_kind"]),
-        row["subject_id"],
-        row["run_id"],
-        row["event"],
-        row["url"],
-        row["endpoint"],
-        row["paused"] or False,
-        DeliveryStatus(row["status"]),
-        row["tries"],
-        row["last_status_code"],
-        row["last_error"],
-        row["last_try_at"],
-        row["due_at"],
-        row["created_at"],
-        row["ended_at"],
     )

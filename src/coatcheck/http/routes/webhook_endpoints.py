@@ -12,10 +12,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from coatcheck.core.queries import webhooks as webhook_store
-from coatcheck.core.queries.webhooks import Secret
 from coatcheck.core.webhooks import SigningSecret, Webhooks
-from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import FieldIssue, InvalidInput
 from coatcheck.domain.tenants import Scope
 from coatcheck.domain.webhooks import DESCRIPTION_CHARACTERS_MAX, EVENTS, MANY_EVENTS, EndpointView
@@ -378,36 +375,30 @@ class SecretView(msgspec.Struct, frozen=True, omit_defaults=True):
 class _Secrets:
     """The handlers."""
 
-    def __init__(self, webhooks: Webhooks, db: Connection) -> None:
+    def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
-        self._db = db
 
     async def show(self, request: Request) -> Response:
-        org = request.principal.org
-        return self._shown(org, await webhook_store.secret(self._db, org))
+        return _shown_secret(await self._webhooks.secret(request.principal.org))
 
     async def rotate(self, request: Request) -> Response:
         org = request.principal.org
-        before = await webhook_store.secret(self._db, org)
-        return self._shown(org, await webhook_store.rotate(self._db, org, before.generation))
-
-    def _shown(self, org: str, secret: Secret) -> Response:
-        previous = None
-        if secret.previous_until is not None:
-            previous = self._webhooks.secrets.text(org, secret.generation - 1)
-        view = SecretView(
-            self._webhooks.secrets.text(org, secret.generation), previous, secret.previous_until
-        )
-        return json_response(view, headers=[raw_header("Cache-Control", "no-store")])
+        before = await self._webhooks.secret(org)
+        return _shown_secret(await self._webhooks.rotate(org, None, before.generation))
 
 
-def routes(webhooks: Webhooks, receivers: Guard, db: Connection) -> list[Route]:
+def _shown_secret(secret: SigningSecret) -> Response:
+    view = SecretView(secret.secret, secret.previous, secret.previous_until)
+    return json_response(view, headers=[_NO_STORE])
+
+
+def routes(webhooks: Webhooks, receivers: Guard) -> list[Route]:
     """``/api/v1/orgs/{org}/webhooks``, for callers with the scope ``admin``.
 
     Without the routes of fetched messages, which need the payloads of all products
     (``routes/webhook_deliveries.py``).
     """
-    secrets = _Secrets(webhooks, db)
+    secrets = _Secrets(webhooks)
     route = partial(Route, access=Scope.ADMIN, operable=True, tag=TAG)
     return [
         route(
