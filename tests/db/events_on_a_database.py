@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import assert_never
 from uuid import uuid4
 
@@ -13,6 +14,12 @@ from coatcheck.domain.states import TransitionEvent
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
 
 ROWS_MAX = 100
+PARKED = """
+    INSERT INTO remote_calls (org_id, job_id, begun_by, endpoint, pace_key, destination, spawned_at,
+                              remote_id, lease, due_at)
+    VALUES ($1, $2, $3, 'studio.post__render', '', '{}', now(), $4, $3, now())
+    ON CONFLICT DO NOTHING
+"""
 
 
 async def happen(event: TransitionEvent, job: ClaimedJob, worker: Claimer) -> None:
@@ -50,7 +57,9 @@ async def happen(event: TransitionEvent, job: ClaimedJob, worker: Claimer) -> No
                 worker.line, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
             )
         case TransitionEvent.FINALIZE:
-            await remote_calls.finalize(worker.line, call_of(job), seconds=60)
+            call = call_of(job)
+            await worker.line.fetch(PARKED, job.org, job.uuid, job.lease, call.remote_id)
+            await remote_calls.finalize(worker.line, call, seconds=60)
         case _:
             assert_never(event)
 
@@ -58,27 +67,15 @@ async def happen(event: TransitionEvent, job: ClaimedJob, worker: Claimer) -> No
 def call_of(job: ClaimedJob) -> ClaimedCall:
     """The call that ``job`` waits for, as whoever looks at it has it."""
     return ClaimedCall(
-        org=job.org,
-        job=job.uuid,
-        endpoint=job.endpoint,
-        pace_key="",
+        *astuple(job),
         destination=b"{}",
         remote_id="a job over there",
-        spawn=0,
-        lease=job.lease,
         polls=1,
         faults=0,
         state=None,
         is_held=True,
         is_overdue=False,
         owner="",
-        lane=job.lane.value,
-        queue_key=job.queue_key,
-        attempt=job.attempt,
-        failures=job.failures,
-        unreachables=job.unreachables,
-        request_id=None,
-        payload_bytes=0,
         spawned_seconds=0.0,
         ran_seconds=0.0,
         usual_seconds=None,

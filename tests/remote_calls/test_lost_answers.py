@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
 
 from coatcheck.core.queries import remote_calls
+from coatcheck.core.remote.result_store import StoredOutput
 from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
 from tests.db.lossy_proxy import LossyProxy
@@ -108,7 +110,9 @@ async def test_a_finalization_that_was_won_without_an_answer_is_won_once(
         )
         assert lease is not None
         assert lease == await deployment.sql.fetchval("SELECT lease FROM jobs")
-        assert await remote_calls.renew(line.db, call, lease, 60.0)
+        assert await remote_calls.renew(line.db, replace(call, lease=lease), 60.0)
         assert await remote_calls.finalize(line.db, rival, 60.0) is None
-        assert await remote_calls.complete(line.db, call, lease, b"1", None, 60)
+        assert await remote_calls.complete(
+            line.db, replace(call, lease=lease), StoredOutput(b"1"), 60
+        )
     assert (await deployment.ended(job_id)).state is State.COMPLETED

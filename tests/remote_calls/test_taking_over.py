@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from uuid import uuid4
 
 from coatcheck.core.queries import maintenance, remote_calls
@@ -71,7 +72,7 @@ async def test_who_slept_after_its_look_does_not_finalize_beside_another(
     lease = await remote_calls.finalize(line, other, 60.0)
     assert lease is not None
     assert await remote_calls.finalize(line, sleeper, 60.0) is None
-    assert await remote_calls.renew(line, other, lease, 60.0)
+    assert await remote_calls.renew(line, replace(other, lease=lease), 60.0)
     await line.close()
 
 

@@ -31,7 +31,7 @@ async def test_a_job_cancelled_while_it_waits_to_be_tried_again_leaves_nothing(
             "default", uuid(job_id)
         )  # a look, whatever has been looked at
     assert (await deployment.engine.get(job_id)).state is State.RETRYING
-    assert await deployment.calls.delete_leftovers(10) == 0
+    assert await deployment.calls.endings.delete_leftovers(10) == 0
     assert (await deployment.engine.cancel(job_id)).state is State.CANCELLED
     line = Connection(deployment.dsn, name="tests keeper")
     await RemoteCleanup(line, deployment.calls).tick()
@@ -130,12 +130,12 @@ async def test_a_job_without_its_remotes_id_fails_when_somebody_looks(
     seen, unseen = await deployment.submit("seen"), await deployment.submit("unseen")
     for job_id in (seen, unseen):
         await deployment.parked(job_id)
-    assert await deployment.calls.fail_orphans(10) == 0
+    assert await deployment.calls.endings.fail_orphans(10) == 0
     async with connected(deployment.dsn) as sql:
         await sql.execute("DELETE FROM remote_calls")
     await deployment.calls.look("default", uuid(seen))
     assert (await deployment.engine.get(seen)).error_code == "remote_id_missing"
-    assert await deployment.calls.fail_orphans(10) == 1
+    assert await deployment.calls.endings.fail_orphans(10) == 1
     for job_id in (seen, unseen):
         failed = await deployment.engine.get(job_id)
         assert (failed.state, failed.error_code) == (State.FAILED, "remote_id_missing")

@@ -95,4 +95,4 @@ async def test_the_first_of_every_organisation_comes_before_the_second_of_any(
     assert {call.org for call in taken} == {"crowd", "single"}
     rest, _ = await deployment.calls.claim(100, 64, 1_000, "")
     assert len(rest) == 5
-    assert {call.job for call in [*taken, *rest]} == {uuid(job) for job in [*crowd, single]}
+    assert {call.uuid for call in [*taken, *rest]} == {uuid(job) for job in [*crowd, single]}

@@ -124,9 +124,9 @@ class RemoteCleanup(Loop):
         self._ticks = 0
 
     async def tick(self) -> float:
-        cleared = await self._calls.delete_leftovers(_CLEARED_ROWS_MAX)
+        cleared = await self._calls.endings.delete_leftovers(_CLEARED_ROWS_MAX)
         if self._ticks % _TICKS_PER_STRAY_CHECK == 0:
             # This reads every parked job, to find calls that should never exist.
-            await self._calls.fail_orphans(_CLEARED_ROWS_MAX)
+            await self._calls.endings.fail_orphans(_CLEARED_ROWS_MAX)
         self._ticks += 1
         return 0.0 if cleared == _CLEARED_ROWS_MAX else _CLEAR_SECONDS

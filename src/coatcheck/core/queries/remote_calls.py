@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
 from coatcheck.core.queries import sql
+from coatcheck.core.remote.result_store import StoredOutput
 from coatcheck.db.connection import Connection
 from coatcheck.db.queries import query_or_die
 from coatcheck.domain.job import ClaimedJob
@@ -29,54 +30,24 @@ class Begun:
     callback_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedCall:
+@dataclass(slots=True, kw_only=True)
+class ClaimedCall(ClaimedJob):
     """A call that this process claimed, and its job. ``state`` is None if the job was deleted;
     ``is_held`` says whether the job still waits for the call."""
 
-    org: str
-    job: UUID
-    endpoint: str
-    pace_key: str
     destination: bytes = field(repr=False)
     remote_id: str
-    spawn: int
-    lease: int
     polls: int
     faults: int
     state: State | None
     is_held: bool
     is_overdue: bool
     owner: str
-    lane: str
-    queue_key: str
-    attempt: int
-    failures: int
-    unreachables: int
-    request_id: str | None
-    payload_bytes: int
     spawned_seconds: float
     ran_seconds: float
     usual_seconds: float | None
     spread_seconds: float | None
     looker: UUID
-
-    def held(self) -> ClaimedJob:
-        """Its job, for fenced writes."""
-        return ClaimedJob(
-            self.org,
-            self.job,
-            Lane(self.lane),
-            self.endpoint,
-            self.queue_key,
-            b"",
-            self.attempt,
-            self.failures,
-            self.unreachables,
-            None,
-            self.request_id,
-            self.lease,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +55,7 @@ class IdleCall:
     """A call that nobody needs any more."""
 
     org: str
-    job: UUID
+    uuid: UUID
     endpoint: str
     destination: bytes = field(repr=False)
     owner: str
@@ -100,17 +71,6 @@ class NextCheck:
     faults: int
 
 
-@dataclass(frozen=True, slots=True)
-class FiledArtifact:
-    """The file of a result."""
-
-    name: str
-    blob_key: str
-    media_type: str
-    size: int
-    sha256: bytes
-
-
 async def begin(db: Connection, job: ClaimedJob, pace_key: str, destination: bytes) -> Begun | None:
     """Record that work is about to be spawned. None: the caller no longer holds the job."""
     rows = await sql.fetch(
@@ -124,11 +84,6 @@ async def begin(db: Connection, job: ClaimedJob, pace_key: str, destination: byt
         destination=destination,
     )
     return Begun(*rows[0]) if rows else None
-
-
-async def not_spawned(db: Connection, job: ClaimedJob) -> None:
-    """Record that the remote certainly did not accept the work."""
-    await sql.fetch(db, "remote_calls/not_spawned", org=job.org, job=job.uuid, lease=job.lease)
 
 
 async def park(
@@ -178,10 +133,9 @@ async def claim_due(
         busy_orgs=list(under_way),
         busy_calls=list(under_way.values()),
     )
-    ends = [row["org_id"] for row in rows if row["job_id"] is None]
-    return [_claimed(row, looker) for row in rows if row["job_id"] is not None], (
-        ends[0] if ends else FIRST
-    )
+    ends = [row["org"] for row in rows if row["uuid"] is None]
+    claimed = [_claimed(row, looker) for row in rows if row["uuid"] is not None]
+    return claimed, ends[0] if ends else FIRST
 
 
 async def claim_one(
@@ -206,22 +160,22 @@ async def reschedule(db: Connection, calls: Sequence[NextCheck]) -> None:
         db,
         "remote_calls/reschedule",
         orgs=[each.call.org for each in calls],
-        jobs=[each.call.job for each in calls],
+        jobs=[each.call.uuid for each in calls],
         claimants=[each.call.looker for each in calls],
         check_seconds=[each.seconds for each in calls],
         faults=[min(each.faults, 32_767) for each in calls],
     )
 
 
-async def renew(db: Connection, call: ClaimedCall, lease: int, seconds: float) -> bool:
+async def renew(db: Connection, call: ClaimedCall, seconds: float) -> bool:
     """Extend the claim of a call. False: another process has it by now."""
     rows = await sql.fetch(
         db,
         "remote_calls/renew",
         org=call.org,
-        job=call.job,
+        job=call.uuid,
         claimant=call.looker,
-        lease=lease,
+        lease=call.lease,
         claim_seconds=seconds,
     )
     return bool(rows)
@@ -236,7 +190,7 @@ async def finalize(db: Connection, call: ClaimedCall, seconds: float) -> int | N
         sql,
         "remote_calls/finalize",
         org=call.org,
-        job=call.job,
+        job=call.uuid,
         lease=call.lease,
         claimant=call.looker,
         hold_seconds=seconds,
@@ -245,23 +199,19 @@ async def finalize(db: Connection, call: ClaimedCall, seconds: float) -> int | N
 
 
 async def complete(
-    db: Connection,
-    call: ClaimedCall,
-    lease: int,
-    result: bytes,
-    artifact: FiledArtifact | None,
-    keep_completed_seconds: int,
+    db: Connection, call: ClaimedCall, output: StoredOutput, keep_completed_seconds: int
 ) -> bool:
     """Complete the job with its result and file. False: the caller no longer held it."""
+    artifact = output.artifact
     rows = await query_or_die(
         db,
         "remote.completed_not_committed",
         sql,
         "remote_calls/complete",
         org=call.org,
-        job=call.job,
-        lease=lease,
-        result=result,
+        job=call.uuid,
+        lease=call.lease,
+        result=output.result,
         keep_seconds=keep_completed_seconds,
         name=None if artifact is None else artifact.name,
         blob_key=None if artifact is None else artifact.blob_key,
@@ -272,107 +222,24 @@ async def complete(
     return bool(rows)
 
 
-async def drop(db: Connection, org: str, job: UUID, lease: int) -> None:
-    """Delete a call that is over."""
-    await sql.fetch(db, "remote_calls/drop", org=org, job=job, lease=lease)
-
-
-async def idle(db: Connection, rows_max: int) -> list[IdleCall]:
-    """Calls that nobody checks, of jobs that ended some other way or were deleted."""
-    return [IdleCall(*row) for row in await sql.fetch(db, "remote_calls/idle", rows_max=rows_max)]
-
-
 async def list_orphans(db: Connection, rows_max: int) -> list[ClaimedJob]:
     """Parked jobs without a call: the remote's id is lost."""
-    return [
-        _orphan(row) for row in await sql.fetch(db, "remote_calls/list_orphans", rows_max=rows_max)
-    ]
+    rows = await sql.fetch(db, "remote_calls/list_orphans", rows_max=rows_max)
+    return [ClaimedJob(**_job_values(row)) for row in rows]
 
 
 async def find_orphan(db: Connection, org: str, job: UUID) -> ClaimedJob | None:
     """This job, if it is parked without a call."""
-    rows = await sql.fetch(db, "remote_calls/find_orphan", org=org, job=job)
-    return _orphan(rows[0]) if rows else None
-
-
-async def delete_ended(db: Connection, org: str, job: UUID) -> None:
-    """Delete a call that nobody checks and whose job has ended."""
-    await sql.fetch(db, "remote_calls/delete_ended", org=org, job=job)
-
-
-async def next_due_seconds(db: Connection) -> float | None:
-    """Seconds until a call is due, below 0 if one is; None if there is none."""
-    seconds: float | None = await sql.value(db, "remote_calls/next_due")
-    return seconds
-
-
-async def prune_durations(db: Connection) -> None:
-    """Delete durations of work that nobody has submitted for a month."""
-    await sql.fetch(db, "remote_calls/prune_durations")
-
-
-async def is_open(db: Connection, org: str, job: UUID, spawn: int) -> bool:
-    """Whether the job still waits for this spawn."""
-    rows = await sql.fetch(db, "remote_calls/is_open", org=org, job=job, spawn=spawn)
-    return bool(rows[0]["is_open"])
-
-
-async def note_callback_id(db: Connection, org: str, job: UUID, spawn: int, remote_id: str) -> None:
-    """Record the work's id, which a callback gave before the spawn's answer did."""
-    await sql.fetch(
-        db, "remote_calls/note_callback_id", org=org, job=job, spawn=spawn, remote_id=remote_id
-    )
-
-
-async def callback_key(db: Connection) -> tuple[UUID, bytes]:
-    """The id of this database, and the key that signs its callback URLs."""
-    rows = await sql.fetch(db, "remote_calls/callback_key")
-    return rows[0]["id"], rows[0]["callback_key"]
+    row = await sql.first(db, "remote_calls/find_orphan", org=org, job=job)
+    return None if row is None else ClaimedJob(**_job_values(row))
 
 
 def _claimed(row: asyncpg.Record, looker: UUID) -> ClaimedCall:
-    return ClaimedCall(
-        row["org_id"],
-        row["job_id"],
-        row["endpoint"],
-        row["pace_key"],
-        row["destination"],
-        row["remote_id"],
-        row["spawn"],
-        row["lease"],
-        row["polls"],
-        row["faults"],
-        None if row["state"] is None else State(row["state"]),
-        row["is_held"],
-        row["is_overdue"],
-        row["owner"] or "",
-        row["lane"] or Lane.STANDARD.value,
-        row["flow"] or "",
-        row["attempt"] or 1,
-        row["failures"] or 0,
-        row["unreachables"] or 0,
-        row["request_id"],
-        row["payload_bytes"],
-        row["spawned_seconds"],
-        row["ran_seconds"] or 0.0,
-        row["usual_seconds"],
-        row["spread_seconds"],
-        looker,
-    )
+    values = _job_values(row)
+    state = None if row["state"] is None else State(row["state"])
+    return ClaimedCall(**{**values, "state": state, "looker": looker})
 
 
-def _orphan(row: asyncpg.Record) -> ClaimedJob:
-    return ClaimedJob(
-        row["org_id"],
-        row["id"],
-        Lane(row["lane"]),
-        row["endpoint"],
-        row["flow"],
-        b"",
-        row["attempt"],
-        row["failures"],
-        row["unreachables"],
-        None,
-        row["request_id"],
-        row["lease"],
-    )
+def _job_values(row: asyncpg.Record) -> dict[str, Any]:
+    """The fields of a job that no worker holds, and what else the row has."""
+    return {**row, "lane": Lane(row["lane"]), "payload": b"", "timeout_seconds": None}

@@ -103,7 +103,7 @@ looked AS (
 SELECT * FROM looked
 UNION ALL
 SELECT s.org_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+       NULL, NULL, NULL, NULL, NULL, NULL
 FROM seen AS s
 WHERE s.nth = :orgs_max::integer
 
@@ -141,13 +141,15 @@ taken AS (
 /* include remote_calls/claimed_columns */
 
 -- name: claimed_columns
--- The columns of a claimed call: included by claim_due and claim_one, from their `taken`, which
--- has the call's columns. A call whose job has another lease is over.
-SELECT t.org_id, t.job_id, t.endpoint, t.pace_key, t.destination, t.remote_id, t.spawn, t.lease, t.polls,
-       t.faults, j.state::text AS state, j.lease IS NOT DISTINCT FROM t.lease AS is_held,
-       coalesce(j.run_deadline <= now(), false) AS is_overdue, j.owner, j.lane::text AS lane, j.flow,
-       j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables, j.request_id,
-       coalesce(octet_length(j.payload), 0) AS payload_bytes,
+-- The columns of a claimed call, named as the fields of ClaimedCall: included by claim_due and claim_one,
+-- from their `taken`, which has the call's columns. A call whose job has another lease is over; of a job
+-- that was deleted only the call's own columns mean anything.
+SELECT t.org_id AS org, t.job_id AS uuid, coalesce(j.lane::text, 'standard') AS lane, t.endpoint,
+       coalesce(j.flow, '') AS queue_key, coalesce(j.failures + j.crashes + 1, 1) AS attempt,
+       coalesce(j.failures, 0) AS failures, coalesce(j.unreachables, 0) AS unreachables, j.request_id,
+       t.lease, t.destination, t.remote_id, t.polls, t.faults, j.state::text AS state,
+       j.lease IS NOT DISTINCT FROM t.lease AS is_held,
+       coalesce(j.run_deadline <= now(), false) AS is_overdue, coalesce(j.owner, '') AS owner,
        extract(epoch FROM now() - t.spawned_at)::double precision AS spawned_seconds,
        extract(epoch FROM now() - coalesce(j.started_at, t.spawned_at))::double precision
            AS ran_seconds,
@@ -367,7 +369,7 @@ RETURNING c.job_id
 -- Parked jobs without a call: no row has the remote's id of the work. Nothing leads on from here, so
 -- this takes damage from outside; they are failed. Included by list_orphans and find_orphan,
 -- with their own conditions after it.
-SELECT j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow,
+SELECT j.org_id AS org, j.id AS uuid, j.lane::text AS lane, j.endpoint, j.flow AS queue_key,
        j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables, j.request_id, j.lease
 FROM jobs AS j
 WHERE j.lease IS NOT NULL AND j.lease >> 40 = 0

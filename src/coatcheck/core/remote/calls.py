@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.core.queries import remote_calls, reports
+from coatcheck.core.queries import remote_calls, reports, sql
 from coatcheck.core.queries.remote_calls import ClaimedCall, NextCheck
 from coatcheck.core.remote.context import Place, RemoteContext, RemoteRetryPolicy, SpawnIdentity
 from coatcheck.core.remote.finalizer import Finalizer, RemoteEndings
@@ -77,7 +77,7 @@ class Action(NamedTuple):
     work: Callable[[], Coroutine[Any, Any, None]]
 
     async def do(self) -> None:
-        with context.about_job(self.call.job, self.call.request_id):
+        with context.about_job(self.call.uuid, self.call.request_id):
             await self.work()
 
 
@@ -102,8 +102,8 @@ class RemoteCalls:
         self._context = RemoteContext(settings, result_stores, remotes, operators, blobs, database)
         self._retry_policy = retry_policy or RemoteRetryPolicy()
         self._spawner = Spawner(self._context)
-        self._endings = RemoteEndings(self._context)
-        self._finalizer = Finalizer(self._context, self._endings, self._retry_policy)
+        self.endings = RemoteEndings(self._context)
+        self._finalizer = Finalizer(self._context, self.endings, self._retry_policy)
         self._background: set[asyncio.Task[Any]] = set()
         self._called_back: set[SpawnIdentity] = set()
         self.parked = asyncio.Event()
@@ -171,7 +171,12 @@ class RemoteCalls:
             return False
         remote_id = _callback_id(body)
         if remote_id is not None:
-            await remote_calls.note_callback_id(self._context.db, *spawned, remote_id)
+            await sql.fetch(
+                self._context.db,
+                "remote_calls/note_callback_id",
+                remote_id=remote_id,
+                **spawned._asdict(),
+            )
         if spawned not in self._called_back:
             self._called_back.add(spawned)
             self._start(self._look_for_callback(spawned))
@@ -189,7 +194,7 @@ class RemoteCalls:
         if call is None:
             orphan = await remote_calls.find_orphan(self._context.db, org, job)
             if orphan is not None:
-                await self._endings.fail(orphan)
+                await self.endings.fail(orphan)
             return False
         try:
             await self.process([call])
@@ -204,7 +209,9 @@ class RemoteCalls:
             for _ in range(_CALLBACK_LOOKS):
                 if await self._look_once(spawned.org, spawned.job, 0.0):
                     return
-                if not await remote_calls.is_open(self._context.db, *spawned):
+                if not await sql.value(
+                    self._context.db, "remote_calls/is_open", **spawned._asdict()
+                ):
                     return
                 await asyncio.sleep(_MOMENT_SECONDS)
         finally:
@@ -256,16 +263,10 @@ class RemoteCalls:
         except (DatabaseUnavailable, OutcomeUnknown, TimeoutError) as error:
             _log.info("remote calls stay claimed until they expire: %s", type(error).__name__)
 
-    async def delete_leftovers(self, rows_max: int) -> int:
-        """See ``RemoteEndings.delete_leftovers``."""
-        return await self._endings.delete_leftovers(rows_max)
-
-    async def fail_orphans(self, rows_max: int) -> int:
-        """See ``RemoteEndings.fail_orphans``."""
-        return await self._endings.fail_orphans(rows_max)
-
     async def next_due_seconds(self) -> float | None:
-        return await remote_calls.next_due_seconds(self._context.db)
+        """Seconds until a call is due, below 0 if one is; None if there is none."""
+        seconds: float | None = await sql.value(self._context.db, "remote_calls/next_due")
+        return seconds
 
     def by_place(self, calls: Sequence[ClaimedCall]) -> list[list[ClaimedCall]]:
         """Group calls that one request can ask about: those of one place. At a tenant's remote they
@@ -285,7 +286,7 @@ class RemoteCalls:
         """Check claimed calls of one place. Returns what has to be done now about some of them; the
         others are rescheduled."""
         actions = [
-            Action(call, partial(self._endings.end, call)) for call in calls if _is_over(call)
+            Action(call, partial(self.endings.end, call)) for call in calls if _is_over(call)
         ]
         asked = [call for call in calls if not _is_over(call)]
         if not asked:
@@ -294,7 +295,7 @@ class RemoteCalls:
             remote = await self._opened(asked[0])
         except SecretsLost as error:
             settle = partial(
-                self._endings.settle, event=TransitionEvent.FAIL, code=RemoteFailure.SECRETS_LOST
+                self.endings.settle, event=TransitionEvent.FAIL, code=RemoteFailure.SECRETS_LOST
             )
             lost = (Action(call, partial(settle, call, message=str(error))) for call in asked)
             return [*actions, *lost]
@@ -306,7 +307,7 @@ class RemoteCalls:
             ]
             await remote_calls.reschedule(self._context.db, later)
             late = [call for call in asked if call.is_overdue]
-            return [*actions, *(Action(call, partial(self._endings.end, call)) for call in late)]
+            return [*actions, *(Action(call, partial(self.endings.end, call)) for call in late)]
         standing = await remote.status([call.remote_id for call in asked])
         self._note_reached(decode_destination(asked[0].destination), standing.values())
         rescheduled: list[NextCheck] = []
@@ -321,7 +322,7 @@ class RemoteCalls:
                 continue
             rescheduled.append(again)
             if isinstance(status, RemoteRunning) and status.progress is not None:
-                progress.append((call.held(), status.progress, None))
+                progress.append((call, status.progress, None))
         if rescheduled:
             await remote_calls.reschedule(self._context.db, rescheduled)
         if progress:
@@ -356,7 +357,7 @@ class RemoteCalls:
                 return None
 
     async def _act(self, remote: Remote, call: ClaimedCall, status: RemoteStatus) -> None:
-        endings = self._endings
+        endings = self.endings
         match status:
             case RemoteCompleted():
                 await self._finalizer.finalize(remote, call)

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.core.queries import remote_calls
+from coatcheck.core.queries import sql
 from coatcheck.core.queries.remote_calls import ClaimedCall, IdleCall, NextCheck
 from coatcheck.core.remote.result_store import ResultOf, ResultStore
 from coatcheck.core.service_secrets import ServiceSecrets
@@ -27,6 +27,7 @@ from coatcheck.db.notifications import CHANGED
 from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.errors import SecretsLost
 from coatcheck.domain.ids import to_text
+from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.remote_work import (
     Destination,
     OperatorRemote,
@@ -36,6 +37,7 @@ from coatcheck.domain.remote_work import (
     seconds_to_next_poll,
 )
 from coatcheck.domain.service_definition import TargetSecrets, encode_secrets
+from coatcheck.domain.states import State
 from coatcheck.remotes import Remote, Remotes
 from coatcheck.remotes.protocol import (
     RemoteError,
@@ -46,6 +48,8 @@ from coatcheck.remotes.protocol import (
     RemoteUnreachable,
 )
 from coatcheck.settings import Settings
+from coatcheck.telemetry import metrics
+from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
@@ -279,6 +283,29 @@ class RemoteContext:
         """Notify those who wait for these jobs."""
         self._notifier.notify(CHANGED, [job.hex for job in jobs])
 
+    def ended(
+        self,
+        job: ClaimedJob,
+        state: State,
+        *,
+        error_code: str | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Count, log and announce that a job has ended, after ``seconds`` of running."""
+        self.job_stats.moved(job.org, job.lane, state, code=error_code, ran_seconds=seconds)
+        self.notify([job.uuid])
+        metrics.record_finished(job.endpoint, state)
+        EVENTS.job_ended(
+            job.uuid,
+            job.org,
+            job.endpoint,
+            state,
+            request_id=job.request_id,
+            attempt=job.attempt,
+            seconds=seconds,
+            error_code=error_code,
+        )
+
     async def tokens(self) -> SpawnTokens:
         _, tokens = await self._deployment()
         return tokens
@@ -333,7 +360,7 @@ class RemoteContext:
         """The description of a call for its result store."""
         deployment, _ = await self._deployment()
         note = decode_destination(call.destination).note
-        return ResultOf(call.org, call.job, call.endpoint, call.owner, deployment, note)
+        return ResultOf(call.org, call.uuid, call.endpoint, call.owner, deployment, note)
 
     async def delete_stored(self, call: ClaimedCall | IdleCall) -> None:
         """Delete the blob that may have been stored for a job that did not complete."""
@@ -344,6 +371,6 @@ class RemoteContext:
 
     async def _deployment(self) -> tuple[UUID, SpawnTokens]:
         if self._known_tokens is None:
-            deployment, key = await remote_calls.callback_key(self.db)
+            ((deployment, key),) = await sql.fetch(self.db, "remote_calls/callback_key")
             self._known_tokens = deployment, SpawnTokens(deployment, key)
         return self._known_tokens

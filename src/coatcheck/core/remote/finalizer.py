@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries import leases, remote_calls, reports
+from coatcheck.core.queries import leases, remote_calls, reports, sql
 from coatcheck.core.queries.leases import Settlement
-from coatcheck.core.queries.remote_calls import ClaimedCall, FiledArtifact, NextCheck
+from coatcheck.core.queries.remote_calls import ClaimedCall, IdleCall, NextCheck
 from coatcheck.core.remote.context import RemoteContext, RemoteRetryPolicy
 from coatcheck.core.remote.result_store import StoredOutput
 from coatcheck.core.remote.spawner import id_missing
@@ -39,8 +39,7 @@ from coatcheck.remotes.protocol import (
     RemoteMisdefined,
     RemoteRefused,
 )
-from coatcheck.telemetry import alerts, metrics
-from coatcheck.telemetry.event_log import EVENTS
+from coatcheck.telemetry import alerts
 
 
 class KeyedSemaphore:
@@ -86,42 +85,35 @@ class RemoteEndings:
     ) -> None:
         """End the attempt with this event, unless another process holds the job by now."""
         delay = JOB_BACKOFF.delay(call.failures, random.random())
-        settlement = Settlement(call.held(), event, code, message, delay, call.ran_seconds)
+        settlement = Settlement(call, event, code, message, delay, call.ran_seconds)
         keep = self._context.settings.keep_failed_seconds
         now = await leases.settle_one(self._context.db, settlement, keep)
         if now is None:
             return  # another process holds the job by now
         state = now.state
-        self._context.job_stats.moved(
-            call.org, call.lane, state, code=now.error_code, ran_seconds=call.ran_seconds
-        )
         crash_point("remote.settled")
-        self._context.notify([call.job])
         if state.terminal:
-            metrics.record_finished(call.endpoint, state)
-            EVENTS.job_ended(
-                call.job,
-                call.org,
-                call.endpoint,
-                state,
-                request_id=call.request_id,
-                attempt=call.attempt,
-                seconds=call.ran_seconds,
-                error_code=now.error_code,
-            )
+            self._context.ended(call, state, error_code=now.error_code, seconds=call.ran_seconds)
             if event is TransitionEvent.RETRY and state is State.FAILED:
-                alerts.sound(call.job, call.endpoint, call.request_id)
+                alerts.sound(call.uuid, call.endpoint, call.request_id)
+        else:
+            self._context.job_stats.moved(
+                call.org, call.lane, state, code=now.error_code, ran_seconds=call.ran_seconds
+            )
+            self._context.notify([call.uuid])
         await self._clean_up(call, state)
 
     async def _clean_up(self, call: ClaimedCall, state: State | None) -> None:
         """Delete the blob of a job that did not complete, then the call."""
         if state is None or (state.terminal and state is not State.COMPLETED):
             await self._context.delete_stored(call)
-        await remote_calls.drop(self._context.db, call.org, call.job, call.lease)
+        await sql.fetch(
+            self._context.db, "remote_calls/drop", org=call.org, job=call.uuid, lease=call.lease
+        )
 
     async def give_up(self, remote: Remote, call: ClaimedCall, error: RemoteError) -> None:
         """Cancel a spawn that cannot succeed any more, and end its attempt."""
-        await self._context.cancel_remote(remote, call.remote_id, call.job)
+        await self._context.cancel_remote(remote, call.remote_id, call.uuid)
         event = TransitionEvent.FAIL if isinstance(error, RemoteRefused) else TransitionEvent.RETRY
         await self.settle(call, event, error.code, str(error))
 
@@ -135,7 +127,7 @@ class RemoteEndings:
             to = decode_destination(call.destination)
             remote = await self._context.destinations.open(call.org, to)
         if remote is not None:
-            await self._context.cancel_remote(remote, call.remote_id, call.job)
+            await self._context.cancel_remote(remote, call.remote_id, call.uuid)
         crash_point("remote.cancelled")
         if call.state is State.CANCEL_REQUESTED:
             await self.settle(call, TransitionEvent.ACKNOWLEDGE_CANCEL, None, None)
@@ -149,16 +141,17 @@ class RemoteEndings:
 
     async def delete_leftovers(self, rows_max: int) -> int:
         """Delete the leftovers of jobs that ended while nobody checked them. Returns how many."""
-        idle = await remote_calls.idle(self._context.db, rows_max)
-        for call in idle:
+        db = self._context.db
+        idle = await sql.fetch(db, "remote_calls/idle", rows_max=rows_max)
+        for call in (IdleCall(*row) for row in idle):
             if not call.is_completed:
                 await self._context.delete_stored(call)
-            await remote_calls.delete_ended(self._context.db, call.org, call.job)
+            await sql.fetch(db, "remote_calls/delete_ended", org=call.org, job=call.uuid)
         return len(idle)
 
     async def fail_orphans(self, rows_max: int) -> int:
         """Fail parked jobs without a call, and return how many. Also prunes old durations."""
-        await remote_calls.prune_durations(self._context.db)
+        await sql.fetch(self._context.db, "remote_calls/prune_durations")
         orphans = await remote_calls.list_orphans(self._context.db, rows_max)
         for orphan in orphans:
             await self.fail(orphan)
@@ -172,18 +165,7 @@ class RemoteEndings:
         if await leases.settle_one(self._context.db, settlement, keep):
             named = {"job_id": to_text(orphan.uuid), "request_id": orphan.request_id}
             _log.error("a parked job had no remote id", extra=named)
-            EVENTS.job_ended(
-                orphan.uuid,
-                orphan.org,
-                orphan.endpoint,
-                State.FAILED,
-                request_id=orphan.request_id,
-                attempt=orphan.attempt,
-                error_code=missing.code,
-            )
-            metrics.record_finished(orphan.endpoint, State.FAILED)
-            self._context.job_stats.moved(orphan.org, orphan.lane, State.FAILED, code=missing.code)
-            self._context.notify([orphan.uuid])
+            self._context.ended(orphan, State.FAILED, error_code=missing.code)
 
 
 LEASE_SECONDS: Final = 60.0
@@ -225,7 +207,7 @@ class Finalizer:
                 await self._finalize(remote, replace(call, lease=lease, state=State.FINALIZING))
 
     async def _finalize(self, remote: Remote, call: ClaimedCall) -> None:
-        self._context.notify([call.job])
+        self._context.notify([call.uuid])
         crash_point("remote.finalizing")
         try:
             kept = await self._while_held(call, self._kept(remote, call))
@@ -260,27 +242,12 @@ class Finalizer:
 
     async def _complete(self, call: ClaimedCall, kept: StoredOutput) -> None:
         keep = self._context.settings.keep_completed_seconds
-        done = await remote_calls.complete(
-            self._context.db, call, call.lease, kept.result, _filed(kept), keep
-        )
+        done = await remote_calls.complete(self._context.db, call, kept, keep)
         if not done:
             await self._discard(call, kept)
             return
         crash_point("remote.completed")
-        metrics.record_finished(call.endpoint, State.COMPLETED)
-        EVENTS.job_ended(
-            call.job,
-            call.org,
-            call.endpoint,
-            State.COMPLETED,
-            request_id=call.request_id,
-            attempt=call.attempt,
-            seconds=call.ran_seconds,
-        )
-        self._context.job_stats.moved(
-            call.org, call.lane, State.COMPLETED, ran_seconds=call.ran_seconds
-        )
-        self._context.notify([call.job])
+        self._context.ended(call, State.COMPLETED, seconds=call.ran_seconds)
 
     async def _discard(self, call: ClaimedCall, kept: StoredOutput) -> None:
         """Delete what was stored, unless it counts after all: an answer may have been lost."""
@@ -292,7 +259,7 @@ class Finalizer:
             return
         key = kept.artifact.blob_key
         db = self._context.db
-        counting = await reports.list_artifacts(db, call.org, call.job)
+        counting = await reports.list_artifacts(db, call.org, call.uuid)
         store = self._context.result_stores[call.endpoint]
         shared = store.blob_key(await self._context.result_of(call)) == key
         ended = view is None or view.terminal
@@ -302,7 +269,7 @@ class Finalizer:
 
     async def _view(self, call: ClaimedCall) -> JobView | None:
         """The job as it is now."""
-        key = (call.org, call.job)
+        key = (call.org, call.uuid)
         return (await job_store.get(self._context.db, [key])).get(key)
 
     async def _while_held(
@@ -316,9 +283,7 @@ class Finalizer:
             while not (await asyncio.wait([working], timeout=_RENEW_SECONDS))[0]:
                 asked_at = loop.time()
                 try:
-                    if not await remote_calls.renew(
-                        self._context.db, call, call.lease, LEASE_SECONDS
-                    ):
+                    if not await remote_calls.renew(self._context.db, call, LEASE_SECONDS):
                         raise _LeaseLost
                     renewed_at = asked_at
                 except (DatabaseUnavailable, OutcomeUnknown) as error:
@@ -340,12 +305,3 @@ class _LeaseLost(Exception):
 
 def _too_slow() -> RemoteFaulty:
     return RemoteFaulty("The result took too long to fetch.", code=RemoteFailure.RESULT_TOO_SLOW)
-
-
-def _filed(kept: StoredOutput) -> FiledArtifact | None:
-    artifact = kept.artifact
-    if artifact is None:
-        return None
-    return FiledArtifact(
-        artifact.name, artifact.blob_key, artifact.media_type, artifact.size, artifact.sha256
-    )

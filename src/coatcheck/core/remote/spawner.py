@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries import remote_calls
+from coatcheck.core.queries import remote_calls, sql
 from coatcheck.core.remote.context import RemoteContext, SpawnIdentity
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import (
@@ -106,6 +106,16 @@ class Spawner:
         if view is None or (view.terminal and view.state is not State.COMPLETED):
             await self._context.cancel_remote(remote, remote_id, claimed.uuid)
 
+    async def _not_spawned(self, job: ClaimedJob) -> None:
+        """Record that the remote certainly did not accept the work."""
+        await sql.fetch(
+            self._context.db,
+            "remote_calls/not_spawned",
+            org=job.org,
+            job=job.uuid,
+            lease=job.lease,
+        )
+
     async def _spawned(
         self, remote: Remote, claimed: ClaimedJob, work: RemoteWork, begun: remote_calls.Begun
     ) -> str:
@@ -137,7 +147,7 @@ class Spawner:
             if error.perhaps_done and remote.reattach is Reattach.NONE:
                 raise id_missing() from error
             if not error.perhaps_done:
-                await _insisting(lambda: remote_calls.not_spawned(self._context.db, claimed))
+                await _insisting(lambda: self._not_spawned(claimed))
             raise _not_spawned(error, claimed) from error
 
 
