@@ -12,12 +12,14 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from coatcheck.core.process_metrics import ProcessMetrics, fold
-from coatcheck.core.queries import process_metrics
+from coatcheck.core.queries import sql
 from coatcheck.db.connection import Connection
 from coatcheck.db.database import Database
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.telemetry import snapshots
 from coatcheck.telemetry.snapshots import Snapshot
+from tests.db.lossy_proxy import LossyProxy
+from tests.waiting import eventually_async
 
 
 class KeptSnapshot(Snapshot):
@@ -136,27 +138,29 @@ async def test_a_process_that_was_taken_for_gone_goes_on_where_it_was(
 
 
 async def test_a_push_whose_answer_was_lost_counts_if_it_was_committed(
-    dsn: str, line: Connection, monkeypatch: pytest.MonkeyPatch
+    dsn: str, line: Connection
 ) -> None:
-    process = Process(dsn)
-    process.jobs.inc(3)
-    await process.metrics.push()
-    process.jobs.inc(2)
-    push = process_metrics.push
+    async with LossyProxy.before(dsn) as proxy:
+        process = Process(proxy.dsn)
+        process.jobs.inc(3)
+        await process.metrics.push()
+        process.jobs.inc(2)
+        ((name,),) = await line.fetch("SELECT process FROM process_metrics WHERE kind <> 'gone'")
+        proxy.lose_answers(after=name.bytes)
+        pushing = asyncio.create_task(process.metrics.push())
 
-    async def committed_and_lost(*args: object, **options: object) -> bool:
-        await push(*args, **options)  # type: ignore[arg-type]
-        raise OutcomeUnknown("the connection broke")
+        async def committed() -> bool:
+            return bool(await line.fetch("SELECT FROM process_metrics WHERE push = 2"))
 
-    with monkeypatch.context() as breaking:
-        breaking.setattr(process_metrics, "push", committed_and_lost)
+        await eventually_async(committed, "the second push is committed")
+        proxy.cut()
         with pytest.raises(OutcomeUnknown):
-            await process.metrics.push()
-    assert await fold(line, gone_seconds=0) == 1
+            await pushing
+        assert await fold(line, gone_seconds=0) == 1
 
-    process.jobs.inc(1)
-    assert await shown(process) == (6, 0)
-    await process.end()
+        process.jobs.inc(1)
+        assert await shown(process) == (6, 0)
+        await process.end()
 
 
 async def test_a_push_that_was_overtaken_changes_nothing(dsn: str, line: Connection) -> None:
@@ -167,7 +171,8 @@ async def test_a_push_that_was_overtaken_changes_nothing(dsn: str, line: Connect
     connection = await asyncpg.connect(dsn)
     name = await connection.fetchval("SELECT process FROM process_metrics WHERE kind <> 'gone'")
     await connection.close()
-    assert not await process_metrics.push(line, name, 1, early, ended=False)
+    late = {"process": name, "push": 1, "samples": early, "ended": False}
+    assert not await sql.fetch(line, "process_metrics/push", **late)
     assert await shown(process) == (3, 0)
     await process.end()
 
@@ -196,7 +201,7 @@ async def test_what_could_not_be_sent_is_not_kept_while_the_database_is_away(
         raise DatabaseUnavailable("it is away")
 
     with monkeypatch.context() as outage:
-        outage.setattr(process_metrics, "push", away)
+        outage.setattr(sql, "fetch", away)
         for _ in range(20):
             process.jobs.inc()
             with pytest.raises(DatabaseUnavailable):

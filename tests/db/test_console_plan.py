@@ -10,7 +10,6 @@ import pytest
 from coatcheck.core import Engine, org_jobs
 from coatcheck.core.org_jobs import OrgJobRepository
 from coatcheck.core.queries import sql
-from coatcheck.core.queries.org_jobs import Way
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.listing import PageQuery
 from coatcheck.domain.org_jobs import LIVE, UNSUCCESSFUL, OrgJobFilter

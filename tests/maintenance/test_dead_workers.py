@@ -217,9 +217,10 @@ async def test_a_dead_worker_whose_job_cannot_be_ended_keeps_its_leases(
 async def test_a_dead_worker_is_no_longer_listed_as_alive_and_serves_nothing(
     dsn: str, connection: AsyncpgConnection, detector: Loop, process: Process
 ) -> None:
-    from coatcheck.core.queries import overview
+    from coatcheck.core.queries import sql
 
     async with registered(dsn, process.identity) as (line, boot):
         process.kill()
         await detector.tick()
-        assert [(w.boot, w.alive) for w in await overview.workers(line, 10)] == [(boot, False)]
+        (listed,) = await sql.fetch(line, "workers/list", rows_max=10)
+        assert (listed["boot"], listed["alive"]) == (boot, False)

@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries import maintenance, overview, roll_ups, service_secrets
-from coatcheck.core.queries import webhooks as webhook_store
-from coatcheck.core.queries.overview import WorkerView
+from coatcheck.core.queries import maintenance, roll_ups, service_secrets, sql
 from coatcheck.core.queries.roll_ups import Interval
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
+from coatcheck.db.queries import Row
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
 from coatcheck.domain.states import State
+from coatcheck.telemetry.job_stats import EVERYBODY
 from coatcheck.telemetry.queue_metrics import QueueStatus
 
 POINTS_MAX: Final = 120
@@ -26,6 +26,10 @@ SPAN_MINUTES_MAX: Final = 43_200
 _QUEUES_SHOWN_MAX: Final = 20
 _CODES_SHOWN_MAX: Final = 20
 _WORKERS_MAX: Final = 200
+_QUEUES_MAX: Final = 500
+_OF_A_QUEUE_MIN: Final = 200
+_COUNTED_MAX: Final = 200_000
+_POSTPONED_MAX: Final = 20_000
 _INTERVALS: Final = {
     60: (60, 120),
     900: (900, 1_800),
@@ -67,6 +71,21 @@ class QueueState:
         return self.queue_key
 
 
+class WorkerView(NamedTuple):
+    """A worker process. ``slots`` is how many jobs it runs at a time in each of ``lanes``."""
+
+    boot: int
+    name: str
+    version: str
+    alive: bool
+    started_at: datetime
+    last_seen_at: datetime
+    lanes: Sequence[str]
+    slots: Sequence[int]
+    endpoints: Sequence[str]
+    held: int
+
+
 @dataclass(frozen=True, slots=True)
 class OverviewView:
     """An overview. ``series`` has a point for every interval of the span, oldest first."""
@@ -104,9 +123,20 @@ class Overviews:
         failures = await roll_ups.failures(
             db, org, step_seconds=step, since=first, codes_max=_CODES_SHOWN_MAX
         )
-        queued = await overview.queued(db, org)
-        held = await overview.held(db, org)
-        postponed = await overview.postponed(db, org)
+        queued = await sql.fetch(
+            db,
+            "overview/flows",
+            org=org,
+            flows_max=_QUEUES_MAX,
+            of_a_flow_min=_OF_A_QUEUE_MIN,
+            count_max=_COUNTED_MAX,
+        )
+        held = await sql.fetch(db, "overview/held", org=org)
+        if org == EVERYBODY:
+            late = await sql.fetch(db, "overview/postponed_of_all", rows_max=_POSTPONED_MAX)
+        else:
+            late = await sql.fetch(db, "overview/postponed", org=org, rows_max=_POSTPONED_MAX)
+        postponed = {(row["lane"], row["state"]): row["jobs"] for row in late}
         return OverviewView(
             org=org,
             generated_at=now,
@@ -122,13 +152,14 @@ class Overviews:
         """Everything that waits in the deployment, fully counted. A long queue takes a while to
         count, so no request for a job should wait behind it."""
         waiting = await job_store.waiting(self._db)
-        overdue = await webhook_store.overdue_seconds(self._db)
+        overdue = await sql.value(self._db, "webhooks/overdue")
         sealed = await service_secrets.count(self._db)
         return QueueStatus(waiting, overdue or 0.0, sealed_secrets=sealed)
 
     async def workers(self) -> Sequence[WorkerView]:
         """The worker processes, newest first."""
-        return await overview.workers(self._db, _WORKERS_MAX)
+        rows = await sql.fetch(self._db, "workers/list", rows_max=_WORKERS_MAX)
+        return [WorkerView(*row) for row in rows]
 
 
 def _resolution(minutes: int) -> tuple[int, int]:
@@ -160,38 +191,26 @@ def _without_gaps(
 
 
 def _lane(
-    lane: Lane,
-    queued: Sequence[overview.QueuedJobs],
-    held: Sequence[overview.HeldJobs],
-    postponed: dict[tuple[str, str], int],
+    lane: Lane, queued: Sequence[Row], held: Sequence[Row], postponed: dict[tuple[str, str], int]
 ) -> LaneState:
-    waiting = [each for each in queued if each.lane == lane]
+    waiting = [row for row in queued if row["lane"] == lane]
     return LaneState(
         lane=lane,
         staged=postponed.get((lane, State.STAGED), 0),
-        queued=sum(each.jobs for each in waiting),
+        queued=sum(row["jobs"] for row in waiting),
         retrying=postponed.get((lane, State.RETRYING), 0),
-        held=sum(each.jobs for each in held if each.lane == lane),
-        oldest_queued_seconds=max((each.oldest_seconds for each in waiting), default=None),
-        is_exact=len(queued) < overview.QUEUES_MAX and not any(each.is_more for each in waiting),
+        held=sum(row["jobs"] for row in held if row["lane"] == lane),
+        oldest_queued_seconds=max((row["oldest_seconds"] for row in waiting), default=None),
+        is_exact=len(queued) < _QUEUES_MAX and not any(row["is_more"] for row in waiting),
     )
 
 
-def _queues(
-    queued: Sequence[overview.QueuedJobs], held: Sequence[overview.HeldJobs]
-) -> list[QueueState]:
-    at_work = {(each.org, each.queue_key, each.endpoint, each.lane): each.jobs for each in held}
-    queues = [
-        QueueState(
-            each.org,
-            each.queue_key,
-            each.endpoint,
-            each.lane,
-            each.jobs,
-            at_work.get((each.org, each.queue_key, each.endpoint, each.lane), 0),
-            not each.is_more,
-        )
-        for each in queued
-    ]
+def _queues(queued: Sequence[Row], held: Sequence[Row]) -> list[QueueState]:
+    held_jobs = {row[:4]: row["jobs"] for row in held}
+    queues = []
+    for row in queued:
+        org, key, endpoint, lane = row[:4]
+        busy = held_jobs.get(row[:4], 0)
+        queues.append(QueueState(org, key, endpoint, lane, row["jobs"], busy, not row["is_more"]))
     queues.sort(key=lambda each: each.queued, reverse=True)
     return queues[:_QUEUES_SHOWN_MAX]

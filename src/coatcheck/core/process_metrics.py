@@ -18,14 +18,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-from coatcheck.core.queries import process_metrics, roll_ups
-from coatcheck.db.connection import Connection
+from coatcheck.core.queries import roll_ups, sql
+from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.database import Database
+from coatcheck.db.queries import Row
 from coatcheck.domain.errors import CoatcheckError, DatabaseUnavailable, OutcomeUnknown
 from coatcheck.telemetry import metrics, snapshots
 from coatcheck.telemetry.job_stats import job_stats_of
@@ -89,7 +90,7 @@ class ProcessMetrics:
     async def of_all(self) -> Snapshot:
         """The sum over all processes, this one as it is now."""
         await self.push()
-        said = await process_metrics.read(self._db, SILENT_SECONDS)
+        said = await sql.fetch(self._db, "process_metrics/read", silent_seconds=SILENT_SECONDS)
         # With many processes the sum takes long enough to delay other responses.
         return await asyncio.to_thread(_sum, said)
 
@@ -97,7 +98,7 @@ class ProcessMetrics:
         taken = self._take()
         if await self._put(taken, ended=ended):
             return
-        counted = await process_metrics.folded_push(self._db, self._process)
+        counted = await sql.value(self._db, "process_metrics/folded_push", process=self._process)
         # If the database no longer knows: an answered push was counted, as far as we know.
         answered = min(self._sent, default=None)
         last = counted if counted is not None and counted in self._sent else answered
@@ -114,14 +115,26 @@ class ProcessMetrics:
         samples = snapshots.encoded(snapshots.less(taken, self._baseline))
         if not self._is_known:
             with self._sending(taken) as push:
-                await process_metrics.begin(self._db, self._process, self._kind, push, samples)
+                await sql.fetch(
+                    self._db,
+                    "process_metrics/begin",
+                    process=self._process,
+                    kind=self._kind,
+                    push=push,
+                    samples=samples,
+                )
             self._is_known = True
             self._forget_before(push)
             if not ended:
                 return True
         with self._sending(taken) as push:
-            is_there = await process_metrics.push(
-                self._db, self._process, push, samples, ended=ended
+            is_there = await sql.fetch(
+                self._db,
+                "process_metrics/push",
+                process=self._process,
+                push=push,
+                samples=samples,
+                ended=ended,
             )
         if not is_there:
             del self._sent[push]
@@ -157,35 +170,42 @@ class ProcessMetrics:
             await asyncio.sleep(PUSH_SECONDS)
 
 
-def _sum(said: Iterable[process_metrics.ProcessReport]) -> Snapshot:
+def _sum(said: Iterable[Row]) -> Snapshot:
+    """The sum of what processes said. The gauges of one that is not alive no longer count."""
     return snapshots.merged(
-        whole if each.alive else snapshots.counts(whole)
+        whole if each["alive"] else snapshots.counts(whole)
         for each in said
-        for whole in (snapshots.decoded(each.samples),)
+        for whole in (snapshots.decoded(each["samples"]),)
     )
 
 
 async def fold(
     db: Connection, *, gone_seconds: float = GONE_SECONDS, rows_max: int = FOLDED_ROWS_MAX
 ) -> int:
-    """Add the counts of ended processes to those of all ended ones. Returns how many it folded."""
+    """Add the counts of ended processes to the row of all ended ones. Returns how many."""
 
-    def add(gone: bytes, ended: Mapping[UUID, bytes]) -> bytes:
-        whole = snapshots.merged(
-            [
-                snapshots.decoded(gone),
-                *(snapshots.counts(snapshots.decoded(each)) for each in ended.values()),
-            ]
-        )
-        return snapshots.encoded(snapshots.bounded(whole, _LABEL_ROWS_MAX))
+    async def lock_and_fold(connection: RawConnection) -> int:
+        async with connection.transaction():
+            gone = await sql.value(connection, "process_metrics/lock_totals")
+            ended = await sql.fetch(
+                connection,
+                "process_metrics/lock_ended",
+                silent_seconds=gone_seconds,
+                rows_max=rows_max,
+            )
+            if ended:
+                counts = (snapshots.counts(snapshots.decoded(row["samples"])) for row in ended)
+                whole = snapshots.merged([snapshots.decoded(gone), *counts])
+                await sql.fetch(
+                    connection,
+                    "process_metrics/fold",
+                    whole=snapshots.encoded(snapshots.bounded(whole, _LABEL_ROWS_MAX)),
+                    processes=[row["process"] for row in ended],
+                    remember_seconds=REMEMBERED_SECONDS,
+                )
+            return len(ended)
 
-    return await process_metrics.fold(
-        db,
-        add,
-        silent_seconds=gone_seconds,
-        remember_seconds=REMEMBERED_SECONDS,
-        rows_max=rows_max,
-    )
+    return await db.run(lock_and_fold)
 
 
 FLUSH_SECONDS: Final = 5.0

@@ -13,11 +13,10 @@ from uuid import UUID
 
 import asyncpg
 
+from coatcheck.core import org_jobs
 from coatcheck.core.extension import EngineContext, EngineExtension
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries import org_jobs
 from coatcheck.core.queries.jobs import LISTING
-from coatcheck.core.queries.org_jobs import Retried
 from coatcheck.core.submission import Submission, Ticket
 from coatcheck.db.connection import PINNED_PLANS, Connection, RawConnection
 from coatcheck.db.queries import Queries, in_transaction
@@ -119,12 +118,12 @@ class SpeechRepository(EngineExtension):
 
     def retrying(
         self, reader: SpeechReader, job: UUID, voice: UUID | None, payload: bytes
-    ) -> Callable[[NewJob], Awaitable[Retried | None]]:
+    ) -> Callable[[NewJob], Awaitable[org_jobs.Retried | None]]:
         """A function that retries the task of ``job``: it creates a new generation of the same text
         with the given payload, and raises VoiceNotFound if the voice was deleted."""
 
-        async def send(new: NewJob) -> Retried | None:
-            async def create(connection: RawConnection) -> Retried | None:
+        async def send(new: NewJob) -> org_jobs.Retried | None:
+            async def create(connection: RawConnection) -> org_jobs.Retried | None:
                 if not await _lock_voice(connection, reader, voice):
                     raise VoiceNotFound("there is no such voice")
                 retried = await org_jobs.retry(connection, job, replace(new, payload=payload))
