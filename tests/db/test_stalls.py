@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from coatcheck.core.explain import stall_reasons
 from coatcheck.core.queries import leases, sql
-from coatcheck.core.queries.explain import stall_reasons
 from coatcheck.core.queries.limits import set_limit
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit

@@ -11,15 +11,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from uuid import UUID
 
-from coatcheck.core.queries import explain, roll_ups
 from coatcheck.core.queries import jobs as job_store
-from coatcheck.core.queries.explain import AHEAD_MAX, Ahead, Condition, stall_reasons
+from coatcheck.core.queries import roll_ups, sql
 from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.database import Database
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.durations import summed
 from coatcheck.domain.explanation import (
     Blocker,
@@ -37,6 +37,7 @@ from coatcheck.domain.explanation import (
     start_of,
 )
 from coatcheck.domain.job import JobView
+from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.states import State
 from coatcheck.installed import load_products
 from coatcheck.settings import Settings
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 _MINUTES: Final = 15
 _KNOWN_SECONDS: Final = 5.0
 _KINDS_MAX: Final = 1_000
+_AHEAD_MAX: Final = 10_000
+_QUEUES_MAX: Final = 50
+_RUNS_LOOKED_AT: Final = 100
+_HOLDERS_LOOKED_AT: Final = 50
 _RUN: Final = re.compile(r"([0-9a-f]{32})(?:/.*)?", re.DOTALL)
 
 
@@ -61,6 +66,13 @@ class JobFigures:
     rates: tuple[float, float] | None
     waits: Spread | None
     runs: Spread | None
+
+
+class Ahead(NamedTuple):
+    """How many jobs are ahead of a job in its queue, and how many queues take turns."""
+
+    jobs: int
+    queues: int
 
 
 class Forecasts:
@@ -86,7 +98,15 @@ class Forecasts:
 
     async def ahead(self, view: JobView) -> Ahead | None:
         """How many jobs are ahead of this one in the queue; None if it is not queued."""
-        return await explain.ahead(self._db, view.org, view.uuid)
+        row = await sql.first(
+            self._db,
+            "explain/ahead",
+            org=view.org,
+            job=view.uuid,
+            jobs_max=_AHEAD_MAX,
+            flows_max=_QUEUES_MAX,
+        )
+        return None if row is None else Ahead(*row)
 
     async def eta_in_queue(self, view: JobView) -> Eta | None:
         """When a queued job may start and end; None if there are no figures to predict from."""
@@ -103,11 +123,22 @@ class Forecasts:
         minutes = await roll_ups.recent(db, view.org, view.lane, _MINUTES)
         run = run_of(view.queue_key)
         if run is None:
-            runs = await explain.recent_runs(
-                db, view.org, view.owner, view.endpoint, view.queue_key
+            of_upstream = view.endpoint == UPSTREAM_ENDPOINT
+            ended = await sql.fetch(
+                db,
+                "explain/recent_runs",
+                org=view.org,
+                service=(view.queue_key if of_upstream else view.endpoint).partition(".")[0],
+                owner=view.owner,
+                endpoint=view.endpoint,
+                flow=view.queue_key if of_upstream else None,
+                rows_max=_RUNS_LOOKED_AT,
             )
         else:
-            runs = await explain.recent_task_runs(db, view.org, run)
+            ended = await sql.fetch(
+                db, "explain/recent_task_runs", org=view.org, run=run, rows_max=_RUNS_LOOKED_AT
+            )
+        runs = [row["seconds"] for row in ended]
         return JobFigures(
             rates_of([(minute.started, minute.seconds) for minute in minutes]),
             spread_of((), summed([minute.waits for minute in minutes])),
@@ -130,7 +161,7 @@ def eta_behind(
 
 def is_exact(before: Ahead) -> bool:
     """Whether all jobs ahead were counted."""
-    return before.jobs < AHEAD_MAX
+    return before.jobs < _AHEAD_MAX
 
 
 def run_of(queue_key: str) -> UUID | None:
@@ -199,6 +230,20 @@ _UNTIL: Final = frozenset(
     {BlockerKind.SCHEDULED, BlockerKind.BACKOFF, BlockerKind.TARGET_UNREACHABLE}
 )
 """Blockers before whose end nothing happens."""
+
+
+class Condition(NamedTuple):
+    """One condition that applies to a job; ``explain/explain`` describes its fields."""
+
+    kind: Literal["limit", "rate", "server", "threads", "share", "holder", "remote"]
+    scope: str | None
+    name: str | None
+    number: float | None
+    of: float | None
+    since: datetime | None
+    until: datetime | None
+    is_shared: bool
+    is_fit: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,10 +324,8 @@ class Explainer:
 
     async def next_of_run(self, org: str, run: UUID) -> JobView | None:
         """A job that represents the unfinished tasks of a run; None if all have ended."""
-        task = await explain.next_of_run(self._db, org, run)
-        if task is None:
-            return None
-        return await self._view(org, task)
+        task = await sql.value(self._db, "explain/next_of_run", org=org, run=run)
+        return None if task is None else await self._view(org, task)
 
     async def _look(self, view: JobView) -> _Conditions:
         """The conditions that apply to a job. If the job changes state during the look, the look
@@ -292,7 +335,8 @@ class Explainer:
             if view.terminal:
                 return _Conditions(view, (), None)
             org, uuid = view.org, view.uuid
-            found = await explain.conditions(self._db, org, uuid)
+            rows = await sql.fetch(self._db, "explain/explain", org=org, job=uuid)
+            found = [Condition(*row) for row in rows]
             before = await self.forecasts.ahead(view) if view.state is State.QUEUED else None
             conditions = _Conditions(view, found, before)
             after = await self._view(org, uuid)
@@ -303,7 +347,8 @@ class Explainer:
 
     async def held_of(self, endpoints: Sequence[str]) -> int:
         """How many jobs of these endpoints are held, over all organisations."""
-        return await explain.held_of(self._db, [*endpoints])
+        held: int = await sql.value(self._db, "explain/held_of", endpoints=endpoints)
+        return held
 
     async def _view(self, org: str, job: UUID) -> JobView | None:
         key = (org, job)
@@ -437,7 +482,15 @@ class Explainer:
 
     async def holders(self, org: str, scope: str, name: str) -> Sequence[Holder]:
         """The organisation's jobs that use up a limit, a lane or an endpoint."""
-        return await explain.holders(self._db, org, scope, name)
+        rows = await sql.fetch(
+            self._db,
+            "explain/holders",
+            org=org,
+            scope=scope,
+            name=name,
+            rows_max=_HOLDERS_LOOKED_AT,
+        )
+        return [Holder(*row) for row in rows]
 
     async def _held(self, conditions: _Conditions) -> Blocker:
         view, found = conditions.view, conditions.found
@@ -652,3 +705,18 @@ class Stalls:
     async def _read(self, keys: Sequence[JobKey]) -> Sequence[str | None]:
         found = await stall_reasons(self._db, [*set(keys)], self._lanes)
         return [found.get(key) for key in keys]
+
+
+async def stall_reasons(
+    db: Connection, keys: Sequence[JobKey], lanes: Mapping[Lane, LanePolicy]
+) -> dict[JobKey, str]:
+    """Why each of these (org, id) is stalled; jobs that are not, or do not exist, are left out."""
+    rows = await sql.fetch(
+        db,
+        "explain/stall",
+        orgs=[org for org, _ in keys],
+        ids=[job_id for _, job_id in keys],
+        lanes=[lane.value for lane in lanes],
+        lane_seconds=[policy.ack_seconds for policy in lanes.values()],
+    )
+    return {(row["org_id"], row["id"]): row["reason"] for row in rows if row["reason"] is not None}

@@ -14,13 +14,12 @@ import msgspec
 
 from coatcheck.core.extension import EngineContext, EngineExtension
 from coatcheck.core.queries import sql
-from coatcheck.core.queries.jobs import LISTING, TookTooLong, fetch_in_time, read_view
+from coatcheck.core.queries.jobs import LISTING, fetch_in_time, read_view
 from coatcheck.core.submission import Ticket
 from coatcheck.db.connection import PINNED_PLANS, Connection, RawConnection
 from coatcheck.db.queries import Row
 from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import (
-    DatabaseUnavailable,
     InputNotKept,
     JobNotEnded,
     JobNotFound,
@@ -139,20 +138,17 @@ class OrgJobRepository(EngineExtension):
     ) -> Changes[OrgJob]:
         """The changes among the organisation's newest ``rows_max`` jobs. With ``reader``, only
         those of jobs that this user may read."""
-        try:
-            rows = await fetch_in_time(
-                self._changes_db,
-                "org_jobs/changes",
-                org=org,
-                reader=reader,
-                rows_max=rows_max,
-                since=cursor.since,
-                until=cursor.until,
-                after=cursor.after,
-                limit=limit,
-            )
-        except TookTooLong as error:
-            raise DatabaseUnavailable("looking for changes took too long") from error
+        rows = await fetch_in_time(
+            self._changes_db,
+            "org_jobs/changes",
+            org=org,
+            reader=reader,
+            rows_max=rows_max,
+            since=cursor.since,
+            until=cursor.until,
+            after=cursor.after,
+            limit=limit,
+        )
         found = [_job(tuple(row)[1:]) for row in rows if row["id"] is not None]
         return Changes(rows[0]["seen"], [(job.uuid, job) for job in found])
 
@@ -253,17 +249,14 @@ class OrgJobRepository(EngineExtension):
     ) -> _Walked:
         """Matching jobs, newest first, passing at most ``rows_max`` jobs. ``way`` is the statement,
         which has its own index."""
-        try:
-            rows = await fetch_in_time(
-                self._list_db,
-                way,
-                **job_filter.arguments(),
-                **asked.arguments(),
-                rows_max=rows_max,
-                limit=limit,
-            )
-        except TookTooLong as error:
-            raise DatabaseUnavailable("the list took too long to read; narrow it") from error
+        rows = await fetch_in_time(
+            self._list_db,
+            way,
+            **job_filter.arguments(),
+            **asked.arguments(),
+            rows_max=rows_max,
+            limit=limit,
+        )
         found = [_job(tuple(row)[2:]) for row in rows if row["id"] is not None]
         return _Walked(found, rows[0]["walked_rows"], rows[0]["walked_to"])
 

@@ -21,8 +21,7 @@ from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import retried
 from coatcheck.db.queries import in_transaction, query_or_die
 from coatcheck.domain.bounds import Bound, CountedBound
-from coatcheck.domain.errors import OutcomeUnknown
-from coatcheck.domain.ids import newest_possible
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.job import Existing, JobKind, JobView, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import PAGE_RESULTS_BYTES_MAX, RESULT_INLINE_BYTES_MAX
@@ -275,34 +274,6 @@ async def result(db: Connection, org: str, job_id: UUID) -> bytes | None:
     return rows[0]["result"] if rows else None
 
 
-async def list_page(
-    db: Connection,
-    org: str,
-    *,
-    after: UUID | None,
-    states: Sequence[State] | None,
-    endpoint: str | None,
-    lane: Lane | None,
-    limit: int,
-) -> list[JobView]:
-    """An organisation's jobs, newest first, older than ``after``."""
-    rows = await sql.fetch(
-        db,
-        "lists/list",
-        org=org,
-        before=after or newest_possible(),
-        states=None if states is None else [state.value for state in states],
-        endpoint=endpoint,
-        lane=None if lane is None else lane.value,
-        limit=limit,
-    )
-    return [read_view(row) for row in rows]
-
-
-class TookTooLong(Exception):
-    """A list could not be read in time; another try would take as long."""
-
-
 async def page(
     db: Connection, wanted: JobFilter, asked: PageQuery, *, offset: int, sparse: bool
 ) -> list[JobView]:
@@ -413,11 +384,12 @@ async def waiting(db: Connection) -> list[QueueWaiting]:
 
 
 async def fetch_in_time(db: Connection, statement: str, **arguments: Any) -> list[asyncpg.Record]:
-    """Run a statement that the server cancels if it takes too long (see LISTING)."""
+    """Run a statement that the server cancels if it takes too long (see LISTING). It is not
+    repeated: another try would take as long."""
     try:
         return await sql.fetch(db, statement, **arguments)
     except asyncpg.QueryCanceledError as error:
-        raise TookTooLong from error
+        raise DatabaseUnavailable("the list took too long to read; narrow it") from error
 
 
 def created(rows: Sequence[asyncpg.Record]) -> dict[UUID, State]:
