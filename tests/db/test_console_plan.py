@@ -38,7 +38,7 @@ async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_
 ) -> None:
     jobs = engine.extension(OrgJobRepository)
 
-    async def plan_of(way: Way, wanted: OrgJobFilter) -> Plan:
+    async def plan_of(way: str, wanted: OrgJobFilter) -> Plan:
         """The plan of the first step of the walk."""
         await jobs.page(wanted, PageQuery(limit=LIMIT))
         return await sent.plan(sql, f"org_jobs/{way}")
