@@ -16,7 +16,6 @@ from coatcheck.core.overview import (
     LaneState,
     OverviewView,
     QueueState,
-    WorkerView,
 )
 from coatcheck.core.queries.roll_ups import Interval
 from coatcheck.domain.durations import quantile
