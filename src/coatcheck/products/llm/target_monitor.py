@@ -244,7 +244,7 @@ class TargetMonitor:
 
     def _request_resident(self, view: _MonitoredTarget) -> None:
         view.ps_due_at = min(view.ps_due_at, view.ps_seen_at + LOOK_INTERVAL_MIN_SECONDS)
-        self.look_soon(view)
+        self._look_soon(view)
 
     async def _tick_forever(self) -> None:
         while True:
@@ -259,7 +259,7 @@ class TargetMonitor:
     async def tick(self) -> None:
         """Read the lists and states that are due."""
         for view in self._targets.values():
-            self.look_soon(view)
+            self._look_soon(view)
         now = time.monotonic()
         if now >= self._states_due_at:
             await self._read_states()
@@ -289,7 +289,7 @@ class TargetMonitor:
                 self._probe(view)
         self._states_known = True
 
-    def look_soon(self, view: _MonitoredTarget) -> None:
+    def _look_soon(self, view: _MonitoredTarget) -> None:
         """Read the lists of the target in the background, if they are due."""
         now = time.monotonic()
         if view.jobs and view.ps_due_at > now + BUSY_LOOK_SECONDS:
@@ -308,7 +308,7 @@ class TargetMonitor:
                 if view.ps_due_at <= now:
                     wait = BUSY_LOOK_SECONDS if view.jobs else _IDLE_LOOK_SECONDS
                     view.ps_seen_at, view.ps_due_at = now, now + wait
-                    await self.look_at_resident(view)
+                    await self._look_at_resident(view)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             name = view.target.name
             await self.mark_unreachable(name, f"The target {name} cannot be connected to.")
@@ -338,7 +338,7 @@ class TargetMonitor:
         if view.models != before:
             self._on_work()
 
-    async def look_at_resident(self, view: _MonitoredTarget) -> None:
+    async def _look_at_resident(self, view: _MonitoredTarget) -> None:
         asked_at, answering_before = time.monotonic(), _answering_models(view)
         document = await self._upstream.get(view.target, "/api/ps")
         listed = {
