@@ -1,4 +1,4 @@
-"""Any number of replicas run the upkeep loops; each loop ticks on one of them."""
+"""Any number of replicas run the maintenance loops; each loop ticks on one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What upkeep ends is counted, too."""
+"""Jobs that maintenance ends are counted, too."""
 
 from __future__ import annotations
 
