@@ -6,7 +6,7 @@ Calls that need no job go straight to the targets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from coatcheck.http.job_resource import (
 from coatcheck.http.parameters import Preferences, read_preferences
 from coatcheck.http.problems import problem
 from coatcheck.http.request import Request
-from coatcheck.http.response import JSON, Response, StreamResponse, json_response
+from coatcheck.http.response import JSON, RawHeaders, Response, StreamResponse, json_response
 from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.http.watching import RESUME_PARAMETERS, resume_after
@@ -34,8 +34,16 @@ from coatcheck.products.llm import chat_requests, schemas
 from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer
 from coatcheck.products.llm.jobs import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, LlmContext
 from coatcheck.products.llm.model import LLM_ENDPOINTS, LlmFailure, LlmKind
+from coatcheck.products.llm.openai.native import Untranslatable
 from coatcheck.products.llm.problem_formats import OLLAMA
-from coatcheck.products.llm.relay import FAILURES, RETRY_AFTER_SECONDS, Relay, job_id_header
+from coatcheck.products.llm.relay import (
+    FAILURES,
+    RETRY_AFTER_SECONDS,
+    Framing,
+    Relay,
+    job_id_header,
+    untranslatable,
+)
 from coatcheck.products.llm.submit_routes import (
     NOT_CONFIGURED,
     ChatSubmitter,
@@ -73,13 +81,68 @@ class Ndjson:
         return b""
 
 
+class SynchronousJobs:
+    """Submits jobs and answers with their output."""
+
+    def __init__(self, context: LlmContext) -> None:
+        self.context = context
+        self.submitter = ChatSubmitter(context)
+        self._relay = Relay(context)
+
+    async def answer(
+        self,
+        request: Request,
+        submitted: SubmittedChat,
+        kind: LlmKind,
+        framing: Framing | None,
+        *,
+        preferences: Preferences,
+        after: int,
+        whole: Callable[[bytes, RawHeaders], Response],
+    ) -> Response | StreamResponse:
+        """The answer to whoever submitted a job: a stream with ``framing``, from the chunk behind
+        ``after`` if the job was known; otherwise ``whole`` of the target's answer and headers."""
+        if preferences.respond_async:
+            return await self._ticket(submitted, kind, preferences)
+        job = from_text(submitted.ticket.id)
+        headers = [*self._relay.headers(job), *submitted.headers]
+        if framing is not None:
+            after = 0 if submitted.ticket.created else after
+            return await self._relay.stream(request, job, framing, headers, after=after)
+        view = await self._relay.held(request, submitted.ticket.id, preferences.wait)
+        if view.state is State.COMPLETED:
+            try:
+                return whole(await self.context.jobs.answer(view), headers)
+            except Untranslatable as error:
+                why = untranslatable(job, error)
+                return problem(request, HTTPStatus.BAD_GATEWAY, *why, headers=headers)
+        if view.terminal:
+            return self._relay.failed(request, view, headers)
+        if preferences.wait is not None:
+            return await self._ticket(submitted, kind, preferences)
+        return await self._relay.drained(request, job, headers)
+
+    async def _ticket(
+        self, submitted: SubmittedChat, kind: LlmKind, preferences: Preferences
+    ) -> Response | StreamResponse:
+        """202 with a ticket, for a caller who does not wait, or no longer."""
+        response = await self.context.jobs.ticket_response(
+            submitted.ticket,
+            preferences,
+            self.context.jobs.links(submitted.ticket.id),
+            kind=LLM_ENDPOINTS[kind],
+            endpoint=LLM_ENDPOINTS[kind],
+            lane=Lane.URGENT,
+        )
+        response.headers = [*response.headers, job_id_header(submitted.ticket.id)]
+        return response
+
+
 class Passthrough:
     """The routes that submit jobs."""
 
     def __init__(self, context: LlmContext) -> None:
-        self._context = context
-        self._submitter = ChatSubmitter(context)
-        self._relay = Relay(context)
+        self._jobs = SynchronousJobs(context)
 
     async def chat(self, request: Request) -> Response | StreamResponse:
         return await self._answer(request, "chat")
@@ -91,47 +154,26 @@ class Passthrough:
         preferences = read_preferences(request, in_query=False)
         after = resume_after(request)
         submitted, streams = await self._submit_chat(request, kind)
-        if preferences.respond_async:
-            return await ticket(self._context, submitted, kind, preferences)
-        job = from_text(submitted.ticket.id)
-        headers = [*self._relay.headers(job), *submitted.headers]
-        if streams:
-            after = 0 if submitted.ticket.created else after
-            return await self._relay.stream(request, job, Ndjson(), headers, after=after)
-        view = await self._relay.held(request, submitted.ticket.id, preferences.wait)
-        if view.state is State.COMPLETED:
-            return Response(HTTPStatus.OK, await self._context.jobs.answer(view), [JSON, *headers])
-        if view.terminal:
-            return self._relay.failed(request, view, headers)
-        if preferences.wait is not None:
-            return await ticket(self._context, submitted, kind, preferences)
-        return await self._relay.drained(request, job, headers)
+        framing = Ndjson() if streams else None
+        return await self._jobs.answer(
+            request,
+            submitted,
+            kind,
+            framing,
+            preferences=preferences,
+            after=after,
+            whole=lambda data, headers: Response(HTTPStatus.OK, data, [JSON, *headers]),
+        )
 
     async def _submit_chat(self, request: Request, kind: LlmKind) -> tuple[SubmittedChat, bool]:
         """The job, and whether to stream its answer. Frees the body, because the caller may wait
         long."""
-        async with self._submitter.fields_of(request) as fields:
+        async with self._jobs.submitter.fields_of(request) as fields:
             streams = chat_requests.read_stream(fields) is not False
-            submitted = await self._submitter.chat(
+            submitted = await self._jobs.submitter.chat(
                 request, kind, fields, lane=Lane.URGENT, passthrough=True
             )
         return submitted, streams
-
-
-async def ticket(
-    context: LlmContext, submitted: SubmittedChat, kind: LlmKind, preferences: Preferences
-) -> Response | StreamResponse:
-    """202 with a ticket, for a caller who does not wait, or no longer."""
-    response = await context.jobs.ticket_response(
-        submitted.ticket,
-        preferences,
-        context.jobs.links(submitted.ticket.id),
-        kind=LLM_ENDPOINTS[kind],
-        endpoint=LLM_ENDPOINTS[kind],
-        lane=Lane.URGENT,
-    )
-    response.headers = [*response.headers, job_id_header(submitted.ticket.id)]
-    return response
 
 
 class DirectRoutes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -31,6 +31,7 @@ from coatcheck.products.llm.openai.fields import (
     read_field,
     read_include_usage,
     read_options,
+    read_texts,
     reject_unsupported,
 )
 from coatcheck.products.llm.openai.native import (
@@ -182,7 +183,9 @@ class _TextMaker:
 def translate_completion(given: Fields) -> TranslatedRequest:
     """Translate a completion request. Raises InvalidParameter for what Ollama cannot express."""
     reject_unsupported(given, _SUPPORTED, _ALLOWED_VALUES, {})
-    prompts = _prompts(given)
+    prompts = read_texts(given, "prompt")
+    if not prompts:
+        raise invalid("prompt", "must be a text or a list of texts")
     choices = read_choices(given)
     if len(prompts) * choices > CHOICES_MAX:
         raise invalid("prompt", f"asks for more than {CHOICES_MAX} answers: `n` for each prompt")
@@ -219,22 +222,6 @@ def translate_completion(given: Fields) -> TranslatedRequest:
         stream,
         turns[1:],
     )
-
-
-def _prompts(given: Fields) -> list[str]:
-    value: Any = read_field(given, "prompt", object)
-    prompts = [value] if isinstance(value, str) else value
-    if not isinstance(prompts, list) or not prompts:
-        raise invalid("prompt", "must be a text or a list of texts")
-    for at, prompt in enumerate(prompts):
-        if isinstance(prompt, (int, list)) and not isinstance(prompt, bool):
-            raise invalid(
-                "prompt",
-                "must be text: tokens are numbers of OpenAI's vocabulary, which no model here has",
-            )
-        if not isinstance(prompt, str) or not prompt:
-            raise invalid(f"prompt[{at}]", "must be a non-empty text")
-    return prompts
 
 
 def _choice(at: int, output: NativeOutput, echo: str, *, offset: int) -> TextChoice:

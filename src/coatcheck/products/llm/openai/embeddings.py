@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import byteorder
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -19,6 +19,7 @@ from coatcheck.products.llm.openai.fields import (
     invalid,
     raw,
     read_field,
+    read_texts,
     reject_unsupported,
 )
 from coatcheck.products.llm.openai.native import Untranslatable
@@ -96,7 +97,9 @@ class EmbeddingTranslator:
 def translate_embedding(given: Fields) -> TranslatedRequest:
     """Translate an embeddings request. Raises InvalidParameter for what Ollama cannot express."""
     reject_unsupported(given, _SUPPORTED, _NONE, {})
-    texts = _texts(given)
+    texts = read_texts(given, "input", " (LangChain: check_embedding_ctx_length=False)")
+    if not 1 <= len(texts) <= INPUTS_MAX:
+        raise invalid("input", f"must have 1 to {INPUTS_MAX} texts")
     fields = {name: given[name] for name in (*PASSED_THROUGH, *_OLLAMA_FIELDS) if name in given}
     fields["input"] = raw(texts)
     dimensions: int | None = read_field(given, "dimensions", int)
@@ -109,25 +112,6 @@ def translate_embedding(given: Fields) -> TranslatedRequest:
         raise invalid("encoding_format", "must be float or base64")
     translator = EmbeddingTranslator("base64" if encoding == "base64" else "float", len(texts))
     return TranslatedRequest("embed", fields, translator)
-
-
-def _texts(given: Fields) -> list[str]:
-    value: Any = read_field(given, "input", object)
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list):
-        raise invalid("input", "must be a text or a list of texts")
-    if not 1 <= len(texts) <= INPUTS_MAX:
-        raise invalid("input", f"must have 1 to {INPUTS_MAX} texts")
-    for at, text in enumerate(texts):
-        if isinstance(text, (int, list)) and not isinstance(text, bool):
-            raise invalid(
-                "input",
-                "must be text: tokens are numbers of OpenAI's vocabulary, which no model here has "
-                "(LangChain: check_embedding_ctx_length=False)",
-            )
-        if not isinstance(text, str) or not text:
-            raise invalid(f"input[{at}]", "must be a non-empty text")
-    return texts
 
 
 def _bytes_of(vector: Sequence[float]) -> str:

@@ -122,11 +122,34 @@ def read_field(given: Fields, name: str, kind: type[_Kind]) -> _Kind | None:
     raw = given.get(name)
     if raw is None or bytes(raw) == b"null":
         return None
+    return read_value(raw, kind, name)
+
+
+def read_value(data: msgspec.Raw | bytes, kind: type[_Kind], path: str) -> _Kind:
+    """The value at ``path`` as ``kind``. Raises InvalidParameter with the path of what is wrong."""
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        issue, _, path = str(error).partition(" - at `$")
-        raise invalid(name + path.removesuffix("`"), issue[:1].lower() + issue[1:]) from None
+        issue, _, within = str(error).partition(" - at `$")
+        raise invalid(path + within.removesuffix("`"), issue[:1].lower() + issue[1:]) from None
+
+
+def read_texts(given: Fields, name: str, hint: str = "") -> list[str]:
+    """A field that has a text or a list of texts. ``hint`` helps who sends tokens instead."""
+    value: Any = read_field(given, name, object)
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list):
+        raise invalid(name, "must be a text or a list of texts")
+    for at, text in enumerate(texts):
+        if isinstance(text, (int, list)) and not isinstance(text, bool):
+            raise invalid(
+                name,
+                "must be text: tokens are numbers of OpenAI's vocabulary, which no model here has"
+                + hint,
+            )
+        if not isinstance(text, str) or not text:
+            raise invalid(f"{name}[{at}]", "must be a non-empty text")
+    return texts
 
 
 def read_options(given: Fields) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from coatcheck.products.llm.openai.fields import (
     logprobs_fields,
     read_field,
     read_thinking,
+    read_value,
     reject_unsupported,
 )
 from coatcheck.products.llm.openai.requests import Conversation, chat_request
@@ -125,7 +126,7 @@ class _Reasoning(msgspec.Struct, tag_field="type", tag="reasoning"):
 
 _Item = _Message | _FunctionCall | _CallOutput | _Reasoning
 _KINDS: Final = ("message", "function_call", "function_call_output", "reasoning")
-_decode_item: Final = msgspec.json.Decoder(_Item).decode
+_ANY_ITEM: Final[Any] = _Item
 
 
 class _Format(msgspec.Struct):
@@ -217,12 +218,7 @@ def _item(written: msgspec.Raw, given: object, path: str) -> _Item:
     if kind not in _KINDS:
         raise invalid(f"{path}.type", f"must be one of {', '.join(_KINDS)}")
     data = bytes(written) if "type" in given else msgspec.json.encode({**given, "type": kind})
-    try:
-        item: _Item = _decode_item(data)
-    except msgspec.ValidationError as error:
-        issue, _, within = str(error).partition(" - at `$")
-        issue = issue[:1].lower() + issue[1:]
-        raise invalid(path + within.removesuffix("`"), issue) from None
+    item: _Item = read_value(data, _ANY_ITEM, path)
     return item
 
 

@@ -11,13 +11,12 @@ import msgspec
 
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.states import State
 from coatcheck.domain.tenants import Scope
 from coatcheck.http.job_resource import IDEMPOTENCY_PARAMETERS, PLAN_INACTIVE
 from coatcheck.http.parameters import read_preferences
 from coatcheck.http.problems import problem
 from coatcheck.http.request import Request
-from coatcheck.http.response import RawHeaders, Response, StreamResponse, json_response
+from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
 from coatcheck.http.watching import RESUME_PARAMETERS, resume_after
 from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer, canonical_name
@@ -27,7 +26,6 @@ from coatcheck.products.llm.openai.answers import ChatCompletion, Model, ModelLi
 from coatcheck.products.llm.openai.completions import TextCompletion, translate_completion
 from coatcheck.products.llm.openai.embeddings import EmbeddingList, translate_embedding
 from coatcheck.products.llm.openai.fields import AnswerTranslator, Fields, TranslatedRequest
-from coatcheck.products.llm.openai.native import Untranslatable
 from coatcheck.products.llm.openai.requests import translate_chat
 from coatcheck.products.llm.openai.responses_answers import ResponseObject
 from coatcheck.products.llm.openai.responses_requests import translate_response
@@ -41,67 +39,46 @@ from coatcheck.products.llm.passthrough import (
     RETRY_COUNT,
     STREAMED,
     TARGET_FAILED,
+    SynchronousJobs,
     no_answer,
-    ticket,
 )
 from coatcheck.products.llm.problem_formats import OPENAI
-from coatcheck.products.llm.relay import NO_RETRY, Relay, untranslatable
-from coatcheck.products.llm.submit_routes import (
-    NOT_CONFIGURED,
-    ChatSubmitter,
-    SubmittedChat,
-)
+from coatcheck.products.llm.relay import NO_RETRY
+from coatcheck.products.llm.submit_routes import NOT_CONFIGURED, SubmittedChat
 
 
 class OpenAIJobs:
     """A route that submits jobs. ``read`` translates its requests."""
 
     def __init__(self, context: LlmContext, read: Callable[[Fields], TranslatedRequest]) -> None:
-        self._context = context
         self._read = read
-        self._submitter = ChatSubmitter(context)
-        self._relay = Relay(context)
+        self._jobs = SynchronousJobs(context)
 
     async def create(self, request: Request) -> Response | StreamResponse:
         preferences = read_preferences(request, in_query=False)
         after = resume_after(request)
         submitted, options = await self._submit_chat(request)
-        if preferences.respond_async:
-            return await ticket(self._context, submitted, options.kind, preferences)
-        job = from_text(submitted.ticket.id)
-        headers = [*self._relay.headers(job), *submitted.headers]
-        if options.stream:
-            framing = options.translator.framing(job, submitted.model)
-            after = 0 if submitted.ticket.created else after
-            response = await self._relay.stream(request, job, framing, headers, after=after)
-            if (
-                isinstance(response, StreamResponse)
-                or response.status == HTTPStatus.SERVICE_UNAVAILABLE
-            ):
-                return response
-            return _without_retry(response)
-        view = await self._relay.held(request, submitted.ticket.id, preferences.wait)
-        if view.state is State.COMPLETED:
-            answer = await self._context.jobs.answer(view)
-            try:
-                whole = options.translator.whole(job, submitted.model, answer)
-                return json_response(whole, headers=headers)
-            except Untranslatable as error:
-                why = untranslatable(job, error)
-                return _without_retry(
-                    problem(request, HTTPStatus.BAD_GATEWAY, *why, headers=headers)
-                )
-        if view.terminal:
-            return _without_retry(self._relay.failed(request, view, headers))
-        if preferences.wait is not None:
-            return await ticket(self._context, submitted, options.kind, preferences)
-        return await self._relay.drained(request, job, headers)
+        job, model, translator = from_text(submitted.ticket.id), submitted.model, options.translator
+        response = await self._jobs.answer(
+            request,
+            submitted,
+            options.kind,
+            translator.framing(job, model) if options.stream else None,
+            preferences=preferences,
+            after=after,
+            whole=lambda data, headers: json_response(
+                translator.whole(job, model, data), headers=headers
+            ),
+        )
+        if isinstance(response, Response) and response.status not in _MAY_RETRY:
+            response.headers = [*response.headers, NO_RETRY]
+        return response
 
     async def _submit_chat(self, request: Request) -> tuple[SubmittedChat, _AnswerOptions]:
         """The job, and how to answer. Frees the body, because the caller may wait long."""
-        async with self._submitter.fields_of(request) as fields:
+        async with self._jobs.submitter.fields_of(request) as fields:
             translated = self._read(fields)
-            submitted = await self._submitter.chat(
+            submitted = await self._jobs.submitter.chat(
                 request,
                 translated.kind,
                 translated.fields,
@@ -113,18 +90,16 @@ class OpenAIJobs:
         return submitted, _AnswerOptions(translated.kind, translated.translator, translated.stream)
 
 
+_MAY_RETRY: Final = (HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.SERVICE_UNAVAILABLE)
+"""A client retries none of these but the last, which says itself whether it should."""
+
+
 class _AnswerOptions(NamedTuple):
     """How to answer a request."""
 
     kind: LlmKind
     translator: AnswerTranslator
     stream: bool
-
-
-def _without_retry(response: Response) -> Response:
-    """The response with a header that keeps the client from retrying."""
-    headers: RawHeaders = [*response.headers, NO_RETRY]
-    return Response(response.status, response.body, headers)
 
 
 class Models:
