@@ -158,7 +158,7 @@ def unchanged(result: bytes) -> bytes:
 
 
 def task_lines(rows: Sequence[Any], status: TaskStatus, show: Show = unchanged) -> bytes:
-    """Lines of tasks that ended as ``status``, from rows of ``exports/chunk``."""
+    """Lines of tasks that ended as ``status``, from rows of ``exports/tasks_of_chunk``."""
     name = encode(status)
     lines: list[bytes] = []
     shown_at: dict[datetime, bytes] = {}

@@ -1,4 +1,4 @@
--- name: chunk
+-- name: tasks_of_chunk
 -- The tasks of `ended` as an export writes them: at least one, and no more after their results have
 -- :bytes_max bytes. The length of a result is known without reading the result.
 SELECT chunk.id, chunk.task_index, chunk.custom_id, chunk.attempts, chunk.finished_at, chunk.result,
@@ -72,7 +72,7 @@ WITH ended AS (
     ORDER BY task_index
     LIMIT :rows_max
 )
-/* include exports/chunk */
+/* include exports/tasks_of_chunk */
 
 -- name: ended_by_index
 -- Tasks of a run by their numbers, which ended in one state, as ended: one range of jobs_run_ended, or
@@ -84,7 +84,7 @@ WITH ended AS (
       AND state = :state::text::job_state AND task_index = ANY (:numbers::integer[])
     ORDER BY task_index
 )
-/* include exports/chunk */
+/* include exports/tasks_of_chunk */
 
 -- name: expired
 -- Expired exports. Callers cannot read them any more; maintenance deletes their blobs, then their rows.
