@@ -30,8 +30,8 @@ def environment(dsn: str, folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def worker(targets: list[str], *, cwd: Path, env: dict[str, str], log: Path) -> Iterator[None]:
-    """``coatcheck worker`` for these services; at the end it has to drain and exit in order."""
+def worker(targets: list[str], *, cwd: Path, env: dict[str, str], log: Path) -> Iterator[int]:
+    """The pid of ``coatcheck worker`` for these services, which has to drain and exit in order."""
     with log.open("wb") as output:
         process = ForkedProcess(
             "coatcheck.cli",
@@ -47,7 +47,7 @@ def worker(targets: list[str], *, cwd: Path, env: dict[str, str], log: Path) -> 
             "the worker is ready",
         )
         assert process.poll() is None, log.read_text()
-        yield
+        yield process.pid
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_SECONDS) == 0, log.read_text()
     finally:

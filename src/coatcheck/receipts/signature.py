@@ -57,6 +57,12 @@ class PublicKey:
         return {"crv": "Ed25519", "kty": "OKP", "x": _base64url(self.key.public_bytes_raw())}
 
 
+def derive(pepper: str) -> Ed25519PrivateKey:
+    """The signing key of the deployment that has this pepper."""
+    hkdf = HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=_LABEL)
+    return Ed25519PrivateKey.from_private_bytes(hkdf.derive(pepper.encode()))
+
+
 def read_public_keys(text: bytes) -> list[PublicKey]:
     """The Ed25519 keys in a PEM file, a JWK or a JWK set. Raises ValueError with the reason."""
     if text.lstrip().startswith(b"-----BEGIN"):
@@ -116,8 +122,7 @@ class Signer:
     @classmethod
     def from_pepper(cls, pepper: str) -> Signer:
         """The signer of the deployment that has this pepper."""
-        hkdf = HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=_LABEL)
-        return cls(Ed25519PrivateKey.from_private_bytes(hkdf.derive(pepper.encode())))
+        return cls(derive(pepper))
 
     def sign(self, receipt: Receipt) -> SignedReceipt:
         return SignedReceipt(receipt, self._signature(receipt))

@@ -450,7 +450,7 @@ class Worker:
                 event = TransitionEvent.RETRY
                 delay = JOB_BACKOFF.delay(job.failures, random.random()) if after is None else after
             case Unreachable(message, after):
-                event, code = TransitionEvent.UNREACHABLE, "target_unreachable"
+                event, code = TransitionEvent.UNREACHABLE, CoreFailure.TARGET_UNREACHABLE
                 if after is None:
                     after = UNREACHABLE_BACKOFF.delay(job.unreachables, random.random())
                 delay = after

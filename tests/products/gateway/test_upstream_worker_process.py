@@ -28,10 +28,6 @@ async def echo(text: str) -> str:
 """
 
 
-def worker_processes() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "worker" in each.cmdline()]
-
-
 def listening(process: psutil.Process) -> list[object]:
     family = [process, *process.children(recursive=True)]
     connections = [each for one in family for each in one.net_connections("all")]
@@ -68,20 +64,24 @@ async def test_a_worker_calls_upstreams_without_listening_and_logs_nothing_of_th
             target=replace(target, secrets_id=stored_as),
         )
         # It blocks while the process starts and stops; nobody calls the server meanwhile.
-        with worker(["app:docs"], cwd=tmp_path, env=env, log=log):
-            await _check(settings, encode_call(call), called, go_on, log)
+        with worker(["app:docs"], cwd=tmp_path, env=env, log=log) as pid:
+            await _check(settings, encode_call(call), called, go_on, log, pid)
 
 
 async def _check(
-    settings: Settings, payload: bytes, called: asyncio.Event, go_on: asyncio.Event, log: Path
+    settings: Settings,
+    payload: bytes,
+    called: asyncio.Event,
+    go_on: asyncio.Event,
+    log: Path,
+    pid: int,
 ) -> None:
     engine = await Engine.connect(settings)
     try:
         ticket = await engine.submit(UPSTREAM_ENDPOINT, payload)
         async with asyncio.timeout(LIMIT_SECONDS):
             await called.wait()
-        (process,) = worker_processes()
-        assert listening(process) == []
+        assert listening(psutil.Process(pid)) == []
         go_on.set()
         view = await engine.wait(ticket.id, timeout=LIMIT_SECONDS)
     finally:
