@@ -7,8 +7,8 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-# Three per core, because tests of processes spend half of their time waiting.
-TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(12, 3 * (os.cpu_count() or 1)))')
+# Two per core, because tests of processes spend half of their time waiting; three are slower.
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
