@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.core.queries import artifacts, maintenance
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import Connection
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
 from coatcheck.maintenance import retention
 from coatcheck.maintenance.retention import ArtifactCleanup, Pruner
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import connected, put_job
+from tests.db.rows import put_job
 
 NAME = "file"
-
-
-@pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
-    async with connected(dsn) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Connection]:
-    opened = Connection(dsn, name="test", server_settings=PINNED_PLANS)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "blobs"
-
-
-@pytest.fixture
-def blobs(folder: Path) -> BlobContainer:
-    return BlobContainer.open(folder.as_uri())
 
 
 async def old_job(connection: AsyncpgConnection, blobs: BlobContainer, blob_key: str) -> ClaimedJob:

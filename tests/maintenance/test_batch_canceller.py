@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import CANCEL, NotificationListener, Notifier
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State, TransitionEvent
@@ -27,19 +27,6 @@ from tests.products.batches.recount import counters_equal_recounts
 from tests.waiting import eventually_async
 
 WAITING = [State.QUEUED, State.RETRYING, State.STAGED]
-
-
-@pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
-    async with connected(dsn) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Connection]:
-    opened = Connection(dsn, name="test", server_settings=PINNED_PLANS)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

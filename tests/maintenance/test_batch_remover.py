@@ -13,7 +13,7 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifact_key, upload_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import usage
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import Notifier
 from coatcheck.domain.errors import BlobStoreUnavailable
 from coatcheck.domain.ids import new_id, to_text
@@ -28,24 +28,11 @@ from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import LongRun, put_long_run, rows_left
 from tests.db.plans import explain_query
-from tests.db.rows import ORG, connected, put_queue
+from tests.db.rows import ORG, put_queue
 
 ENDED = [State.COMPLETED, State.FAILED, State.CANCELLED]
 DEPLOYMENT = new_id()
 TICKS_MAX = 1_000
-
-
-@pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
-    async with connected(dsn) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Connection]:
-    opened = Connection(dsn, name="test", server_settings=PINNED_PLANS)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

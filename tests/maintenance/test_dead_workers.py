@@ -23,7 +23,7 @@ from coatcheck.processes import ProcessIdentity, this_process
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import ENDPOINT, connected, put_job, row_of, state_of
+from tests.db.rows import ENDPOINT, put_job, row_of, state_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no process can be looked for")
@@ -61,12 +61,6 @@ def process() -> Iterator[Process]:
     started = Process()
     yield started
     started.kill()
-
-
-@pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
-    async with connected(dsn) as open_connection:
-        yield open_connection
 
 
 @pytest.fixture

@@ -24,16 +24,10 @@ from tests.all_products import maintenance
 from tests.db.claimer import claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import fall_silent
-from tests.db.rows import ORG, connected, put_job, state_of
+from tests.db.rows import ORG, put_job, state_of
 
 ALERT = "a job failed with no attempt left"
 LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
-
-
-@pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
-    async with connected(dsn) as open_connection:
-        yield open_connection
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import input_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.core.queries import inputs, reports
-from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import HeldCopy, Layer, Mechanism
 from coatcheck.maintenance import retention
@@ -23,33 +23,9 @@ from tests.all_products import maintenance
 from tests.db.claimer import claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.input_rows import copy_in, end, let_expire, put_input, record_of
-from tests.db.rows import connected
 from tests.waiting import eventually_async
 
 CANARY = b"canary 5f2c"
-
-
-@pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
-    async with connected(dsn) as open_connection:
-        yield open_connection
-
-
-@pytest.fixture
-async def line(dsn: str) -> AsyncIterator[Connection]:
-    line = Connection(dsn, name="test", server_settings=PINNED_PLANS)
-    yield line
-    await line.close()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "blobs"
-
-
-@pytest.fixture
-def blobs(folder: Path) -> BlobContainer:
-    return BlobContainer.open(folder.as_uri())
 
 
 async def pieces_of_content() -> AsyncIterator[bytes]:

@@ -366,9 +366,9 @@ class EmbeddedPostgres:
         environment: dict[str, str] = {}
         if was_killed:
             kill_orphans(layout.cluster, programs.account)
-            # PostgreSQL refuses to start while the id in its pid file is alive, unless it is told
-            # that this id belongs to its starter. Removing the file would work, too, but would also
-            # remove the check that no process is attached to the old shared memory.
+            # PostgreSQL refuses to start while the id in its pid file is alive, unless a variable
+            # says that this id belongs to its starter. Removing the file would work, too, but would
+            # also remove the check that no process is attached to the old shared memory.
             stranger = stranger_pid(layout.cluster)
             if stranger is not None:
                 environment["PG_GRANDPARENT_PID"] = str(stranger)
