@@ -8,8 +8,9 @@ batcher, a worker's exchange, the heartbeat) has a connection for its life; the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import asyncpg
 
@@ -46,6 +47,56 @@ _STATEMENT_CHARACTERS_CACHED_MAX = 64 * 1024
 _STATEMENTS_CACHED_MAX = 500
 """A session of the pool runs the statements of every component."""
 _CLOSE_SECONDS_MAX = 2.0
+
+ARRAY_TYPES: Final = {
+    199: ("json", 114),
+    1000: ("bool", 16),
+    1001: ("bytea", 17),
+    1005: ("int2", 21),
+    1007: ("int4", 23),
+    1016: ("int8", 20),
+    1021: ("float4", 700),
+    1022: ("float8", 701),
+    1182: ("date", 1082),
+    1185: ("timestamptz", 1184),
+    1187: ("interval", 1186),
+    1231: ("numeric", 1700),
+    2951: ("uuid", 2950),
+    3807: ("jsonb", 3802),
+}
+"""PostgreSQL's own array types by oid: name and oid of the element. They are the same in every
+database of every version."""
+_NO_STATEMENT: Final = SimpleNamespace(name="none")
+
+
+class Session(RawConnection):
+    """The driver's connection, which need not ask the server about PostgreSQL's own array types.
+
+    The driver knows the elements but not the arrays, and asks about each that it meets, once per
+    connection. That query costs the server 10 ms, more than most connections are opened for.
+    """
+
+    async def _introspect_types(
+        self, typeoids: Collection[int], timeout: float | None
+    ) -> tuple[list[Any], Any]:
+        types = [
+            {
+                "oid": oid,
+                "ns": "pg_catalog",
+                "name": f"_{ARRAY_TYPES[oid][0]}",
+                "kind": b"b",
+                "elemtype": ARRAY_TYPES[oid][1],
+                "elemdelim": ",",
+                "range_subtype": None,
+                "attrtypoids": None,
+                "basetype": None,
+            }
+            for oid in typeoids
+            if oid in ARRAY_TYPES
+        ]
+        if len(types) == len(typeoids):
+            return types, _NO_STATEMENT
+        return await super()._introspect_types(typeoids, timeout)  # type: ignore[misc, no-any-return]
 
 
 class Connection:
@@ -134,6 +185,7 @@ async def open_connection(
         server_settings={"application_name": f"coatcheck {name}"},
         statement_cache_size=_STATEMENTS_CACHED_MAX,
         max_cacheable_statement_size=_STATEMENT_CHARACTERS_CACHED_MAX,
+        connection_class=Session,
     )
     try:
         # Not at login: PgBouncer refuses startup settings that it does not know, or, if told to
