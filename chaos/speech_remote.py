@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from chaos.history import History
-from coatcheck.egress.urls import trusted_authorities
+from coatcheck.tls import trusted_authorities
 
 FAIL: Final = "[fail]"
 LOSE: Final = "[lose]"

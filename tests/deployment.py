@@ -26,7 +26,6 @@ from coatcheck.db.database import Database
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.tenants import ALL_SCOPES, OrgLimits, RateLimit, Scope, mint
-from coatcheck.egress.urls import trusted_authorities
 from coatcheck.hosting import RemoteExecutor, product_routes
 from coatcheck.http.app import Pages, create_app
 from coatcheck.http.context import ServerContext, open_server_context
@@ -40,6 +39,7 @@ from coatcheck.products.llm.executor import LlmExecutor
 from coatcheck.products.speech.executor import speech_service
 from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.settings.settings import PREFIX
+from coatcheck.tls import trusted_authorities
 from coatcheck.worker.worker import Worker
 from tests import crash_points
 from tests.child_process import ROOT, ChildProcess

@@ -21,7 +21,7 @@ import httpx2
 from chaos.history import History, read
 from chaos.load import SURFACES, Load
 from chaos.world import World
-from coatcheck.egress.urls import trusted_authorities
+from coatcheck.tls import trusted_authorities
 
 
 def arguments() -> argparse.Namespace:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx2
 
 from chaos.history import History
-from coatcheck.egress.urls import trusted_authorities
+from coatcheck.tls import trusted_authorities
 
 CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 10.0

@@ -25,8 +25,8 @@ from chaos.member import ROOT
 from chaos.world import World
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.tenants import DEFAULT_ORG
-from coatcheck.egress.urls import trusted_authorities
 from coatcheck.settings.settings import PREFIX
+from coatcheck.tls import trusted_authorities
 from tests.ports import free_port
 
 LANES: Final = ("urgent", "standard", "bulk")

@@ -7,7 +7,7 @@ from functools import cache
 
 import httpx2
 
-from coatcheck.egress.urls import trusted_authorities
+from coatcheck.tls import trusted_authorities
 
 TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
 SESSION = "coatcheck_session"

@@ -26,7 +26,7 @@ import pytest
 from coatcheck.cli.up import DEMO_SERVICE, bootstrap
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.migrate import migrate
-from coatcheck.egress.urls import trusted_authorities
+from coatcheck.tls import trusted_authorities
 from tests.conftest import copy_first_boot, make_open_folder
 from tests.crash_points import VICTIM, Victim, servers
 from tests.failure_report import show_on_failure

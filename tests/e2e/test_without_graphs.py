@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from coatcheck.egress.urls import trusted_authorities
+from coatcheck.tls import trusted_authorities
 from tests.e2e.conftest import Up, environment
 from tests.e2e.test_up import StartUp
 from tests.products.graphs.archives import PROGRAM, form, zipped

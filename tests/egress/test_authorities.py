@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.egress.urls import trusted_authorities
+from coatcheck.tls import trusted_authorities
 from tests.egress.certificates import make_authority
 
 

@@ -11,7 +11,6 @@ import httpx2
 import pytest
 
 from coatcheck.core import Engine
-from coatcheck.egress.urls import trusted_authorities
 from coatcheck.http.app import create_app
 from coatcheck.http.context import open_server_context
 from coatcheck.http.dispatch import Dispatcher
@@ -21,6 +20,7 @@ from coatcheck.http.response import ASGIApp, RawHeaders
 from coatcheck.http.routing import Handler, Route
 from coatcheck.http.server import HttpServer, listen
 from coatcheck.settings import Settings
+from coatcheck.tls import trusted_authorities
 from tests.all_products import SURFACES
 
 ANY_PORT = 0

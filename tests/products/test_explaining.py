@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from coatcheck.domain.job import ConcurrencyLimit
 from coatcheck.domain.tenants import USER_SCOPES
-from coatcheck.egress.urls import trusted_authorities
+from coatcheck.tls import trusted_authorities
 from tests.db.rows import connected
 from tests.deployment import Deployment, bearer
 from tests.postgres_keeper import Databases, run

@@ -41,6 +41,7 @@ from coatcheck.http.server import ListenError, listen
 from coatcheck.installed import chosen_products
 from coatcheck.maintenance.jobs import declare_dead
 from coatcheck.settings import Settings, check_environment
+from coatcheck.tls import trusted_authorities
 
 DEV_USER: Final = "dev"
 _DEV_KEY_NAME: Final = "dev key, made by coatcheck up"
@@ -421,7 +422,9 @@ class _Stack:
             await asyncio.sleep(_READY_LOOK_SECONDS)
 
     async def _answering(self) -> None:
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(
+            verify=trusted_authorities(trust_env=False), trust_env=False
+        ) as client:
             while True:
                 with contextlib.suppress(httpx2.HTTPError):
                     answer = await client.get(f"{self._url}/readyz", timeout=5)

@@ -49,6 +49,7 @@ from coatcheck.client.errors import retry_after_seconds
 from coatcheck.domain.retry import Backoff
 from coatcheck.domain.webhooks import POST_SECONDS_MAX, RETRY_AFTER_SECONDS_MAX, retry_seconds
 from coatcheck.encoding import encode
+from coatcheck.tls import trusted_authorities
 from coatcheck.version import __version__
 
 EventsOption = Annotated[
@@ -331,7 +332,10 @@ class Forwarder:
     def __init__(self, url: str) -> None:
         self.url = url
         self._http = httpx2.AsyncClient(
-            trust_env=False, timeout=None, limits=httpx2.Limits(max_keepalive_connections=0)
+            verify=trusted_authorities(trust_env=False),
+            trust_env=False,
+            timeout=None,
+            limits=httpx2.Limits(max_keepalive_connections=0),
         )
 
     async def __aenter__(self) -> Forwarder:

@@ -161,13 +161,13 @@ class ProcessMetrics:
 
     async def _run(self) -> None:
         while True:
+            await asyncio.sleep(PUSH_SECONDS)
             try:
                 await self.push()
             except CoatcheckError as error:
                 _log.info("metrics wait for the database: %s", error)
             except Exception:  # noqa: BLE001 - metrics must not end the process that they describe
                 _log.exception("metrics could not be stored")
-            await asyncio.sleep(PUSH_SECONDS)
 
 
 def _sum(said: Iterable[Row]) -> Snapshot:

@@ -18,7 +18,8 @@ import httpcore2
 import httpx2
 
 from coatcheck.egress.resolver import NameNotFound
-from coatcheck.egress.urls import Scheme, target_of, trusted_authorities
+from coatcheck.egress.urls import Scheme, target_of
+from coatcheck.tls import trusted_authorities
 
 if TYPE_CHECKING:
     from coatcheck.egress.guard import Guard

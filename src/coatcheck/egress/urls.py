@@ -7,15 +7,12 @@ client read differently. So odd URLs are refused, and httpx2 alone reads the res
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from ssl import SSLContext
 from typing import Final, Literal, cast
 
 import httpx2
@@ -82,20 +79,6 @@ def is_public(address: Address) -> bool:
         and address in _IPV6_UNICAST
         and not any(address in special for special in _IPV6_SPECIAL)
     )
-
-
-def trusted_authorities(*, trust_env: bool = True) -> SSLContext:
-    """The system's authorities, or with ``trust_env`` those of SSL_CERT_FILE or SSL_CERT_DIR.
-
-    All callers share one context: use it, do not change it.
-    """
-    named = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-    return _read(trust_env, named if trust_env else None)
-
-
-@cache
-def _read(trust_env: bool, _named: tuple[str | None, str | None] | None) -> SSLContext:
-    return httpx2.create_ssl_context(trust_env=trust_env)
 
 
 def parse_retry_after(headers: Mapping[str, str], now: datetime, most: float) -> float | None:

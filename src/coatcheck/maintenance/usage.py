@@ -22,8 +22,9 @@ from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import CHANGED, Notifier
 from coatcheck.domain.limits import USAGE_REPORT_AFTER_SECONDS, USAGE_REPORT_DAYS_BACK
 from coatcheck.domain.retry import Backoff
-from coatcheck.egress.urls import parse_retry_after, trusted_authorities
+from coatcheck.egress.urls import parse_retry_after
 from coatcheck.maintenance.loop import Loop
+from coatcheck.tls import trusted_authorities
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import httpx2
 
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
-from coatcheck.egress.urls import read_target, trusted_authorities
+from coatcheck.egress.urls import read_target
 from coatcheck.remotes.caller import Address, RemoteCaller, RemoteTimeouts
 from coatcheck.remotes.definitions import (
     FalTarget,
@@ -34,6 +34,7 @@ from coatcheck.remotes.modal import ModalRemote, load_modal
 from coatcheck.remotes.protocol import Remote, RemoteMisdefined
 from coatcheck.remotes.replicate import ReplicateRemote
 from coatcheck.remotes.runpod import RunpodRemote
+from coatcheck.tls import trusted_authorities
 
 SecretOf = Callable[[str], str | None]
 """Returns a secret by its name; None if the target's owner may use no such secret."""

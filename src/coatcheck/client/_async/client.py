@@ -53,6 +53,7 @@ from coatcheck.client.request_headers import (
 )
 from coatcheck.client.retries import Deadline, Polling, RetryPolicy
 from coatcheck.encoding import encode
+from coatcheck.tls import trusted_authorities
 
 TIMEOUT_SECONDS: Final = 30.0
 RETRIES: Final = 4
@@ -96,7 +97,8 @@ class AsyncClient:
         credential = Bearer(token_or_default(token))
         policy = RetryPolicy(retries)
         self._owns_http = http is None
-        self._exchange = AsyncExchange(http or httpx2.AsyncClient(), credential, timeout, policy)
+        http = http or httpx2.AsyncClient(verify=trusted_authorities())
+        self._exchange = AsyncExchange(http, credential, timeout, policy)
         self._files = AsyncFiles(self._exchange)
         self.api_keys = AsyncApiKeys(self._exchange, self._addresses)
         self.batches = AsyncBatches(self._exchange, self._addresses)

@@ -53,6 +53,7 @@ from coatcheck.client.request_headers import (
 )
 from coatcheck.client.retries import Deadline, Polling, RetryPolicy
 from coatcheck.encoding import encode
+from coatcheck.tls import trusted_authorities
 
 TIMEOUT_SECONDS: Final = 30.0
 RETRIES: Final = 4
@@ -96,7 +97,8 @@ class Client:
         credential = Bearer(token_or_default(token))
         policy = RetryPolicy(retries)
         self._owns_http = http is None
-        self._exchange = Exchange(http or httpx2.Client(), credential, timeout, policy)
+        http = http or httpx2.Client(verify=trusted_authorities())
+        self._exchange = Exchange(http, credential, timeout, policy)
         self._files = Files(self._exchange)
         self.api_keys = ApiKeys(self._exchange, self._addresses)
         self.batches = Batches(self._exchange, self._addresses)

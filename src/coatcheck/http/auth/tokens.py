@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from coatcheck.domain.errors import Unauthenticated
 from coatcheck.domain.tenants import USER_SCOPES, Principal, Scope, is_org_id, is_user_id
 from coatcheck.settings.parsers import TokenIssuer
+from coatcheck.tls import trusted_authorities
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +129,11 @@ class PublishedKeys:
     async def _fetch(self) -> list[Jwk]:
         if self._client is None:
             nearby = urlsplit(self._url).hostname in _LOOPBACK
-            self._client = httpx2.AsyncClient(trust_env=not nearby, follow_redirects=False)
+            self._client = httpx2.AsyncClient(
+                verify=trusted_authorities(trust_env=not nearby),
+                trust_env=not nearby,
+                follow_redirects=False,
+            )
         try:
             async with (
                 asyncio.timeout(FETCH_SECONDS_MAX),

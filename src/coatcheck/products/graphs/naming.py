@@ -20,10 +20,11 @@ import httpx2
 import msgspec
 
 from coatcheck.domain.retry import Backoff
-from coatcheck.egress.urls import parse_retry_after, trusted_authorities
+from coatcheck.egress.urls import parse_retry_after
 from coatcheck.products.graphs.analysis import DOMAINS, REST
 from coatcheck.products.graphs.schemas import DomainNaming
 from coatcheck.settings import Settings
+from coatcheck.tls import trusted_authorities
 from coatcheck_codegraph.domain_document import DomainEntry, DomainMarks
 
 _log = logging.getLogger(__name__)

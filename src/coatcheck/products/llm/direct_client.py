@@ -19,10 +19,10 @@ import httpx2
 import msgspec
 
 from coatcheck.domain.errors import InvalidParameter, JobSignal, TargetUnreachable
-from coatcheck.egress.urls import trusted_authorities
 from coatcheck.products.llm import outcomes
 from coatcheck.products.llm.model import model_name
 from coatcheck.settings.targets import LlmTarget
+from coatcheck.tls import trusted_authorities
 from coatcheck.version import __version__
 
 CONNECT_SECONDS_MAX: Final = 3.0

@@ -19,11 +19,11 @@ from typing import Any, Final, Self
 
 import httpx2
 
-from coatcheck.egress.urls import trusted_authorities
 from coatcheck.products.llm.answers import ANSWER_BYTES_MAX, AnswerTooLarge
 from coatcheck.products.llm.model import LlmKind
 from coatcheck.settings.targets import LlmTarget
 from coatcheck.telemetry import traceparents, tracing
+from coatcheck.tls import trusted_authorities
 from coatcheck.version import __version__
 
 STALL_PROBE_SECONDS: Final = 60.0

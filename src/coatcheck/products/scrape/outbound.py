@@ -19,10 +19,11 @@ from coatcheck.domain.errors import LookUpRefused, UrlForbidden
 from coatcheck.egress import Guard, charged_to
 from coatcheck.egress.resolver import NameNotFound
 from coatcheck.egress.transport import GuardedConnection, GuardedTransport
-from coatcheck.egress.urls import read_target, trusted_authorities
+from coatcheck.egress.urls import read_target
 from coatcheck.products.scrape import outcomes
 from coatcheck.products.scrape.fetch import URL_CHARACTERS_MAX
 from coatcheck.settings.targets import ScrapeGateway
+from coatcheck.tls import trusted_authorities
 
 _KEPT_CONNECTIONS_MAX: Final = 100
 _KEPT_SECONDS: Final = 30.0
