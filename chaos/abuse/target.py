@@ -30,6 +30,8 @@ from coatcheck.db.connection import Connection
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.domain.tenants import ALL_SCOPES, DEFAULT_WORKSPACE, Scope, mint
 from coatcheck.settings.settings import PREFIX
+from coatcheck.tls import trusted_authorities
+from tests.forked_process import ForkedProcess
 from tests.ports import free_port
 
 ATTACKER: Final = "attacker"
@@ -77,7 +79,7 @@ class Target:
         self._token = secrets.token_hex(16)
         self._postgres = None if dsn else EmbeddedPostgres(self.folder / "postgres")
         self.dsn = dsn or ""
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, subprocess.Popen[bytes] | ForkedProcess] = {}
         self._closing = AsyncExitStack()
 
     @property
@@ -97,6 +99,7 @@ class Target:
             base_url=self.url,
             headers={"Authorization": f"Bearer {self.keys[org]}"},
             limits=httpx2.Limits(max_connections=None),
+            verify=trusted_authorities(trust_env=False),
             trust_env=False,
             timeout=timeout,
         )
@@ -179,16 +182,28 @@ class Target:
             await line.close()
 
     def _start(self, name: str, *command: str) -> None:
+        process: subprocess.Popen[bytes] | ForkedProcess
         with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "coatcheck.cli", *command],
-                cwd=self.folder,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            if self._source == ROOT and self.short:
+                process = ForkedProcess(
+                    "coatcheck.cli",
+                    command,
+                    cwd=self.folder,
+                    env=self._environment(),
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            else:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "coatcheck.cli", *command],
+                    cwd=self.folder,
+                    env=self._environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
         self._processes[name] = process
         self._closing.push_async_callback(asyncio.to_thread, process.wait)
         self._closing.callback(process.kill)
@@ -208,6 +223,9 @@ class Target:
 
     def _environment(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        paths = [self._source / "src", ROOT]
+        if self._source != ROOT:  # ours is installed
+            paths.insert(1, self._source / "packages/codegraph/src")
         own = {
             "DATABASE_URL": self.dsn,
             "BLOB_URL": (self.folder / "blobs").as_uri(),
@@ -218,13 +236,7 @@ class Target:
             inherited
             | {PREFIX + name: value for name, value in (own | dict(self._settings)).items()}
             | {
-                "PYTHONPATH": os.pathsep.join(
-                    [
-                        str(self._source / "src"),
-                        str(self._source / "packages/codegraph/src"),
-                        str(ROOT),
-                    ]
-                ),
+                "PYTHONPATH": os.pathsep.join(map(str, paths)),
                 TOKEN_VARIABLE: self._token,
             }
         )

@@ -85,15 +85,25 @@ class Up:
         show_on_failure(self.log)
         arguments = ["up", "--data", str(self.data), "--port", str(self.port), *services]
         with self._output(on_terminal) as output:
-            self.process = subprocess.Popen(
-                [python, "-m", "coatcheck.cli", *arguments],
-                cwd=root,
-                env=environment(**variables),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # a terminal's foreground group, for Ctrl-C
-            )
+            self.process: ForkedProcess | subprocess.Popen[bytes]
+            if python == sys.executable:
+                self.process = start_coatcheck(
+                    *arguments,
+                    cwd=root,
+                    env=environment(**variables),
+                    output=output,
+                    start_new_session=True,  # a terminal's foreground group, for Ctrl-C
+                )
+            else:
+                self.process = subprocess.Popen(
+                    [python, "-m", "coatcheck.cli", *arguments],
+                    cwd=root,
+                    env=environment(**variables),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
 
     def said(self) -> str:
         return self.log.read_text()
