@@ -25,8 +25,8 @@ from hypothesis import HealthCheck, settings
 from coatcheck.blobs import BlobContainer
 from coatcheck.db.embedded import EmbeddedPostgres
 from tests.blobs.stores import KINDS, BlobStore, blob_store_of
+from tests.databases import Databases
 from tests.failure_report import pytest_runtest_makereport  # noqa: F401  a hook of pytest
-from tests.postgres_keeper import Databases
 from tests.rewriting import rewrite_share
 
 if TYPE_CHECKING:  # a test that wants no deployment does not wait for its imports

@@ -2,9 +2,9 @@
 
 Run as a program by whichever test first needs a database: `postgres_keeper.py SESSION_DIR`. It
 serves an embedded server (or uses COATCHECK_TEST_DSN), makes the template database (migrated, and
-guarded against illegal steps: db/edge_guard.py), writes `SESSION_DIR/databases.json`, and waits
-for the session to end: the session holds a lock that the kernel releases however it ends, so a
-crashed worker or a killed run leaves no server behind.
+guarded against illegal steps: db/edge_guard.py; databases.py copies it), writes
+`SESSION_DIR/databases.json`, and waits for the session to end: the session holds a lock that the
+kernel releases however it ends, so a crashed worker or a killed run leaves no server behind.
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import json
 import os
-import secrets
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
 from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.db.embedded.cluster import Setting
 from coatcheck.db.migrate import migrate
+from tests.databases import Databases, run, watch_template
 from tests.db import edge_guard
 
 # Nothing on this server outlives the session, so it need not survive a power cut.
@@ -40,58 +38,18 @@ DISPOSABLE: dict[str, Setting] = {
 }
 
 
-@dataclass(frozen=True)
-class Databases:
-    """Where tests create their databases, and which database they copy."""
-
-    maintenance_dsn: str
-    template: str
-
-    def dsn_of(self, database: str) -> str:
-        return urlunsplit(urlsplit(self.maintenance_dsn)._replace(path=f"/{database}"))
-
-    @contextlib.asynccontextmanager
-    async def fresh(self) -> AsyncIterator[str]:
-        """The URL of a new, migrated database, which is dropped afterwards."""
-        name = f"test_{secrets.token_hex(8)}"
-        # Its files as they are: by way of the log, as usual, each page is written twice.
-        await run(
-            self.maintenance_dsn,
-            f"CREATE DATABASE {name} TEMPLATE {self.template} STRATEGY FILE_COPY",
-        )
-        yield self.dsn_of(name)
-        await run(self.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
-
-    @contextlib.contextmanager
-    def shared(self) -> Iterator[str]:
-        """As ``fresh``, for a fixture that outlives the event loop of a test."""
-        with asyncio.Runner() as runner:
-            making = self.fresh()
-            yield runner.run(making.__aenter__())
-            runner.run(making.__aexit__(None, None, None))
-
-    @classmethod
-    def read(cls, session_dir: Path) -> Databases:
-        return cls(**json.loads((session_dir / "databases.json").read_text()))
-
-    def publish(self, session_dir: Path) -> None:
-        partial = session_dir / "databases.json.partial"
-        partial.write_text(json.dumps(asdict(self)))
-        partial.rename(session_dir / "databases.json")
-
-
 def main(session_dir: Path) -> None:
     with (session_dir / "keeper.lock").open("w") as keeper_lock:
         fcntl.flock(keeper_lock, fcntl.LOCK_EX)
         try:
             with server(session_dir) as maintenance_dsn:
-                databases = Databases(maintenance_dsn, f"template_{secrets.token_hex(6)}")
-                asyncio.run(create_template(databases))
+                databases = Databases.named(maintenance_dsn)
+                databases = replace(databases, empty=asyncio.run(create_template(databases)))
                 try:
                     databases.publish(session_dir)
                     wait_for_the_end_of(session_dir)
                 finally:
-                    asyncio.run(drop_template(databases))
+                    asyncio.run(drop_all(databases))
         finally:
             if session_has_ended(session_dir):
                 shutil.rmtree(session_dir)
@@ -107,20 +65,26 @@ def server(session_dir: Path) -> Iterator[str]:
         yield embedded.dsn_of("postgres")
 
 
-async def create_template(databases: Databases) -> None:
+async def create_template(databases: Databases) -> str:
+    """Make the template. Returns the statement that empties a copy of it."""
     await run(databases.maintenance_dsn, f"CREATE DATABASE {databases.template}")
-    await migrate(databases.dsn_of(databases.template))
-    await edge_guard.install(databases.dsn_of(databases.template))
+    template = databases.dsn_of(databases.template)
+    await migrate(template)
+    await edge_guard.install(template)
+    return await watch_template(template)
 
 
-async def drop_template(databases: Databases) -> None:
-    await run(databases.maintenance_dsn, f"DROP DATABASE {databases.template} WITH (FORCE)")
-
-
-async def run(dsn: str, statement: str) -> None:
-    connection = await asyncpg.connect(dsn)
+async def drop_all(databases: Databases) -> None:
+    """Drop the template, and the copies that are kept for tests that did not come."""
+    connection = await asyncpg.connect(databases.maintenance_dsn)
     try:
-        await connection.execute(statement)
+        rows = await connection.fetch(
+            "SELECT datname FROM pg_database WHERE datname = $1 OR starts_with(datname, $2)",
+            databases.template,
+            databases.prefix,
+        )
+        for (name,) in rows:
+            await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:
         await connection.close()
 

@@ -20,8 +20,8 @@ from tests.browser.chromium import Complaints, find_chromium, open_chromium
 from tests.browser.errands_service import errands
 from tests.browser.signing_in import visiting
 from tests.browser.windows import Watch, Windows
+from tests.databases import Databases
 from tests.deployment import Deployment
-from tests.postgres_keeper import Databases
 
 OpenPage = Callable[..., Awaitable[Page]]
 

@@ -26,8 +26,8 @@ from chaos.checker.unexpected import unexpected
 from chaos.checker.usage import metered_once
 from coatcheck.domain.ids import new_id
 from tests.chaos.checker_scene import BATCH_TASKS, CANARY, Check, Scene, played
+from tests.databases import Databases
 from tests.db.rows import ORG
-from tests.postgres_keeper import Databases
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

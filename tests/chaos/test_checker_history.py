@@ -34,8 +34,8 @@ from chaos.history import History, note_execution, read
 from chaos.sampler import Sampler
 from coatcheck.domain.webhooks import message_id
 from tests.chaos.checker_scene import Scene, played
+from tests.databases import Databases
 from tests.db.rows import ENDPOINT, ORG
-from tests.postgres_keeper import Databases
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 
 from coatcheck.cli.app import app
 from tests.cli import desk_service
+from tests.databases import Databases
 from tests.deployment import Deployment
-from tests.postgres_keeper import Databases
 from tests.waiting import LIMIT_SECONDS
 
 ResultT = TypeVar("ResultT")

@@ -10,9 +10,9 @@ import pytest_asyncio
 from examples.ollama_upstream import OllamaUpstream
 from tests.contract.chat_resources import CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL
 from tests.contract.tenant_resources import TenantResources
+from tests.databases import Databases
 from tests.deployment import Deployment
 from tests.egress.upstream_server import upstream_server
-from tests.postgres_keeper import Databases
 
 STRIPE_SECRET = "whsec_that_is_only_ever_used_in_tests"
 

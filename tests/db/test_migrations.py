@@ -21,8 +21,8 @@ from coatcheck.domain.errors import (
     DatabaseUnavailable,
     SchemaMismatch,
 )
+from tests.databases import Databases, run
 from tests.db.rows import connected
-from tests.postgres_keeper import Databases, run
 
 CORE, *PRODUCTS = installed_packages()
 STEPS = [str(step) for package in installed_packages() for step in package.steps]

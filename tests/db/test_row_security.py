@@ -18,9 +18,9 @@ from coatcheck.domain.ids import new_ids
 from coatcheck.domain.listing import PageQuery
 from coatcheck.products.speech.model import SPEECH_TYPES, SpeechReader
 from coatcheck.products.speech.repository import SpeechRepository, sql
+from tests.databases import Databases, run
 from tests.db.plans import explain_query
 from tests.db.rows import connected
-from tests.postgres_keeper import Databases, run
 
 OTHERS = 5_000
 MINE = 300

@@ -29,10 +29,10 @@ from coatcheck.db.migrate import migrate
 from coatcheck.tls import trusted_authorities
 from tests.conftest import copy_first_boot, make_open_folder
 from tests.crash_points import VICTIM, Victim, servers
+from tests.databases import Databases
 from tests.failure_report import show_on_failure
-from tests.forked_process import ForkedProcess, run_forked
+from tests.forked_process import ForkedProcess, can_fork, run_forked
 from tests.ports import free_port
-from tests.postgres_keeper import Databases
 from tests.waiting import LIMIT_SECONDS, eventually
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -86,11 +86,12 @@ class Up:
         arguments = ["up", "--data", str(self.data), "--port", str(self.port), *services]
         with self._output(on_terminal) as output:
             self.process: ForkedProcess | subprocess.Popen[bytes]
-            if python == sys.executable:
+            own = environment(**variables)
+            if python == sys.executable and can_fork(own):
                 self.process = start_coatcheck(
                     *arguments,
                     cwd=root,
-                    env=environment(**variables),
+                    env=own,
                     output=output,
                     start_new_session=True,  # a terminal's foreground group, for Ctrl-C
                 )
@@ -98,7 +99,7 @@ class Up:
                 self.process = subprocess.Popen(
                     [python, "-m", "coatcheck.cli", *arguments],
                     cwd=root,
-                    env=environment(**variables),
+                    env=own,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
+from tests.databases import Databases
 from tests.e2e.conftest import Served, coatcheck, environment, served
 from tests.forked_process import ForkedProcess
-from tests.postgres_keeper import Databases
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow

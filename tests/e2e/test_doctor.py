@@ -16,8 +16,8 @@ from coatcheck.settings.targets import LlmTarget
 from examples.ollama_upstream import OllamaUpstream
 from examples.tts_remote import TtsRemote
 from tests.blobs.stores import BlobStore
+from tests.databases import Databases
 from tests.e2e.conftest import coatcheck, free_port
-from tests.postgres_keeper import Databases
 
 
 def verdicts(output: str) -> dict[str, str]:

@@ -18,9 +18,9 @@ import pytest
 
 from tests.blobs.stores import blob_store_of
 from tests.conftest import SESSION_DIR_VARIABLE
+from tests.databases import Databases, run
 from tests.e2e.conftest import environment
 from tests.markdown import REPOSITORY, Page
-from tests.postgres_keeper import Databases, run
 from tests.waiting import LIMIT_SECONDS
 
 PAGE = Page(REPOSITORY / "docs/how-to/operate-postgresql.md")

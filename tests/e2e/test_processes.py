@@ -12,8 +12,8 @@ import asyncpg
 import httpx2
 import pytest
 
+from tests.databases import Databases, run
 from tests.e2e.conftest import COMMAND, coatcheck, environment, free_port
-from tests.postgres_keeper import Databases, run
 from tests.waiting import LIMIT_SECONDS, eventually
 
 

@@ -19,8 +19,8 @@ import pytest
 
 from coatcheck.db.embedded import EmbeddedPostgres
 from tests.conftest import copy_first_boot
+from tests.databases import run
 from tests.e2e.conftest import COMMAND, Up, coatcheck, environment, free_port
-from tests.postgres_keeper import run
 from tests.products.graphs.archives import form, zipped
 from tests.waiting import LIMIT_SECONDS, eventually
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,9 +12,9 @@ import pytest_asyncio
 from coatcheck.domain.job import ConcurrencyLimit
 from coatcheck.domain.tenants import USER_SCOPES
 from coatcheck.tls import trusted_authorities
+from tests.databases import Databases
 from tests.db.rows import connected
 from tests.deployment import Deployment, bearer
-from tests.postgres_keeper import Databases, run
 from tests.products.gateway.asking import end_of, hand_in
 from tests.products.gateway.docs_service import docs, gates
 
@@ -29,15 +28,13 @@ async def deployment(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Deployment]:
     """A deployment that the admins of ``default`` operate, with a worker for ``docs``."""
-    name = f"test_{secrets.token_hex(8)}"
-    await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
-    async with Deployment(
-        databases.dsn_of(name), tmp_path_factory.mktemp("deployment"), operator_org="default"
-    ) as opened:
+    async with (
+        databases.fresh() as dsn,
+        Deployment(dsn, tmp_path_factory.mktemp("deployment"), operator_org="default") as opened,
+    ):
         await opened.start_worker(docs)
         await opened.create_org("guests")
         yield opened
-    await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from hypothesis.strategies._internal.featureflags import FeatureFlags
 
-from tests.postgres_keeper import Databases
+from tests.databases import Databases
 from tests.properties.stepped_deployment import SteppedDeployment, stepped_deployment
 
 EXAMPLES_VARIABLE: Final = "COATCHECK_PROPERTY_EXAMPLES"

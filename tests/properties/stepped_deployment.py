@@ -25,9 +25,9 @@ from coatcheck.maintenance.jobs import Rescuer
 from coatcheck.maintenance.loop import Loop
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
+from tests.databases import Databases
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.db.edge_guard import AsyncpgConnection
-from tests.postgres_keeper import Databases
 
 Result = TypeVar("Result")
 SomeLoop = TypeVar("SomeLoop", bound=Loop)

@@ -53,8 +53,8 @@ from coatcheck.products.batches.model import (
     list_key,
 )
 from coatcheck.products.batches.repository import BatchRepository
+from tests.databases import Databases
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
-from tests.postgres_keeper import Databases
 from tests.properties.batch_comparison import check
 from tests.properties.batch_model import BatchModel, ModelBatch, ModelPart, ModelRun
 from tests.properties.claim_rules import check_free_claim, check_limited_claim

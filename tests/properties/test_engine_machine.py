@@ -30,8 +30,8 @@ from coatcheck.maintenance.jobs import Expirer, Rescuer, Stager
 from coatcheck.maintenance.loop import Loop
 from coatcheck.maintenance.retention import Pruner
 from coatcheck.maintenance.usage import UsageRollup
+from tests.databases import Databases
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
-from tests.postgres_keeper import Databases
 from tests.properties.claim_rules import check_free_claim, check_limited_claim
 from tests.properties.job_comparison import check
 from tests.properties.job_model import JobModel, ModelJob, ModelWorker

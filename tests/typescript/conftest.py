@@ -19,10 +19,9 @@ from examples.ollama_upstream import OllamaUpstream
 from examples.tts_remote import TtsRemote
 from tests.all_products import payloads
 from tests.client.cutting_proxy import CuttingProxy
+from tests.databases import Databases
 from tests.deployment import Deployment
-from tests.postgres_keeper import Databases
 from tests.products.graphs.archives import zipped
-from tests.products.llm.talking import a_database
 from tests.products.speech.speech_deployment import a_wav
 from tests.typescript.package import assert_is_built
 from tests.typescript.service import desk
@@ -52,7 +51,7 @@ async def live(
     folder = tmp_path_factory.mktemp("live")
     tuning = {"tokens_per_second": 0, "max_loaded": 8, "parallel": 8}
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         OllamaUpstream(**tuning) as models,
         TtsRemote(folder / "remote", bearer="the-remotes-token") as speaker,
         Deployment(

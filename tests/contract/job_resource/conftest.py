@@ -8,9 +8,9 @@ import pytest_asyncio
 from tests.contract.job_resource.caller import Caller
 from tests.contract.job_resource.drivers import DRIVERS, Driver, contract
 from tests.contract.job_resource.served import Served, serve
+from tests.databases import Databases
 from tests.distributions import installed_here
 from tests.echo_product import write_echo
-from tests.postgres_keeper import Databases
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -16,10 +16,10 @@ import httpx2
 import pytest
 
 from tests.crash_points import IS_THOROUGH, VICTIM, Victim
+from tests.databases import Databases
 from tests.e2e.canary.canary_deployment import CanaryDeployment, CanaryProcesses
 from tests.e2e.canary.conftest import deployed
 from tests.e2e.canary.sources import CANARY, SOURCES
-from tests.postgres_keeper import Databases
 from tests.products.graphs.archives import MIB, post, zipped
 from tests.waiting import eventually_async
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from tests.databases import Databases
 from tests.deployment import Deployment
-from tests.postgres_keeper import Databases, run
 from tests.products.batches.sums import sums
 from tests.products.gateway.tokens import MACHINES, USERS
 
@@ -30,11 +29,11 @@ async def shared(
 
     Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
     """
-    name = f"test_{secrets.token_hex(8)}"
-    await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
-    async with Deployment(
-        databases.dsn_of(name), tmp_path_factory.mktemp("deployment"), jwt_issuers=(USERS, MACHINES)
-    ) as opened:
+    async with (
+        databases.fresh() as dsn,
+        Deployment(
+            dsn, tmp_path_factory.mktemp("deployment"), jwt_issuers=(USERS, MACHINES)
+        ) as opened,
+    ):
         await opened.stop_worker(await opened.start_worker(sums))
         yield opened
-    await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")

@@ -8,8 +8,8 @@ import pytest_asyncio
 
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.tenants import USER_SCOPES
+from tests.databases import Databases
 from tests.deployment import Deployment
-from tests.postgres_keeper import Databases, run
 from tests.products.console.callers import Caller
 from tests.products.console.chores_service import chores
 
@@ -26,20 +26,20 @@ async def shared(
 
     Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
     """
-    name = f"test_{secrets.token_hex(8)}"
-    await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
-    async with Deployment(
-        databases.dsn_of(name),
-        tmp_path_factory.mktemp("deployment"),
-        operator_org=OPERATOR_ORG,
-        lane_concurrency={Lane.URGENT: 4, Lane.STANDARD: 10, Lane.BULK: 0},
-        llm_url=NOBODY_LISTENS,
-    ) as opened:
+    async with (
+        databases.fresh() as dsn,
+        Deployment(
+            dsn,
+            tmp_path_factory.mktemp("deployment"),
+            operator_org=OPERATOR_ORG,
+            lane_concurrency={Lane.URGENT: 4, Lane.STANDARD: 10, Lane.BULK: 0},
+            llm_url=NOBODY_LISTENS,
+        ) as opened,
+    ):
         await opened.create_org(OPERATOR_ORG)
         await opened.start_worker(chores)
         opened.start_maintenance()
         yield opened
-    await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest_asyncio.fixture(loop_scope="module")

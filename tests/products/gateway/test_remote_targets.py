@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,9 @@ import pytest_asyncio
 from coatcheck import Lane
 from coatcheck.domain.remote_work import OperatorRemote
 from examples.tts_remote import Fault, TtsRemote
+from tests.databases import Databases
 from tests.deployment import Deployment
 from tests.markdown import pages
-from tests.postgres_keeper import Databases, run
 from tests.products.batches import asking as batches
 from tests.products.gateway import paths
 from tests.products.gateway.asking import end_of, problem
@@ -52,21 +51,21 @@ async def deployment(
 ) -> AsyncIterator[Deployment]:
     """A deployment with a service that the remote does the work of, and a worker with a few slots.
     The remote is told where to call back."""
-    name = f"test_{secrets.token_hex(8)}"
-    await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
-    async with Deployment(
-        databases.dsn_of(name),
-        tmp_path_factory.mktemp("deployment"),
-        lane_concurrency=dict.fromkeys(Lane, SLOTS),
-        remotes={"speaker": of_operator(speaker)},
-    ) as opened:
+    async with (
+        databases.fresh() as dsn,
+        Deployment(
+            dsn,
+            tmp_path_factory.mktemp("deployment"),
+            lane_concurrency=dict.fromkeys(Lane, SLOTS),
+            remotes={"speaker": of_operator(speaker)},
+        ) as opened,
+    ):
         opened.settings = replace(opened.settings, public_url=str(opened.http.base_url))
         answer = await opened.http.put(paths.hosted("voice"), json=document(speaker))
         assert answer.status_code == 200, answer.text
         await opened.start_remote_worker()
         opened.start_maintenance()
         yield opened
-    await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def of_operator(speaker: TtsRemote) -> OperatorRemote:

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.databases import Databases
 from tests.deployment import Deployment
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import a_database
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
 
@@ -24,7 +23,7 @@ async def waiting(
     """
     folder = tmp_path_factory.mktemp("deployment")
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         Deployment(dsn, folder, llm_url=NOBODY_LISTENS) as opened,
     ):
         yield opened

@@ -6,7 +6,6 @@ The clients are the real packages, over a socket, given nothing but a base URL a
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +19,6 @@ from coatcheck.settings.targets import LlmTarget
 from coatcheck.worker.worker import Worker
 from examples.ollama_upstream import OllamaUpstream
 from tests.deployment import Deployment, Server, bearer
-from tests.postgres_keeper import Databases, run
 
 Answer = TypeVar("Answer")
 
@@ -74,17 +72,6 @@ async def talking(
             opened = Talking(deployment, target, executor)
             await opened.hire()
             yield opened
-
-
-@asynccontextmanager
-async def a_database(databases: Databases) -> AsyncIterator[str]:
-    """A migrated database for a whole module's tests."""
-    name = f"test_{secrets.token_hex(8)}"
-    await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
-    try:
-        yield databases.dsn_of(name)
-    finally:
-        await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def aside(call: Callable[[], Answer]) -> Answer:

@@ -15,9 +15,8 @@ from coatcheck.domain.tenants import Scope
 from coatcheck.products.llm import direct_client
 from coatcheck.settings.targets import LlmTarget
 from examples.ollama_upstream import Fault, Model, OllamaUpstream
+from tests.databases import Databases
 from tests.deployment import Deployment, bearer
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import a_database
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -38,7 +37,7 @@ async def pair(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Pair]:
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         OllamaUpstream(["left", EMBEDDER], token="one", max_loaded=3) as left,
         OllamaUpstream(["right", EMBEDDER], token="other", max_loaded=3) as right,
     ):

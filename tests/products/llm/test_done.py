@@ -14,10 +14,9 @@ import pytest
 import pytest_asyncio
 
 from examples.ollama_upstream import Fault, OllamaUpstream
+from tests.databases import Databases
 from tests.deployment import Deployment, bearer
-from tests.postgres_keeper import Databases
 from tests.products.gateway.sse import following
-from tests.products.llm.talking import a_database
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -41,7 +40,7 @@ async def deployment(
     """A deployment with one target, as COATCHECK_LLM_URL names it, and a worker that asks it."""
     folder = tmp_path_factory.mktemp("deployment")
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         Deployment(dsn, folder, llm_url=upstream.url) as opened,
     ):
         await opened.start_llm_worker()

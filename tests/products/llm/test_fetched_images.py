@@ -15,8 +15,8 @@ import openai
 import pytest
 
 from coatcheck.products.llm import images as fetched_images
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import Talking, a_database, talking
+from tests.databases import Databases
+from tests.products.llm.talking import Talking, talking
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
 
@@ -58,7 +58,7 @@ async def image_host() -> AsyncIterator[tuple[ImageHost, str]]:
 
 @pytest.fixture
 async def talk(databases: Databases, tmp_path: Path) -> AsyncIterator[Talking]:
-    async with a_database(databases) as dsn, talking(dsn, tmp_path) as opened:
+    async with databases.fresh() as dsn, talking(dsn, tmp_path) as opened:
         yield opened
 
 
@@ -118,7 +118,7 @@ async def test_an_address_inside_is_refused_before_there_is_a_job(
     databases: Databases, tmp_path: Path
 ) -> None:
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         talking(dsn, tmp_path, egress_allow=()) as talk,
         image_host() as (host, url),
         talk.openai() as client,

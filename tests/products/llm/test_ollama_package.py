@@ -11,9 +11,9 @@ import ollama
 import pytest
 import pytest_asyncio
 
+from tests.databases import Databases
 from tests.deployment import bearer
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import MODEL, TOKEN, Talking, a_database, aside, talking
+from tests.products.llm.talking import MODEL, TOKEN, Talking, aside, talking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,7 +27,7 @@ async def talk(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Talking]:
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         yield opened

@@ -14,8 +14,8 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import MODEL, Talking, a_database, talking
+from tests.databases import Databases
+from tests.products.llm.talking import MODEL, Talking, talking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -56,7 +56,7 @@ async def talk(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Talking]:
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         yield opened

@@ -13,8 +13,8 @@ import pytest_asyncio
 from pydantic import BaseModel
 
 from coatcheck.domain.tenants import RateLimit
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import MODEL, Talking, a_database, aside, talking
+from tests.databases import Databases
+from tests.products.llm.talking import MODEL, Talking, aside, talking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -42,7 +42,7 @@ async def talk(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Talking]:
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         yield opened

@@ -15,8 +15,8 @@ from openai.types.responses import ParsedResponse, Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
 from examples.ollama_upstream import Fault
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import MODEL, Talking, a_database, talking
+from tests.databases import Databases
+from tests.products.llm.talking import MODEL, Talking, talking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -46,7 +46,7 @@ async def talk(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Talking]:
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         yield opened

@@ -25,9 +25,9 @@ from coatcheck.products.llm.openai import native
 from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.logs import JsonFormatter
 from examples.ollama_upstream import Fault
+from tests.databases import Databases
 from tests.deployment import Server, bearer
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import Talking, a_database, talking
+from tests.products.llm.talking import Talking, talking
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,7 +42,7 @@ async def talk(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Talking]:
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         talking(dsn, tmp_path_factory.mktemp("deployment")) as opened,
     ):
         opened.deployment.start_maintenance()

@@ -13,11 +13,11 @@ import pytest_asyncio
 
 from coatcheck.products.llm import webhook_payloads
 from examples.ollama_upstream import Fault
+from tests.databases import Databases
 from tests.deployment import Deployment
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.postgres_keeper import Databases
 from tests.products.llm.conftest import NOBODY_LISTENS
-from tests.products.llm.talking import Talking, a_database, talking
+from tests.products.llm.talking import Talking, talking
 from tests.waiting import eventually_async
 from tests.webhooks.webhook_deliveries import WebhookDeliveries, first_secret, verified
 
@@ -37,7 +37,7 @@ async def talk(
     """One target, and a server that delivers."""
     models = {"models": [MODEL, FRESH, PAINTER]}
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         talking(dsn, tmp_path_factory.mktemp("deployment"), upstream=models) as opened,
         WebhookDeliveries(opened.deployment).delivering(),
     ):
@@ -213,7 +213,7 @@ async def test_who_is_told_after_the_job_has_gone_is_told_the_facts(
     databases: Databases, tmp_path: Path, receiver: UpstreamServer
 ) -> None:
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         Deployment(dsn, tmp_path, llm_url=NOBODY_LISTENS) as deployment,
     ):
         hooks = WebhookDeliveries(deployment)

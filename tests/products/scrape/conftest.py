@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from tests.databases import Databases
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
-from tests.postgres_keeper import Databases, run
 from tests.products.scrape.scraping import Scraping
 
 
@@ -19,11 +18,11 @@ async def scraping(
 
     Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
     """
-    name = f"test_{secrets.token_hex(8)}"
-    await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
-    async with Scraping(databases.dsn_of(name), tmp_path_factory.mktemp("scraping")) as opened:
+    async with (
+        databases.fresh() as dsn,
+        Scraping(dsn, tmp_path_factory.mktemp("scraping")) as opened,
+    ):
         yield opened
-    await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import a_database
+from tests.databases import Databases
 from tests.products.speech.speech_deployment import SpeechDeployment, speech_deployment
 
 
@@ -19,7 +18,7 @@ async def speech(
     Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
     """
     folder = tmp_path_factory.mktemp("speech")
-    async with a_database(databases) as dsn, speech_deployment(dsn, folder) as opened:
+    async with databases.fresh() as dsn, speech_deployment(dsn, folder) as opened:
         await opened.deployment.create_org("other")
         await opened.deployment.start_remote_worker()
         yield opened

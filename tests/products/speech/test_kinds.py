@@ -14,8 +14,7 @@ import pytest_asyncio
 from coatcheck.domain.ids import new_id, to_text
 from examples.tts_remote import Fault
 from examples.tts_remote.characters import median_pitch
-from tests.postgres_keeper import Databases
-from tests.products.llm.talking import a_database
+from tests.databases import Databases
 from tests.products.speech.speech_deployment import (
     Headers,
     SpeechDeployment,
@@ -40,7 +39,7 @@ async def reachable(
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         speech_deployment(dsn, folder, public_url=url) as opened,
     ):
         await opened.deployment.start_remote_worker()

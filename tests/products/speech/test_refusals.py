@@ -13,10 +13,9 @@ import pytest_asyncio
 from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.remote_work import decode_work
+from tests.databases import Databases
 from tests.deployment import Deployment
-from tests.postgres_keeper import Databases
 from tests.products.gateway.tokens import MACHINES, USERS
-from tests.products.llm.talking import a_database
 from tests.products.speech.speech_deployment import SpeechDeployment, speech_deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -31,7 +30,7 @@ async def speech(
     """One that nobody works in: what is handed in waits."""
     folder = tmp_path_factory.mktemp("speech")
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         speech_deployment(dsn, folder, public_url=PUBLIC_URL) as opened,
     ):
         yield opened
@@ -93,7 +92,7 @@ async def test_without_a_remote_it_is_said_what_to_set(
     databases: Databases, tmp_path: Path
 ) -> None:
     async with (
-        a_database(databases) as dsn,
+        databases.fresh() as dsn,
         Deployment(dsn, tmp_path, jwt_issuers=(USERS, MACHINES)) as deployment,
     ):
         body = {"voice_id": "x", "text": "x", "language": "en"}
