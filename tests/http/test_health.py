@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from pathlib import Path
 
@@ -133,6 +134,27 @@ async def test_the_queues_depth_counts_live_jobs_by_lane_and_state(
         text = (await client.get("/metrics")).text
     assert 'coatcheck_queue_depth{lane="urgent",state="queued"} 3.0' in text
     assert 'coatcheck_queue_depth{lane="standard",state="staged"} 1.0' in text
+
+
+async def test_metrics_count_what_postgresql_writes(settings: Settings) -> None:
+    from coatcheck.core import Engine
+
+    async with control_plane(settings) as client, await Engine.connect(settings) as engine:
+
+        async def written() -> tuple[float, float]:
+            text = (await client.get("/metrics")).text
+            counts = dict(re.findall(r"\ncoatcheck_(wal_bytes|commits)_total (\S+)", text))
+            return float(counts["wal_bytes"]), float(counts["commits"])
+
+        wal_bytes, commits = await written()
+        await engine.submit("some.post__thing", {})
+
+        async def both_grow() -> bool:
+            now = await written()
+            return now[0] > wal_bytes and now[1] > commits
+
+        # PostgreSQL shows what a session has written within about a second.
+        await eventually_async(both_grow, "the submission is counted")
 
 
 async def test_a_remembered_check_is_asked_again_only_after_a_failure_or_its_time() -> None:

@@ -150,12 +150,16 @@ def test_the_queue_is_shown_with_how_long_its_oldest_job_has_been_due() -> None:
             QueueWaiting(Lane.URGENT, State.PROCESSING, 1, 5.0),
         ],
         7.5,
+        wal_bytes=1_376,
+        commits=4,
     )
     text = render(queue_snapshot(queue)).decode()
     assert value(text, "coatcheck_queue_depth", lane="bulk", state="queued") == 11
     assert value(text, "coatcheck_queue_oldest_seconds", lane="bulk") == 90
     assert value(text, "coatcheck_queue_oldest_seconds", lane="urgent") == 0
     assert value(text, "coatcheck_webhooks_overdue_seconds") == 7.5
+    assert value(text, "coatcheck_wal_bytes_total") == 1_376
+    assert value(text, "coatcheck_commits_total") == 4
     assert value(text, "coatcheck_database_up") == 1
 
 

@@ -154,7 +154,14 @@ class Overviews:
         waiting = await job_store.waiting(self._db)
         overdue = await sql.value(self._db, "webhooks/overdue")
         sealed = await service_secrets.count(self._db)
-        return QueueStatus(waiting, overdue or 0.0, sealed_secrets=sealed)
+        ((wal_bytes, commits),) = await sql.fetch(self._db, "overview/written")
+        return QueueStatus(
+            waiting,
+            overdue or 0.0,
+            sealed_secrets=sealed,
+            wal_bytes=wal_bytes,
+            commits=commits,
+        )
 
     async def workers(self) -> Sequence[WorkerView]:
         """The worker processes, newest first."""

@@ -1,4 +1,5 @@
-"""Metrics read from the database at each scrape: the queue, and pending webhooks."""
+"""Metrics read from the database at each scrape: the queue, pending webhooks, and what PostgreSQL
+has written."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import HELD, WAITING, State
@@ -42,7 +43,21 @@ SEALED: Final = DeclaredMetric(
     "secrets are stored unsealed, until a key is set.",
     ("key",),
 )
-QUEUE_METRICS: Final = (DATABASE_UP, DEPTH, OLDEST, OVERDUE, SEALED)
+WAL_BYTES: Final = DeclaredMetric(
+    "coatcheck_wal_bytes_total",
+    "counter",
+    "Bytes of write-ahead log that PostgreSQL has written. Of the whole server: it does not count "
+    "them by database.",
+    (),
+)
+COMMITS: Final = DeclaredMetric(
+    "coatcheck_commits_total",
+    "counter",
+    "Transactions that PostgreSQL has committed in this database, with those that only read, and "
+    "those of other programs.",
+    (),
+)
+QUEUE_METRICS: Final = (DATABASE_UP, DEPTH, OLDEST, OVERDUE, SEALED, WAL_BYTES, COMMITS)
 _UNSEALED: Final = "none"
 
 
@@ -65,6 +80,8 @@ class QueueStatus:
     is_counted: bool = True
     sealed_secrets: Mapping[str, int] = field(default_factory=dict)
     """By key; "" counts the services whose secrets are unsealed."""
+    wal_bytes: int = 0
+    commits: int = 0
 
 
 def queue_snapshot(queue: QueueStatus | None) -> Snapshot:
@@ -90,6 +107,8 @@ def queue_snapshot(queue: QueueStatus | None) -> Snapshot:
     sealed = _gauge(SEALED, registry)
     for key_id, secrets in queue.sealed_secrets.items():
         sealed.labels(key_id or _UNSEALED).set(secrets)
+    for declared, count in ((WAL_BYTES, queue.wal_bytes), (COMMITS, queue.commits)):
+        Counter(declared.name, declared.text, registry=registry).inc(count)
     return take_snapshot(registry, {})
 
 

@@ -121,3 +121,11 @@ FROM (
     LIMIT :rows_max::integer
 ) AS p
 GROUP BY p.lane, p.state
+
+-- name: written
+-- What PostgreSQL has written so far, for the metrics: the log of the whole server, and the commits in this
+-- database. Reads PostgreSQL's statistics in memory, and no table.
+SELECT w.wal_bytes::bigint AS wal_bytes, d.xact_commit AS commits
+FROM pg_stat_wal AS w
+CROSS JOIN pg_stat_database AS d
+WHERE d.datname = current_database()
