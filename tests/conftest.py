@@ -131,7 +131,7 @@ def start_keeper(session_dir: Path) -> None:
 
 @pytest.fixture
 async def dsn(databases: Databases) -> AsyncIterator[str]:
-    """The URL of a fresh, migrated database that no other test sees."""
+    """The URL of a migrated database without rows, which is this test's alone: see databases.py."""
     async with databases.fresh() as made:
         yield made
 
