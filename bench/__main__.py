@@ -16,6 +16,7 @@ from bench.contenders import CONTENDERS, REFERENCE
 from bench.contenders.contract import Contender, StoreKind
 from bench.dashboard import amounts as dashboard_amounts
 from bench.dashboard.report import dashboard_tables, write_dashboard
+from bench.footprint.report import footprint_tables, write_footprint
 from bench.http import wrk
 from bench.llm import amounts as llm_amounts
 from bench.llm.report import llm_tables, write_llm
@@ -35,6 +36,7 @@ from bench.targets import OURS
 
 OURS_ALONE = {
     *(Scenario.HTTP, Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE, Scenario.DASHBOARD),
+    Scenario.FOOTPRINT,
 }
 WRK_MISSING = "wrk is not installed and could not be"
 REDIS_MISSING = "redis-server is not installed and could not be"
@@ -154,6 +156,9 @@ def write(results: Results, output: Path, options: Options) -> list[str]:
     if results.dashboard:
         write_dashboard(output, results, _visits(options))
         written += ["dashboard.md", "dashboard.json"]
+    if results.footprint:
+        write_footprint(output, results)
+        written += ["footprint.md", "footprint.json"]
     if results.rounds or results.http:
         _write_latest(results, output)
         written += ["latest.md", "latest.json", "latest.png"]
@@ -196,6 +201,7 @@ def main() -> int:
         llm_tables(results),
         remote_tables(results),
         dashboard_tables(results, _visits(options)),
+        footprint_tables(results),
     ]
     print("\n\n".join(each for each in tables if each))
     if options.output is not None:

@@ -18,6 +18,7 @@ class Scenario(StrEnum):
     LLM = "llm"
     REMOTE = "remote"
     DASHBOARD = "dashboard"
+    FOOTPRINT = "footprint"
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,10 @@ def parse(arguments: Sequence[str]) -> Options:
         Scenario(name) for name in _chosen(parser, "--scenarios", chosen.scenarios, list(Scenario))
     )
     # These alone are whole: they have reports of their own.
-    alone = (Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE, Scenario.DASHBOARD)
+    alone = (
+        *(Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE, Scenario.DASHBOARD),
+        Scenario.FOOTPRINT,
+    )
     is_whole = set(scenarios) in (set(Scenario), *({each} for each in alone))
     partial = chosen.quick or chosen.only is not None or not is_whole
     return Options(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 STOP_GRACE_SECONDS = 10.0
 LOG_TAIL_LINES = 20
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Child:
@@ -26,6 +27,12 @@ class Child:
     def raise_if_ended(self) -> None:
         if self.process.returncode is not None:
             raise ChildEndedError(self)
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the running process, as the kernel has it."""
+        self.raise_if_ended()
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
     async def stop(self) -> None:
         """Asks the whole group to end; kills it after a grace time."""

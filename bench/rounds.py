@@ -17,6 +17,8 @@ from bench.client_process import ClientFailedError, ClientProcess
 from bench.contenders.contract import Ability, Contender
 from bench.dashboard import amounts as dashboard_amounts
 from bench.dashboard.scenario import DashboardRound
+from bench.footprint.figures import FootprintFigure
+from bench.footprint.scenario import FootprintRound
 from bench.http.figures import HttpFigure
 from bench.http.paced import NotServedError
 from bench.http.scenario import HttpRound
@@ -115,6 +117,9 @@ class Rounds:
                 if scenario is Scenario.DASHBOARD:
                     await self._dashboard()
                     continue
+                if scenario is Scenario.FOOTPRINT:
+                    await self._footprint()
+                    continue
                 for contender in order:
                     clients[contender.name] = await self._turn(scenario, clients[contender.name])
             for client in clients.values():
@@ -203,6 +208,21 @@ class Rounds:
 
     def _add_dashboard(self, figure: str, value: float) -> None:
         self.results.dashboard[figure].append(value)
+        self._lines.note(f"    {figure}: {value:,.1f}")
+
+    async def _footprint(self) -> None:
+        if not any(contender.name == OURS for contender in self._contenders):
+            return
+        try:
+            await FootprintRound(
+                self._stores.postgres, self._processes, self._folder, self._add_footprint
+            ).run()
+        except (*CONTENDER_FAULTS, NotServedError) as fault:
+            self.results.failures["footprint"].append(str(fault))
+            self._lines.fault("footprint", Scenario.FOOTPRINT, fault)
+
+    def _add_footprint(self, figure: FootprintFigure, value: float) -> None:
+        self.results.footprint[figure].append(value)
         self._lines.note(f"    {figure}: {value:,.1f}")
 
     async def _turn(self, scenario: Scenario, client: ClientProcess) -> ClientProcess:

@@ -6,7 +6,6 @@ them on a remote, which finishes each after a while, and manages them until they
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -37,7 +36,6 @@ _IDLE_SERVICE = "bench.batches.idle_service:idle"
 _SUBMITTERS = 16
 _DONE_SECONDS_MAX = 120.0
 _LOOK_SECONDS = 0.1
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 Add = Callable[[RemoteFigure, float], None]
 
 
@@ -99,12 +97,12 @@ class RemoteRound:
     ) -> None:
         await self._handed_in(plane, 1)
         await _completed(database, 1, child)
-        cpu_before = _cpu_seconds(child)
+        cpu_before = child.cpu_seconds()
         begun_at = time.time()
         await self._handed_in(plane, self._amounts.jobs)
         await _completed(database, 1 + self._amounts.jobs, child)
         took = time.time() - begun_at
-        cpu = _cpu_seconds(child) - cpu_before
+        cpu = child.cpu_seconds() - cpu_before
         done = await _done(database, port, begun_at)
         if len(done) != self._amounts.jobs:
             raise NotServedError(f"the remote had {len(done)} of {self._amounts.jobs} jobs")
@@ -218,10 +216,3 @@ def _most_at_a_time(done: list[Done]) -> int:
         now += move
         most = max(most, now)
     return most
-
-
-def _cpu_seconds(child: Child) -> float:
-    """User and system time of a running process, as the kernel has it."""
-    child.raise_if_ended()
-    fields = Path(f"/proc/{child.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
