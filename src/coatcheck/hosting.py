@@ -19,7 +19,6 @@ from coatcheck.maintenance.remote_poller import Poller, RemoteCleanup
 from coatcheck.product import Product, ProductContext, Products, WorkerContext
 from coatcheck.service import Service
 from coatcheck.settings import Settings
-from coatcheck.worker.worker import Worker
 
 if TYPE_CHECKING:
     from coatcheck.core.webhook_payloads import WebhookPayloads
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from coatcheck.http.context import ServerContext
     from coatcheck.http.job_adapters import JobAdapter
     from coatcheck.http.routing import Route
+    from coatcheck.worker.worker import Worker
 
 
 def product_routes(products: Products) -> Sequence[ProductRoutes]:
@@ -160,6 +160,8 @@ async def open_workers(
     sees any worker of this process registered can then call its services. The list is empty if
     there is nothing to run.
     """
+    from coatcheck.worker.worker import Worker  # a server loads no worker
+
     async with AsyncExitStack() as closing:
         # Calls wait for other servers, some for an hour. They have separate slots, so that no call
         # takes a slot from a handler.

@@ -8,22 +8,25 @@ first: the first key seals, and every key in the list opens.
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import os
 import re
 from collections.abc import Sequence
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_CHARACTERS_MIN: Final = 32
 """Minimum length of the text a key is derived from: 32 hexadecimal digits have 128 bits."""
 _VERSION: Final = "v1"
 _KEY_BYTES: Final = 32
 _KEY_ID_BYTES: Final = 8
+_BLOCK_BYTES: Final = hashlib.sha256().digest_size
 _NONCE_BYTES: Final = 12
 _SEALED: Final = re.compile(r"v1\.([0-9a-f]{16})\.([A-Za-z0-9_-]+)")
 
@@ -52,14 +55,19 @@ class Sealer:
     """
 
     def __init__(self, keys: Sequence[str], label: str) -> None:
-        self._ciphers = {
-            derived(key, f"{label}/id", _KEY_ID_BYTES).hex(): AESGCM(
-                derived(key, label, _KEY_BYTES)
-            )
+        self._keys = {
+            derived(key, f"{label}/id", _KEY_ID_BYTES).hex(): derived(key, label, _KEY_BYTES)
             for key in keys
         }
-        self.key_ids: tuple[str, ...] = tuple(self._ciphers)
+        self.key_ids: tuple[str, ...] = tuple(self._keys)
         """The first is the one that seals."""
+
+    @cached_property
+    def _ciphers(self) -> dict[str, AESGCM]:
+        # 8 MB, which a process that neither seals nor opens does without.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return {key_id: AESGCM(key) for key_id, key in self._keys.items()}
 
     def seal(self, place: Sequence[str], plain: bytes) -> str:
         """Seal ``plain`` for ``place``: printable, a third longer, and different each time."""
@@ -75,9 +83,11 @@ class Sealer:
         if found is None:
             raise SealBroken("it is not a sealed text")
         key_id, encoded = found.groups()
-        cipher = self._ciphers.get(key_id)
-        if cipher is None:
+        if key_id not in self._keys:
             raise UnknownKey(key_id)
+        from cryptography.exceptions import InvalidTag
+
+        cipher = self._ciphers[key_id]
         try:
             raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), b"-_", validate=True)
             return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _bound_to(place))
@@ -86,8 +96,14 @@ class Sealer:
 
 
 def derived(key: str, label: str, length: int) -> bytes:
-    """``length`` bytes derived from ``key`` for the purpose ``label``."""
-    return HKDF(hashes.SHA256(), length, salt=None, info=label.encode()).derive(key.encode())
+    """``length`` bytes, at most 32, derived from ``key`` for the purpose ``label``.
+
+    It is HKDF (RFC 5869) with SHA-256 and no salt, and one block of output.
+    """
+    if not 1 <= length <= _BLOCK_BYTES:
+        raise ValueError(f"a derived key has from 1 to {_BLOCK_BYTES} bytes")
+    extracted = hmac.digest(bytes(_BLOCK_BYTES), key.encode(), "sha256")
+    return hmac.digest(extracted, label.encode() + b"\x01", "sha256")[:length]
 
 
 def _bound_to(place: Sequence[str]) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
-from coatcheck.receipts import Signer
+from coatcheck.receipts.signature import Signer
 from tests.markdown import REPOSITORY, Page
 from tests.unit.receipt_samples import PEPPER, signed, signed_artifact
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import COMMANDS, app
-from coatcheck.receipts import Signer
+from coatcheck.receipts.signature import Signer
 from tests.unit.receipt_samples import PEPPER, signed
 
 EXCEPTIONS = {

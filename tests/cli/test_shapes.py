@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
-from coatcheck.cli.console import Misconfigured
+from coatcheck.cli.command_errors import Misconfigured
 from coatcheck.cli.graphs import archive_of
 from coatcheck.cli.job_display import line, rows, span
 from coatcheck.cli.jobs import lines

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
-from coatcheck.cli.console import Misconfigured
+from coatcheck.cli.command_errors import Misconfigured
 from coatcheck.cli.keys import ServedKeys, register_at
 from coatcheck.cli.server_address import (
     NothingStarted,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.cli.console import Misconfigured
+from coatcheck.cli.command_errors import Misconfigured
 from coatcheck.cli.up import DevKey, bootstrap, keep_pepper
 from coatcheck.core.queries import tenants
 from coatcheck.db.connection import Connection

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import uvloop
 
+from coatcheck.egress.name_servers import ask_name_servers
 from coatcheck.egress.resolver import (
     LOOK_UPS_PER_ORG_MAX,
     NameNotFound,
-    ask_name_servers,
     shared_resolver,
 )
 from tests.egress.name_server import Answer, NameServer, name_server

@@ -19,7 +19,8 @@ from coatcheck.domain.states import State
 from coatcheck.domain.tenants import ANYONE, USER_SCOPES
 from coatcheck.maintenance.retention import ArtifactCleanup, Pruner
 from coatcheck.products.batches.maintenance import BatchRemover
-from coatcheck.receipts import ArtifactReceipt, read_public_keys, verify
+from coatcheck.receipts import ArtifactReceipt
+from coatcheck.receipts.signature import read_public_keys, verify
 from tests.contract.things_service import things
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import connected, put_job

@@ -10,7 +10,8 @@ import msgspec
 from coatcheck.domain.artifacts import ArtifactCopy, ArtifactRecord, Disposal
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.inputs import Copy, InputRecord, Layer, Mechanism
-from coatcheck.receipts import Signer, describe, describe_artifact
+from coatcheck.receipts import describe, describe_artifact
+from coatcheck.receipts.signature import Signer
 
 PEPPER = "the pepper of these tests, 32 or more"
 NOON = datetime(2026, 5, 4, 12, 0, 0, 120_000, UTC)

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from coatcheck.cli.receipt import app
-from coatcheck.receipts import ArtifactReceipt, ReceiptRefused, Signer, verify
+from coatcheck.receipts import ArtifactReceipt
+from coatcheck.receipts.signature import ReceiptRefused, Signer, verify
 from tests.unit.receipt_samples import PEPPER, signed, signed_artifact
 
 KEY = Signer.from_pepper(PEPPER).public_key

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from coatcheck.cli import console
-from coatcheck.cli.console import EXIT_FAILED, EXIT_MISCONFIGURED, reporting_errors
+from coatcheck.cli.command_errors import EXIT_FAILED, EXIT_MISCONFIGURED, reporting_errors
 from coatcheck.cli.error_texts import (
     DATABASE_HINT,
     FORBIDDEN_URL_HINT,

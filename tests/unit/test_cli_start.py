@@ -17,16 +17,17 @@ atexit.register(lambda: print(*sys.modules, file=sys.stderr))
 RUN = SHOW_MODULES + "from coatcheck.cli.entry import main; main()"
 
 HEAVY = {
-    *("asyncpg", "httpx2", "jwt", "networkx", "obstore"),
-    *("prometheus_client", "psutil", "tree_sitter", "uvicorn", "uvloop"),
+    *("asyncpg", "cryptography", "httpx2", "jwt", "networkx", "obstore"),
+    *("prometheus_client", "psutil", "pydantic", "tree_sitter", "uvicorn", "uvloop"),
 }
 
 
-def loaded_by(program: str, *arguments: str) -> set[str]:
+def loaded_by(program: str, *arguments: str, status: int = 0) -> set[str]:
     """The packages and modules that a program has imported when it ends."""
     ended = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True
     )
+    assert ended.returncode == status, ended.stderr
     return set(ended.stderr.split())
 
 
@@ -53,17 +54,25 @@ def test_a_command_that_asks_a_server_loads_neither_one_nor_a_database(command: 
     assert not loaded & {"coatcheck.http", "coatcheck.core", "coatcheck.worker"}
 
 
+def test_the_options_of_a_server_load_no_pydantic() -> None:
+    loaded = loaded_by(RUN, "serve", "--host", "127.0.0.1", "--port", "no number", status=2)
+    assert "pydantic" in loaded, "Typer refuses it, and says why"
+    loaded = loaded_by(RUN, "serve", "--host", "127.0.0.1", "--port", "65536", status=2)
+    assert "coatcheck.cli.serve" in loaded
+    assert "pydantic" not in loaded
+
+
 def test_a_worker_loads_neither_an_engine_nor_what_analyses_code() -> None:
     loaded = loaded_by(SHOW_MODULES + "import coatcheck.cli.worker")
     assert "coatcheck.worker.worker" in loaded
-    assert not loaded & {"jwt", "networkx", "tree_sitter", "uvicorn"}
+    assert not loaded & {"cryptography", "jwt", "networkx", "rich", "tree_sitter", "uvicorn"}
     assert not loaded & {"coatcheck.client", "coatcheck_codegraph", "coatcheck.core.engine"}
 
 
-def test_a_server_loads_templates_and_tokens_only_when_it_needs_them() -> None:
+def test_a_server_loads_no_worker_and_templates_and_tokens_only_when_it_needs_them() -> None:
     loaded = loaded_by(SHOW_MODULES + "import coatcheck.cli.serve")
     assert {"coatcheck.dashboard.pages", "coatcheck.http.auth.authenticator"} <= loaded
-    assert not loaded & {"jinja2", "jwt"}
+    assert not loaded & {"coatcheck.worker.worker", "cryptography", "jinja2", "jwt", "rich"}
 
 
 def test_a_server_loads_nothing_that_analyses_code() -> None:

@@ -16,9 +16,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.api_jws import PyJWS
 
-from coatcheck.receipts import PublicKey, ReceiptRefused, Signer, read_public_keys, verify
 from coatcheck.receipts.document import canonical
-from coatcheck.receipts.signature import derive
+from coatcheck.receipts.signature import (
+    PublicKey,
+    ReceiptRefused,
+    Signer,
+    derive,
+    read_public_keys,
+    verify,
+)
 from tests.unit.receipt_samples import PEPPER, signed
 
 SIGNER = Signer.from_pepper(PEPPER)

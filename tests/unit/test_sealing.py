@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from hypothesis import given
+from hypothesis import strategies as st
 
-from coatcheck.sealing import SealBroken, Sealer, UnknownKey
+from coatcheck.sealing import SealBroken, Sealer, UnknownKey, derived
 
 OLD, NEW = "o" * 32, "n" * 32
 PLACE = ("acme", "id")
@@ -67,3 +71,15 @@ def test_what_was_changed_or_cut_does_not_open() -> None:
     for text in (*changed, *cut, *garbled):
         with pytest.raises(SealBroken):
             sealer.open(PLACE, text)
+
+
+@given(key=st.text(), label=st.text(), length=st.integers(1, 32))
+def test_a_key_is_derived_as_hkdf_says(key: str, label: str, length: int) -> None:
+    hkdf = HKDF(hashes.SHA256(), length, salt=None, info=label.encode())
+    assert derived(key, label, length) == hkdf.derive(key.encode())
+
+
+@pytest.mark.parametrize("length", [0, 33])
+def test_a_key_has_at_most_one_block(length: int) -> None:
+    with pytest.raises(ValueError, match="from 1 to 32 bytes"):
+        derived("k" * 32, LABEL, length)

@@ -11,7 +11,7 @@ import pytest
 
 from coatcheck.cli import batch
 from coatcheck.cli.batch import task_file
-from coatcheck.cli.console import Misconfigured
+from coatcheck.cli.command_errors import Misconfigured
 
 
 def written(folder: Path, name: str, text: str | bytes) -> str:

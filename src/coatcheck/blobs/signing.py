@@ -18,14 +18,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 import msgspec
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from coatcheck.blobs.container import BlobContainer
 from coatcheck.domain.errors import NotFound, SignedUrlExpired
 from coatcheck.domain.limits import LIST_BYTES_MAX, SIGNED_URL_SECONDS_MAX
+from coatcheck.sealing import derived
 
-_LABEL: Final = b"coatcheck/blobs/hmac-sha256/v1"
+_LABEL: Final = "coatcheck/blobs/hmac-sha256/v1"
 _KEY_BYTES: Final = 32
 _MAC_BYTES: Final = hashlib.sha256().digest_size
 _TOKEN_CHARACTERS_MAX: Final = 8 * 1024
@@ -47,8 +46,7 @@ class Grants:
     """Signs grants and verifies signed ones."""
 
     def __init__(self, pepper: str) -> None:
-        hkdf = HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=_LABEL)
-        self._key = hkdf.derive(pepper.encode())
+        self._key = derived(pepper, _LABEL, _KEY_BYTES)
 
     def token(self, grant: Grant) -> str:
         """A grant encoded as one path segment."""

@@ -16,6 +16,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+from coatcheck.cli.plain_values import convert_plain_values
 from coatcheck.version import __version__
 
 if TYPE_CHECKING:
@@ -231,13 +232,14 @@ def root(
 ) -> None:
     """Put slow work behind a job API, on one PostgreSQL."""
     if debug:
-        from coatcheck.cli.console import show_tracebacks
+        from coatcheck.cli.command_errors import show_tracebacks
 
         show_tracebacks()
 
 
 def main() -> None:
     """Run the command that the arguments name."""
+    convert_plain_values()
     if COMPLETE_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 

@@ -19,7 +19,8 @@ import msgspec
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from coatcheck.cli.console import EXIT_FAILED, Misconfigured, err, plain, until_nobody_reads
+from coatcheck.cli.command_errors import EXIT_FAILED, Misconfigured
+from coatcheck.cli.console import err, plain, until_nobody_reads
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.job_display import TaskRate, json_line
 from coatcheck.cli.options import JsonOption

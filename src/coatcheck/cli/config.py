@@ -14,7 +14,8 @@ import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from coatcheck.cli.app import COMPLETE_VARIABLE
-from coatcheck.cli.console import out, reporting_errors, warn
+from coatcheck.cli.command_errors import reporting_errors
+from coatcheck.cli.console import out, warn
 from coatcheck.cli.server_address import (
     Configuration,
     ServerConfig,

@@ -1,31 +1,21 @@
-"""Output for people: results on stdout, warnings and errors on stderr.
-
-Every error is reported as one line and a hint. Tracebacks are for ``--debug``.
-"""
+"""Output for people: results on stdout, warnings and errors on stderr."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, ParamSpec
+from typing import Final
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from coatcheck.domain.errors import CoatcheckError
+from coatcheck.cli.command_errors import NobodyReads
 
 _PIPE_COLUMNS: Final = 10_000
-
-
-class NobodyReads(BrokenPipeError):
-    """The reader of our output has closed the pipe, as ``head`` does."""
 
 
 class _Console(Console):
@@ -91,51 +81,3 @@ def own_command() -> str:
     if script.exists():
         return shlex.quote(str(script))
     return f"{shlex.quote(sys.executable)} -m coatcheck.cli"
-
-
-Parameters = ParamSpec("Parameters")
-
-EXIT_FAILED: Final = 1
-EXIT_MISCONFIGURED: Final = 2
-"""A retry without a change cannot help: ``up`` does not restart a process that exits with this."""
-
-_debug = False
-
-
-def show_tracebacks() -> None:
-    """Show tracebacks of errors from now on."""
-    global _debug
-    _debug = True
-
-
-class Misconfigured(CoatcheckError):
-    """The command's options or settings are wrong; the second line says what to do."""
-
-    code = "misconfigured"
-
-
-def reporting_errors(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Wraps a command so that any error is reported in one line, with a hint."""
-
-    @functools.wraps(command)
-    def wrapped(*arguments: Parameters.args, **options: Parameters.kwargs) -> None:
-        try:
-            command(*arguments, **options)
-        except (typer.Exit, typer.Abort, KeyboardInterrupt):
-            raise
-        except NobodyReads:
-            raise typer.Exit(EXIT_FAILED) from None
-        except Exception as error:  # noqa: BLE001 - the last stop before the user
-            if _wants_traceback():
-                err.print_exception()
-            from coatcheck.cli.error_texts import describe  # slow to import
-
-            problem, hint, code = describe(error)
-            complain(problem, hint)
-            raise typer.Exit(code) from None
-
-    return wrapped
-
-
-def _wants_traceback() -> bool:
-    return _debug or os.environ.get("COATCHECK_LOG_LEVEL", "").strip().lower() == "debug"

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import typer
 
-from coatcheck.cli.console import out, reporting_errors, say
+from coatcheck.cli.command_errors import reporting_errors
+from coatcheck.cli.console import out, say
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.options import JsonOption
 from coatcheck.db.connection import Connection

@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.blobs import BlobContainer, BlobRetryPolicy
-from coatcheck.cli.console import EXIT_FAILED, out, reporting_errors
+from coatcheck.cli.command_errors import EXIT_FAILED, reporting_errors
+from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.error_texts import IS_IT_RUNNING
 from coatcheck.cli.options import JsonOption

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping
 
-from coatcheck.cli.console import show_tracebacks
+from coatcheck.cli.command_errors import show_tracebacks
 from coatcheck.process_access import close_to_others
 from coatcheck.settings import Settings, likely_typos
 from coatcheck.telemetry.event_log import EVENTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from coatcheck.cli.console import EXIT_FAILED, EXIT_MISCONFIGURED, Misconfigured
+from coatcheck.cli.command_errors import EXIT_FAILED, EXIT_MISCONFIGURED, Misconfigured
 from coatcheck.client.errors import (
     ApiError,
     AuthenticationError,

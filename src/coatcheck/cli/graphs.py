@@ -15,7 +15,8 @@ from typing import Annotated, Any, Final
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from coatcheck.cli.console import EXIT_FAILED, Misconfigured, err, plain
+from coatcheck.cli.command_errors import EXIT_FAILED, Misconfigured
+from coatcheck.cli.console import err, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.client import GraphJob

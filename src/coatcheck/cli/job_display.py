@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from coatcheck.cli.console import EXIT_FAILED, err, out, plain
+from coatcheck.cli.command_errors import EXIT_FAILED
+from coatcheck.cli.console import err, out, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.server_address import ServerConfig
 from coatcheck.client import AsyncClient, ClientError, JobDetails, JobExplanation

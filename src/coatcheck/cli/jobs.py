@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.cli import batch
-from coatcheck.cli.console import Misconfigured, err, out, plain, until_nobody_reads
+from coatcheck.cli.command_errors import Misconfigured
+from coatcheck.cli.console import err, out, plain, until_nobody_reads
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.job_display import (
     STATE_STYLES,

@@ -20,7 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.cli import data_dir, options
-from coatcheck.cli.console import Misconfigured, err, reporting_errors, say, show_table
+from coatcheck.cli.command_errors import Misconfigured, reporting_errors
+from coatcheck.cli.console import err, say, show_table
 from coatcheck.cli.data_dir import ADDRESS, DEV_KEY, JWT_SECRET, DataOption, settings_for
 from coatcheck.cli.options import JsonOption
 from coatcheck.cli.server_address import (

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.cli import options
-from coatcheck.cli.console import Misconfigured, reporting_errors, say, show_table
+from coatcheck.cli.command_errors import Misconfigured, reporting_errors
+from coatcheck.cli.console import say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
 from coatcheck.cli.options import JsonOption

@@ -10,12 +10,14 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from coatcheck.cli.console import EXIT_FAILED, Misconfigured, complain, out, reporting_errors
+from coatcheck.cli.command_errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.cli.console import complain, out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.options import JsonOption
 from coatcheck.encoding import encode
-from coatcheck.receipts import ArtifactReceipt, Receipt, ReceiptRefused, Signer, read_public_keys
-from coatcheck.receipts import verify as verify_receipt
+from coatcheck.receipts import ArtifactReceipt, Receipt
+from coatcheck.receipts.signature import ReceiptRefused, Signer, read_public_keys
+from coatcheck.receipts.signature import verify as verify_receipt
 
 EXIT_INCOMPLETE: Final = 3
 

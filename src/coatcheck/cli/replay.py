@@ -18,7 +18,8 @@ from uuid import UUID
 
 import typer
 
-from coatcheck.cli.console import EXIT_FAILED, Misconfigured, err, out, plain, warn
+from coatcheck.cli.command_errors import EXIT_FAILED, Misconfigured
+from coatcheck.cli.console import err, out, plain, warn
 from coatcheck.cli.job_display import log_line
 from coatcheck.cli.jobs import JobArgument
 from coatcheck.cli.server_address import ServerConfig, on_server

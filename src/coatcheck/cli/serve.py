@@ -11,7 +11,7 @@ from uuid import UUID
 
 import typer
 
-from coatcheck.cli.console import reporting_errors
+from coatcheck.cli.command_errors import reporting_errors
 from coatcheck.cli.environment import overridden, prepare
 from coatcheck.cli.process import (
     delivering,

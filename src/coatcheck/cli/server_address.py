@@ -24,7 +24,8 @@ from urllib.parse import urlsplit
 import typer
 
 from coatcheck.cli import data_dir
-from coatcheck.cli.console import Misconfigured, own_command, reporting_errors
+from coatcheck.cli.command_errors import Misconfigured, reporting_errors
+from coatcheck.cli.console import own_command
 from coatcheck.client import AsyncClient, Client
 from coatcheck.client._async.client import RETRIES
 from coatcheck.client.addresses import Addresses

@@ -13,7 +13,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli.console import EXIT_FAILED, Misconfigured, out, reporting_errors, say, show_table
+from coatcheck.cli.command_errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.cli.console import out, say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
 from coatcheck.cli.options import JsonOption

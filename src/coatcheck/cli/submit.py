@@ -14,7 +14,8 @@ import msgspec
 import typer
 
 from coatcheck.cli import options
-from coatcheck.cli.console import EXIT_FAILED, Misconfigured, complain, err, warn
+from coatcheck.cli.command_errors import EXIT_FAILED, Misconfigured
+from coatcheck.cli.console import complain, err, warn
 from coatcheck.cli.job_display import ended, line, require_completed, show
 from coatcheck.cli.jobs import (
     EndpointOption,

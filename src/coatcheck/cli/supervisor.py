@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid4
 
-from coatcheck.cli.console import EXIT_MISCONFIGURED, say
+from coatcheck.cli.command_errors import EXIT_MISCONFIGURED
+from coatcheck.cli.console import say
 from coatcheck.db.embedded import EmbeddedPostgres, EmbeddedPostgresError, Phase, StopMode
 from coatcheck.domain.retry import Backoff
 

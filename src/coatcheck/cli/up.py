@@ -24,7 +24,8 @@ import httpx2
 import typer
 
 from coatcheck.cli import data_dir
-from coatcheck.cli.console import Misconfigured, out, own_command, reporting_errors, say, warn
+from coatcheck.cli.command_errors import Misconfigured, reporting_errors
+from coatcheck.cli.console import out, own_command, say, warn
 from coatcheck.cli.data_dir import keep_secret
 from coatcheck.cli.environment import overridden, prepare
 from coatcheck.cli.supervisor import Child, KeptPostgres

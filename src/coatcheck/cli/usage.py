@@ -12,7 +12,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.cli.console import Misconfigured, out, until_nobody_reads
+from coatcheck.cli.command_errors import Misconfigured
+from coatcheck.cli.console import out, until_nobody_reads
 from coatcheck.cli.job_display import span
 from coatcheck.cli.options import JsonOption
 from coatcheck.cli.server_address import ServerConfig, on_server

@@ -22,16 +22,8 @@ from urllib.parse import urlsplit
 import httpx2
 import typer
 
-from coatcheck.cli.console import (
-    EXIT_FAILED,
-    Misconfigured,
-    err,
-    out,
-    plain,
-    say,
-    until_nobody_reads,
-    warn,
-)
+from coatcheck.cli.command_errors import EXIT_FAILED, Misconfigured
+from coatcheck.cli.console import err, out, plain, say, until_nobody_reads, warn
 from coatcheck.cli.options import JsonOption, SinceOption, UntilOption
 from coatcheck.cli.server_address import ServerConfig, on_server
 from coatcheck.client import (

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import typer
 
-from coatcheck.cli.console import Misconfigured, reporting_errors
+from coatcheck.cli.command_errors import Misconfigured, reporting_errors
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.process import (
     end_with_supervisor,

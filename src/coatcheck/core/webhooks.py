@@ -16,8 +16,6 @@ from typing import Any, Final, TypeVar
 from uuid import UUID, uuid4
 
 import msgspec
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from standardwebhooks import Webhook
 
 from coatcheck.core.queries import sql
@@ -50,6 +48,7 @@ from coatcheck.domain.webhooks import (
     retry_seconds,
 )
 from coatcheck.egress.urls import read_target
+from coatcheck.sealing import derived
 from coatcheck.settings import Settings
 
 RETRY_AFTER_STATUSES: Final = frozenset(
@@ -112,8 +111,8 @@ def mark_of(
     )
 
 
-_LABEL: Final = b"coatcheck/webhooks/v1\0"
-_ENDPOINT_LABEL: Final = b"coatcheck/webhooks/endpoint/v1\0"
+_LABEL: Final = "coatcheck/webhooks/v1\0"
+_ENDPOINT_LABEL: Final = "coatcheck/webhooks/endpoint/v1\0"
 _SECRET_BYTES: Final = 32
 _PREFIX: Final = "whsec_"
 
@@ -122,7 +121,7 @@ class WebhookSecrets:
     """Derives every signing secret of a deployment from its pepper."""
 
     def __init__(self, pepper: str) -> None:
-        self._pepper = pepper.encode()
+        self._pepper = pepper
         self._of = lru_cache(maxsize=1_000)(self._derive)
 
     def text(self, org: str, generation: int, endpoint: UUID | None = None) -> str:
@@ -151,11 +150,10 @@ class WebhookSecrets:
 
     def _derive(self, org: str, generation: int, endpoint: UUID | None) -> bytes:
         if endpoint is None:
-            info = _LABEL + f"{generation}\0{org}".encode()
+            label = f"{_LABEL}{generation}\0{org}"
         else:
-            info = _ENDPOINT_LABEL + f"{generation}\0{endpoint.hex}\0{org}".encode()
-        hkdf = HKDF(hashes.SHA256(), _SECRET_BYTES, salt=None, info=info)
-        return hkdf.derive(self._pepper)
+            label = f"{_ENDPOINT_LABEL}{generation}\0{endpoint.hex}\0{org}"
+        return derived(self._pepper, label, _SECRET_BYTES)
 
 
 REPLAYED_MAX: Final = 1_000

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import quote
 from uuid import UUID
 
@@ -28,6 +29,9 @@ from coatcheck.http.files import FILE_PARAMETERS, StoredFile, file_response, fil
 from coatcheck.http.request import Request
 from coatcheck.http.response import Response, StreamResponse, json_response
 from coatcheck.http.routing import Access, Parameter, ResponseSpec, Route
+
+if TYPE_CHECKING:
+    from coatcheck.receipts.signature import Signer
 
 SIGNED_SECONDS: Final = 3_600
 """The longest that a signed URL is valid, unless its owner says otherwise."""
@@ -97,7 +101,13 @@ class ArtifactResponses:
         self._engine = server.engine
         self._finder = finder
         self._shown_id = shown_id
-        self._signer = receipts.Signer.from_pepper(server.settings.require("key_pepper"))
+        self._pepper = server.settings.require("key_pepper")
+
+    @cached_property
+    def _signer(self) -> Signer:
+        from coatcheck.receipts.signature import Signer  # slow to import
+
+        return Signer.from_pepper(self._pepper)
 
     async def list(self, request: Request) -> Response:
         owner = await self._finder.job(request, Scope.READ)

@@ -11,9 +11,8 @@ from typing import Any, Final, NoReturn
 
 import jwt
 import msgspec
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from jwt.api_jws import PyJWS
 
 from coatcheck.receipts.document import (
@@ -25,8 +24,9 @@ from coatcheck.receipts.document import (
     SignedReceipt,
     canonical,
 )
+from coatcheck.sealing import derived
 
-_LABEL: Final = b"coatcheck/receipts/ed25519/v1"
+_LABEL: Final = "coatcheck/receipts/ed25519/v1"
 _KEY_BYTES: Final = 32
 
 
@@ -59,8 +59,7 @@ class PublicKey:
 
 def derive(pepper: str) -> Ed25519PrivateKey:
     """The signing key of the deployment that has this pepper."""
-    hkdf = HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=_LABEL)
-    return Ed25519PrivateKey.from_private_bytes(hkdf.derive(pepper.encode()))
+    return Ed25519PrivateKey.from_private_bytes(derived(pepper, _LABEL, _KEY_BYTES))
 
 
 def read_public_keys(text: bytes) -> list[PublicKey]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -26,6 +27,9 @@ from coatcheck.http.watching import NOT_MODIFIED, RETRY_AFTER_HEADER
 from coatcheck.products.graphs import schemas
 from coatcheck.products.graphs.analysis_request import StoredGraphResult, decode_request
 from coatcheck.settings.parsers import GRAPH_ENDPOINTS, GRAPHS_SERVICE
+
+if TYPE_CHECKING:
+    from coatcheck.receipts.signature import Signer
 
 BASE: Final = "/v1/graphs/jobs/"
 API_VERSION: Final = (b"x-api-version", b"1")
@@ -80,7 +84,13 @@ class GraphsJobs(JobResource):
         self.settings = server.settings
         self._fixed_seconds = server.settings.graphs_retry_after_seconds
         """The operations with a fixed ``Retry-After``."""
-        self._signer = receipts.Signer.from_pepper(server.settings.require("key_pepper"))
+        self._pepper = server.settings.require("key_pepper")
+
+    @cached_property
+    def _signer(self) -> Signer:
+        from coatcheck.receipts.signature import Signer  # slow to import
+
+        return Signer.from_pepper(self._pepper)
 
     async def find(self, request: Request, scope: Scope) -> JobView:
         await self.gate.check_plan(request.principal)
