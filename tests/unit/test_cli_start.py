@@ -31,6 +31,29 @@ def loaded_by(program: str, *arguments: str, status: int = 0) -> set[str]:
     return set(ended.stderr.split())
 
 
+def test_the_package_alone_loads_nothing_of_itself() -> None:
+    loaded = loaded_by(SHOW_MODULES + "import coatcheck")
+    assert {each for each in loaded if each.startswith("coatcheck.")} == {"coatcheck.version"}
+    assert not loaded & {*HEAVY, "asyncio", "msgspec", "ssl"}
+
+
+def test_a_client_loads_neither_a_server_nor_what_is_for_asyncio() -> None:
+    loaded = loaded_by(SHOW_MODULES + "from coatcheck import Client")
+    assert "coatcheck.client._sync.client" in loaded
+    assert not loaded & (HEAVY - {"httpx2"})
+    assert not loaded & {"asyncio", "httpcore2", "rich", "typer"}
+    assert not {each for each in loaded if each.startswith("coatcheck.client._async")}
+    ours = {each.split(".")[1] for each in loaded if each.startswith("coatcheck.")}
+    assert ours == {"client", "domain", "encoding", "tls", "version"}
+
+
+def test_a_client_for_asyncio_loads_neither_a_server_nor_the_other_client() -> None:
+    loaded = loaded_by(SHOW_MODULES + "from coatcheck import AsyncClient")
+    assert "coatcheck.client._async.client" in loaded
+    assert not loaded & (HEAVY - {"httpx2"})
+    assert not {each for each in loaded if each.startswith("coatcheck.client._sync")}
+
+
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_what_every_command_can_be_asked_loads_none_of_them(option: str) -> None:
     loaded = loaded_by(RUN, option)

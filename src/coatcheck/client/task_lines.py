@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -59,6 +58,8 @@ async def in_a_thread(
     call: Callable[Parameters, ResultT], *arguments: Parameters.args, **options: Parameters.kwargs
 ) -> ResultT:
     """For the async client: run the call in a thread."""
+    import asyncio  # a program with the sync client does not load it
+
     return await asyncio.to_thread(call, *arguments, **options)
 
 
