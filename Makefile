@@ -39,13 +39,18 @@ up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port
 tts-remote: $(VENV)/.tts ## start the example text-to-speech server; ARGS="--port N --folder DIR"
 	@$(BIN)/python -m examples.tts_remote $(ARGS)
 
+# Compiled once, instead of by each of the processes that begin with the same imports.
+compile := $(BIN)/python -m compileall -q -j 2 src packages/codegraph/src chaos examples
+
 test: setup-dev azurite browser typescript corpus ## run the tests; ARGS="-k name" selects some
+	@$(compile)
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
 
 # What a change breaks first: rules, statements, the engine, HTTP, and every product's shared contract.
 FAST_TESTS := tests/unit tests/core tests/db tests/maintenance tests/http tests/contract/job_resource
 
 test-fast: setup-dev ## run the tests of the inner loop, in under three minutes; ARGS="-k name" selects some
+	@$(compile)
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal -m "not slow and not crash" $(FAST_TESTS) $(ARGS)
 
 lint: setup-dev ## check style and formatting, and that generated code and documentation are up to date

@@ -10,6 +10,7 @@ source_suffix = {".md": "markdown"}
 exclude_patterns: list[str] = []
 myst_heading_anchors = 4
 myst_enable_extensions = ["strikethrough"]
+smartquotes = False  # a tenth of the time of a build
 # Mermaid would be fetched from another host: the diagram is shown as text. There are no lexers for
 # the output of a shell or a browser.
 myst_fence_as_directive: list[str] = []

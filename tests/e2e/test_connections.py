@@ -37,10 +37,10 @@ from tests.products.gateway.tokens import SECRET, USERS, token
 from tests.products.graphs.archives import zipped
 from tests.products.speech.speech_deployment import a_wav
 from tests.sealed_secrets import SECRET_KEY
-from tests.waiting import LIMIT_SECONDS, eventually
+from tests.waiting import LIMIT_SECONDS, eventually, eventually_async
 
 HELLO = "/api/v1/orgs/default/services/hello"
-ROUNDS = 6
+ROUNDS = 4
 PEPPER = "p" * 32
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -304,6 +304,11 @@ async def test_a_server_and_a_worker_with_everything_on_stay_within_their_connec
             ):
                 await asyncio.to_thread(eventually, lambda: _is_ready(port, working), "both run")
                 await Callers(http, f"{models.url}/nowhere").call()
+
+                async def has_renewed() -> bool:
+                    return "coatcheck worker heartbeat" in _of(sampler, "worker")[1]
+
+                await eventually_async(has_renewed, "the worker has renewed its leases")
         of_server, of_worker = _of(sampler, "server"), _of(sampler, "worker")
         print(of_server, of_worker, sep="\n")  # shown after a failure
         assert of_server[0] <= SERVER_CONNECTIONS_MAX
