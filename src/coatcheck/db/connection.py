@@ -69,7 +69,7 @@ database of every version."""
 _NO_STATEMENT: Final = SimpleNamespace(name="none")
 
 
-class Session(RawConnection):
+class DriverConnection(RawConnection):
     """The driver's connection, which need not ask the server about PostgreSQL's own array types.
 
     The driver knows the elements but not the arrays, and asks about each that it meets, once per
@@ -185,7 +185,7 @@ async def open_connection(
         server_settings={"application_name": f"coatcheck {name}"},
         statement_cache_size=_STATEMENTS_CACHED_MAX,
         max_cacheable_statement_size=_STATEMENT_CHARACTERS_CACHED_MAX,
-        connection_class=Session,
+        connection_class=DriverConnection,
     )
     try:
         # Not at login: PgBouncer refuses startup settings that it does not know, or, if told to
