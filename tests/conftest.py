@@ -8,6 +8,7 @@ COATCHECK_TEST_DSN to the URL of a maintenance database (superuser) to use your 
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # a test that wants no deployment does not wait for its impor
 SESSION_DIR_VARIABLE = "COATCHECK_TEST_SESSION_DIR"
 KEEPER = Path(__file__).with_name("postgres_keeper.py")
 KEEPER_POLL_SECONDS = 0.02
+COLLECTED_OBJECTS = 50_000
 MEMORY_BYTES_MIN = 8 * 2**30
 
 _session_lock = pytest.StashKey[int]()
@@ -63,6 +65,15 @@ def pytest_configure(config: pytest.Config) -> None:
     descriptor = os.open(session_dir / "session.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     config.stash[_session_lock] = descriptor
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often, and never look through what collecting the tests made: that took
+    about a fourteenth of the tests' CPU time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECTED_OBJECTS, 20, 50)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
